@@ -1,0 +1,225 @@
+"""What encodings exchange: rows asked for, blocks of values, pages written and pages read.
+
+The life of a column, both ways:
+
+    Arrow array  --shred-->  levels + Block  --codec-->  buffers of an EncodedPage
+    Arrow array  <-unravel-  levels + Block  <-codec--   Slices of a StoredPage
+
+A `Block` is what a codec sees: values without nulls, without names, without types beyond their
+width. A generation of the format (`v2_0`, `v2_1`, `v2_3`) offers the same three functions,
+which is all that the file layer knows of it:
+
+    columns_of(field)              which columns of the file a field owns, in order
+    encode_field(array, ...)       pages for each of these columns
+    open_field(field, columns)     a FieldReader over stored pages
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lancelet.buffers import Bytes, Int64s, Reading
+
+T = TypeVar("T")
+
+
+class FileVersion(Enum):
+    """A generation of the data file, by the name manifests give it."""
+
+    V0_1 = "0.1"
+    V2_0 = "2.0"
+    V2_1 = "2.1"
+    V2_2 = "2.2"
+    V2_3 = "2.3"
+
+    def __ge__(self, other: FileVersion) -> bool:
+        """Order versions by age; names sort as text."""
+        return self.value >= other.value
+
+    def __lt__(self, other: FileVersion) -> bool:
+        """Order versions by age; names sort as text."""
+        return self.value < other.value
+
+
+# --- rows ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RowRange:
+    """The rows `start <= row < stop`."""
+
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        """Return how many rows there are."""
+        return self.stop - self.start
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowIndices:
+    """Single rows, ascending, each at most once."""
+
+    rows: Int64s
+
+    def __len__(self) -> int:
+        """Return how many rows there are."""
+        return len(self.rows)
+
+
+Rows: TypeAlias = RowRange | RowIndices
+
+
+# --- blocks ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FixedWidth:
+    """`count` values of `bits` bits each, back to back; `bits` is 1 (LSB first) or n x 8."""
+
+    bits: int
+    data: Bytes
+    count: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Variable:
+    """Byte strings: value i is `data[offsets[i]:offsets[i + 1]]`; offsets are int32 or int64."""
+
+    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64]
+    data: Bytes
+
+    @property
+    def count(self) -> int:
+        """Return how many values there are."""
+        return len(self.offsets) - 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FixedSizeList:
+    """`count` lists of `dimension` items each; `validity` has a bit per item (1 = valid)."""
+
+    dimension: int
+    validity: Bytes | None
+    items: Block
+    count: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fields:
+    """A packed struct as the blocks of its children."""
+
+    children: tuple[Block, ...]
+    count: int
+
+
+Block: TypeAlias = FixedWidth | Variable | FixedSizeList | Fields
+
+
+# --- pages -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedPage:
+    """A page ready to be written.
+
+    `column` counts within the columns of the field (`columns_of`), `first_row` within the rows
+    of the array that was encoded. The file layer writes the buffers, each at an aligned
+    position, and turns this into column metadata. `encoding` is the serialized envelope.
+    """
+
+    column: int
+    first_row: int
+    length: int
+    buffers: tuple[Bytes, ...]
+    encoding: bytes
+    report: tuple[ColumnChoice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnChoice:
+    """What the writer chose for a page, for `encoding_report()`."""
+
+    path: str
+    layout: str
+    encoding: str
+    raw_bytes: int
+    encoded_bytes: int
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredPage:
+    """A page as column metadata describes it; `first_row` is the sum of the lengths before."""
+
+    first_row: int
+    length: int
+    position: Int64s
+    size: Int64s
+    encoding: bytes
+    priority: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredColumn:
+    """A column as its metadata describes it."""
+
+    index: int
+    encoding: bytes
+    pages: tuple[StoredPage, ...]
+    buffer_position: Int64s
+    buffer_size: Int64s
+
+
+class BlobSink(Protocol):
+    """Where bytes go that live outside of pages."""
+
+    def write_inline(self, data: Bytes) -> int:
+        """Write bytes into the data file, aligned, and return their position in it."""
+
+    def write_packed(self, data: Bytes) -> tuple[int, int]:
+        """Write bytes into a shared sidecar; return its blob id and the position in it."""
+
+    def write_dedicated(self, data: Bytes) -> int:
+        """Write bytes into a sidecar of their own and return its blob id."""
+
+
+class Memo(Protocol):
+    """A cache of what was prepared from a page's head, such as chunk positions."""
+
+    def get(self, key: tuple[int, int], kind: type[T]) -> T | None:
+        """Return what was kept under `(column index, page index)`."""
+
+    def put(self, key: tuple[int, int], value: Any, *, value_bytes: int) -> None:
+        """Keep a value, or not, as the budget allows."""
+
+
+class FieldReader(Protocol):
+    """Reads rows of one top-level field; holds no bytes of the file and does no I/O."""
+
+    @property
+    def data_type(self) -> pa.DataType:
+        """The Arrow type of what is read: the storage type of the (projected) field."""
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows the field has in this file."""
+
+    def read(self, rows: Rows) -> Reading[pa.Array]:
+        """Read rows, in order, as one array.
+
+        At most two rounds of ranges for 2.1 and later: the heads of pages that the memo does
+        not hold, then the data.
+        """
+
+    def encoded_bytes(self, rows: RowRange) -> int:
+        """Estimate the bytes that reading these rows would fetch."""
+
+

@@ -1,0 +1,147 @@
+"""Every error that lancelet raises, one class per thing a caller would do about it.
+
+Facts travel as keyword arguments: they print behind the message, code can read them, and they
+survive pickling, since Spark carries errors from executors to the driver.
+
+    >>> error = CorruptDataError("the footer is cut short", path="a.lance", file_bytes=12)
+    >>> str(error)
+    "the footer is cut short (path='a.lance', file_bytes=12)"
+    >>> error.facts["path"]
+    'a.lance'
+
+Each class is also the built-in one that a program written for pylance would catch.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+
+class LanceletError(Exception):
+    """The root of every error raised on purpose by lancelet."""
+
+    message: str
+    facts: dict[str, object]
+
+    def __init__(self, message: str = "", /, **facts: object) -> None:
+        """Say what happened and what to do; `facts` are where, expected and found."""
+        super().__init__(message)
+        self.message = message
+        self.facts = facts
+
+    def __str__(self) -> str:
+        """Return the message with its facts behind it."""
+        if not self.facts:
+            return self.message
+        facts = ", ".join(f"{name}={value!r}" for name, value in self.facts.items())
+        return f"{self.message} ({facts})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by class, message and facts, whatever the built-in base would do."""
+        notes = getattr(self, "__notes__", None)
+        return (_rebuild, (type(self), self.message, self.facts, notes))
+
+    def with_facts(self, **facts: object) -> Self:
+        """Add facts that the raiser could not know, such as the path, and return the error.
+
+        A fact that is already there stays, since the raiser was nearer to the fault.
+        """
+        self.facts = {**facts, **self.facts}
+        return self
+
+
+def _rebuild(
+    kind: type[LanceletError], message: str, facts: dict[str, object], notes: list[str] | None
+) -> LanceletError:
+    error = kind(message, **facts)
+    for note in notes or ():
+        error.add_note(note)
+    return error
+
+
+class InvalidInputError(LanceletError, ValueError):
+    """An argument is wrong; fix the call."""
+
+
+class SchemaMismatchError(InvalidInputError):
+    """Data do not fit the schema of the table or file; the message shows the difference."""
+
+
+class ExpressionError(InvalidInputError):
+    """A filter or projection cannot be understood; the message points at the character."""
+
+
+class NotFoundError(LanceletError, LookupError):
+    """Something that was named does not exist; check the name."""
+
+
+class DatasetNotFoundError(NotFoundError, FileNotFoundError, ValueError):
+    """No dataset lives at the path."""
+
+
+class ObjectNotFoundError(NotFoundError, FileNotFoundError):
+    """No object of that name is in the store."""
+
+
+class VersionNotFoundError(NotFoundError, ValueError):
+    """The version was never committed, or was cleaned up."""
+
+
+class RefNotFoundError(NotFoundError, ValueError):
+    """No tag or branch has that name."""
+
+
+class IndexNotFoundError(NotFoundError, ValueError):
+    """No index has that name."""
+
+
+class FieldNotFoundError(NotFoundError, ValueError):
+    """No column has that name."""
+
+
+class AlreadyExistsError(LanceletError, FileExistsError):
+    """The name is taken; choose another name or another mode."""
+
+
+class UnsupportedError(LanceletError, NotImplementedError):
+    """A flag, version, type or codec that this release does not know; the message names it."""
+
+
+class CorruptDataError(LanceletError, OSError):
+    """Bytes in storage are not what the format allows; restore the object."""
+
+
+class StorageError(LanceletError, OSError):
+    """The store refused a request; check access."""
+
+
+class StorageUnavailableError(StorageError):
+    """The store did not answer in time, or asked for patience; trying again may work."""
+
+
+class CommitError(LanceletError, OSError):
+    """A new version was not published."""
+
+
+class CommitConflictError(CommitError):
+    """Another transaction changed the same things first; recompute from the latest version."""
+
+
+class CommitContentionError(CommitError):
+    """Every attempt lost the race for a version; try again later, nothing conflicts."""
+
+
+class CommitOutcomeUnknownError(CommitError):
+    """The store lost its reply; look for our transaction id before doing anything."""
+
+
+class MemoryLimitError(LanceletError, MemoryError):
+    """The work does not fit the memory limit that was given; raise the limit."""
+
+
+class CancelledError(LanceletError, RuntimeError):
+    """The caller asked for the work to stop."""
+
+
+class InternalError(LanceletError, RuntimeError):
+    """A promise of our own code was broken; please report it."""
