@@ -1,0 +1,122 @@
+"""Rules that no linter knows, checked over every tracked source file."""
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+GENERATED = re.compile(r"_pb\.py$")
+
+
+def tracked_files():
+    listing = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
+    return [ROOT / name for name in listing.split("\0") if name]
+
+
+def imported_modules(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_no_other_implementation_is_imported(path):
+    tops = {name.split(".")[0] for name in imported_modules(path)}
+    assert not tops & {"lance", "lancedb", "pylance", "lance_namespace"}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_pyspark_is_imported_under_spark_only(path):
+    if path.relative_to(ROOT / "src").parts[:2] != ("lancelet", "spark"):
+        if path.relative_to(ROOT / "src").parts[0] == "pyspark_lance":
+            return
+        tops = {name.split(".")[0] for name in imported_modules(path)}
+        assert "pyspark" not in tops
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_init_modules_hold_imports_and_names_only(path):
+    if path.name != "__init__.py":
+        return
+    body = ast.parse(path.read_text()).body
+    allowed = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.Expr, ast.If)
+    assert all(isinstance(node, allowed) for node in body)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_no_broad_except(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ExceptHandler):
+            names = {n.id for n in ast.walk(node.type) if isinstance(n, ast.Name)} if node.type else {""}
+            assert not names & {"", "Exception", "BaseException"} or reraises(node), (
+                f"line {node.lineno} catches everything"
+            )
+
+
+def reraises(handler):
+    """Whether a handler ends by raising, so that nothing is swallowed."""
+    return isinstance(handler.body[-1], ast.Raise)
+
+
+def public_definitions(path):
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            yield node
+            if isinstance(node, ast.ClassDef):
+                yield from (
+                    item
+                    for item in node.body
+                    if isinstance(item, ast.FunctionDef) and not item.name.startswith("_")
+                )
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_public_names_have_docstrings(path):
+    if GENERATED.search(path.name):
+        return
+    missing = [
+        node.name
+        for node in public_definitions(path)
+        if ast.get_docstring(node) is None
+        and not any("overload" in ast.unparse(d) for d in node.decorator_list)
+    ]
+    assert missing == []
+
+
+def test_nothing_names_a_machine_or_a_registry():
+    """No absolute path of a developer's machine and no registry host is in the project."""
+    forbidden = re.compile(r"/(?:work|farm|root)/[a-z]|pypi\.org|files\.pythonhosted|registry\.npmjs")
+    offenders = [
+        str(path.relative_to(ROOT))
+        for path in tracked_files()
+        if path.suffix in {".py", ".md", ".toml", ".cpp", ".h", ".txt", ".yml", ".proto", ""}
+        and path.is_file()
+        and path != Path(__file__)
+        and "historical" not in path.parts
+        and forbidden.search(path.read_text(errors="ignore"))
+    ]
+    assert offenders == []
+
+
+def test_no_built_artefact_is_tracked():
+    suffixes = {path.suffix for path in tracked_files()}
+    assert not suffixes & {".so", ".pyd", ".whl", ".o", ".a", ".dylib"}
+
+
+def test_spark_code_never_pushes_filters_or_touches_the_jvm():
+    spark = [path for path in SOURCES if "spark" in path.parts]
+    for path in spark:
+        names = {
+            node.attr if isinstance(node, ast.Attribute) else node.name
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Attribute | ast.FunctionDef)
+        }
+        assert not names & {"pushFilters", "sparkContext", "_jvm", "rdd"}, path
