@@ -115,7 +115,13 @@ Fetch: TypeAlias = Callable[[Ranges], Slices]
 
 def run(reading: Reading[T], fetch: Fetch) -> T:
     """Drive one decoder to its result."""
-    return run_together([reading], fetch)[0]
+    try:
+        wanted = next(reading)
+        while True:
+            wanted = reading.send(fetch(wanted))
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
 
 
 def run_together(readings: Sequence[Reading[T]], fetch: Fetch) -> list[T]:
@@ -128,6 +134,11 @@ def run_together(readings: Sequence[Reading[T]], fetch: Fetch) -> list[T]:
     >>> run_together([read(0), read(2)], lambda r: Slices(data, r.position, r.size))
     [b'a', b'c']
     """
+    return run(read_together(readings), fetch)
+
+
+def read_together(readings: Sequence[Reading[T]]) -> Reading[list[T]]:
+    """Make one decoder of several: it asks for what they all want, round by round."""
     results: dict[int, T] = {}
     waiting: list[tuple[int, Reading[T], Ranges]] = []
     for index, reading in enumerate(readings):
@@ -136,7 +147,7 @@ def run_together(readings: Sequence[Reading[T]], fetch: Fetch) -> list[T]:
         except StopIteration as stop:
             results[index] = stop.value
     while waiting:
-        slices = fetch(Ranges.concat([ranges for _, _, ranges in waiting]))
+        slices = yield Ranges.concat([ranges for _, _, ranges in waiting])
         still_waiting: list[tuple[int, Reading[T], Ranges]] = []
         start = 0
         for index, reading, ranges in waiting:
