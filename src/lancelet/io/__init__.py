@@ -1,0 +1,24 @@
+"""Bytes in named objects: where they are kept, and how they are read and written safely."""
+
+from lancelet.io.open import open_folder, open_store
+from lancelet.io.store import (
+    BytesLike,
+    Listing,
+    ObjectInfo,
+    ObjectReader,
+    ObjectWriter,
+    StorageOptions,
+    Store,
+)
+
+__all__ = [
+    "BytesLike",
+    "Listing",
+    "ObjectInfo",
+    "ObjectReader",
+    "ObjectWriter",
+    "StorageOptions",
+    "Store",
+    "open_folder",
+    "open_store",
+]

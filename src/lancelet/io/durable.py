@@ -1,0 +1,169 @@
+"""Files that appear whole or not at all, and survive a loss of power once they have a name.
+
+    .lancelet-tmp-3f...   written, then flushed to the disk
+    7.manifest            the same file under its name, given in one step
+    the folder            flushed too, since names live in folders
+
+A name is taken over with a rename. A name that must be free is given with a hard link, which
+fails if it is taken. Where there are no hard links (some network and removable drives) the name
+is claimed by an exclusive create, which one caller wins, and the winner replaces its own empty
+claim; for that moment a reader can see an empty file, which no file of the format ever is.
+
+A crash leaves at most a hidden file, which listings do not show.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, Final
+
+from lancelet.errors import InvalidInputError, LanceletError, StorageError
+from lancelet.io.store import BytesLike, ObjectWriter, as_memoryview, name_taken, not_stored
+
+TEMPORARY_PREFIX: Final = ".lancelet-tmp-"
+"""How names of unfinished files begin; no name of the format begins with a dot."""
+
+_BUFFER_BYTES: Final = 1 << 20
+
+_NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP})
+"""What systems answer that have no hard links; Linux says `EPERM` for FAT and some FUSE drives."""
+
+
+class LocalWriter(ObjectWriter):
+    """Writes a hidden file beside the target and names it at `close`."""
+
+    def __init__(
+        self, path: str, native: str, give_name: Callable[[str, str], None] = os.replace
+    ) -> None:
+        """Start the file that will be `native`, whose path in the store is `path`.
+
+        `give_name(temporary, native)` is what makes the file visible.
+        """
+        self._path = path
+        self._native = native
+        self._give_name = give_name
+        self._position = 0
+        folder = os.path.dirname(native)
+        self._temporary = os.path.join(folder, TEMPORARY_PREFIX + uuid.uuid4().hex)
+        with as_storage_errors(path):
+            self._file: BinaryIO | None = _create(self._temporary)
+
+    @property
+    def position(self) -> int:
+        """How many bytes were written so far."""
+        return self._position
+
+    def write(self, *buffers: BytesLike) -> None:
+        """Append bytes; large buffers are not copied on their way to the system."""
+        if self._file is None:
+            raise InvalidInputError("the writer is closed", path=self._path)
+        with as_storage_errors(self._path):
+            for buffer in buffers:
+                self._position += self._file.write(as_memoryview(buffer))
+
+    def close(self) -> int:
+        """Flush the file and the folder and give the file its name."""
+        if self._file is None:
+            return self._position
+        try:
+            with as_storage_errors(self._path):
+                self._file.flush()
+                os.fsync(self._file.fileno())
+                # Windows cannot name a file that is open.
+                self._file.close()
+                self._give_name(self._temporary, self._native)
+                flush_folder(os.path.dirname(self._native))
+        finally:
+            # After a rename this finds nothing to delete.
+            self.abort()
+        return self._position
+
+    def abort(self) -> None:
+        """Delete the unfinished file."""
+        if self._file is None:
+            return
+        file, self._file = self._file, None
+        with contextlib.suppress(OSError):
+            # Closing flushes, and the disk may be full; the bytes are unwanted anyway.
+            file.close()
+        with as_storage_errors(self._path), contextlib.suppress(FileNotFoundError):
+            os.unlink(self._temporary)
+
+
+def give_name_if_free(temporary: str, native: str) -> None:
+    """Let a finished file be seen under a second name; exactly one of many callers succeeds."""
+    try:
+        os.link(temporary, native)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        os.close(os.open(native, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        os.replace(temporary, native)
+
+
+def make_folder(folder: str) -> None:
+    """Make a folder and those above it, each durably."""
+    try:
+        os.mkdir(folder)
+    except FileExistsError:
+        if not os.path.isdir(folder):
+            raise
+        return
+    except FileNotFoundError:
+        make_folder(os.path.dirname(folder))
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder)
+    flush_folder(os.path.dirname(folder))
+
+
+def flush_folder(folder: str) -> None:
+    """Make the names in a folder survive a loss of power."""
+    if os.name == "nt":  # Windows keeps names in a journal and has no call for it.
+        return
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        # Some network drives cannot flush a folder, and write it through anyway.
+        if error.errno not in {errno.EINVAL, errno.ENOTSUP, errno.EBADF}:
+            raise
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def as_storage_errors(path: str) -> Iterator[None]:
+    """Translate what the system answers about a path into our errors."""
+    try:
+        yield
+    except LanceletError:
+        raise
+    except OSError as error:
+        raise translated(error, path) from error
+
+
+def translated(error: OSError, path: str) -> LanceletError:
+    """Return our error for what the system answered about a path."""
+    if isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError):
+        return not_stored(path)
+    if isinstance(error, FileExistsError):
+        return name_taken(path)
+    return StorageError(
+        "the system refused a request; check permissions and free space",
+        path=path,
+        reason=error.strerror or str(error),
+        errno=error.errno,
+    )
+
+
+def _create(native: str) -> BinaryIO:
+    """Create a file and, only if that fails for want of it, its folder."""
+    try:
+        return open(native, "xb", buffering=_BUFFER_BYTES)  # the writer closes it
+    except FileNotFoundError:
+        make_folder(os.path.dirname(native))
+        return open(native, "xb", buffering=_BUFFER_BYTES)  # the writer closes it

@@ -1,0 +1,246 @@
+r"""A store of files in a folder, or anywhere on the machine.
+
+How files are read is in `mapped`, how they are written in `durable`; this module turns paths of
+the store into names that the operating system understands, and lists folders.
+
+    root /data/table.lance, path data/a.lance   ->  /data/table.lance/data/a.lance
+    the same on Windows, when long              ->  \\?\C:\data\table.lance\data\a.lance
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from lancelet.errors import StorageError
+from lancelet.io.durable import (
+    TEMPORARY_PREFIX,
+    LocalWriter,
+    as_storage_errors,
+    flush_folder,
+    give_name_if_free,
+    make_folder,
+    translated,
+)
+from lancelet.io.mapped import MappedReader
+from lancelet.io.store import (
+    BytesLike,
+    Listing,
+    ObjectInfo,
+    ObjectReader,
+    ObjectWriter,
+    Store,
+    check_folder,
+    check_path,
+    not_stored,
+)
+
+_WINDOWS_PATH_MAX: Final = 240
+"""Longer paths need the `\\\\?\\` form; the limit is 260 for files and 248 for folders."""
+
+_COPY_BYTES: Final = 1 << 20
+
+
+class LocalStore(Store):
+    """The files below a folder, which need not exist yet."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        """Use the files below `root`; a relative root is taken from the working folder, once."""
+        self._root = Path(root).absolute()
+        self._base = str(self._root)
+
+    @property
+    def uri(self) -> str:
+        """The URI of the root."""
+        return self._root.as_uri()
+
+    @property
+    def root(self) -> Path:
+        """The folder that is the root."""
+        return self._root
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle by the folder."""
+        return (LocalStore, (self._base,))
+
+    def at(self, folder: str) -> LocalStore:
+        """Return a store with a sub-folder as its root."""
+        folder = check_folder(folder)
+        return LocalStore(self._root / folder) if folder else self
+
+    def open_reader(self, path: str, size: int | None = None) -> ObjectReader:  # noqa: ARG002  # the map needs the size there is
+        """Map a file."""
+        with as_storage_errors(path):
+            return MappedReader(path, self._native(path))
+
+    def read(self, path: str) -> bytes:
+        """Return all bytes of a file."""
+        with as_storage_errors(path):
+            return Path(self._native(path)).read_bytes()
+
+    def put(self, path: str, data: BytesLike) -> None:
+        """Write a file whole, in place of whatever had the name."""
+        with self.open_writer(path) as writer:
+            writer.write(data)
+
+    def put_if_absent(self, path: str, data: BytesLike) -> None:
+        """Write a file if the name is free; on return it survives a loss of power."""
+        with LocalWriter(path, self._native(path), give_name_if_free) as writer:
+            writer.write(data)
+
+    def open_writer(self, path: str) -> ObjectWriter:
+        """Start a new file."""
+        return LocalWriter(path, self._native(path))
+
+    def list(self, folder: str = "", start_after: str | None = None) -> Iterator[ObjectInfo]:
+        """Yield the files below a folder, ordered by path; sizes are read as they are yielded."""
+        return self._walk(check_folder(folder), start_after or "", ())
+
+    def list_delimited(self, folder: str = "") -> Listing:
+        """Return the files and folders in a folder."""
+        folder = check_folder(folder)
+        objects = []
+        folders = []
+        for path, is_folder in self._children(folder):
+            if is_folder:
+                folders.append(path)
+            elif (info := self._info_or_none(path)) is not None:
+                objects.append(info)
+        return Listing(tuple(objects), tuple(sorted(folders)))
+
+    def info(self, path: str) -> ObjectInfo:
+        """Return size and times of a file."""
+        found = self._info_or_none(check_path(path))
+        if found is None:
+            raise not_stored(path)
+        return found
+
+    def delete(self, path: str) -> None:
+        """See to it that a file is gone."""
+        with as_storage_errors(path), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            os.unlink(self._native(path))
+
+    def delete_folder(self, folder: str) -> None:
+        """See to it that a folder and all in it are gone, hidden files included."""
+        native = self._native_folder(folder)
+        with as_storage_errors(folder), contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(native)
+
+    def copy(self, source: str, target: str) -> None:
+        """Copy a file within the store."""
+        with (
+            as_storage_errors(source),
+            open(self._native(source), "rb") as file,
+            self.open_writer(target) as writer,
+        ):
+            while part := file.read(_COPY_BYTES):
+                writer.write(part)
+
+    def rename_if_absent(self, source: str, target: str) -> None:
+        """Move a file to a free name."""
+        native_source, native = self._native(source), self._native(target)
+        with as_storage_errors(source):
+            os.stat(native_source)
+        with as_storage_errors(target):
+            make_folder(os.path.dirname(native))
+            give_name_if_free(native_source, native)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(native_source)
+            flush_folder(os.path.dirname(native))
+
+    def sweep_temporaries(self, folder: str = "", *, older_than_seconds: float) -> int:
+        """Delete what crashed writers left below a folder, and return how many files it was."""
+        limit = time.time() - older_than_seconds
+        swept = 0
+        for parent, _, names in os.walk(self._native_folder(folder)):
+            for name in names:
+                if not name.startswith(TEMPORARY_PREFIX):
+                    continue
+                with contextlib.suppress(FileNotFoundError):
+                    temporary = os.path.join(parent, name)
+                    if os.stat(temporary).st_mtime <= limit:
+                        os.unlink(temporary)
+                        swept += 1
+        return swept
+
+    def _native(self, path: str) -> str:
+        """Return the path that the operating system understands."""
+        return native_path(self._base, check_path(path), windows=os.name == "nt")
+
+    def _native_folder(self, folder: str) -> str:
+        return self._native(folder) if check_folder(folder) else self._base
+
+    def _children(self, folder: str) -> Sequence[tuple[str, bool]]:
+        """Return the paths in a folder and whether each is a folder, as their text orders them."""
+        below = f"{folder}/" if folder else ""
+        try:
+            with os.scandir(self._native_folder(folder)) as entries:
+                children = [
+                    (below + entry.name, entry.is_dir())
+                    for entry in entries
+                    if not entry.name.startswith(TEMPORARY_PREFIX)
+                ]
+        except (FileNotFoundError, NotADirectoryError):
+            return ()
+        except OSError as error:
+            raise translated(error, folder) from error
+        # What is in the folder `a` begins with `a/`, and `a.b` comes before that.
+        return sorted(children, key=lambda child: child[0] + "/" * child[1])
+
+    def _walk(
+        self, folder: str, start_after: str, above: tuple[os.stat_result, ...]
+    ) -> Iterator[ObjectInfo]:
+        for path, is_folder in self._children(folder):
+            if is_folder:
+                if path + "/" < start_after and not start_after.startswith(path + "/"):
+                    continue
+                here = os.stat(self._native(path))
+                if any(os.path.samestat(here, other) for other in above):
+                    raise StorageError("a symbolic link leads back to a folder above", path=path)
+                yield from self._walk(path, start_after, (*above, here))
+            elif path > start_after and (info := self._info_or_none(path)) is not None:
+                yield info
+
+    def _info_or_none(self, path: str) -> ObjectInfo | None:
+        try:
+            found = os.stat(self._native(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise translated(error, path) from error
+        # A folder is not an object, though it has a name.
+        if not stat.S_ISREG(found.st_mode):
+            return None
+        return ObjectInfo(
+            path,
+            found.st_size,
+            datetime.fromtimestamp(found.st_mtime, UTC),
+            f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}",
+        )
+
+
+def native_path(base: str, path: str, *, windows: bool) -> str:
+    r"""Return the operating system's name of a path below the folder `base`.
+
+    >>> native_path("/data", "a/b", windows=False)
+    '/data/a/b'
+    >>> print(native_path("C:\\data", "a/b", windows=True))
+    C:\data\a\b
+    >>> print(native_path("\\\\server\\share", "a" * 300, windows=True)[:24])
+    \\?\UNC\server\share\aaa
+    """
+    if not windows:
+        return f"{base}/{path}" if base != "/" else f"/{path}"
+    joined = base.rstrip("\\") + "\\" + path.replace("/", "\\")
+    if len(joined) <= _WINDOWS_PATH_MAX or joined.startswith("\\\\?\\"):
+        return joined
+    if joined.startswith("\\\\"):
+        return "\\\\?\\UNC\\" + joined[2:]
+    return "\\\\?\\" + joined

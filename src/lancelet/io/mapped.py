@@ -1,0 +1,88 @@
+"""Reading a local file through a map of it.
+
+The file is mapped whole and the map is the source of every slice, so that reading warm pages
+costs a check of the ranges and nothing else.
+
+    a.lance   ....AAAA......BB....
+    Slices    source = the map, position [4, 14], size [4, 2]
+
+Mapped pages are read-only, and stay valid after `close`, because arrays keep the map alive.
+
+A file that shrinks under a map would kill the process at the next touch. Files of a dataset are
+never changed in place, but copies are interrupted and disks restored, so each read compares the
+file's size now with that at opening, and raises before anything is touched.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+
+import numpy as np
+
+from lancelet.buffers import Bytes, Ranges, Slices
+from lancelet.errors import CorruptDataError
+from lancelet.io.store import ObjectReader, check_ranges, not_stored
+
+
+class MappedReader(ObjectReader):
+    """Hands out slices of a map of the file."""
+
+    def __init__(self, path: str, native: str) -> None:
+        """Map the file at `native`, whose path in the store is `path`."""
+        self._path = path
+        self._map: mmap.mmap | None = None
+        self._source = np.empty(0, np.uint8)
+        handle = os.open(native, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        try:
+            self._size = os.fstat(handle).st_size
+            # Nothing can be mapped of an empty file.
+            if self._size:
+                self._map = mmap.mmap(handle, self._size, access=mmap.ACCESS_READ)
+                self._source = np.frombuffer(self._map, np.uint8)
+        finally:
+            os.close(handle)
+
+    @property
+    def path(self) -> str:
+        """The path of the file in its store."""
+        return self._path
+
+    @property
+    def size(self) -> int:
+        """How many bytes the file had when it was opened."""
+        return self._size
+
+    def read_ranges(self, ranges: Ranges) -> Slices:
+        """Return slices of the map."""
+        check_ranges(ranges, path=self._path, size=self._size)
+        self._check_not_shrunk()
+        return Slices(self._source, ranges.position, ranges.size)
+
+    def read_tail(self, size: int) -> Bytes:
+        """Return the last bytes of the map."""
+        self._check_not_shrunk()
+        return self._source[max(0, self._size - size) :]
+
+    def close(self) -> None:
+        """Let go of the map; it goes away with the last array over it."""
+        self._map = None
+        self._source = np.empty(0, np.uint8)
+        self._size = 0
+
+    def _check_not_shrunk(self) -> None:
+        if self._map is not None and (now := self._map.size()) < self._size:
+            raise CorruptDataError(
+                "the file became shorter after it was opened; was it overwritten or cut?",
+                path=self._path,
+                bytes_at_opening=self._size,
+                file_bytes=now,
+            )
+
+
+def open_mapped(path: str, native: str) -> MappedReader:
+    """Map a file; a folder is no object."""
+    try:
+        return MappedReader(path, native)
+    except IsADirectoryError:
+        raise not_stored(path) from None

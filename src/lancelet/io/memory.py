@@ -1,0 +1,231 @@
+"""A store in memory: the model that every other store is compared with.
+
+`memory://name` is one set of objects for the whole process, so that a dataset that was written
+can be opened again by its URI. The objects do not travel: a store that was pickled is the same
+one in this process, and refuses to be unpickled in another, where it would silently be empty.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import numpy as np
+
+from lancelet.buffers import Bytes, Ranges, Slices
+from lancelet.errors import InvalidInputError
+from lancelet.io.fork import renew_after_fork
+from lancelet.io.store import (
+    BytesLike,
+    Listing,
+    ObjectInfo,
+    ObjectReader,
+    ObjectWriter,
+    Store,
+    as_memoryview,
+    check_folder,
+    check_path,
+    check_ranges,
+    name_taken,
+    not_stored,
+)
+
+
+class _Objects:
+    """The objects of one bucket, with the lock that makes each request one step."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.stored: dict[str, tuple[bytes, datetime]] = {}
+        renew_after_fork(self, _Objects.renew)
+
+    def renew(self) -> None:
+        self.lock = threading.Lock()
+
+
+_PROCESS = uuid.uuid4().hex
+_BUCKETS: dict[str, _Objects] = {}
+
+
+class MemoryStore(Store):
+    """Objects of one bucket of this process, below a folder."""
+
+    def __init__(self, bucket: str = "", folder: str = "") -> None:
+        """Open a bucket by name; the same name is the same bucket."""
+        self._bucket = bucket
+        self._folder = check_folder(folder)
+        self._prefix = f"{self._folder}/" if self._folder else ""
+        self._objects = _BUCKETS.setdefault(bucket, _Objects())
+
+    @property
+    def uri(self) -> str:
+        """The URI of the root."""
+        return f"memory://{self._bucket}/{self._folder}".removesuffix("/")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle by name, for this process only."""
+        return (_reopen, (_PROCESS, self._bucket, self._folder))
+
+    def at(self, folder: str) -> MemoryStore:
+        """Return the same bucket with a folder as its root."""
+        return MemoryStore(self._bucket, self._prefix + check_folder(folder))
+
+    def open_reader(self, path: str, size: int | None = None) -> ObjectReader:  # noqa: ARG002  # part of the protocol
+        """Open an object as it is now."""
+        return _MemoryReader(path, np.frombuffer(self.read(path), np.uint8))
+
+    def read(self, path: str) -> bytes:
+        """Return all bytes of an object."""
+        return self._get(path)[0]
+
+    def put(self, path: str, data: BytesLike) -> None:
+        """Store an object whole, in place of whatever had the name."""
+        entry = (bytes(as_memoryview(data)), datetime.now(UTC))
+        with self._objects.lock:
+            self._objects.stored[self._key(path)] = entry
+
+    def put_if_absent(self, path: str, data: BytesLike) -> None:
+        """Store an object if the name is free."""
+        entry = (bytes(as_memoryview(data)), datetime.now(UTC))
+        with self._objects.lock:
+            if self._objects.stored.setdefault(self._key(path), entry) is not entry:
+                raise name_taken(path)
+
+    def open_writer(self, path: str) -> ObjectWriter:
+        """Start a new object."""
+        check_path(path)
+        return _MemoryWriter(self, path)
+
+    def list(self, folder: str = "", start_after: str | None = None) -> Iterator[ObjectInfo]:
+        """Yield the objects below a folder, ordered by path."""
+        below = self._below(folder)
+        start = "" if start_after is None else self._prefix + start_after
+        with self._objects.lock:
+            found = sorted(
+                (key, entry)
+                for key, entry in self._objects.stored.items()
+                if key.startswith(below) and (start_after is None or key > start)
+            )
+        return (self._info(key, entry) for key, entry in found)
+
+    def list_delimited(self, folder: str = "") -> Listing:
+        """Return what lies directly in a folder."""
+        below = self._below(folder)[len(self._prefix) :]
+        objects = []
+        folders = set()
+        for info in self.list(folder):
+            name, slash, _ = info.path[len(below) :].partition("/")
+            if slash:
+                folders.add(below + name)
+            else:
+                objects.append(info)
+        return Listing(tuple(objects), tuple(sorted(folders)))
+
+    def info(self, path: str) -> ObjectInfo:
+        """Return size and times of an object."""
+        return self._info(self._key(path), self._get(path))
+
+    def delete(self, path: str) -> None:
+        """See to it that an object is gone."""
+        with self._objects.lock:
+            self._objects.stored.pop(self._key(path), None)
+
+    def copy(self, source: str, target: str) -> None:
+        """Copy an object within the store."""
+        self.put(target, self.read(source))
+
+    def rename_if_absent(self, source: str, target: str) -> None:
+        """Move an object to a free name."""
+        with self._objects.lock:
+            stored = self._objects.stored
+            if self._key(source) not in stored:
+                raise not_stored(source)
+            if self._key(target) in stored:
+                raise name_taken(target)
+            stored[self._key(target)] = stored.pop(self._key(source))
+
+    def _key(self, path: str) -> str:
+        return self._prefix + check_path(path)
+
+    def _below(self, folder: str) -> str:
+        folder = check_folder(folder)
+        return self._prefix + (f"{folder}/" if folder else "")
+
+    def _get(self, path: str) -> tuple[bytes, datetime]:
+        key = self._key(path)
+        with self._objects.lock:
+            entry = self._objects.stored.get(key)
+        if entry is None:
+            raise not_stored(path)
+        return entry
+
+    def _info(self, key: str, entry: tuple[bytes, datetime]) -> ObjectInfo:
+        return ObjectInfo(key[len(self._prefix) :], len(entry[0]), entry[1])
+
+
+def _reopen(process: str, bucket: str, folder: str) -> MemoryStore:
+    if process != _PROCESS:
+        raise InvalidInputError(
+            "a store in memory cannot be sent to another process; use one on disk",
+            uri=f"memory://{bucket}/{folder}",
+        )
+    return MemoryStore(bucket, folder)
+
+
+class _MemoryReader(ObjectReader):
+    """Hands out slices of the object itself."""
+
+    def __init__(self, path: str, source: Bytes) -> None:
+        self._path = path
+        self._source = source
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    @property
+    def size(self) -> int:
+        return self._source.nbytes
+
+    def read_ranges(self, ranges: Ranges) -> Slices:
+        check_ranges(ranges, path=self._path, size=self.size)
+        return Slices(self._source, ranges.position, ranges.size)
+
+    def read_tail(self, size: int) -> Bytes:
+        return self._source[max(0, self.size - size) :]
+
+    def close(self) -> None:
+        """Hold on to nothing: the object is kept by the store."""
+
+
+class _MemoryWriter(ObjectWriter):
+    """Collects what is written and stores it at `close`."""
+
+    def __init__(self, store: MemoryStore, path: str) -> None:
+        self._store = store
+        self._path = path
+        self._parts: list[bytes] | None = []
+        self._position = 0
+
+    @property
+    def position(self) -> int:
+        return self._position
+
+    def write(self, *buffers: BytesLike) -> None:
+        if self._parts is None:
+            raise InvalidInputError("the writer is closed", path=self._path)
+        for buffer in buffers:
+            part = bytes(as_memoryview(buffer))
+            self._parts.append(part)
+            self._position += len(part)
+
+    def close(self) -> int:
+        if self._parts is not None:
+            self._store.put(self._path, b"".join(self._parts))
+            self._parts = None
+        return self._position
+
+    def abort(self) -> None:
+        self._parts = None

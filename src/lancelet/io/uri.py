@@ -1,0 +1,146 @@
+r"""What a URI says: which store, and which path in it.
+
+    s3://bucket/tables/t.lance        scheme s3, authority bucket, path tables/t.lance
+    file:///data/my%20table           local, /data/my table
+    tables/t.lance                    local, below the working folder
+    C:\data\t.lance                   local, drive C
+    \\server\share\t.lance            local, a share
+    s3+ddb://bucket/t?ddbTableName=x  scheme s3+ddb, with the option ddbTableName
+
+Only `file://` is percent-decoded, as it is in the reference implementation: a plain path may hold
+any character, and so may the key of an object.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from lancelet.errors import InvalidInputError
+
+_SCHEME: Final = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+)://")
+_DRIVE: Final = re.compile(r"^[A-Za-z]:[\\/]")
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A URI taken apart; `path` is `/`-separated and without a slash at either end.
+
+    For a local path `authority` is the anchor, such as `/`, `C:/` or `//server/share/`.
+    """
+
+    scheme: str
+    authority: str
+    path: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def root(self) -> str:
+        """The URI of the store, without the path."""
+        if self.scheme == "file":
+            anchor = self.authority
+            return f"file:{anchor}" if anchor.startswith("//") else f"file:///{anchor.lstrip('/')}"
+        return f"{self.scheme}://{self.authority}"
+
+
+def parse_uri(uri: str | os.PathLike[str]) -> Location:
+    r"""Take a URI or a local path apart.
+
+    >>> parse_uri("s3://bucket/tables/t.lance/")
+    Location(scheme='s3', authority='bucket', path='tables/t.lance', options={})
+    >>> parse_uri("C:\\data\\t.lance").authority
+    'C:/'
+    """
+    text = os.fspath(uri)
+    if not text:
+        raise InvalidInputError("a URI must not be empty")
+    match = _SCHEME.match(text)
+    if match is None:
+        return _parse_local(text)
+    scheme = match[1].lower()
+    if scheme in {"file", "file+uring", "file-object-store"}:
+        return _parse_file_url(text)
+    # Only a query of a scheme that knows one is split off: `?` and `#` may be part of a key.
+    if scheme == "s3+ddb":
+        parts = urlsplit(text)
+        return _location(scheme, parts.netloc, parts.path, dict(parse_qsl(parts.query)))
+    authority, _, path = text[match.end() :].partition("/")
+    return _location(scheme, authority, path, {})
+
+
+def join(uri: str, *names: str) -> str:
+    """Return the URI of something below another.
+
+    >>> join("s3://bucket/t.lance/", "data", "a.lance")
+    's3://bucket/t.lance/data/a.lance'
+    """
+    base = uri if uri.endswith("://") or uri == "/" else uri.rstrip("/")
+    return "/".join([base.removesuffix("/") if base == "/" else base, *names])
+
+
+def parent(path: str) -> str:
+    """Return the folder that a path of a store lies in; the root is the empty path.
+
+    >>> parent("data/a.lance"), parent("a.lance")
+    ('data', '')
+    """
+    return path.rpartition("/")[0]
+
+
+def name(path: str) -> str:
+    """Return the last part of a path of a store.
+
+    >>> name("data/a.lance")
+    'a.lance'
+    """
+    return path.rpartition("/")[2]
+
+
+def _location(scheme: str, authority: str, path: str, options: Mapping[str, str]) -> Location:
+    parts = [part for part in path.split("/") if part]
+    return Location(scheme, authority, "/".join(parts), options)
+
+
+def _parse_file_url(text: str) -> Location:
+    _, _, rest = text.partition("://")
+    authority, slash, path = rest.partition("/")
+    path = unquote(path)
+    if authority and authority != "localhost":
+        if _DRIVE.match(f"{authority}/"):  # `file://C:/data`, which is common though wrong
+            return _parse_local(f"{authority}/{path}")
+        return _parse_local(f"//{unquote(authority)}/{path}")
+    if _DRIVE.match(path):
+        return _parse_local(path)
+    return _parse_local(slash + path)
+
+
+def _parse_local(text: str) -> Location:
+    if _DRIVE.match(text):
+        return _local(text[0].upper() + ":/", text[3:].replace("\\", "/"))
+    if text.startswith("\\\\") or (os.name == "nt" and text.startswith("//")):
+        server, _, rest = text[2:].replace("\\", "/").partition("/")
+        share, _, path = rest.partition("/")
+        if not server or not share:
+            raise InvalidInputError("a share is named as \\\\server\\share", uri=text)
+        return _local(f"//{server}/{share}/", path)
+    if text == "~" or text.startswith("~/"):
+        text = os.path.expanduser(text)
+    absolute = os.path.abspath(text)
+    if os.name == "nt":
+        return _parse_local(absolute)
+    return _local("/", absolute)
+
+
+def _local(anchor: str, path: str) -> Location:
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == "..":
+            # The parent of an anchor is the anchor, as everywhere.
+            del parts[-1:]
+        elif part not in {"", "."}:
+            parts.append(part)
+    return Location("file", anchor, "/".join(parts))
