@@ -1,0 +1,120 @@
+// The Python module: one function per kernel, each calling through the table in use.
+//
+// A kernel is named once, in the .def file of its topic:
+//
+//     KERNEL(unpack_blocks, ConstBytes data, int64_t width, int64_t word_bits, Bytes out)
+//
+// From that line come, here, its declaration in the namespace of every instruction set, its slot
+// in the table of functions, and its Python function. Spans arrive as one-dimensional contiguous
+// arrays of exactly that type; nothing is converted or copied. The result is what the kernel
+// returned: a fault is negative (see kernel.hpp), anything else is the kernel's own.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "cpu.hpp"
+#include "kernel.hpp"
+
+namespace nb = nanobind;
+
+#include "declarations.inc"
+
+namespace {
+using namespace lancelet;
+
+struct Table {
+  const char* instruction_set;
+#define KERNEL(name, ...) int64_t (*name)(__VA_ARGS__);
+#include "topics.inc"
+#undef KERNEL
+};
+
+const Table kTables[] = {
+#include "tables.inc"
+};
+
+// Functions are called through this copy. It changes in tests only.
+Table in_use = kTables[0];
+
+std::vector<std::string> supported_sets() {
+  std::vector<std::string> names;
+  for (const Table& table : kTables)
+    if (cpu_can_run(table.instruction_set)) names.emplace_back(table.instruction_set);
+  return names;
+}
+
+void use_set(const std::string& name) {
+  for (const Table& table : kTables) {
+    if (name == table.instruction_set && cpu_can_run(table.instruction_set)) {
+      in_use = table;
+      return;
+    }
+  }
+  throw std::invalid_argument("this machine cannot run the instruction set " + name);
+}
+
+// How a parameter of a kernel arrives from Python.
+template <class T>
+struct Parameter {
+  using Type = T;
+  static T pass(T value) { return value; }
+};
+
+template <class T>
+struct Parameter<Span<T>> {
+  using Type = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+  static Span<T> pass(const Type& array) {
+    if (reinterpret_cast<uintptr_t>(array.data()) % alignof(T) != 0)
+      throw std::invalid_argument("an array is not aligned to its items");
+    return {array.data(), static_cast<int64_t>(array.shape(0))};
+  }
+};
+
+// A call through a slot, with the interpreter free to go on.
+template <class... Spans>
+int64_t call(int64_t (*function)(Spans...), Spans... spans) {
+  nb::gil_scoped_release release;
+  return function(spans...);
+}
+
+template <class... P>
+void define(nb::module_& module, const char* name, int64_t (*const* slot)(P...)) {
+  module.def(
+      name,
+      [slot](typename Parameter<P>::Type... arguments) {
+        return call<P...>(*slot, Parameter<P>::pass(arguments)...);
+      },
+      ((void)sizeof(Parameter<P>), nb::arg().noconvert())...);
+}
+
+template <class... P>
+void define_once(nb::module_& module, const char* name, int64_t (*function)(P...)) {
+  module.def(
+      name,
+      [function](typename Parameter<P>::Type... arguments) {
+        return call<P...>(function, Parameter<P>::pass(arguments)...);
+      },
+      ((void)sizeof(Parameter<P>), nb::arg().noconvert())...);
+}
+
+}  // namespace
+
+NB_MODULE(_native, module) {
+  module.doc() = "Native kernels of lancelet; call them through lancelet.kernels.";
+  module.def("supported_sets", &supported_sets, "The instruction sets of this machine, worst first.");
+  module.def("set_in_use", [] { return std::string(in_use.instruction_set); });
+  module.def("use_set", &use_set, "Call the code of another instruction set from now on.");
+#define KERNEL(name, ...) define(module, #name, &in_use.name);
+#include "topics.inc"
+#undef KERNEL
+#define KERNEL(name, ...) define_once(module, #name, &lancelet::once::name);
+#include "once.inc"
+#undef KERNEL
+}

@@ -1,0 +1,24 @@
+"""Memory for results: Arrow's pool for large ones, because fresh pages cost more than decoding.
+
+NumPy gives large arrays back to the system at once, so that each call pays for page faults
+again; the pool keeps them for the next call.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+_POOL_FROM_BYTES: Final = 64 * 1024
+
+
+def empty(count: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return an uninitialised, aligned array of `count` items."""
+    size = count * dtype.itemsize
+    if size < _POOL_FROM_BYTES:
+        return np.empty(count, dtype)
+    array: npt.NDArray[Any] = np.frombuffer(memoryview(pa.allocate_buffer(size)), dtype)
+    return array

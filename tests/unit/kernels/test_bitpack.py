@@ -1,0 +1,71 @@
+"""Bit packing: native kernels agree with the definition on whatever bytes they are given."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lancelet.buffers import Slices
+from lancelet.errors import CorruptDataError
+
+WORDS = st.sampled_from([8, 16, 32, 64])
+
+
+@st.composite
+def inline_chunks(draw):
+    """Well-formed inline blocks at odd positions, in any order, with random packed bytes."""
+    word_bits = draw(WORDS)
+    widths = draw(st.lists(st.integers(0, word_bits), max_size=5))
+    counts = [draw(st.sampled_from([0, 1, 7, 1023, 1024])) for _ in widths]
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    parts, position, size = [], [], []
+    at = 0
+    for width in widths:
+        gap = int(rng.integers(0, 9))
+        head = np.array([width], f"u{word_bits // 8}").view(np.uint8)
+        body = rng.integers(0, 256, 128 * width, dtype=np.uint8)
+        parts += [np.full(gap, 255, np.uint8), head, body]
+        position.append(at + gap)
+        size.append(len(head) + len(body) + int(rng.integers(0, 3)))
+        at += gap + len(head) + len(body)
+    source = np.concatenate([*parts, np.zeros(2, np.uint8)])
+    slices = Slices(source, np.array(position, np.int64), np.array(size, np.int64))
+    return slices, np.array(counts, np.int64), word_bits, rng
+
+
+@given(inline_chunks())
+def test_inline_blocks_unpack_alike(agree, case):
+    slices, counts, word_bits, _ = case
+    assert len(agree("unpack_chunks", slices, counts, word_bits)) == counts.sum()
+
+
+@given(inline_chunks())
+def test_damaged_inline_blocks_never_crash(agree, damage, case):
+    slices, counts, word_bits, rng = case
+    damaged = Slices(damage(rng, slices.source), slices.position, slices.size)
+    agree("unpack_chunks", damaged, counts, word_bits)
+
+
+@pytest.mark.parametrize(
+    ("position", "size", "count"),
+    [
+        (-1, 4, 1),
+        (0, -1, 1),
+        (1 << 62, 1 << 62, 1),
+        (0, 1 << 62, 1),
+        (5, 4, 1),
+        (0, 3, 0),
+        (0, 8, 1025),
+        (0, 8, -1),
+    ],
+)
+def test_lying_slices_are_corrupt(agree, position, size, count):
+    slices = Slices(np.zeros(8, np.uint8), np.array([position]), np.array([size]))
+    assert agree("unpack_chunks", slices, np.array([count]), 32) is CorruptDataError
+
+
+def test_a_width_beyond_the_word_is_corrupt(agree):
+    source = np.zeros(8192, np.uint8)
+    source[0] = 33
+    slices = Slices.whole(source)
+    assert agree("unpack_chunks", slices, np.array([1024]), 32) is CorruptDataError
