@@ -1,0 +1,1 @@
+"""Messages of the format, as generated from the `.proto` files beside them."""

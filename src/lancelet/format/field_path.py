@@ -1,0 +1,67 @@
+"""Field paths: the names from a top-level field down, joined by dots.
+
+    a.b        the field b within a
+    `a.b`.c    the field c within a field whose name holds a dot
+
+A back-tick within quotes is written twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lancelet.errors import InvalidInputError
+
+
+def parse_path(path: str) -> tuple[str, ...]:
+    """Split a path into names.
+
+    >>> parse_path("a.`b.c`.d")
+    ('a', 'b.c', 'd')
+    """
+    names: list[str] = []
+    position = 0
+    while True:
+        name, position = _parse_name(path, position)
+        names.append(name)
+        if position == len(path):
+            return tuple(names)
+        if path[position] != ".":
+            raise InvalidInputError("a dot must follow a quoted name", path=path, at=position)
+        position += 1
+
+
+def format_path(names: Sequence[str]) -> str:
+    """Join names into a path; `parse_path` gives them back.
+
+    >>> format_path(["a", "b.c"])
+    'a.`b.c`'
+    """
+    return ".".join(_format_name(name) for name in names)
+
+
+def _parse_name(path: str, start: int) -> tuple[str, int]:
+    if start < len(path) and path[start] == "`":
+        return _parse_quoted(path, start + 1)
+    stop = path.find(".", start)
+    stop = len(path) if stop < 0 else stop
+    return path[start:stop], stop
+
+
+def _parse_quoted(path: str, start: int) -> tuple[str, int]:
+    parts: list[str] = []
+    while True:
+        stop = path.find("`", start)
+        if stop < 0:
+            raise InvalidInputError("a back-tick is not closed", path=path)
+        parts.append(path[start:stop])
+        if not path.startswith("``", stop):
+            return "".join(parts), stop + 1
+        parts.append("`")
+        start = stop + 2
+
+
+def _format_name(name: str) -> str:
+    if "." in name or "`" in name:
+        return "`" + name.replace("`", "``") + "`"
+    return name

@@ -1,0 +1,303 @@
+"""Schemas: trees of fields, and their wire form.
+
+On the wire a schema is the list of its nodes, parents before children, and each node names its
+parent by id:
+
+    a: int32                 id 0  parent -1   int32
+    s: struct<x: string>     id 1  parent -1   struct
+                             id 2  parent  1   string
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import pyarrow as pa
+
+from lancelet.errors import CorruptDataError, FieldNotFoundError, InvalidInputError
+from lancelet.format import logical_type
+from lancelet.format.field import (
+    NO_ID,
+    NO_PARENT,
+    DictionaryLocation,
+    Field,
+    FieldId,
+    check_primary_key,
+    decode_metadata,
+    decode_text,
+    encode_metadata,
+    encode_text,
+)
+from lancelet.format.field_path import format_path, parse_path
+from lancelet.format.logical_type import Encoding
+from lancelet.format.protos import file_pb
+from lancelet.format.wire import unknown_fields
+
+__all__ = ["DictionaryLocation", "Encoding", "Field", "FieldId", "Schema"]
+
+_NESTING_MAX: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The fields of a table or file, and the metadata of the schema itself."""
+
+    fields: tuple[Field, ...]
+    metadata: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    @staticmethod
+    def from_arrow(arrow: pa.Schema, *, first_id: int = 0, blob_v2: bool = False) -> Schema:
+        """Make a schema of an Arrow schema, with ids counted depth-first from `first_id`.
+
+        Names that cannot be addressed, types that the format lacks and unsound primary keys
+        are refused. With `blob_v2`, binary fields that ask for blob encoding become blob
+        structs, as file versions from 2.2 on store them.
+
+        >>> Schema.from_arrow(pa.schema([("s", pa.struct([("x", pa.int8())]))])).max_field_id
+        1
+        """
+        ids = itertools.count(first_id)
+        fields = tuple(Field.from_arrow(column, ids, blob_v2=blob_v2) for column in arrow)
+        check_names(fields)
+        check_primary_key(fields)
+        return Schema(fields, decode_metadata(arrow.metadata))
+
+    @staticmethod
+    def from_protos(
+        protos: Iterable[file_pb.Field], metadata: Mapping[str, bytes] | None = None
+    ) -> Schema:
+        """Rebuild the tree of a list of wire fields."""
+        roots, children = _group_by_parent(list(protos))
+        fields = tuple(_from_proto(proto, children, depth=0) for proto in roots)
+        texts = {key: decode_text(value) for key, value in (metadata or {}).items()}
+        return Schema(fields, texts)
+
+    def to_arrow(self) -> pa.Schema:
+        """Return the Arrow schema that users see."""
+        return pa.schema([node.to_arrow() for node in self.fields], encode_metadata(self.metadata))
+
+    def to_protos(self) -> list[file_pb.Field]:
+        """Return the wire fields, parents before children."""
+        return [_to_proto(node) for node in self.walk()]
+
+    def metadata_bytes(self) -> dict[str, bytes]:
+        """Return the metadata of the schema as messages carry it."""
+        return {key: encode_text(value) for key, value in self.metadata.items()}
+
+    def walk(self) -> Iterator[Field]:
+        """Yield every field, depth-first, parents before children."""
+        for node in self.fields:
+            yield from node.walk()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the top-level fields."""
+        return tuple(node.name for node in self.fields)
+
+    @property
+    def max_field_id(self) -> int:
+        """The highest field id, or -1 if there are no fields."""
+        return max((node.id for node in self.walk()), default=-1)
+
+    @property
+    def primary_key(self) -> tuple[Field, ...]:
+        """The fields of the unenforced primary key, in key order."""
+        keys = [node for node in self.walk() if node.primary_key is not None]
+        # Fields without a position follow those with one, in the order of the fields.
+        return tuple(sorted(keys, key=lambda node: (not node.primary_key, node.primary_key or 0)))
+
+    def field_by_id(self, field_id: int) -> Field:
+        """Return the field with that id."""
+        for node in self.walk():
+            if node.id == field_id:
+                return node
+        raise FieldNotFoundError("no field has the id", field_id=field_id)
+
+    def field_by_path(self, path: str) -> Field:
+        """Return the field at a dotted path."""
+        return self.fields_on_path(path)[-1]
+
+    def fields_on_path(self, path: str) -> tuple[Field, ...]:
+        """Return the fields from the top-level one to the one that the path names."""
+        found: list[Field] = []
+        siblings = self.fields
+        for name in parse_path(path):
+            node = next((sibling for sibling in siblings if sibling.name == name), None)
+            if node is None:
+                raise FieldNotFoundError(
+                    "no field has that name",
+                    path=path,
+                    missing=name,
+                    known=[sibling.name for sibling in siblings][:100],
+                )
+            found.append(node)
+            siblings = node.children
+        return tuple(found)
+
+    def path_of(self, field_id: int) -> str:
+        """Return the path of the field with that id."""
+        names: list[str] = []
+        wanted = FieldId(field_id)
+        by_id = {node.id: node for node in self.walk()}
+        while wanted in by_id and len(names) <= _NESTING_MAX:
+            names.append(by_id[wanted].name)
+            wanted = by_id[wanted].parent_id
+        if not names:
+            raise FieldNotFoundError("no field has the id", field_id=field_id)
+        return format_path(names[::-1])
+
+    def project(self, paths: Sequence[str]) -> Schema:
+        """Return the fields at the paths and the fields around them, in the order asked for.
+
+        >>> schema = Schema.from_arrow(pa.schema([("a", pa.int8()), ("b", pa.int8())]))
+        >>> schema.project(["b", "a"]).names
+        ('b', 'a')
+        """
+        projected: dict[FieldId, Field] = {}
+        for path in paths:
+            chain = self.fields_on_path(path)
+            part = chain[-1]
+            for parent in reversed(chain[:-1]):
+                part = parent.with_children((part,))
+            known = projected.get(part.id)
+            projected[part.id] = part if known is None else _union(known, part)
+        return Schema(tuple(projected.values()), self.metadata)
+
+    def project_ids(self, field_ids: Collection[int]) -> Schema:
+        """Return the fields with these ids and the fields around them, in schema order.
+
+        A field that is asked for by its own id but with none of its children keeps them all.
+        """
+        wanted = frozenset(field_ids)
+        kept = (_project_ids(node, wanted) for node in self.fields)
+        return Schema(tuple(node for node in kept if node is not None), self.metadata)
+
+    def with_metadata(self, metadata: Mapping[str, str]) -> Schema:
+        """Return the schema with other metadata of its own."""
+        return replace(self, metadata=dict(metadata))
+
+
+def check_names(fields: Sequence[Field]) -> None:
+    """Refuse top-level names that are taken twice or that paths cannot tell apart."""
+    seen: set[str] = set()
+    for node in fields:
+        if "." in node.name:
+            raise InvalidInputError(
+                "a top-level name must not hold a dot; was a struct meant?", name=node.name
+            )
+        if node.name in seen:
+            raise InvalidInputError("two columns have one name", name=node.name)
+        seen.add(node.name)
+
+
+def _union(first: Field, second: Field) -> Field:
+    """Join two projections of one field; a whole field holds every part of itself."""
+    if not first.children or not second.children:
+        return first
+    parts = {child.id: child for child in first.children}
+    for child in second.children:
+        known = parts.get(child.id)
+        parts[child.id] = child if known is None else _union(known, child)
+    return first.with_children(parts.values())
+
+
+def _project_ids(node: Field, wanted: frozenset[int]) -> Field | None:
+    kept = [part for child in node.children if (part := _project_ids(child, wanted)) is not None]
+    if kept:
+        return node.with_children(kept)
+    return node if node.id in wanted else None
+
+
+def _group_by_parent(
+    protos: list[file_pb.Field],
+) -> tuple[list[file_pb.Field], dict[int, list[file_pb.Field]]]:
+    """Return the top-level wire fields, and the children of each parent."""
+    roots: list[file_pb.Field] = []
+    children: dict[int, list[file_pb.Field]] = {}
+    owner_of_nameless: file_pb.Field | None = None
+    for proto in protos:
+        if proto.id == NO_ID:
+            # Data files list the parts of a stored blob without ids, right behind the blob.
+            if owner_of_nameless is None:
+                raise CorruptDataError("a field has no id", field=proto.name)
+            children[owner_of_nameless.id].append(proto)
+            continue
+        if proto.id in children:
+            raise CorruptDataError("two fields have one id", field_id=proto.id, field=proto.name)
+        children[proto.id] = []
+        if proto.logical_type == logical_type.STRUCT:
+            owner_of_nameless = proto
+        if proto.parent_id == NO_PARENT:
+            roots.append(proto)
+        elif proto.parent_id in children and proto.parent_id != proto.id:
+            children[proto.parent_id].append(proto)
+        else:
+            raise CorruptDataError(
+                "a field comes before its parent, or the parent is missing",
+                field=proto.name,
+                field_id=proto.id,
+                parent_id=proto.parent_id,
+            )
+    return roots, children
+
+
+def _from_proto(
+    proto: file_pb.Field, children: dict[int, list[file_pb.Field]], *, depth: int
+) -> Field:
+    if depth > _NESTING_MAX:
+        raise CorruptDataError("a schema nests too deeply", field=proto.name)
+    own_children = children[proto.id] if proto.id != NO_ID else []
+    dictionary = None
+    if proto.HasField("dictionary"):
+        dictionary = DictionaryLocation(proto.dictionary.offset, proto.dictionary.length)
+    primary = proto.unenforced_primary_key_position
+    clustering = proto.unenforced_clustering_key_position
+    return Field(
+        name=proto.name,
+        id=FieldId(proto.id),
+        logical_type=proto.logical_type,
+        parent_id=FieldId(proto.parent_id),
+        nullable=proto.nullable,
+        children=tuple(_from_proto(child, children, depth=depth + 1) for child in own_children),
+        metadata={key: decode_text(value) for key, value in proto.metadata.items()},
+        encoding=_encoding(proto.encoding),
+        dictionary=dictionary,
+        extension_name=proto.extension_name,
+        primary_key=primary if primary or proto.unenforced_primary_key else None,
+        clustering_key=clustering if clustering or proto.unenforced_clustering_key else None,
+        unknown=unknown_fields(proto),
+    )
+
+
+def _encoding(number: int) -> Encoding:
+    try:
+        return Encoding(number)
+    except ValueError:
+        raise CorruptDataError("a field has an unknown encoding", encoding=number) from None
+
+
+def _to_proto(node: Field) -> file_pb.Field:
+    proto = file_pb.Field(
+        name=node.name,
+        id=node.id,
+        parent_id=node.parent_id,
+        logical_type=node.logical_type,
+        nullable=node.nullable,
+        encoding=file_pb.Encoding.Name(node.encoding),
+        extension_name=node.extension_name,
+        metadata={key: encode_text(value) for key, value in node.metadata.items()},
+    )
+    if node.dictionary is not None:
+        proto.dictionary.offset = node.dictionary.offset
+        proto.dictionary.length = node.dictionary.length
+    if node.primary_key is not None:
+        proto.unenforced_primary_key = True
+        proto.unenforced_primary_key_position = node.primary_key
+    if node.clustering_key is not None:
+        proto.unenforced_clustering_key_position = node.clustering_key
+    if node.unknown:
+        proto.MergeFromString(node.unknown)
+    return proto

@@ -1,0 +1,190 @@
+"""Laws of schemas: the wire form gives the schema back, and projections keep ids."""
+
+import itertools
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lancelet.errors import (
+    CorruptDataError,
+    FieldNotFoundError,
+    InvalidInputError,
+    LanceletError,
+)
+from lancelet.format.field_path import format_path, parse_path
+from lancelet.format.logical_type import logical_type_of, storage_type_of
+from lancelet.format.protos import file_pb
+from lancelet.format.schema import DictionaryLocation, Field, Schema
+
+LEAVES = st.sampled_from(
+    [pa.int8(), pa.string(), pa.large_binary(), pa.list_(pa.float32(), 4), pa.uuid(), pa.json_()]
+)
+NAMES = st.text("abc_é", min_size=1, max_size=4)
+
+
+def nested(children: st.SearchStrategy[pa.DataType]) -> st.SearchStrategy[pa.DataType]:
+    named = st.lists(
+        st.tuples(NAMES, children, st.booleans()), min_size=1, max_size=3, unique_by=lambda c: c[0]
+    )
+    structs = named.map(lambda parts: pa.struct([pa.field(n, t, nullable=o) for n, t, o in parts]))
+    return st.one_of(
+        structs,
+        structs.map(lambda struct: pa.list_(struct, 2)),
+        children.map(pa.list_),
+        children.map(pa.large_list),
+        children.map(lambda value: pa.map_(pa.string(), value)),
+    )
+
+
+TYPES = st.recursive(LEAVES, nested, max_leaves=8)
+SCHEMAS = st.lists(st.tuples(NAMES, TYPES), max_size=4, unique_by=lambda c: c[0]).map(
+    lambda columns: pa.schema([pa.field(n, t) for n, t in columns], {"k": b"v\xff"})
+)
+
+
+@given(SCHEMAS, st.integers(0, 100))
+def test_the_wire_form_and_arrow_give_the_schema_back(arrow: pa.Schema, first_id: int) -> None:
+    schema = Schema.from_arrow(arrow, first_id=first_id)
+    assert Schema.from_protos(schema.to_protos(), schema.metadata_bytes()) == schema
+    assert schema.to_arrow().equals(arrow, check_metadata=True)
+    assert [node.id for node in schema.walk()] == list(
+        range(first_id, first_id + len(schema.to_protos()))
+    )
+
+
+@given(SCHEMAS)
+def test_every_field_is_found_by_its_id_and_by_its_path(arrow: pa.Schema) -> None:
+    schema = Schema.from_arrow(arrow)
+    for node in schema.walk():
+        assert schema.field_by_id(node.id) == node
+        assert schema.field_by_path(schema.path_of(node.id)) == node
+        assert list(schema.project_ids([node.id]).walk())[-1].id == list(node.walk())[-1].id
+        chain = schema.project([schema.path_of(node.id)])
+        assert {part.id for part in chain.walk()} >= {part.id for part in node.walk()}
+
+
+@given(st.lists(st.text("ab.`", max_size=4), min_size=1, max_size=4))
+def test_a_path_gives_its_names_back(names: list[str]) -> None:
+    assert list(parse_path(format_path(names))) == names
+
+
+@pytest.mark.parametrize("path", ["`a", "`a`b", "a.`"])
+def test_an_unsound_path_is_refused(path: str) -> None:
+    with pytest.raises(InvalidInputError):
+        parse_path(path)
+
+
+def test_projecting_parts_of_a_struct_joins_them() -> None:
+    parts = pa.struct([("x", pa.int8()), ("y", pa.int8()), ("z", pa.int8())])
+    schema = Schema.from_arrow(pa.schema([("s", parts), ("t", parts)]))
+    projected = schema.project(["t.z", "s.y", "t.x"])
+    assert [node.id for node in projected.walk()] == [4, 7, 5, 0, 2]
+    assert schema.project(["s.x", "s"]) == schema.project(["s"])
+    assert [node.id for node in schema.project_ids({2, 4}).walk()] == [0, 2, 4, 5, 6, 7]
+
+
+def test_a_missing_name_is_an_error_that_says_which() -> None:
+    schema = Schema.from_arrow(pa.schema([("s", pa.struct([("x", pa.int8())]))]))
+    with pytest.raises(FieldNotFoundError) as caught:
+        schema.field_by_path("s.q")
+    assert caught.value.facts["missing"] == "q"
+
+
+def test_unknown_fields_of_a_field_survive() -> None:
+    later = file_pb.Field(name="a", id=3, parent_id=-1, logical_type="int8").SerializeToString()
+    later += bytes.fromhex("fa0603616263")  # field 111, the bytes "abc"
+    proto = file_pb.Field.FromString(later)
+    schema = Schema.from_protos([proto])
+    assert schema.fields[0].unknown == bytes.fromhex("fa0603616263")
+    assert schema.to_protos()[0].SerializeToString() == later
+
+
+def test_a_dictionary_location_survives() -> None:
+    node = Field("d", 0, "dict:string:int8:false", dictionary=DictionaryLocation(0, 3))
+    assert Schema.from_protos(Schema((node,)).to_protos()).fields == (node,)
+
+
+def test_parts_of_a_stored_blob_have_no_ids() -> None:
+    protos = [
+        file_pb.Field(name="b", id=2, parent_id=-1, logical_type="struct"),
+        file_pb.Field(name="kind", id=-1, parent_id=-1, logical_type="uint8"),
+        file_pb.Field(name="size", id=-1, parent_id=-1, logical_type="uint64"),
+    ]
+    schema = Schema.from_protos(protos)
+    assert [child.name for child in schema.fields[0].children] == ["kind", "size"]
+    assert schema.to_protos() == protos
+
+
+@pytest.mark.parametrize(
+    "ids", [[(0, -1), (0, -1)], [(1, 2), (2, -1)], [(1, 1)], [(-1, -1)], [(3, 7)]]
+)
+def test_an_unsound_tree_is_corrupt(ids: list[tuple[int, int]]) -> None:
+    protos = [file_pb.Field(id=own, parent_id=parent, logical_type="int8") for own, parent in ids]
+    with pytest.raises(CorruptDataError):
+        Schema.from_protos(protos)
+
+
+def test_a_bottomless_schema_is_corrupt() -> None:
+    protos = [
+        file_pb.Field(name="s", id=depth, parent_id=depth - 1, logical_type="struct")
+        for depth in range(1000)
+    ]
+    with pytest.raises(CorruptDataError):
+        Schema.from_protos(protos)
+
+
+@given(st.from_regex(r"(fixed_size_list:|dict:|decimal:|timestamp:|list)?[a-z0-9:.\-]{0,20}"))
+def test_any_logical_type_is_an_arrow_type_or_an_error(text: str) -> None:
+    try:
+        data_type = storage_type_of(text)
+    except LanceletError:
+        return
+    assert isinstance(data_type, pa.DataType)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "fixed_size_list:" * 100 + "int8" + ":2" * 100,
+        "fixed_size_list:int8:-1",
+        "fixed_size_list:int8:99999999999",
+        "fixed_size_binary:x",
+        "decimal:128:99:1",
+        "decimal:64:3:1",
+        "timestamp:h:-",
+        "dict:string:float:false",
+        "dict:string",
+    ],
+)
+def test_an_unsound_logical_type_is_corrupt(text: str) -> None:
+    with pytest.raises(CorruptDataError):
+        storage_type_of(text)
+
+
+@given(TYPES)
+def test_a_type_without_children_is_its_string_alone(data_type: pa.DataType) -> None:
+    node = Field.from_arrow(pa.field("x", data_type), itertools.count())
+    if node.is_leaf and node.logical_type not in ("struct", "json"):
+        assert storage_type_of(node.logical_type) == node.storage_type
+        assert logical_type_of(node.storage_type) == node.logical_type
+
+
+def test_a_primary_key_is_in_key_order() -> None:
+    key = "lance-schema:unenforced-primary-key"
+    arrow = pa.schema(
+        [
+            pa.field("a", pa.int8(), nullable=False, metadata={key: "true"}),
+            pa.field("b", pa.int8(), nullable=False, metadata={f"{key}:position": "2"}),
+            pa.field("c", pa.int8(), nullable=False, metadata={f"{key}:position": "1"}),
+        ]
+    )
+    assert [node.name for node in Schema.from_arrow(arrow).primary_key] == ["c", "b", "a"]
+
+
+def test_an_extension_that_does_not_suit_its_storage_is_shown_as_stored() -> None:
+    claim = pa.field("x", pa.int8(), metadata={"ARROW:extension:name": "arrow.json"})
+    node = Schema.from_arrow(pa.schema([claim])).fields[0]
+    assert node.arrow_type == pa.int8()
+    assert node.to_arrow().equals(claim, check_metadata=True)
