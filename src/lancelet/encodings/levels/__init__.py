@@ -1,0 +1,44 @@
+"""Nesting as levels: what is missing, and where lists begin, as two small numbers per entry."""
+
+from lancelet.encodings.levels.layers import Layer, LayerKind, Layers
+from lancelet.encodings.levels.nesting import (
+    FixedListNode,
+    LeafNode,
+    ListNode,
+    Node,
+    Path,
+    StructNode,
+    nest,
+    paths,
+    rows_multiple,
+)
+from lancelet.encodings.levels.shred import ShreddedLeaf, shred
+from lancelet.encodings.levels.unravel import (
+    check_layers,
+    check_levels,
+    merge,
+    unravel,
+    visible_validity,
+)
+
+__all__ = [
+    "FixedListNode",
+    "Layer",
+    "LayerKind",
+    "Layers",
+    "LeafNode",
+    "ListNode",
+    "Node",
+    "Path",
+    "ShreddedLeaf",
+    "StructNode",
+    "check_layers",
+    "check_levels",
+    "merge",
+    "nest",
+    "paths",
+    "rows_multiple",
+    "shred",
+    "unravel",
+    "visible_validity",
+]

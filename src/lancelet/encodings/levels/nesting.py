@@ -1,0 +1,121 @@
+"""What contains what: a field as a tree of structs and lists over the columns that are its leaves.
+
+    list<struct<x: int, y: list<string>>>
+
+    ListNode
+      StructNode
+        LeafNode x     column 0    path: list, struct, x
+        ListNode
+          LeafNode y   column 1    path: list, struct, list, y
+
+Each node on the path from the top to a leaf is one layer of that leaf's levels. Some types look
+nested but are leaves, because their values are stored as one: lists of a fixed size over
+primitive items, dictionaries, packed structs, blobs and structs without children.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from lancelet.encodings.base import FileVersion
+from lancelet.errors import UnsupportedError
+from lancelet.format.field import Field
+
+
+@dataclass(frozen=True, slots=True)
+class LeafNode:
+    """A column."""
+
+    field: Field
+
+
+@dataclass(frozen=True, slots=True)
+class StructNode:
+    """A struct whose children are columns or contain them."""
+
+    field: Field
+    children: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListNode:
+    """A list, large list or map."""
+
+    field: Field
+    child: Node
+
+
+@dataclass(frozen=True, slots=True)
+class FixedListNode:
+    """A list of a fixed size whose items are structs."""
+
+    field: Field
+    child: Node
+    dimension: int
+
+
+Node: TypeAlias = LeafNode | StructNode | ListNode | FixedListNode
+Path: TypeAlias = tuple[Node, ...]
+
+
+def nest(field: Field, version: FileVersion) -> Node:
+    """Return the tree of a field, or raise if the file version cannot store its type."""
+    data_type = field.storage_type
+    if is_leaf(field):
+        return LeafNode(field)
+    if pa.types.is_struct(data_type):
+        return StructNode(field, tuple(nest(child, version) for child in field.children))
+    if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
+        return ListNode(field, nest(field.children[0], version))
+    if version < FileVersion.V2_2:
+        raise UnsupportedError(
+            "files before 2.2 cannot store this type; write 2.2",
+            field=field.name,
+            type=str(data_type),
+            version=version.value,
+        )
+    if pa.types.is_map(data_type):
+        return ListNode(field, nest(field.children[0], version))
+    if pa.types.is_fixed_size_list(data_type):
+        return FixedListNode(field, nest(field.children[0], version), data_type.list_size)
+    raise UnsupportedError("no file can store this type", field=field.name, type=str(data_type))
+
+
+def is_leaf(field: Field) -> bool:
+    """Whether a field is a single column, whatever its type looks like."""
+    return not field.children or field.is_blob or is_packed(field)
+
+
+def is_packed(field: Field) -> bool:
+    """Whether a struct's rows are stored as one value each."""
+    return field.is_packed and pa.types.is_struct(field.storage_type)
+
+
+def paths(node: Node, above: Path = ()) -> Iterator[Path]:
+    """Yield the path to each leaf, in column order."""
+    here = (*above, node)
+    match node:
+        case LeafNode():
+            yield here
+        case StructNode(children=children):
+            for child in children:
+                yield from paths(child, here)
+        case ListNode(child=child) | FixedListNode(child=child):
+            yield from paths(child, here)
+
+
+def rows_multiple(path: Path) -> int:
+    """Return how many rows of a page stand for one row of the field.
+
+    Lists of a fixed size over structs repeat each entry for all their items, wherever they are
+    on the path, so that pages count that many rows.
+    """
+    multiple = 1
+    for node in path:
+        if isinstance(node, FixedListNode):
+            multiple *= node.dimension
+    return multiple

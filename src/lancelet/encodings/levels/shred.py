@@ -1,0 +1,221 @@
+"""From nested arrays to levels: every leaf gets its values and what is missing around them.
+
+The walk goes from the outside in. It carries one entry per row, or per item once inside a list,
+with a code for the first thing that was missing: twice the depth of the layer, plus 1 for null
+or 2 for empty.
+
+    rows           [{x: 1}, null]    null     [{x: null}]
+    list layer     entry    entry    entry    entry           codes  0 0 1 0
+    struct layer                                              codes  0 3 1 0
+    x              1        any      -        any             codes  0 3 1 5
+
+Entries that are missing before a list goes deeper have no slot in the arrays inside it, the
+others do, even under a null struct. In the end the codes that occur become definition levels,
+numbered from the inside (see `layers`), and those that do not occur cost nothing. Repetition is
+carried as the number of lists that an entry continues, because how many there are is known at
+the leaf only. Whatever an array holds behind a null list is left behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancelet.buffers import Int64s
+from lancelet.encodings.levels.layers import LayerKind, Layers
+from lancelet.encodings.levels.nesting import FixedListNode, LeafNode, ListNode, Node, StructNode
+from lancelet.errors import UnsupportedError
+from lancelet.format.field import Field
+from lancelet.kernels.reference.levels import Levels, expand_list
+
+_Flags: TypeAlias = npt.NDArray[np.bool_]
+
+_NULL, _EMPTY = 1, 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShreddedLeaf:
+    """A leaf of a field: its values, one per visible entry, and the levels of all entries.
+
+    `repetition` is there if the leaf lies in a list, `definition` if anything is missing. Nulls
+    of `values` itself are part of the levels already; those of what it contains are not.
+    """
+
+    field: Field
+    layers: Layers
+    repetition: Levels | None
+    definition: Levels | None
+    values: pa.Array
+
+    @property
+    def num_entries(self) -> int:
+        """Return how many entries there are, with and without a value."""
+        for levels in (self.repetition, self.definition):
+            if levels is not None:
+                return len(levels)
+        return len(self.values)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Entries:
+    """The entries at one depth.
+
+    `list_layers` has a flag per layer passed, from the outside. `codes` up to `gone_max` have no
+    slot in the arrays at this depth. `continued` is the repetition, counted from the outside.
+    """
+
+    count: int
+    list_layers: tuple[bool, ...] = ()
+    codes: Levels | None = None
+    gone_max: int = 0
+    continued: Levels | None = None
+
+    def slots(self) -> npt.NDArray[np.int64] | None:
+        """Return which entries have a slot, or `None` if all have one."""
+        if self.codes is None or self.gone_max == 0:
+            return None
+        return np.flatnonzero((self.codes == 0) | (self.codes > self.gone_max))
+
+    def marked(self, missing: _Flags | None, kind: int) -> _Entries:
+        """Note which slots are missing at this depth, where nothing is missing further out."""
+        if missing is None:
+            return self
+        code = np.uint16(2 * len(self.list_layers) + kind)
+        if self.codes is None:
+            return replace(self, codes=missing.astype(np.uint16) * code)
+        slots = self.slots()
+        at = np.flatnonzero(missing) if slots is None else slots[missing]
+        codes = self.codes.copy()
+        codes[at[codes[at] == 0]] = code
+        return replace(self, codes=codes)
+
+    def inside(self, *, is_list: bool = False) -> _Entries:
+        """Go one layer in."""
+        return replace(self, list_layers=(*self.list_layers, is_list))
+
+
+def shred(node: Node, array: pa.Array) -> list[ShreddedLeaf]:
+    """Return the leaves of a field's array, in column order."""
+    return list(_shred(node, array, _Entries(len(array))))
+
+
+def _shred(node: Node, array: pa.Array, entries: _Entries) -> Iterator[ShreddedLeaf]:
+    here = entries.marked(_nulls(array), _NULL)
+    match node:
+        case LeafNode(field=field):
+            yield _leaf(field, array, here)
+        case StructNode(children=children):
+            for index, child in enumerate(children):
+                yield from _shred(child, array.field(index), here.inside())
+        case ListNode(child=child):
+            yield from _shred(child, *_items(array, here))
+        case FixedListNode(child=child, dimension=dimension):
+            yield from _shred(child, *_fixed_items(array, here, dimension))
+
+
+def _leaf(field: Field, array: pa.Array, entries: _Entries) -> ShreddedLeaf:
+    is_list = (*entries.list_layers, False)
+    code_max = 2 * len(is_list)
+    occurs = np.zeros(code_max + 1, np.bool_)
+    if entries.codes is not None:
+        occurs = np.bincount(entries.codes, minlength=code_max + 1) > 0
+    inwards = range(len(is_list))
+    kinds = [
+        LayerKind.of(
+            is_list=is_list[depth],
+            has_nulls=bool(occurs[2 * depth + _NULL]),
+            has_empties=bool(occurs[2 * depth + _EMPTY]),
+        )
+        for depth in reversed(inwards)
+    ]
+    layers = Layers.of(kinds)
+    definition = None
+    if entries.codes is not None and layers.def_max:
+        level_of_code = np.zeros(code_max + 1, np.uint16)
+        for depth, layer in zip(reversed(inwards), layers.each, strict=True):
+            level_of_code[2 * depth + _NULL] = layer.null_def
+            level_of_code[2 * depth + _EMPTY] = layer.empty_def
+        definition = entries.codes if len(is_list) == 1 else level_of_code[entries.codes]
+    repetition = None
+    if entries.continued is not None:
+        repetition = np.uint16(layers.rep_max) - entries.continued
+    return ShreddedLeaf(field, layers, repetition, definition, array)
+
+
+def _items(array: pa.Array, entries: _Entries) -> tuple[pa.Array, _Entries]:
+    """Go from lists to their items."""
+    offsets = np.asarray(array.offsets).astype(np.int64, copy=False)
+    starts, lengths = offsets[:-1], np.diff(offsets)
+    slots = entries.slots()
+    if entries.codes is not None:
+        codes = entries.codes if slots is None else entries.codes[slots]
+        lengths = np.where(codes == 0, lengths, 0)
+    empty = lengths == 0
+    entries = entries.marked(empty if empty.any() else None, _EMPTY)
+    items = _kept_items(array.values, starts, lengths)
+    if slots is not None:
+        slot_lengths, lengths = lengths, np.zeros(entries.count, np.int64)
+        lengths[slots] = slot_lengths
+    depth, lists = len(entries.list_layers), sum(entries.list_layers)
+    continued, codes = expand_list(
+        np.zeros(entries.count, np.uint16) if entries.continued is None else entries.continued,
+        np.zeros(entries.count, np.uint16) if entries.codes is None else entries.codes,
+        lengths,
+        continued=lists + 1,
+    )
+    inside = replace(
+        entries.inside(is_list=True),
+        count=len(continued),
+        codes=None if entries.codes is None else codes,
+        gone_max=2 * depth + _EMPTY,
+        continued=continued,
+    )
+    return items, inside
+
+
+def _kept_items(items: pa.Array, starts: Int64s, lengths: Int64s) -> pa.Array:
+    """Return the items of lists that are kept, without what lies between and behind them."""
+    total = int(lengths.sum())
+    kept = np.flatnonzero(lengths)
+    if total == 0:
+        return items.slice(0, 0)
+    first, last = int(starts[kept[0]]), int(starts[kept[-1]] + lengths[kept[-1]])
+    if last - first == total:
+        return items.slice(first, total)
+    starts, lengths = starts[kept], lengths[kept]
+    shifts = starts - (np.cumsum(lengths) - lengths)
+    return items.take(pa.array(np.arange(total) + np.repeat(shifts, lengths)))
+
+
+def _fixed_items(array: pa.Array, entries: _Entries, dimension: int) -> tuple[pa.Array, _Entries]:
+    """Go from lists of a fixed size to their items: each entry is there for all of them."""
+    if len(array) != entries.count:
+        raise UnsupportedError(
+            "fixed-size lists of structs cannot lie in lists that are null or empty",
+            type=str(array.type),
+        )
+    items = array.values.slice(array.offset * dimension, len(array) * dimension)
+    inside = replace(
+        entries.inside(),
+        count=entries.count * dimension,
+        codes=None if entries.codes is None else np.repeat(entries.codes, dimension),
+        continued=None if entries.continued is None else np.repeat(entries.continued, dimension),
+    )
+    return items, inside
+
+
+def _nulls(array: pa.Array) -> _Flags | None:
+    """Return which values of an array are null, or `None` if none is."""
+    if pa.types.is_null(array.type):
+        return np.ones(len(array), np.bool_) if len(array) else None
+    if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
+        array = array.dictionary.take(array.indices)
+    if array.null_count == 0:
+        return None
+    return ~np.asarray(pc.is_valid(array).cast(pa.uint8()), np.bool_)

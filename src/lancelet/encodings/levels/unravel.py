@@ -1,0 +1,241 @@
+"""From levels back to nested arrays, from the inside out, and siblings back together.
+
+Each leaf is first rebuilt as if its field had only that leaf; then the leaves of a field, which
+repeat the same lists and structs around them, are merged into one array:
+
+    list<struct<x>>  +  list<struct<y>>  ->  list<struct<x, y>>
+
+Levels come from storage. An array that leaves here is sound: offsets ascend and end at the number
+of items, and siblings have the same lengths and the same lists, or it is `CorruptDataError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet.buffers import Bytes, Int64s
+from lancelet.encodings.levels.layers import Layer, Layers
+from lancelet.encodings.levels.nesting import (
+    FixedListNode,
+    LeafNode,
+    ListNode,
+    Node,
+    Path,
+    StructNode,
+    paths,
+)
+from lancelet.errors import CorruptDataError, UnsupportedError
+from lancelet.kernels.reference.levels import Levels, unravel_list
+
+_INT32_MAX = (1 << 31) - 1
+
+
+def check_levels(layers: Layers, repetition: Levels | None, definition: Levels | None) -> None:
+    """Raise unless levels are among those that the layers define and agree in number."""
+    for name, levels, most in (
+        ("repetition", repetition, layers.rep_max),
+        ("definition", definition, layers.def_max),
+    ):
+        if levels is not None and len(levels) and int(levels.max()) > most:
+            raise CorruptDataError(
+                f"a {name} level is not among those of the page's layers",
+                found=int(levels.max()),
+                most=most,
+            )
+    if repetition is not None and definition is not None and len(repetition) != len(definition):
+        raise CorruptDataError(
+            "repetition and definition levels differ in number",
+            repetition=len(repetition),
+            definition=len(definition),
+        )
+
+
+def check_layers(path: Path, layers: Layers) -> None:
+    """Raise unless the layers of a page are those of a leaf's path."""
+    expected = [isinstance(node, ListNode) for node in reversed(path)]
+    if [kind.is_list for kind in layers.kinds] != expected:
+        raise CorruptDataError(
+            "the layers of a page are not those of the column's type",
+            column=".".join(node.field.name for node in path),
+            layers=[kind.name for kind in layers.kinds],
+        )
+
+
+def visible_validity(layers: Layers, definition: Levels | None) -> Bytes | None:
+    """Return a bitmap of which value slots hold a value, or `None` if the leaf has no nulls."""
+    if definition is None or not layers.each[0].null_def:
+        return None
+    if layers.visible_def_max < layers.def_max:
+        definition = definition[definition <= layers.visible_def_max]
+    return np.packbits(definition == 0, bitorder="little")
+
+
+def unravel(
+    path: Path,
+    layers: Layers,
+    *,
+    repetition: Levels | None,
+    definition: Levels | None,
+    values: pa.Array,
+) -> pa.Array:
+    """Return the array of a field that has only the leaf at the end of `path`.
+
+    `values` are the visible slots, with the leaf's own nulls.
+    """
+    array, list_level = values, 0
+    outwards = zip(reversed(path[:-1]), reversed(path[1:]), layers.each[1:], strict=True)
+    for node, inner, layer in outwards:
+        match node:
+            case StructNode():
+                child = pa.field(inner.field.name, array.type)
+                validity = _slot_validity(layer, definition, len(array), layers)
+                array = pa.Array.from_buffers(
+                    pa.struct([child]), len(array), [validity], children=[array]
+                )
+            case ListNode():
+                list_level += 1
+                if repetition is None:
+                    raise CorruptDataError("a page of lists has no repetition levels")
+                offsets, bitmap, repetition, definition = unravel_list(
+                    repetition,
+                    definition,
+                    list_level=list_level,
+                    item_def_max=layer.inner_def_max,
+                    slot_def_max=layer.slot_def_max,
+                    null_def=layer.null_def,
+                    empty_def=layer.empty_def,
+                )
+                array = _list_array(node, array, offsets, bitmap)
+            case FixedListNode(dimension=dimension):
+                repetition = _one_of_each(repetition, dimension)
+                definition = _one_of_each(definition, dimension)
+                if len(array) % dimension:
+                    raise CorruptDataError(
+                        "a list of a fixed size misses items",
+                        dimension=dimension,
+                        items=len(array),
+                    )
+                count = len(array) // dimension
+                array = pa.Array.from_buffers(
+                    pa.list_(array.type, dimension),
+                    count,
+                    [_slot_validity(layer, definition, count, layers)],
+                    children=[array],
+                )
+            case LeafNode():
+                raise AssertionError("a leaf is always the end of its path")
+    return array
+
+
+def merge(node: Node, leaves: Sequence[pa.Array]) -> pa.Array:
+    """Return a field's array from those of its leaves, in column order, each as `unravel` gives.
+
+    The arrays start at offset 0; a slice must have been copied before.
+    """
+    match node:
+        case LeafNode():
+            return leaves[0]
+        case StructNode(children=children):
+            inner = [array.field(0) for array in leaves]
+            merged: list[pa.Array] = []
+            for child in children:
+                mine, inner = inner[: _num_leaves(child)], inner[_num_leaves(child) :]
+                merged.append(merge(child, mine))
+            _check_siblings(node, {len(array) for array in merged})
+            return pa.Array.from_buffers(
+                node.field.storage_type, len(leaves[0]), leaves[0].buffers()[:1], children=merged
+            )
+        case ListNode(child=child):
+            offsets = [np.asarray(array.offsets) for array in leaves]
+            if not all(np.array_equal(offsets[0], other) for other in offsets[1:]):
+                raise _siblings_differ(node)
+            items = merge(child, [array.values for array in leaves])
+            return pa.Array.from_buffers(
+                node.field.storage_type, len(leaves[0]), leaves[0].buffers()[:2], children=[items]
+            )
+        case FixedListNode(child=child):
+            _check_siblings(node, {len(array) for array in leaves})
+            items = merge(child, [array.values for array in leaves])
+            return pa.Array.from_buffers(
+                node.field.storage_type, len(leaves[0]), leaves[0].buffers()[:1], children=[items]
+            )
+
+
+def _num_leaves(node: Node) -> int:
+    return sum(1 for _ in paths(node))
+
+
+def _check_siblings(node: Node, lengths: set[int]) -> None:
+    if len(lengths) > 1:
+        raise _siblings_differ(node, lengths=sorted(lengths))
+
+
+def _siblings_differ(node: Node, **facts: object) -> CorruptDataError:
+    return CorruptDataError(
+        "the columns of a nested field do not agree on what is around them",
+        field=node.field.name,
+        **facts,
+    )
+
+
+def _slot_validity(
+    layer: Layer, definition: Levels | None, count: int, layers: Layers
+) -> pa.Buffer | None:
+    """Return the validity of an item layer: what is null here or, if masked, further out."""
+    if definition is None:
+        return None
+    if layer.slot_def_max < layers.def_max:
+        definition = definition[definition <= layer.slot_def_max]
+    if len(definition) != count:
+        raise CorruptDataError(
+            "the levels of a page do not belong to its values",
+            slots=len(definition),
+            values=count,
+        )
+    if not layer.null_def:
+        return None
+    return pa.py_buffer(np.packbits(definition < layer.null_def, bitorder="little"))
+
+
+def _list_array(node: ListNode, items: pa.Array, offsets: Int64s, bitmap: Bytes | None) -> pa.Array:
+    if int(offsets[-1]) != len(items):
+        raise CorruptDataError(
+            "the lists of a page do not add up to its items",
+            field=node.field.name,
+            expected=len(items),
+            found=int(offsets[-1]),
+        )
+    is_large = pa.types.is_large_list(node.field.storage_type)
+    if not is_large and len(items) > _INT32_MAX:
+        raise UnsupportedError(
+            "more than 2**31 items do not fit one list array; read fewer rows at a time",
+            field=node.field.name,
+            items=len(items),
+        )
+    kind, dtype = (pa.large_list, np.int64) if is_large else (pa.list_, np.int32)
+    child = node.child.field
+    buffers = [
+        None if bitmap is None else pa.py_buffer(bitmap),
+        pa.py_buffer(offsets.astype(dtype, copy=False)),
+    ]
+    return pa.Array.from_buffers(
+        kind(pa.field(child.name, items.type, child.nullable)),
+        len(offsets) - 1,
+        buffers,
+        children=[items],
+    )
+
+
+def _one_of_each(levels: Levels | None, dimension: int) -> Levels | None:
+    """Return the levels of fixed-size lists: their entries are repeated for all items."""
+    if levels is None:
+        return None
+    if len(levels) % dimension:
+        raise CorruptDataError(
+            "a list of a fixed size misses entries", dimension=dimension, entries=len(levels)
+        )
+    each = levels.reshape(-1, dimension)
+    return np.ascontiguousarray(each[:, 0])

@@ -1,0 +1,227 @@
+"""Shredding and unravelling are inverses, whatever is null, empty, sliced or left behind."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lancelet.encodings.base import FileVersion
+from lancelet.encodings.levels import (
+    LayerKind,
+    Layers,
+    check_layers,
+    check_levels,
+    merge,
+    nest,
+    paths,
+    shred,
+    unravel,
+    visible_validity,
+)
+from lancelet.errors import CorruptDataError, UnsupportedError
+from lancelet.format.field import Field
+
+STRUCT = pa.struct([("x", pa.int32()), ("y", pa.string())])
+TYPES = [
+    pa.int32(),
+    pa.struct([("x", pa.int32())]),
+    STRUCT,
+    pa.struct([("s", STRUCT), ("z", pa.bool_())]),
+    pa.list_(pa.int32()),
+    pa.large_list(pa.string()),
+    pa.list_(STRUCT),
+    pa.list_(pa.list_(pa.int32())),
+    pa.list_(pa.struct([("a", pa.list_(pa.list_(STRUCT))), ("b", pa.int8())])),
+    pa.struct([("a", pa.list_(pa.int32())), ("b", pa.large_list(STRUCT)), ("c", pa.int64())]),
+    pa.map_(pa.string(), pa.int32()),
+    pa.list_(pa.map_(pa.int8(), pa.list_(pa.int32()))),
+    pa.list_(STRUCT, 2),
+    pa.list_(pa.struct([("l", pa.list_(pa.int8())), ("n", pa.list_(STRUCT, 3))]), 2),
+    pa.null(),
+    pa.list_(pa.null()),
+]
+
+
+def field_of(data_type):
+    return Field.from_arrow(pa.field("f", data_type), itertools.count())
+
+
+def values_of(data_type):
+    """Python values of an Arrow type, with nulls wherever Arrow allows them."""
+    if pa.types.is_null(data_type):
+        return st.none()
+    if pa.types.is_struct(data_type):
+        keys = {f.name: values_of(f.type) for f in data_type}
+        inner = st.fixed_dictionaries(keys)
+    elif pa.types.is_map(data_type):
+        pair = st.tuples(
+            values_of(data_type.key_type).filter(lambda k: k is not None),
+            values_of(data_type.item_type),
+        )
+        inner = st.lists(pair, max_size=3)
+    elif pa.types.is_fixed_size_list(data_type):
+        size = data_type.list_size
+        inner = st.lists(values_of(data_type.value_type), min_size=size, max_size=size)
+    elif pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
+        inner = st.lists(values_of(data_type.value_type), max_size=3)
+    elif pa.types.is_string(data_type):
+        inner = st.text(max_size=2)
+    elif pa.types.is_boolean(data_type):
+        inner = st.booleans()
+    else:
+        inner = st.integers(-100, 100)
+    return st.none() | inner
+
+
+def there_and_back(array):
+    node = nest(field_of(array.type), FileVersion.V2_2)
+    leaves = shred(node, array)
+    rebuilt = []
+    for path, leaf in zip(paths(node), leaves, strict=True):
+        check_layers(path, leaf.layers)
+        check_levels(leaf.layers, leaf.repetition, leaf.definition)
+        rebuilt.append(
+            unravel(
+                path,
+                leaf.layers,
+                repetition=leaf.repetition,
+                definition=leaf.definition,
+                values=leaf.values,
+            )
+        )
+    return merge(node, rebuilt)
+
+
+@pytest.mark.parametrize("data_type", TYPES, ids=str)
+@settings(deadline=None, max_examples=25)
+@given(data=st.data())
+def test_unravel_undoes_shred(data_type, data):
+    rows = data.draw(st.lists(values_of(data_type), max_size=8))
+    array = pa.array(rows, data_type)
+    start = data.draw(st.integers(0, len(rows)))
+    stop = data.draw(st.integers(start, len(rows)))
+    array = array.slice(start, stop - start)
+    back = there_and_back(array)
+    back.validate(full=True)
+    assert back.type == array.type
+    assert back.to_pylist() == array.to_pylist()
+
+
+def test_levels_are_those_of_the_specification():
+    array = pa.array([[7, 8], None, [], [None]], pa.list_(pa.int32()))
+    (leaf,) = shred(nest(field_of(array.type), FileVersion.V2_2), array)
+    assert leaf.repetition.tolist() == [1, 0, 1, 1, 1]
+    assert leaf.definition.tolist() == [0, 0, 2, 3, 1]
+    assert leaf.layers.kinds == (LayerKind.NULLABLE_ITEM, LayerKind.NULL_AND_EMPTY_LIST)
+    assert leaf.values.to_pylist() == [7, 8, None]
+    assert leaf.num_entries == 5
+
+
+def test_three_list_layers_repeat_as_in_the_documentation():
+    rows = [[[[0, 1], [], [2]], [[3]], []], [], [[[4]]]]
+    array = pa.array(rows, pa.list_(pa.list_(pa.list_(pa.int8()))))
+    (leaf,) = shred(nest(field_of(array.type), FileVersion.V2_2), array)
+    assert leaf.repetition.tolist() == [3, 0, 1, 1, 2, 2, 3, 3]
+
+
+def test_a_full_column_has_no_levels():
+    (leaf,) = shred(nest(field_of(pa.int32()), FileVersion.V2_2), pa.array([1, 2], pa.int32()))
+    assert leaf.repetition is None
+    assert leaf.definition is None
+    assert leaf.layers.def_max == 0
+    assert leaf.num_entries == 2
+
+
+def test_what_lies_behind_null_lists_is_left_behind():
+    items = pa.array([1, 2, 3, 4], pa.int32())
+    mask = pa.array([False, True, False])
+    array = pa.ListArray.from_arrays(pa.array([0, 1, 3, 4], pa.int32()), items, mask=mask)
+    (leaf,) = shred(nest(field_of(array.type), FileVersion.V2_2), array)
+    assert leaf.values.to_pylist() == [1, 4]
+    assert there_and_back(array).to_pylist() == [[1], None, [4]]
+
+
+def test_lists_under_a_null_struct_are_left_behind():
+    lists = pa.array([[1], [2, 3], [4]], pa.list_(pa.int32()))
+    array = pa.StructArray.from_arrays([lists], ["l"], mask=pa.array([False, True, False]))
+    (leaf,) = shred(nest(field_of(array.type), FileVersion.V2_2), array)
+    assert leaf.values.to_pylist() == [1, 4]
+    assert leaf.definition.tolist() == [0, 1, 0]
+    assert there_and_back(array).to_pylist() == [{"l": [1]}, None, {"l": [4]}]
+
+
+def test_null_dictionary_items_are_nulls():
+    array = pa.DictionaryArray.from_arrays(pa.array([0, 1, None]), pa.array(["a", None]))
+    (leaf,) = shred(nest(field_of(array.type), FileVersion.V2_2), array)
+    assert leaf.definition.tolist() == [0, 1, 1]
+
+
+def test_fixed_lists_of_structs_cannot_lie_in_null_lists():
+    data_type = pa.list_(pa.list_(STRUCT, 1))
+    node = nest(field_of(data_type), FileVersion.V2_2)
+    with pytest.raises(UnsupportedError):
+        shred(node, pa.array([None, [[{"x": 1, "y": ""}]]], data_type))
+
+
+def test_maps_need_2_2():
+    with pytest.raises(UnsupportedError, match=r"2\.2"):
+        nest(field_of(pa.map_(pa.string(), pa.int8())), FileVersion.V2_1)
+
+
+def test_visible_validity_counts_only_slots():
+    layers = Layers.of([LayerKind.NULLABLE_ITEM, LayerKind.EMPTYABLE_LIST])
+    definition = np.array([0, 2, 1, 0], np.uint16)
+    assert visible_validity(layers, definition).tolist() == [0b101]
+
+
+@given(
+    repetition=st.lists(st.integers(0, 3), max_size=12),
+    definition=st.lists(st.integers(0, 6), max_size=12),
+    values=st.integers(0, 12),
+)
+@settings(deadline=None)
+def test_any_levels_are_sound_or_corrupt(repetition, definition, values):
+    data_type = pa.list_(pa.struct([("x", pa.list_(pa.int8()))]))
+    node = nest(field_of(data_type), FileVersion.V2_2)
+    (path,) = paths(node)
+    layers = Layers.of(
+        [
+            LayerKind.NULLABLE_ITEM,
+            LayerKind.NULL_AND_EMPTY_LIST,
+            LayerKind.NULLABLE_ITEM,
+            LayerKind.EMPTYABLE_LIST,
+        ]
+    )
+    rep, definition = np.array(repetition, np.uint16), np.array(definition, np.uint16)
+    try:
+        check_levels(layers, rep, definition)
+        array = unravel(
+            path,
+            layers,
+            repetition=rep,
+            definition=definition,
+            values=pa.array([0] * values, pa.int8()),
+        )
+    except CorruptDataError:
+        return
+    array.validate(full=True)
+
+
+def test_layers_must_be_those_of_the_type():
+    node = nest(field_of(pa.list_(pa.int8())), FileVersion.V2_2)
+    (path,) = paths(node)
+    with pytest.raises(CorruptDataError, match="layers"):
+        check_layers(path, Layers.of([LayerKind.ALL_VALID_ITEM]))
+
+
+def test_siblings_that_disagree_are_corrupt():
+    node = nest(field_of(pa.list_(STRUCT)), FileVersion.V2_2)
+    one = pa.array([[{"x": 1}], []], pa.list_(pa.struct([("x", pa.int32())])))
+    other = pa.array([[], [{"y": "a"}]], pa.list_(pa.struct([("y", pa.string())])))
+    with pytest.raises(CorruptDataError, match="agree"):
+        merge(node, [one, other])
