@@ -1,0 +1,336 @@
+"""Reads one field of a 2.0 file: trees of columns, each a row of pages.
+
+A leaf reads its pages side by side. A list first reads offsets, which say where its items are,
+and then asks its child for these; so the rounds of requests are as many as lists are nested,
+and one or two for the leaf.
+
+    rows 1..3   ->  offsets column: rows 0..3      round 1
+                ->  items 17..42                   round 2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet.buffers import Int64s, Ranges, Reading, read_together
+from lancelet.encodings.arrow import arrow_from_block
+from lancelet.encodings.base import Memo, RowRange, Rows, StoredColumn, StoredPage, Variable
+from lancelet.encodings.v2_0.columns import LIST_TYPES, columns_of
+from lancelet.encodings.v2_0.gather import gather
+from lancelet.encodings.v2_0.open_page import open_encoding, open_end_offsets
+from lancelet.encodings.v2_0.page import (
+    ARRAY_ENCODING_URL,
+    COLUMN_ENCODING_URL,
+    Decoder,
+    PageBuffers,
+    PageCache,
+    parse_envelope,
+)
+from lancelet.encodings.v2_0.spans import Spans
+from lancelet.encodings.v2_0.variable import EndOffsets, Extents
+from lancelet.errors import CorruptDataError, InternalError, UnsupportedError
+from lancelet.format.field import Field
+from lancelet.format.logical_type import STRUCT
+from lancelet.format.protos import encodings20_pb as pb
+
+_INT32_MAX = (1 << 31) - 1
+_DESCRIPTOR_TYPE = pa.struct([("position", pa.uint64()), ("size", pa.uint64())])
+
+
+class Node(Protocol):
+    """A field, or a part of one, that can be read by spans of its own rows."""
+
+    data_type: pa.DataType
+    num_rows: int
+
+    def read(self, spans: Spans) -> Reading[pa.Array]:
+        """Read the rows of `spans`."""
+
+
+class FieldReader:
+    """Reads rows of one top-level field."""
+
+    def __init__(self, node: Node, columns: Sequence[StoredColumn]) -> None:
+        self._node = node
+        self._stored_bytes = sum(
+            int(page.size.sum()) for column in columns for page in column.pages
+        )
+
+    @property
+    def data_type(self) -> pa.DataType:
+        """The Arrow type of what is read."""
+        return self._node.data_type
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows the field has in this file."""
+        return self._node.num_rows
+
+    def read(self, rows: Rows) -> Reading[pa.Array]:
+        """Read rows, in order, as one array."""
+        spans = Spans.of_rows(rows, num_rows=self.num_rows)
+        return (yield from _read(self._node, spans))
+
+    def encoded_bytes(self, rows: RowRange) -> int:
+        """Estimate the bytes that reading these rows would fetch, by their share of the rows."""
+        return self._stored_bytes * len(rows) // max(1, self.num_rows)
+
+
+def open_field(
+    field: Field, columns: Sequence[StoredColumn], *, memo: Memo | None = None
+) -> FieldReader:
+    """Return a reader of a (projected) field over its columns, as `columns_of` lists them."""
+    expected = len(columns_of(field))
+    if len(columns) != expected:
+        raise InternalError(
+            "a field is opened over the wrong number of columns",
+            field=field.name,
+            expected=expected,
+            found=len(columns),
+        )
+    return FieldReader(_open(field, list(columns), memo), columns)
+
+
+def _open(field: Field, columns: list[StoredColumn], memo: Memo | None) -> Node:
+    """Open a field and all below it, taking columns from the front of the list."""
+    column = columns.pop(0)
+    if _is_blob(column):
+        descriptors = _Leaf(_DESCRIPTOR_TYPE, column, memo)
+        wants_descriptors = field.logical_type == STRUCT
+        return descriptors if wants_descriptors else _Blob(field.storage_type, descriptors)
+    if field.logical_type in LIST_TYPES:
+        return _List(field.storage_type, column, _open(field.children[0], columns, memo))
+    if field.logical_type == STRUCT and not field.is_packed:
+        return _Struct(field, column, [_open(child, columns, memo) for child in field.children])
+    return _Leaf(field.storage_type, column, memo)
+
+
+def _read(node: Node, spans: Spans) -> Reading[pa.Array]:
+    if not spans.num_rows:
+        return pa.array([], node.data_type)
+    return (yield from node.read(spans))
+
+
+class _Pages:
+    """The pages of a column, found by row."""
+
+    def __init__(self, column: StoredColumn) -> None:
+        self.column = column
+        lengths = [page.length for page in column.pages]
+        if any(not 0 <= length < 1 << 48 for length in lengths):
+            raise CorruptDataError(
+                "a page claims an impossible number of rows", column=column.index, rows=max(lengths)
+            )
+        self.bounds: Int64s = np.concatenate(([0], np.cumsum(np.array(lengths, np.int64))))
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.bounds[-1])
+
+    def covering(self, spans: Spans) -> list[tuple[int, Spans]]:
+        """Return each page that holds any of the rows, with these rows counted within it."""
+        first = int(np.searchsorted(self.bounds, spans.start[0], side="right")) - 1
+        stop = int(spans.start[-1] + spans.count[-1])
+        last = int(np.searchsorted(self.bounds, stop, side="left"))
+        parts = []
+        for index in range(first, last):
+            part = spans.within(int(self.bounds[index]), int(self.bounds[index + 1]))
+            if len(part):
+                parts.append((index, part))
+        return parts
+
+    def encoding(self, index: int) -> pb.ArrayEncoding:
+        return parse_envelope(
+            self.column.pages[index].encoding, ARRAY_ENCODING_URL, pb.ArrayEncoding
+        )
+
+    def buffers(self, index: int, memo: Memo | None) -> PageBuffers:
+        cache = PageCache(memo, self.column.index, index)
+        return PageBuffers(self.column, self.column.pages[index], cache)
+
+
+class _Leaf:
+    """Values without children of their own."""
+
+    def __init__(self, data_type: pa.DataType, column: StoredColumn, memo: Memo | None) -> None:
+        self.data_type = data_type
+        self._pages = _Pages(column)
+        self.num_rows = self._pages.num_rows
+        self._memo = memo
+        self._decoders: dict[int, Decoder] = {}
+
+    def read(self, spans: Spans) -> Reading[pa.Array]:
+        parts = yield from read_together(
+            [self._decoder(index).read(part) for index, part in self._pages.covering(spans)]
+        )
+        return _concat(parts)
+
+    def _decoder(self, index: int) -> Decoder:
+        decoder = self._decoders.get(index)
+        if decoder is None:
+            decoder = self._decoders[index] = open_encoding(
+                self._pages.encoding(index),
+                self.data_type,
+                count=self._pages.column.pages[index].length,
+                buffers=self._pages.buffers(index, self._memo),
+            )
+        return decoder
+
+
+class _Struct:
+    """A header column, which only counts rows, and the children."""
+
+    def __init__(self, field: Field, column: StoredColumn, children: list[Node]) -> None:
+        self.data_type = field.storage_type
+        self.num_rows = _Pages(column).num_rows
+        self._children = children
+        for child, node in zip(field.children, children, strict=True):
+            if node.num_rows != self.num_rows:
+                raise CorruptDataError(
+                    "the columns of a struct differ in their rows",
+                    field=field.name,
+                    child=child.name,
+                    expected_rows=self.num_rows,
+                    found_rows=node.num_rows,
+                )
+
+    def read(self, spans: Spans) -> Reading[pa.Array]:
+        children = yield from read_together([child.read(spans) for child in self._children])
+        return pa.Array.from_buffers(self.data_type, spans.num_rows, [None], children=children)
+
+
+class _List:
+    """Offsets, by page, into the items, which go on from page to page."""
+
+    def __init__(self, data_type: pa.DataType, column: StoredColumn, items: Node) -> None:
+        self.data_type = data_type
+        self._pages = _Pages(column)
+        self.num_rows = self._pages.num_rows
+        self._items = items
+        self._offsets: list[EndOffsets] = []
+        self._first_item: list[int] = []
+        first_item = 0
+        for index, page in enumerate(column.pages):
+            message = self._list_message(index, page)
+            self._offsets.append(
+                open_end_offsets(
+                    message.offsets,
+                    message.null_offset_adjustment,
+                    limit=message.num_items,
+                    count=page.length,
+                    buffers=self._pages.buffers(index, None),
+                )
+            )
+            self._first_item.append(first_item)
+            first_item += message.num_items
+        if first_item > items.num_rows:
+            raise CorruptDataError(
+                "lists claim more items than there are",
+                column=column.index,
+                expected_items=first_item,
+                found_items=items.num_rows,
+            )
+
+    def read(self, spans: Spans) -> Reading[pa.Array]:
+        parts = self._pages.covering(spans)
+        extents = yield from read_together(
+            [self._offsets[index].read(part) for index, part in parts]
+        )
+        items = yield from _read(self._items, self._spans_of_items(parts, extents))
+        offsets = np.zeros(spans.num_rows + 1, np.int64)
+        np.cumsum(np.concatenate([part.stop - part.start for part in extents]), out=offsets[1:])
+        valid = np.concatenate([part.valid for part in extents])
+        validity = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+        if pa.types.is_list(self.data_type):
+            if int(offsets[-1]) > _INT32_MAX:
+                raise UnsupportedError(
+                    "more than 2^31 items do not fit one list array; read fewer rows at a time",
+                    items=int(offsets[-1]),
+                )
+            offsets = offsets.astype(np.int32)
+        buffers = [validity, pa.py_buffer(offsets)]
+        return pa.Array.from_buffers(self.data_type, spans.num_rows, buffers, children=[items])
+
+    def _spans_of_items(
+        self, parts: Sequence[tuple[int, Spans]], extents: Sequence[Extents]
+    ) -> Spans:
+        start = [
+            extent.runs.start + self._first_item[index]
+            for (index, _), extent in zip(parts, extents, strict=True)
+        ]
+        count = [extent.runs.count for extent in extents]
+        return Spans.merged(np.concatenate(start), np.concatenate(count))
+
+    def _list_message(self, index: int, page: StoredPage) -> pb.List:
+        encoding = self._pages.encoding(index)
+        if encoding.WhichOneof("array_encoding") != "list":
+            raise CorruptDataError(
+                "a page of a list column does not hold offsets of lists",
+                column=self._pages.column.index,
+                first_row=page.first_row,
+                found=encoding.WhichOneof("array_encoding"),
+            )
+        return encoding.list
+
+
+class _Blob:
+    """Positions and sizes of values that live outside of pages.
+
+    A null is at position 1 with size 0, an empty value at position 0.
+    """
+
+    def __init__(self, data_type: pa.DataType, descriptors: Node) -> None:
+        self.data_type = data_type
+        self.num_rows = descriptors.num_rows
+        self._descriptors = descriptors
+
+    def read(self, spans: Spans) -> Reading[pa.Array]:
+        descriptors = yield from self._descriptors.read(spans)
+        position = descriptors.field(0).to_numpy().view(np.int64)
+        size = descriptors.field(1).to_numpy().view(np.int64)
+        full = size != 0
+        _check_ascending(position[full], size[full])
+        slices = yield Ranges(position[full], size[full])
+        offsets = np.concatenate(([0], np.cumsum(size)))
+        valid = full | (position != 1)
+        validity = None if valid.all() else np.packbits(valid, bitorder="little")
+        return arrow_from_block(Variable(offsets, gather(slices)), self.data_type, validity)
+
+
+def _check_ascending(position: Int64s, size: Int64s) -> None:
+    # Values are written one after the other, so what is claimed never exceeds the file.
+    stop = position + size
+    if (position < 0).any() or (size < 0).any() or (position[1:] < stop[:-1]).any():
+        raise CorruptDataError(
+            "the values of a blob column overlap, or lie before the file", values=len(position)
+        )
+
+
+def _is_blob(column: StoredColumn) -> bool:
+    encoding = parse_envelope(column.encoding, COLUMN_ENCODING_URL, pb.ColumnEncoding)
+    match encoding.WhichOneof("column_encoding"):
+        case "blob":
+            return True
+        case "zone_index":
+            raise UnsupportedError(
+                "a column carries a zone index, which no released writer made",
+                column=column.index,
+            )
+        case _:
+            return False
+
+
+def _concat(parts: list[pa.Array]) -> pa.Array:
+    if len(parts) == 1:
+        return parts[0]
+    try:
+        return pa.concat_arrays(parts)
+    except pa.ArrowInvalid as error:
+        raise UnsupportedError(
+            "the rows do not fit one array; read fewer rows at a time",
+            rows=sum(len(part) for part in parts),
+        ) from error
