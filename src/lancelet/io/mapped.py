@@ -8,6 +8,12 @@ costs a check of the ranges and nothing else.
 
 Mapped pages are read-only, and stay valid after `close`, because arrays keep the map alive.
 
+A page that is not in memory is read from the disk when it is touched, one after the other, and
+the thread stands still meanwhile. So the system is asked for all pages of a request beforehand
+(`kernels.read_ahead`), which costs microseconds when they are in memory already and lets the disk
+work on all of them at once when they are not. Large requests are asked for in the background, so
+that decoding starts with the first pages.
+
 A file that shrinks under a map would kill the process at the next touch. Files of a dataset are
 never changed in place, but copies are interrupted and disks restored, so each read compares the
 file's size now with that at opening, and raises before anything is touched.
@@ -17,12 +23,19 @@ from __future__ import annotations
 
 import mmap
 import os
+from functools import partial
+from typing import Final
 
 import numpy as np
 
 from lancelet.buffers import Bytes, Ranges, Slices
 from lancelet.errors import CorruptDataError
-from lancelet.io.store import ObjectReader, check_ranges, not_stored
+from lancelet.io.pool import run_in_background
+from lancelet.io.store import ObjectReader, check_ranges
+from lancelet.kernels import read_ahead
+
+_BACKGROUND_FROM_BYTES: Final = 4 << 20
+"""Asking for more than this takes long enough that decoding should start meanwhile."""
 
 
 class MappedReader(ObjectReader):
@@ -54,10 +67,15 @@ class MappedReader(ObjectReader):
         return self._size
 
     def read_ranges(self, ranges: Ranges) -> Slices:
-        """Return slices of the map."""
+        """Return slices of the map, whose pages are in memory or on their way."""
         check_ranges(ranges, path=self._path, size=self._size)
         self._check_not_shrunk()
-        return Slices(self._source, ranges.position, ranges.size)
+        slices = Slices(self._source, ranges.position, ranges.size)
+        if int(ranges.size.sum()) < _BACKGROUND_FROM_BYTES:
+            read_ahead(slices)
+        else:
+            run_in_background(partial(read_ahead, slices))
+        return slices
 
     def read_tail(self, size: int) -> Bytes:
         """Return the last bytes of the map."""
@@ -78,11 +96,3 @@ class MappedReader(ObjectReader):
                 bytes_at_opening=self._size,
                 file_bytes=now,
             )
-
-
-def open_mapped(path: str, native: str) -> MappedReader:
-    """Map a file; a folder is no object."""
-    try:
-        return MappedReader(path, native)
-    except IsADirectoryError:
-        raise not_stored(path) from None

@@ -1,0 +1,66 @@
+"""The threads that wait for storage: made when first needed, anew in every forked child.
+
+They run single requests and never wait for one another, so any task may wait for them. Work on
+values does not belong here; it has its own, narrower pool.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from lancelet.config import IO_THREADS
+from lancelet.io.fork import renew_after_fork
+
+T = TypeVar("T")
+
+
+class _Threads:
+    """The pool of this process."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.pool: ThreadPoolExecutor | None = None
+        renew_after_fork(self, _Threads.forget)
+
+    def forget(self) -> None:
+        """Start over: a forked child has the pool but none of its threads."""
+        self.lock = threading.Lock()
+        self.pool = None
+
+    def get(self) -> ThreadPoolExecutor:
+        """Return the pool, made on the first call."""
+        with self.lock:
+            if self.pool is None:
+                self.pool = ThreadPoolExecutor(IO_THREADS, thread_name_prefix="lancelet-io")
+            return self.pool
+
+
+_THREADS = _Threads()
+
+
+def run_requests(requests: Sequence[Callable[[], T]]) -> list[T]:
+    """Run requests side by side and return their results in order; one alone stays in this thread.
+
+    All have ended when this returns or raises, so buffers they fill are left alone afterwards.
+
+    >>> run_requests([lambda: 1, lambda: 2])
+    [1, 2]
+    """
+    if len(requests) <= 1:
+        return [request() for request in requests]
+    pool = _THREADS.get()
+    futures = [pool.submit(request) for request in requests]
+    try:
+        return [future.result() for future in futures]
+    finally:
+        for future in futures:
+            if not future.cancel():
+                future.exception()
+
+
+def run_in_background(request: Callable[[], object]) -> None:
+    """Start something whose result and failure do not matter, such as advice."""
+    _THREADS.get().submit(request)

@@ -1,0 +1,13 @@
+"""Reading ahead by `native/src/once/read_ahead.cpp`; `reference/read_ahead.py` defines it."""
+
+from __future__ import annotations
+
+from lancelet.buffers import Slices
+from lancelet.kernels import _native
+from lancelet.kernels.arguments import slice_arrays
+from lancelet.kernels.faults import checked
+
+
+def read_ahead(slices: Slices) -> int:
+    """Ask the system to read what the slices cover; return how many times it was asked."""
+    return checked(_native.read_ahead(*slice_arrays(slices)), kernel="read_ahead")
