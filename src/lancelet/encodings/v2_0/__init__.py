@@ -2,5 +2,6 @@
 
 from lancelet.encodings.v2_0.columns import columns_of
 from lancelet.encodings.v2_0.reader import open_field
+from lancelet.encodings.v2_0.writer import column_encodings, encode_field
 
-__all__ = ["columns_of", "open_field"]
+__all__ = ["column_encodings", "columns_of", "encode_field", "open_field"]

@@ -15,6 +15,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from lancelet.encodings.base import FileVersion
 from lancelet.errors import UnsupportedError
 from lancelet.format.field import Field
 from lancelet.format.logical_type import LARGE_LISTS, LISTS, MAP, STRUCT
@@ -22,11 +23,11 @@ from lancelet.format.logical_type import LARGE_LISTS, LISTS, MAP, STRUCT
 LIST_TYPES: Final = LISTS | LARGE_LISTS
 
 
-def columns_of(field: Field) -> tuple[Field, ...]:
+def columns_of(field: Field, version: FileVersion) -> tuple[Field, ...]:
     """Return the fields that own a column each, in the order of the columns."""
     if field.logical_type == STRUCT and field.is_packed:
         return (field,)
-    below = (column for child in field.children for column in columns_of(child))
+    below = (column for child in field.children for column in columns_of(child, version))
     return (field, *below)
 
 

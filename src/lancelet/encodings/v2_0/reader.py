@@ -18,7 +18,15 @@ import pyarrow as pa
 
 from lancelet.buffers import Int64s, Ranges, Reading, read_together
 from lancelet.encodings.arrow import arrow_from_block
-from lancelet.encodings.base import Memo, RowRange, Rows, StoredColumn, StoredPage, Variable
+from lancelet.encodings.base import (
+    FileVersion,
+    Memo,
+    RowRange,
+    Rows,
+    StoredColumn,
+    StoredPage,
+    Variable,
+)
 from lancelet.encodings.v2_0.columns import LIST_TYPES, columns_of
 from lancelet.encodings.v2_0.gather import gather
 from lancelet.encodings.v2_0.open_page import open_encoding, open_end_offsets
@@ -81,10 +89,13 @@ class FieldReader:
 
 
 def open_field(
-    field: Field, columns: Sequence[StoredColumn], *, memo: Memo | None = None
+    field: Field,
+    columns: Sequence[StoredColumn],
+    version: FileVersion,
+    memo: Memo | None = None,
 ) -> FieldReader:
     """Return a reader of a (projected) field over its columns, as `columns_of` lists them."""
-    expected = len(columns_of(field))
+    expected = len(columns_of(field, version))
     if len(columns) != expected:
         raise InternalError(
             "a field is opened over the wrong number of columns",
@@ -311,6 +322,8 @@ def _check_ascending(position: Int64s, size: Int64s) -> None:
 
 
 def _is_blob(column: StoredColumn) -> bool:
+    if not column.encoding:
+        return False
     encoding = parse_envelope(column.encoding, COLUMN_ENCODING_URL, pb.ColumnEncoding)
     match encoding.WhichOneof("column_encoding"):
         case "blob":

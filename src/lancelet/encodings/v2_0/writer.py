@@ -1,0 +1,157 @@
+"""Writes one field as pages of all of its columns.
+
+A struct is a header that counts rows, then its children. A list is its offsets, then the items
+of all of its lists as one column. Only leaves and offsets have bytes:
+
+    [[{x: 1}, {x: 2}], [], [{x: 3}]]
+    column 0   list    offsets 2 2 3
+    column 1   struct  3 rows
+    column 2   x       1 2 3
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancelet.encodings.base import BlobSink, ColumnChoice, EncodedPage, FileVersion
+from lancelet.encodings.options import EncodingOptions
+from lancelet.encodings.v2_0.columns import LIST_TYPES, check_storable, check_values, columns_of
+from lancelet.encodings.v2_0.describe import describe
+from lancelet.encodings.v2_0.page import ARRAY_ENCODING_URL, COLUMN_ENCODING_URL, envelope
+from lancelet.encodings.v2_0.values import PageBuilder
+from lancelet.errors import InternalError
+from lancelet.format.field import Field
+from lancelet.format.logical_type import STRUCT
+from lancelet.format.protos import encodings20_pb as pb
+
+PAGE_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Values are cut into pages of about this size, or of one row."""
+
+NULL_BLOB_POSITION: Final = 1
+"""A position that no value can have, as values are aligned."""
+
+
+def encode_field(
+    array: pa.Array, field: Field, version: FileVersion, *, blobs: BlobSink | None = None
+) -> list[EncodedPage]:
+    """Encode the values of a field as pages of each of its columns."""
+    del version
+    check_storable(field)
+    check_values(field, array)
+    writer = _FieldWriter(blobs)
+    writer.write(field, array, in_list=False)
+    return writer.pages
+
+
+def column_encodings(field: Field, version: FileVersion) -> tuple[bytes, ...]:
+    """Return the envelope of the encoding of each column of a field."""
+    values = pb.ColumnEncoding(values=pb.ColumnValues())
+    blob = pb.ColumnEncoding(blob=pb.Blob(inner=values))
+    return tuple(
+        envelope(COLUMN_ENCODING_URL, blob if owner.is_blob else values)
+        for owner in columns_of(field, version)
+    )
+
+
+class _FieldWriter:
+    """Walks a field and its values, column by column."""
+
+    def __init__(self, blobs: BlobSink | None) -> None:
+        self.pages: list[EncodedPage] = []
+        self._blobs = blobs
+        self._column = -1
+
+    def write(self, field: Field, array: pa.Array, *, in_list: bool) -> None:
+        self._column += 1
+        if field.is_blob:
+            self._write_leaf(field, self._write_blobs(field, array), in_list=in_list)
+        elif field.logical_type in LIST_TYPES:
+            self._write_offsets(field, array, in_list=in_list)
+            self.write(field.children[0], array.flatten(), in_list=True)
+        elif field.logical_type == STRUCT and not field.is_packed:
+            if len(array):
+                encoding = pb.ArrayEncoding(struct=pb.SimpleStruct())
+                self._add(field, 0, array, PageBuilder(EncodingOptions()), encoding)
+            for index, child in enumerate(field.children):
+                self.write(child, array.field(index), in_list=in_list)
+        else:
+            self._write_leaf(field, array, in_list=in_list)
+
+    def _write_leaf(self, field: Field, array: pa.Array, *, in_list: bool) -> None:
+        options = EncodingOptions.from_metadata(field.name, field.metadata)
+        for first_row, part in _cut(array, array.nbytes):
+            page = PageBuilder(options)
+            self._add(field, 0 if in_list else first_row, part, page, page.encode(part))
+
+    def _write_offsets(self, field: Field, array: pa.Array, *, in_list: bool) -> None:
+        for first_row, part in _cut(array, 8 * len(array)):
+            page = PageBuilder(EncodingOptions())
+            lengths = pc.fill_null(pc.list_value_length(part), 0)
+            ends = np.cumsum(lengths.to_numpy(), dtype=np.int64)
+            num_items = int(ends[-1])
+            offsets = page.end_offsets(
+                ends,
+                null_adjustment=num_items + 1,
+                valid=part.is_valid() if part.null_count else None,
+            )
+            encoding = pb.ArrayEncoding(
+                list=pb.List(
+                    offsets=offsets, null_offset_adjustment=num_items + 1, num_items=num_items
+                )
+            )
+            self._add(field, 0 if in_list else first_row, part, page, encoding)
+
+    def _write_blobs(self, field: Field, array: pa.Array) -> pa.Array:
+        """Write values out of line and return where they are."""
+        if self._blobs is None:
+            raise InternalError(
+                "a blob column is written without a place for it", column=field.name
+            )
+        lengths = pc.fill_null(pc.binary_length(array), 0).to_numpy()
+        position = np.zeros(len(array), np.uint64)
+        position[array.is_null().to_numpy(zero_copy_only=False)] = NULL_BLOB_POSITION
+        offsets = np.frombuffer(array.buffers()[1], np.int64, len(array) + 1, array.offset * 8)
+        data = array.buffers()[2]
+        for row in np.flatnonzero(lengths).tolist():
+            value = np.frombuffer(data, np.uint8, int(lengths[row]), int(offsets[row]))
+            position[row] = self._blobs.write_inline(value)
+        return pa.StructArray.from_arrays(
+            [pa.array(position), pa.array(lengths.astype(np.uint64))], ["position", "size"]
+        )
+
+    def _add(
+        self,
+        field: Field,
+        first_row: int,
+        values: pa.Array,
+        page: PageBuilder,
+        encoding: pb.ArrayEncoding,
+    ) -> None:
+        choice = ColumnChoice(
+            path=field.name,
+            layout="array",
+            encoding=describe(encoding),
+            raw_bytes=values.nbytes,
+            encoded_bytes=sum(buffer.nbytes for buffer in page.buffers),
+        )
+        self.pages.append(
+            EncodedPage(
+                column=self._column,
+                first_row=first_row,
+                length=len(values),
+                buffers=tuple(page.buffers),
+                encoding=envelope(ARRAY_ENCODING_URL, encoding),
+                report=(choice,),
+            )
+        )
+
+
+def _cut(array: pa.Array, num_bytes: int) -> list[tuple[int, pa.Array]]:
+    """Cut values into parts of equal rows whose bytes are about those of a page."""
+    parts = min(-(-num_bytes // PAGE_BYTES_MAX), len(array))
+    step = -(-len(array) // max(1, parts))
+    return [(start, array.slice(start, step)) for start in range(0, len(array), max(1, step))]
