@@ -1,0 +1,186 @@
+// Protobuf by columns: walks wire fields without decoding what nobody asked for.
+#include "kernel.hpp"
+
+namespace LANCELET_NAMESPACE {
+namespace {
+
+constexpr int kVarint = 0;
+constexpr int kFixed64 = 1;
+constexpr int kBytes = 2;
+constexpr int kFixed32 = 5;
+
+// One field of a message: its number, its wire type, and its number or the size of its content,
+// which starts at `at`.
+struct WireField {
+  uint64_t number;
+  int wire_type;
+  uint64_t value;
+};
+
+struct Cursor {
+  const uint8_t* at;
+  const uint8_t* stop;
+  Fault fault;
+};
+
+LANCELET_INLINE bool read_varint(Cursor& cursor, uint64_t& value) {
+  if (LANCELET_LIKELY(cursor.at < cursor.stop && *cursor.at < 0x80)) {
+    value = *cursor.at++;
+    return true;
+  }
+  value = 0;
+  for (int index = 0; index < 10; ++index) {
+    if (cursor.at == cursor.stop) {
+      cursor.fault = kTooShort;
+      return false;
+    }
+    const uint64_t byte = *cursor.at++;
+    value |= (byte & 0x7f) << (7 * index);
+    if (byte < 0x80) return true;
+  }
+  cursor.fault = kBadStream;
+  return false;
+}
+
+// Reads a tag and what follows it up to the content. False at a fault.
+LANCELET_INLINE bool read_field(Cursor& cursor, WireField& field) {
+  uint64_t tag;
+  if (!read_varint(cursor, tag)) return false;
+  field.number = tag >> 3;
+  field.wire_type = static_cast<int>(tag & 7);
+  field.value = 0;
+  if (field.number == 0 || tag >> 32) {
+    cursor.fault = kBadStream;
+    return false;
+  }
+  switch (field.wire_type) {
+    case kVarint: return read_varint(cursor, field.value);
+    case kBytes:
+      if (!read_varint(cursor, field.value)) return false;
+      break;
+    case kFixed64: field.value = 8; break;
+    case kFixed32: field.value = 4; break;
+    default: cursor.fault = kBadStream; return false;
+  }
+  if (field.value > static_cast<uint64_t>(cursor.stop - cursor.at)) {
+    cursor.fault = kTooShort;
+    return false;
+  }
+  return true;
+}
+
+// Where the content behind a field ends. A number has been read already.
+LANCELET_INLINE const uint8_t* behind(const Cursor& cursor, const WireField& field) {
+  return field.wire_type == kVarint ? cursor.at : cursor.at + field.value;
+}
+
+struct Paths {
+  ConstInts pairs;
+  int64_t stride;  // messages
+  uint64_t* values;
+  uint8_t* present;
+};
+
+LANCELET_INLINE void keep(const Paths& paths, int64_t path, int64_t message, uint64_t value) {
+  paths.values[path * paths.stride + message] = value;
+  paths.present[path * paths.stride + message] = 1;
+}
+
+// Reads the numbers of an embedded message `outer`.
+bool read_embedded(Cursor cursor, const Paths& paths, uint64_t outer, int64_t message,
+                   Fault& fault) {
+  WireField field;
+  while (cursor.at < cursor.stop) {
+    if (!read_field(cursor, field)) {
+      fault = cursor.fault;
+      return false;
+    }
+    if (field.wire_type == kVarint)
+      for (int64_t i = 0; i < paths.pairs.size / 2; ++i)
+        if (static_cast<uint64_t>(paths.pairs.data[2 * i]) == outer &&
+            static_cast<uint64_t>(paths.pairs.data[2 * i + 1]) == field.number)
+          keep(paths, i, message, field.value);
+    cursor.at = behind(cursor, field);
+  }
+  return true;
+}
+
+bool read_message(Cursor& cursor, const Paths& paths, int64_t message) {
+  WireField field;
+  while (cursor.at < cursor.stop) {
+    if (!read_field(cursor, field)) return false;
+    bool embedded = false;
+    for (int64_t i = 0; i < paths.pairs.size / 2; ++i) {
+      const uint64_t outer = static_cast<uint64_t>(paths.pairs.data[2 * i]);
+      const uint64_t inner = static_cast<uint64_t>(paths.pairs.data[2 * i + 1]);
+      if (field.wire_type == kVarint && outer == 0 && inner == field.number) {
+        keep(paths, i, message, field.value);
+      } else if (field.wire_type == kBytes && outer == field.number) {
+        if (inner == 0)
+          keep(paths, i, message, field.value);
+        else
+          embedded = true;
+      }
+    }
+    if (embedded) {
+      const Cursor part{cursor.at, cursor.at + field.value, kTooShort};
+      if (!read_embedded(part, paths, field.number, message, cursor.fault)) return false;
+    }
+    cursor.at = behind(cursor, field);
+  }
+  return true;
+}
+
+}  // namespace
+
+int64_t count_parts(ConstBytes message, int64_t field) {
+  Cursor cursor{message.data, message.data + message.size, kTooShort};
+  int64_t count = 0;
+  WireField found;
+  while (cursor.at < cursor.stop) {
+    const int64_t head = cursor.at - message.data;
+    if (!read_field(cursor, found)) return fail(cursor.fault, head);
+    count += found.wire_type == kBytes && found.number == static_cast<uint64_t>(field);
+    cursor.at = behind(cursor, found);
+  }
+  return count;
+}
+
+int64_t find_parts(ConstBytes message, int64_t field, Ints head, Ints position, Ints size) {
+  Cursor cursor{message.data, message.data + message.size, kTooShort};
+  int64_t count = 0;
+  WireField found;
+  while (cursor.at < cursor.stop) {
+    const int64_t start = cursor.at - message.data;
+    if (!read_field(cursor, found)) return fail(cursor.fault, start);
+    if (found.wire_type == kBytes && found.number == static_cast<uint64_t>(field)) {
+      if (count >= head.size || count >= position.size || count >= size.size)
+        return fail(kOutputFull, start);
+      head.data[count] = start;
+      position.data[count] = cursor.at - message.data;
+      size.data[count] = static_cast<int64_t>(found.value);
+      ++count;
+    }
+    cursor.at = behind(cursor, found);
+  }
+  return count;
+}
+
+int64_t read_varints(ConstBytes source, ConstInts position, ConstInts size, ConstInts paths,
+                     Span<uint64_t> values, Bytes present) {
+  const int64_t messages = position.size;
+  if (messages && (paths.size / 2 > values.size / messages || paths.size / 2 > present.size / messages))
+    return fail(kOutputFull, 0);
+  memset(values.data, 0, values.size * sizeof(uint64_t));
+  memset(present.data, 0, present.size);
+  const Paths wanted{paths, messages, values.data, present.data};
+  for (int64_t i = 0; i < messages; ++i) {
+    if (!within(position.data[i], size.data[i], source.size)) return fail(kOutOfSource, i);
+    const uint8_t* start = source.data + position.data[i];
+    Cursor cursor{start, start + size.data[i], kTooShort};
+    if (!read_message(cursor, wanted, i)) return fail(cursor.fault, i);
+  }
+  return 0;
+}
+
+}  // namespace LANCELET_NAMESPACE

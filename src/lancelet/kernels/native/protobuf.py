@@ -1,0 +1,38 @@
+"""Protobuf by columns, by `native/src/protobuf.cpp`; `reference/protobuf.py` defines it."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.kernels import _native
+from lancelet.kernels.arguments import as_bytes, as_int64s, slice_arrays
+from lancelet.kernels.faults import checked
+
+Flags: TypeAlias = npt.NDArray[np.bool_]
+UInt64s: TypeAlias = npt.NDArray[np.uint64]
+
+
+def find_parts(message: Bytes, field: int) -> tuple[Int64s, Int64s, Int64s]:
+    """Return where the embedded messages `field` of a message start, with and without head."""
+    message = as_bytes(message)
+    count = checked(_native.count_parts(message, field), kernel="find_parts")
+    head, position, size = (np.empty(count, np.int64) for _ in range(3))
+    checked(_native.find_parts(message, field, head, position, size), kernel="find_parts")
+    return head, position, size
+
+
+def read_varints(slices: Slices, paths: Int64s) -> tuple[UInt64s, Flags]:
+    """Return the number at each path of each message, and whether it is there."""
+    pairs = as_int64s(paths).reshape(-1)
+    shape = (len(pairs) // 2, len(slices))
+    values = np.empty(shape, np.uint64)
+    present = np.empty(shape, np.bool_)
+    status = _native.read_varints(
+        *slice_arrays(slices), pairs, values.reshape(-1), as_bytes(present)
+    )
+    checked(status, kernel="read_varints")
+    return values, present

@@ -1,0 +1,182 @@
+"""Protobuf by columns: find the parts of one large message, and read numbers out of many small.
+
+A manifest with 100 000 fragments is one message with 100 000 embedded ones. To open a table
+takes three numbers of each, so nothing else is decoded:
+
+    message    0a 03 61 62 63   12 04 08 07 20 05   18 09
+               field 1, "abc"   field 2, 4 bytes    field 3 = 9
+
+    find_parts(message, field=2)             head [5]  position [7]  size [4]
+    read_varints(those slices, [(0, 4)])     values [[5]]  present [[True]]
+
+A path `(outer, inner)` names the number field `inner` within the embedded message `outer`;
+outer 0 is the slice itself, and inner 0 asks for the size of `outer` instead of a number in it.
+As in every protobuf reader the last of several wins, and fields of another wire type than
+asked for are passed over.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.kernels.arguments import check_slices
+from lancelet.kernels.faults import Fault, corrupt
+
+Flags: TypeAlias = npt.NDArray[np.bool_]
+UInt64s: TypeAlias = npt.NDArray[np.uint64]
+
+_VARINT: Final = 0
+_FIXED64: Final = 1
+_BYTES: Final = 2
+_FIXED32: Final = 5
+_VARINT_BYTES_MAX: Final = 10
+
+
+def find_parts(message: Bytes, field: int) -> tuple[Int64s, Int64s, Int64s]:
+    """Return where the embedded messages `field` of a message start, with and without head.
+
+    The three columns are the position of the tag, the position of the content and its size.
+    """
+    kernel = "find_parts"
+    data = message.tobytes()
+    heads: list[int] = []
+    positions: list[int] = []
+    sizes: list[int] = []
+    at = 0
+    while at < len(data):
+        head = at
+        tag, at = _varint(data, at, kernel=kernel)
+        wire_type = tag & 7
+        if tag >> 3 == 0 or tag >= 1 << 32:
+            raise corrupt(Fault.BAD_STREAM, kernel=kernel, place=head)
+        if wire_type == _VARINT:
+            _, at = _varint(data, at, kernel=kernel)
+        elif wire_type == _BYTES:
+            size, at = _varint(data, at, kernel=kernel)
+            if size > len(data) - at:
+                raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=head)
+            if tag >> 3 == field:
+                heads.append(head)
+                positions.append(at)
+                sizes.append(size)
+            at += size
+        elif wire_type in (_FIXED64, _FIXED32):
+            at += 8 if wire_type == _FIXED64 else 4
+            if at > len(data):
+                raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=head)
+        else:
+            raise corrupt(Fault.BAD_STREAM, kernel=kernel, place=head)
+    return np.array(heads, np.int64), np.array(positions, np.int64), np.array(sizes, np.int64)
+
+
+def read_varints(slices: Slices, paths: Int64s) -> tuple[UInt64s, Flags]:
+    """Return the number at each path of each message, and whether it is there.
+
+    `paths` holds pairs; both results have a row for each path and a column for each message.
+    """
+    kernel = "read_varints"
+    check_slices(slices, kernel=kernel)
+    pairs = paths.reshape(-1, 2)
+    values = np.zeros((len(pairs), len(slices)), np.uint64)
+    present = np.zeros((len(pairs), len(slices)), np.bool_)
+    everyone = np.arange(len(slices), dtype=np.int64)
+    stop = slices.position + slices.size
+    _read(slices.source, slices.position, stop, everyone, pairs, 0, values, present)
+    return values, present
+
+
+def _read(  # noqa: PLR0917 - one frame of a recursion over columns
+    source: Bytes,
+    start: Int64s,
+    stop: Int64s,
+    message: Int64s,
+    pairs: Int64s,
+    outer: int,
+    values: UInt64s,
+    present: Flags,
+) -> None:
+    """Step through messages side by side, one field of each at a time."""
+    kernel = "read_varints"
+    at = start.copy()
+    inside = pairs[:, 0] == outer
+    embedded = sorted({int(pair[0]) for pair in pairs if pair[0]}) if outer == 0 else []
+    while True:
+        more = at < stop
+        if not more.all():
+            at, stop, message = at[more], stop[more], message[more]
+        if not len(at):
+            return
+        tag, at = _varints(source, at, stop, message, kernel=kernel)
+        number = (tag >> np.uint64(3)).astype(np.int64)
+        wire_type = (tag & np.uint64(7)).astype(np.int64)
+        _check(
+            (number == 0) | (tag >= np.uint64(1 << 32)) | ~np.isin(wire_type, [0, 1, 2, 5]),
+            Fault.BAD_STREAM,
+            message,
+        )
+        is_number = np.isin(wire_type, [_VARINT, _BYTES])
+        value = np.zeros(len(at), np.uint64)
+        value[is_number], at[is_number] = _varints(
+            source, at[is_number], stop[is_number], message[is_number], kernel=kernel
+        )
+        _check(
+            (wire_type == _BYTES) & (value > (stop - at).astype(np.uint64)),
+            Fault.TOO_SHORT,
+            message,
+        )
+        step = np.where(wire_type == _BYTES, value.astype(np.int64), 0)
+        step[wire_type == _FIXED64] = 8
+        step[wire_type == _FIXED32] = 4
+        for row in np.flatnonzero(inside & (pairs[:, 1] > 0)):
+            hit = (wire_type == _VARINT) & (number == pairs[row, 1])
+            values[row, message[hit]] = value[hit]
+            present[row, message[hit]] = True
+        for field in embedded:
+            hit = (wire_type == _BYTES) & (number == field)
+            for row in np.flatnonzero((pairs[:, 0] == field) & (pairs[:, 1] == 0)):
+                values[row, message[hit]] = value[hit]
+                present[row, message[hit]] = True
+            if hit.any() and (pairs[:, 1][pairs[:, 0] == field] > 0).any():
+                begin = at[hit]
+                _read(source, begin, begin + step[hit], message[hit], pairs, field, values, present)
+        at = at + step
+        _check(at > stop, Fault.TOO_SHORT, message)
+
+
+def _varints(
+    source: Bytes, at: Int64s, stop: Int64s, message: Int64s, *, kernel: str
+) -> tuple[UInt64s, Int64s]:
+    """Read one number at each position and return them with the positions behind."""
+    value = np.zeros(len(at), np.uint64)
+    at = at.copy()
+    open_ones = np.arange(len(at))
+    for index in range(_VARINT_BYTES_MAX):
+        _check(at[open_ones] >= stop[open_ones], Fault.TOO_SHORT, message[open_ones])
+        byte = source[at[open_ones]].astype(np.uint64)
+        at[open_ones] += 1
+        value[open_ones] |= (byte & np.uint64(0x7F)) << np.uint64(7 * index)
+        open_ones = open_ones[byte >= 0x80]
+        if not len(open_ones):
+            return value, at
+    raise corrupt(Fault.BAD_STREAM, kernel=kernel, place=int(message[open_ones[0]]))
+
+
+def _check(bad: Flags, fault: Fault, message: Int64s) -> None:
+    if bad.any():
+        raise corrupt(fault, kernel="read_varints", place=int(message[bad.argmax()]))
+
+
+def _varint(data: bytes, at: int, *, kernel: str) -> tuple[int, int]:
+    value = 0
+    for index in range(_VARINT_BYTES_MAX):
+        if at + index >= len(data):
+            raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=at)
+        byte = data[at + index]
+        value |= (byte & 0x7F) << 7 * index
+        if byte < 0x80:
+            return value & 0xFFFF_FFFF_FFFF_FFFF, at + index + 1
+    raise corrupt(Fault.BAD_STREAM, kernel=kernel, place=at)

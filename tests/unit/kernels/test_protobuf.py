@@ -1,0 +1,109 @@
+"""Protobuf by columns: native agrees with the definition, and both with the official runtime."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lancelet.buffers import Slices
+from lancelet.format.protos import table_pb
+
+UINT64 = st.integers(0, 2**64 - 1)
+PATHS = np.array([0, 1, 0, 4, 3, 4, 3, 0, 5, 0])
+
+
+def bytes_of(data):
+    return np.frombuffer(data, np.uint8)
+
+
+@st.composite
+def fragments(draw):
+    proto = table_pb.DataFragment(id=draw(UINT64), physical_rows=draw(UINT64))
+    for path in draw(st.lists(st.text(max_size=3), max_size=2)):
+        proto.files.add(path=path, fields=[1, -2])
+    if draw(st.booleans()):
+        proto.deletion_file.num_deleted_rows = draw(UINT64)
+        proto.deletion_file.read_version = draw(UINT64)
+    if draw(st.booleans()):
+        proto.inline_row_ids = draw(st.binary(max_size=200))
+    return proto
+
+
+MANIFESTS = st.builds(
+    lambda parts, version, config: table_pb.Manifest(
+        fragments=parts, version=version, config=config
+    ),
+    st.lists(fragments(), max_size=4),
+    UINT64,
+    st.dictionaries(st.text(max_size=3), st.text(max_size=3), max_size=2),
+)
+
+
+@given(MANIFESTS)
+def test_columns_are_what_the_official_runtime_reads(agree, manifest):
+    data = bytes_of(manifest.SerializeToString())
+    head, position, size = agree("find_parts", data, 2)
+    assert len(head) == len(manifest.fragments)
+    slices = Slices(data, position, size)
+    values, present = agree("read_varints", slices, PATHS)
+    for index, proto in enumerate(manifest.fragments):
+        body = proto.SerializeToString()
+        assert data[position[index] :][: size[index]].tobytes() == body
+        assert data[head[index]] == 0x12
+        assert values[:3, index].tolist() == [
+            proto.id,
+            proto.physical_rows,
+            proto.deletion_file.num_deleted_rows,
+        ]
+        assert present[3, index] == proto.HasField("deletion_file")
+        assert present[4, index] == proto.HasField("inline_row_ids")
+        assert values[4, index] == len(proto.inline_row_ids)
+
+
+@given(MANIFESTS, st.integers(0, 2**32))
+def test_damaged_messages_never_crash(agree, damage, manifest, seed):
+    rng = np.random.default_rng(seed)
+    data = damage(rng, bytes_of(manifest.SerializeToString()))
+    found = agree("find_parts", data, 2)
+    if isinstance(found, tuple):
+        agree("read_varints", Slices(data, found[1], found[2]), PATHS)
+    agree("read_varints", Slices.whole(data), PATHS)
+
+
+@given(st.binary(max_size=40))
+def test_arbitrary_bytes_never_crash(agree, data):
+    agree("find_parts", bytes_of(data), 2)
+    agree("read_varints", Slices.whole(bytes_of(data)), PATHS)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x80",
+        b"\x80" * 11,
+        b"\x00\x01",
+        b"\x13",
+        b"\x12\x05abc",
+        b"\x09abc",
+        b"\x0dab",
+        b"\x08",
+        b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x01",
+        b"\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+    ],
+)
+def test_malformed_messages_are_corrupt(agree, data):
+    assert isinstance(agree("find_parts", bytes_of(data), 2), type)
+    assert isinstance(agree("read_varints", Slices.whole(bytes_of(data)), PATHS), type)
+
+
+@pytest.mark.parametrize(("position", "size"), [(-1, 1), (0, -1), (0, 9), (1 << 62, 1 << 62)])
+def test_slices_outside_of_the_source_are_corrupt(agree, position, size):
+    slices = Slices(bytes_of(b"\x08\x01"), np.array([position]), np.array([size]))
+    assert isinstance(agree("read_varints", slices, PATHS), type)
+
+
+def test_the_last_of_several_wins_and_other_wire_types_are_passed_over(agree):
+    data = bytes_of(b"\x08\x01\x1a\x02\x20\x07\x08\x05\x0a\x01x\x1a\x02\x20\x09\x22\x00")
+    values, present = agree("read_varints", Slices.whole(data), PATHS)
+    assert values[:, 0].tolist() == [5, 0, 9, 2, 0]
+    assert present[:, 0].tolist() == [True, False, True, True, False]
