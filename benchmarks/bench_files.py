@@ -1,6 +1,6 @@
 """Data files: scans, projections, takes, writes and sizes beside the reference and Parquet.
 
-    python benchmarks/bench_files.py [--scale 1.0] [--only scan take ...]
+python benchmarks/bench_files.py [--scale 1.0] [--only scan take ...]
 """
 
 from __future__ import annotations
@@ -68,7 +68,13 @@ def timed_cases(folder: Path, scale: float, only: set[str]) -> list[Comparison]:
         assert scan(reference, own).equals(table.combine_chunks()) or "nested" in name
         for label, file in (("", path), (" (our file)", own)):
             if "scan" in only:
-                results.append(compare(f"scan {name}{label}", lambda: scan(ours, file), lambda: scan(reference, file)))
+                results.append(
+                    compare(
+                        f"scan {name}{label}",
+                        lambda: scan(ours, file),
+                        lambda: scan(reference, file),
+                    )
+                )
         if "cold" in only:
             results.append(
                 compare(
@@ -81,7 +87,11 @@ def timed_cases(folder: Path, scale: float, only: set[str]) -> list[Comparison]:
             )
         if "project" in only and "sixteen" in name:
             results.append(
-                compare("scan 1 of 16 columns", lambda: scan(ours, path, ["c07"]), lambda: scan(reference, path, ["c07"]))
+                compare(
+                    "scan 1 of 16 columns",
+                    lambda: scan(ours, path, ["c07"]),
+                    lambda: scan(reference, path, ["c07"]),
+                )
             )
         if "take" in only:
             results += take_cases(name, path, table.num_rows)
@@ -119,10 +129,14 @@ def size_cases(folder: Path, scale: float) -> dict[str, dict[str, float]]:
     """Return bytes per value of each column: raw, ours, the reference's, Parquet with zstd."""
     rows = max(10_000, int(1_000_000 * scale))
     found: dict[str, dict[str, float]] = {}
-    print(f"\n{'bytes per value':<28} {'raw':>8} {'ours':>8} {'reference':>10} {'parquet zstd':>13}")
+    print(
+        f"\n{'bytes per value':<28} {'raw':>8} {'ours':>8} {'reference':>10} {'parquet zstd':>13}"
+    )
     for name, make in columns.SIZE_COLUMNS.items():
         table = pa.table({"x": make(rows)})
-        mine, theirs, parquet = (folder / f"size.{suffix}" for suffix in ("ours", "theirs", "parquet"))
+        mine, theirs, parquet = (
+            folder / f"size.{suffix}" for suffix in ("ours", "theirs", "parquet")
+        )
         write(ours, mine, table)
         write(reference, theirs, table)
         pq.write_table(table, parquet, compression="zstd")
@@ -132,17 +146,28 @@ def size_cases(folder: Path, scale: float) -> dict[str, dict[str, float]]:
             "reference": theirs.stat().st_size / rows,
             "parquet": parquet.stat().st_size / rows,
         }
-        f = found[name]
-        print(f"{name:<28} {f['raw']:>8.2f} {f['ours']:>8.2f} {f['reference']:>10.2f} {f['parquet']:>13.2f}", flush=True)
-    total = {key: sum(f[key] for f in found.values()) for key in ("raw", "ours", "reference", "parquet")}
-    print(f"{'total':<28} " + f"{total['raw']:>8.2f} {total['ours']:>8.2f} {total['reference']:>10.2f} {total['parquet']:>13.2f}")
+        print(size_row(name, found[name]), flush=True)
+    total = {
+        key: sum(f[key] for f in found.values()) for key in ("raw", "ours", "reference", "parquet")
+    }
+    print(size_row("total", total))
     return {**found, "total": total}
+
+
+def size_row(name: str, sizes: dict[str, float]) -> str:
+    """Return a line of the table of sizes."""
+    return (
+        f"{name:<28} {sizes['raw']:>8.2f} {sizes['ours']:>8.2f} "
+        f"{sizes['reference']:>10.2f} {sizes['parquet']:>13.2f}"
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0)
-    parser.add_argument("--only", nargs="*", default=["write", "scan", "cold", "project", "take", "size"])
+    parser.add_argument(
+        "--only", nargs="*", default=["write", "scan", "cold", "project", "take", "size"]
+    )
     parser.add_argument("--folder", type=Path, help="where to write, default a temporary folder")
     parser.add_argument("--save", type=Path, default=Path(__file__).parent / "results")
     arguments = parser.parse_args()
@@ -152,7 +177,15 @@ def main() -> None:
         print(HEADER)
         comparisons = timed_cases(folder, arguments.scale, only)
         sizes = size_cases(folder, arguments.scale) if "size" in only else {}
-    print("saved", save("files", comparisons, {"scale": arguments.scale, "bytes_per_value": sizes}, arguments.save))
+    print(
+        "saved",
+        save(
+            "files",
+            comparisons,
+            {"scale": arguments.scale, "bytes_per_value": sizes},
+            arguments.save,
+        ),
+    )
 
 
 if __name__ == "__main__":

@@ -8,11 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 SEED = 20_240_601
-_WORDS = (
-    "carefully quick slyly final regular bold pending deposits accounts packages requests theodolites "
-    "instructions foxes dependencies platelets above the among after furious even special express ironic "
-    "blithely according to sleep wake nag haggle boost detect cajole integrate use"
-).split()
+_TEXT = """
+carefully quick slyly final regular bold pending deposits accounts packages requests theodolites
+instructions foxes dependencies platelets above the among after furious even special express ironic
+blithely according to sleep wake nag haggle boost detect cajole integrate use
+"""
+_WORDS = _TEXT.split()
 
 
 def _random() -> np.random.Generator:
@@ -45,7 +46,10 @@ def urls(rows: int) -> pa.Array:
         random.integers(0, 5, rows)
     ]
     return pa.array(
-        [f"https://www.site-{h:04d}.example.com/{p}/{i:010d}?ref=home" for h, p, i in zip(hosts, pages, items, strict=True)]
+        [
+            f"https://www.site-{h:04d}.example.com/{p}/{i:010d}?ref=home"
+            for h, p, i in zip(hosts, pages, items, strict=True)
+        ]
     )
 
 
@@ -55,7 +59,9 @@ def prices(rows: int) -> pa.Array:
 
 
 def flags(rows: int) -> pa.Array:
-    return pa.array(np.asarray(["A", "N", "R"])[_random().integers(0, 3, rows)].astype(object), pa.string())
+    return pa.array(
+        np.asarray(["A", "N", "R"])[_random().integers(0, 3, rows)].astype(object), pa.string()
+    )
 
 
 def doubles_two_decimals(rows: int) -> pa.Array:
@@ -88,13 +94,20 @@ def nested(rows: int) -> pa.Array:
     items = int(offsets[-1])
     struct = pa.StructArray.from_arrays(
         [
-            pa.array(random.integers(0, 1000, items, dtype=np.int32), mask=random.random(items) < 0.1),
-            pa.array(np.asarray(_WORDS)[random.integers(0, len(_WORDS), items)].astype(object), pa.string()),
+            pa.array(
+                random.integers(0, 1000, items, dtype=np.int32), mask=random.random(items) < 0.1
+            ),
+            pa.array(
+                np.asarray(_WORDS)[random.integers(0, len(_WORDS), items)].astype(object),
+                pa.string(),
+            ),
         ],
         ["number", "word"],
         mask=pa.array(random.random(items) < 0.05),
     )
-    return pa.ListArray.from_arrays(pa.array(offsets), struct, mask=pa.array(random.random(rows) < 0.05))
+    return pa.ListArray.from_arrays(
+        pa.array(offsets), struct, mask=pa.array(random.random(rows) < 0.05)
+    )
 
 
 SIZE_COLUMNS = {

@@ -97,7 +97,10 @@ def compare(
             if round_number:
                 timings.append(Timing(timing.wall_ms / repeat, timing.cpu_ms / repeat))
     medians = [
-        Timing(statistics.median(t.wall_ms for t in timings), statistics.median(t.cpu_ms for t in timings))
+        Timing(
+            statistics.median(t.wall_ms for t in timings),
+            statistics.median(t.cpu_ms for t in timings),
+        )
         for timings in samples
     ]
     result = Comparison(name, *medians)

@@ -1,8 +1,8 @@
 """Coverage-guided fuzzing of the data file readers.
 
 Whatever the bytes, opening and reading a file ends in values that Arrow finds valid or in a
-`CorruptDataError`, `UnsupportedError` or `MemoryLimitError`; never in a crash, a hang, another exception or
-gigabytes of memory. Byte 0 of an input selects how the rest is read.
+`CorruptDataError`, `UnsupportedError` or `MemoryLimitError`; never in a crash, a hang, another
+exception or gigabytes of memory.
 
     python fuzz/fuzz_file.py fuzz/corpus/file -max_total_time=60
 """
@@ -14,9 +14,9 @@ import sys
 import atheris
 
 with atheris.instrument_imports(include=["lancelet"]):
+    from lancelet.encodings.base import RowRange
     from lancelet.errors import CorruptDataError, MemoryLimitError, UnsupportedError
     from lancelet.file.open import open_data_file
-    from lancelet.encodings.base import RowRange
     from lancelet.io.memory import MemoryStore
 
 ROWS_MAX = 100_000

@@ -63,14 +63,17 @@ def render() -> dict[str, str]:
         out = Path(folder)
         for descriptor in protoc(out).file:
             name = descriptor.name.removesuffix(".proto")
-            dependencies = [dependency.removesuffix(".proto") for dependency in descriptor.dependency]
+            dependencies = [
+                dependency.removesuffix(".proto") for dependency in descriptor.dependency
+            ]
             files[f"{name}_pb.py"] = MODULE.format(
                 name=name, dependencies=dependencies, data=descriptor.SerializeToString()
             )
             stub = (out / f"{name}_pb2.pyi").read_text()
             for dependency in dependencies:
                 stub = stub.replace(
-                    f"import {dependency}_pb2 as", f"from lancelet.format.protos import {dependency}_pb as"
+                    f"import {dependency}_pb2 as",
+                    f"from lancelet.format.protos import {dependency}_pb as",
                 )
             # The generator leaves `Mapping` without its arguments.
             files[f"{name}_pb.pyi"] = '# mypy: disable-error-code="type-arg"\n' + stub

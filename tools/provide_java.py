@@ -30,7 +30,9 @@ exec "{java}" "$@"
 def java_major(java: Path) -> int | None:
     """Return the major version of a `java` program, or None if it does not run."""
     try:
-        out = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=True).stderr
+        out = subprocess.run(
+            [str(java), "-version"], capture_output=True, text=True, check=True
+        ).stderr
     except (OSError, subprocess.CalledProcessError):
         return None
     match = re.search(r'version "(\d+)', out)

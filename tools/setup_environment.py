@@ -28,7 +28,11 @@ BUILD_TOOLS = ["cmake>=3.24", "ninja"]
 def requirements(groups: list[str], extras: list[str]) -> list[str]:
     """Return what pyproject.toml asks for: build, run, and the named groups and extras."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    wanted = [*project["build-system"]["requires"], *BUILD_TOOLS, *project["project"]["dependencies"]]
+    wanted = [
+        *project["build-system"]["requires"],
+        *BUILD_TOOLS,
+        *project["project"]["dependencies"],
+    ]
     for group in groups:
         wanted += project["dependency-groups"][group]
     for extra in extras:
@@ -47,7 +51,15 @@ def install(wanted: list[str]) -> None:
     if uv:
         command = [uv, "pip", "install", "--quiet", "--python", str(PYTHON), *wanted]
     else:
-        command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted]
+        command = [
+            str(PYTHON),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            *wanted,
+        ]
     subprocess.run(command, check=True)
     stamp.write_text("\n".join([*done, fingerprint]), encoding="ascii")
 

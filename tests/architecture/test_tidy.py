@@ -55,7 +55,11 @@ def test_init_modules_hold_imports_and_names_only(path):
 def test_no_broad_except(path):
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ExceptHandler):
-            names = {n.id for n in ast.walk(node.type) if isinstance(n, ast.Name)} if node.type else {""}
+            names = (
+                {n.id for n in ast.walk(node.type) if isinstance(n, ast.Name)}
+                if node.type
+                else {""}
+            )
             assert not names & {"", "Exception", "BaseException"} or reraises(node), (
                 f"line {node.lineno} catches everything"
             )
@@ -93,7 +97,9 @@ def test_public_names_have_docstrings(path):
 
 def test_nothing_names_a_machine_or_a_registry():
     """No absolute path of a developer's machine and no registry host is in the project."""
-    forbidden = re.compile(r"/(?:work|farm|root)/[a-z]|pypi\.org|files\.pythonhosted|registry\.npmjs")
+    forbidden = re.compile(
+        r"/(?:work|farm|root)/[a-z]|pypi\.org|files\.pythonhosted|registry\.npmjs"
+    )
     offenders = [
         str(path.relative_to(ROOT))
         for path in tracked_files()

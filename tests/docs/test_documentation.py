@@ -39,7 +39,9 @@ def test_page_runs_from_the_top(page, tmp_path, monkeypatch):
     ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_links_lead_somewhere(page):
-    missing = [target for target in LINK.findall(page.read_text()) if not (page.parent / target).exists()]
+    missing = [
+        target for target in LINK.findall(page.read_text()) if not (page.parent / target).exists()
+    ]
     assert missing == []
 
 
