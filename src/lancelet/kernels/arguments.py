@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +11,9 @@ import numpy.typing as npt
 from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.errors import InvalidInputError
 from lancelet.kernels.faults import Fault, corrupt
+
+Offsets: TypeAlias = npt.NDArray[np.int32] | npt.NDArray[np.int64]
+"""Arrow offsets of either width."""
 
 BLOCK: Final = 1024
 """Values in a bit-packed block."""
@@ -68,3 +72,216 @@ def check_counts(counts: Int64s, *, most: int, kernel: str) -> None:
     bad = (counts < 0) | (counts > most)
     if bad.any():
         raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=int(bad.argmax()))
+
+
+def packs_tail(count: int, *, width: int, word_bits: int) -> bool:
+    """Return whether the last `count` values take less room as a padded block than plain."""
+    return count > 0 and width * BLOCK < word_bits * count
+
+
+def out_of_line_shape(
+    data_bytes: int, *, width: int, count: int, word_bits: int
+) -> tuple[int, int, bool]:
+    """Return the bytes of the full blocks, those of the tail, and whether the tail is plain."""
+    kernel = "unpack_blocks"
+    if not 0 <= width <= word_bits:
+        raise corrupt(Fault.BAD_WIDTH, kernel=kernel, place=0)
+    if count < 0:
+        raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=0)
+    block_bytes = width * (BLOCK // 8)
+    full_bytes = count // BLOCK * block_bytes
+    plain_bytes = count % BLOCK * (word_bits // 8)
+    plain = count % BLOCK == 0 or data_bytes == full_bytes + plain_bytes
+    tail_bytes = plain_bytes if plain else block_bytes
+    if data_bytes < full_bytes + tail_bytes:
+        raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=0)
+    return full_bytes, tail_bytes, plain
+
+
+def check_offset_bytes(offset_bytes: int) -> None:
+    """Check that stored offsets are 4 or 8 bytes wide."""
+    if offset_bytes not in (4, 8):
+        raise InvalidInputError("stored offsets have 4 or 8 bytes", offset_bytes=offset_bytes)
+
+
+def check_chunk_counts(slices: Slices, counts: Int64s, offset_bytes: int, *, kernel: str) -> None:
+    """Check that each chunk is long enough for the offsets of its values."""
+    check_offset_bytes(offset_bytes)
+    bad = counts < 0
+    if bad.any():
+        raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=int(bad.argmax()))
+    bad = (counts > 0) & (counts >= slices.size // offset_bytes)
+    if bad.any():
+        raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=int(bad.argmax()))
+
+
+def offset_type(out_bits: int) -> np.dtype[Any]:
+    """Return the Arrow offset type of `out_bits` bits."""
+    if out_bits not in (32, 64):
+        raise InvalidInputError("Arrow offsets have 32 or 64 bits", out_bits=out_bits)
+    return np.dtype(np.int32) if out_bits == 32 else np.dtype(np.int64)
+
+
+def offsets_of(size: Int64s, *, out_bits: int, kernel: str) -> Offsets:
+    """Return Arrow offsets for values of these sizes, or refuse what 32 bits cannot count."""
+    dtype = offset_type(out_bits)
+    offsets = np.zeros(len(size) + 1, np.int64)
+    np.cumsum(size, out=offsets[1:])
+    if offsets[-1] > np.iinfo(dtype).max:
+        raise corrupt(Fault.TOO_LARGE, kernel=kernel, place=int((offsets > 2**31 - 1).argmax()))
+    return offsets.astype(dtype)
+
+
+def check_offsets(offsets: Offsets, data_bytes: int, *, kernel: str) -> None:
+    """Check that offsets never go backwards and stay within their data."""
+    if not len(offsets):
+        raise InvalidInputError("offsets have one entry more than there are values", kernel=kernel)
+    bad = offsets < 0
+    bad[1:] |= offsets[1:] < offsets[:-1]
+    bad |= offsets > data_bytes
+    if bad.any():
+        raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, place=int(bad.argmax()))
+
+
+def check_symbols(symbols: npt.NDArray[np.uint64], lengths: Bytes, *, kernel: str) -> None:
+    """Check a symbol table: at most 255 symbols, each of one to eight bytes."""
+    if len(symbols) != len(lengths) or len(symbols) > 255:
+        raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=len(symbols))
+    bad = (lengths < 1) | (lengths > 8)
+    if bad.any():
+        raise corrupt(Fault.BAD_CODE, kernel=kernel, place=int(bad.argmax()))
+
+
+def check_value_bytes(value_bytes: int) -> None:
+    """Check that a value has at least one byte, and not absurdly many."""
+    if not 0 < value_bytes <= 1 << 31:
+        raise InvalidInputError("a value has at least one byte", value_bytes=value_bytes)
+
+
+def check_partition(counts: Int64s, total: int, *, kernel: str) -> None:
+    """Check that chunks of these counts are exactly the values there are."""
+    if np.any(counts < 0) or int(counts.sum()) != total:
+        raise InvalidInputError("the counts of the chunks are not all values", kernel=kernel)
+
+
+def check_run_counts(
+    lengths: Slices, counts: Int64s, value_bytes: int, length_bytes: int, *, kernel: str
+) -> None:
+    """Check that no chunk claims more values than its run lengths could ever say."""
+    check_value_bytes(value_bytes)
+    if length_bytes not in (1, 2, 4):
+        raise InvalidInputError("run lengths have 1, 2 or 4 bytes", length_bytes=length_bytes)
+    runs = lengths.size // length_bytes
+    bad = (counts < 0) | (counts > runs * ((1 << 8 * length_bytes) - 1))
+    if bad.any():
+        raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=int(bad.argmax()))
+
+
+def check_plane_sizes(slices: Slices, counts: Int64s, value_bytes: int, *, kernel: str) -> None:
+    """Check that each chunk is long enough for the planes of its values."""
+    bad = (counts < 0) | (counts > slices.size // value_bytes)
+    if bad.any():
+        raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=int(bad.argmax()))
+
+
+def slices_of_sizes(source: Bytes, sizes: Int64s) -> Slices:
+    """Return slices of these sizes that lie back to back in `source`."""
+    return Slices(source, np.cumsum(sizes) - sizes, sizes)
+
+
+LZ4_RATIO_MAX: Final = 255
+"""No LZ4 block grows by more than this."""
+
+
+def plain_sizes(slices: Slices, out_sizes: Int64s | None, *, kernel: str) -> tuple[Slices, Int64s]:
+    """Return LZ4 blocks without sizes in front, and the plain size that each claims, checked."""
+    blocks = slices
+    if out_sizes is None:
+        check_slices(slices, kernel=kernel)
+        empty = slices.size == 0
+        short = ~empty & (slices.size < 4)
+        if short.any():
+            raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=int(short.argmax()))
+        at = np.where(empty, 0, slices.position)[:, None] + np.arange(4)
+        head = slices.source[at % max(1, slices.source.nbytes)] if len(slices) else at
+        sizes = head.astype(np.uint8).reshape(-1, 4).copy().view(np.uint32).reshape(-1)
+        out_sizes = np.where(empty, 0, sizes.astype(np.int64))
+        skip = np.where(empty, 0, 4)
+        blocks = Slices(slices.source, slices.position + skip, slices.size - skip)
+    bad = (out_sizes < 0) | (out_sizes > (blocks.size + 1) * LZ4_RATIO_MAX)
+    if bad.any():
+        raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=int(bad.argmax()))
+    return blocks, out_sizes
+
+
+def check_zone_values(values: npt.NDArray[Any], zone_rows: int) -> None:
+    """Check that zones have rows, and values an order."""
+    if zone_rows <= 0:
+        raise InvalidInputError("a zone has at least one row", zone_rows=zone_rows)
+    if values.dtype.kind not in "iuf" or not values.dtype.isnative:
+        raise InvalidInputError("zones are of integers or floats", dtype=str(values.dtype))
+
+
+def check_validity(validity: Bytes, count: int) -> None:
+    """Check that there is a bit for each value."""
+    if validity.nbytes < -(-count // 8):
+        raise InvalidInputError("a value has no validity bit", count=count, bytes=validity.nbytes)
+
+
+@dataclass(frozen=True, slots=True)
+class ZipShape:
+    """How the control words of a full-zip page read.
+
+    `max_visible_def` is the largest definition level that still owns a value slot; without list
+    layers that is every level.
+    """
+
+    bits_rep: int
+    bits_def: int
+    max_visible_def: int = 0xFFFF
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.bits_rep <= 16 and 0 <= self.bits_def <= 16):
+            raise InvalidInputError(
+                "levels have at most 16 bits", bits_rep=self.bits_rep, bits_def=self.bits_def
+            )
+
+    @property
+    def control_bytes(self) -> int:
+        """Return the width of a control word: 0, 1, 2 or 4 bytes."""
+        bits = self.bits_rep + self.bits_def
+        return 0 if bits == 0 else 1 if bits <= 8 else 2 if bits <= 16 else 4
+
+    def definition(self, control: Any) -> Any:
+        """Return the definition level in a control word, or in each of many."""
+        return control & ((1 << self.bits_def) - 1)
+
+    def is_visible(self, control: Any) -> Any:
+        """Return whether the item of a control word, or of each of many, owns a value slot."""
+        return self.definition(control) <= self.max_visible_def
+
+
+def check_zipped(
+    rep: npt.NDArray[np.uint16], definition: npt.NDArray[np.uint16], shape: ZipShape, slots: int
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.bool_]]:
+    """Return control words and which items are visible, for levels that fit their values."""
+    count = len(rep) if shape.bits_rep else len(definition) if shape.bits_def else slots
+    if len(rep) != (count if shape.bits_rep else 0):
+        raise InvalidInputError("repetition levels do not fit the items", levels=len(rep))
+    if len(definition) != (count if shape.bits_def else 0):
+        raise InvalidInputError("definition levels do not fit the items", levels=len(definition))
+    control = np.zeros(count, np.uint32)
+    for levels, bits, shift in (
+        (rep, shape.bits_rep, shape.bits_def),
+        (definition, shape.bits_def, 0),
+    ):
+        if bits:
+            if len(levels) and int(levels.max()) >> bits:
+                raise InvalidInputError("a level does not fit its control word", bits=bits)
+            control |= levels.astype(np.uint32) << np.uint32(shift)
+    visible = np.asarray(shape.is_visible(control), np.bool_)
+    if int(visible.sum()) != slots:
+        raise InvalidInputError(
+            "levels and values differ", visible=int(visible.sum()), values=slots
+        )
+    return control, visible

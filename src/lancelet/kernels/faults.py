@@ -50,7 +50,7 @@ _WORDS: Final = {
 }
 
 
-class OffsetOverflowError(CorruptDataError, OverflowError):
+class OffsetOverflowError(LanceletError, OverflowError):
     """The values exceed 2 GiB, so they need 64-bit offsets or have to be read in parts."""
 
 

@@ -1,6 +1,7 @@
 """Kernels by the native module: the same names and signatures as `lancelet.kernels.reference`."""
 
 from lancelet.kernels.native.bitpack import unpack_chunks
+from lancelet.kernels.native.protobuf import find_parts, read_varints
 from lancelet.kernels.reference.bitpack import (
     bit_widths,
     pack_blocks,
@@ -15,7 +16,6 @@ from lancelet.kernels.reference.fsst_training import fsst_train
 from lancelet.kernels.reference.full_zip import unzip_fixed, unzip_variable, zip_fixed, zip_variable
 from lancelet.kernels.reference.hashing import xxh64_many
 from lancelet.kernels.reference.lz4 import lz4_compress, lz4_compress_chunks, lz4_decompress_chunks
-from lancelet.kernels.native.protobuf import find_parts, read_varints
 from lancelet.kernels.reference.rle import count_runs, rle_decode_chunks, rle_encode_chunks
 from lancelet.kernels.reference.split_bytes import join_bytes_chunks, split_bytes_chunks
 from lancelet.kernels.reference.variable import concat_variable, pick_variable

@@ -21,8 +21,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Int64s, Slices
-from lancelet.kernels.arguments import BLOCK, check_counts, check_slices, word_type
+from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.errors import InvalidInputError
+from lancelet.kernels.arguments import (
+    BLOCK,
+    check_counts,
+    check_slices,
+    out_of_line_shape,
+    packs_tail,
+    word_type,
+)
 from lancelet.kernels.faults import Fault, corrupt
 
 
@@ -78,3 +86,110 @@ def unpack_chunks(slices: Slices, counts: Int64s, word_bits: int) -> npt.NDArray
         packed = slices.source[start[:, None] + np.arange(width * (BLOCK // 8))].view(dtype)
         blocks[which] = unpack_block_rows(packed, width, word_bits)
     return blocks[np.arange(BLOCK) < counts[:, None]]
+
+
+def unpack_blocks(data: Bytes, width: int, count: int, word_bits: int) -> npt.NDArray[Any]:
+    """Unpack out-of-line blocks; the last, partial one is plain iff exactly its values are left."""
+    dtype = word_type(word_bits)
+    full_bytes, tail_bytes, plain = out_of_line_shape(
+        data.nbytes, width=width, count=count, word_bits=word_bits
+    )
+    blocks = count // BLOCK
+    out = np.empty(count, dtype)
+    packed = data[:full_bytes].copy().view(dtype).reshape(blocks, width * (BLOCK // word_bits))
+    out[: blocks * BLOCK] = unpack_block_rows(packed, width, word_bits).reshape(-1)
+    tail = data[full_bytes : full_bytes + tail_bytes].copy().view(dtype)
+    if not plain:
+        tail = unpack_block_rows(tail[None, :], width, word_bits)[0, : count % BLOCK]
+    out[blocks * BLOCK :] = tail
+    return out
+
+
+def bit_widths(values: npt.NDArray[Any], chunk: int = BLOCK) -> Bytes:
+    """Return the bits that the largest value of each `chunk` values needs."""
+    _check_chunk(chunk)
+    starts = np.arange(0, len(values), chunk)
+    if not len(starts):
+        return np.empty(0, np.uint8)
+    seen = np.bitwise_or.reduceat(values.view(word_type(values.dtype.itemsize * 8)), starts)
+    powers = np.uint64(1) << np.arange(64, dtype=np.uint64)
+    widths: Bytes = (seen.astype(np.uint64)[:, None] >= powers).sum(axis=1).astype(np.uint8)
+    return widths
+
+
+def pack_chunks(values: npt.NDArray[Any], chunk: int = BLOCK) -> tuple[Bytes, Int64s, Int64s]:
+    """Pack each `chunk` values as an inline block of its own width, back to back.
+
+    Returns the bytes, and the position and size of each block.
+    """
+    dtype = word_type(values.dtype.itemsize * 8)
+    word_bits = dtype.itemsize * 8
+    widths = bit_widths(values, chunk)
+    blocks = np.zeros((len(widths), BLOCK), dtype)
+    blocks.reshape(-1)[_padded_slots(len(values), chunk)] = values.view(dtype)
+    size = dtype.itemsize + widths.astype(np.int64) * (BLOCK // 8)
+    position = np.cumsum(size) - size
+    data = np.empty(int(size.sum()), np.uint8)
+    for width in np.unique(widths).tolist():
+        which = np.flatnonzero(widths == width)
+        packed = pack_block_rows(blocks[which], width, word_bits)
+        head = np.full((len(which), 1), width, dtype)
+        whole = np.concatenate([head, packed], axis=1).view(np.uint8)
+        data[position[which][:, None] + np.arange(whole.shape[1])] = whole
+    return data, position, size
+
+
+def pack_blocks(values: npt.NDArray[Any], width: int) -> Bytes:
+    """Pack values as out-of-line blocks of one width.
+
+    The tail is packed like the others where that is shorter than leaving it plain.
+    """
+    dtype = word_type(values.dtype.itemsize * 8)
+    word_bits = dtype.itemsize * 8
+    values = values.view(dtype)
+    if len(values) and int(bit_widths(values, BLOCK).max()) > width:
+        raise InvalidInputError("a value needs more bits than the width to pack it in", width=width)
+    tail_count = len(values) % BLOCK
+    plain = not packs_tail(tail_count, width=width, word_bits=word_bits)
+    packed_count = len(values) - tail_count if plain else len(values)
+    blocks = np.zeros((-(-packed_count // BLOCK), BLOCK), dtype)
+    blocks.reshape(-1)[:packed_count] = values[:packed_count]
+    packed = pack_block_rows(blocks, width, word_bits).reshape(-1).view(np.uint8)
+    return np.concatenate([packed, values[packed_count:].view(np.uint8)])
+
+
+def pack_block_rows(blocks: npt.NDArray[Any], width: int, word_bits: int) -> npt.NDArray[Any]:
+    """Pack blocks of one width: values of shape (blocks, 1024) to (blocks, width x lanes)."""
+    dtype = blocks.dtype
+    words = np.zeros((len(blocks), width, BLOCK // word_bits), dtype)
+    order = block_order(word_bits)
+    for row in range(word_bits if width else 0):
+        first, shift = divmod(row * width, word_bits)
+        value = blocks[:, order[row]]
+        words[:, first] |= value << dtype.type(shift)
+        if shift + width > word_bits:
+            words[:, first + 1] |= value >> dtype.type(word_bits - shift)
+    return words.reshape(len(blocks), width * (BLOCK // word_bits))
+
+
+def pick_packed(slices: Slices, index: Int64s, word_bits: int) -> npt.NDArray[Any]:
+    """Return value `index[i]` of the inline block in slice i, without unpacking the block."""
+    kernel = "pick_packed"
+    check_slices(slices, index, kernel=kernel)
+    outside = (index < 0) | (index >= BLOCK)
+    if outside.any():
+        raise corrupt(Fault.BAD_INDEX, kernel=kernel, place=int(outside.argmax()))
+    blocks = unpack_chunks(slices, np.full(len(slices), BLOCK), word_bits)
+    picked: npt.NDArray[Any] = blocks.reshape(-1, BLOCK)[np.arange(len(slices)), index]
+    return picked
+
+
+def _check_chunk(chunk: int) -> None:
+    if not 0 < chunk <= BLOCK:
+        raise InvalidInputError("a packed chunk holds 1 to 1024 values", chunk=chunk)
+
+
+def _padded_slots(count: int, chunk: int) -> Int64s:
+    """Return where each value goes when every chunk starts a block of 1024."""
+    value = np.arange(count)
+    return value // chunk * BLOCK + value % chunk

@@ -1,0 +1,95 @@
+"""CRC-32C (Castagnoli), of one buffer or of each fixed block of one.
+
+The checksum is linear: that of two pieces follows from those of each and the length of the
+second, which shifts the first. So the definition starts with single bytes and joins neighbours,
+all of them at once, until one is left:
+
+    a b c d   ->   ab cd   ->   abcd         (zero bytes in front change nothing)
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.buffers import Bytes
+from lancelet.errors import InvalidInputError
+
+_POLYNOMIAL: Final = 0x82F63B78
+
+_Table: TypeAlias = npt.NDArray[np.uint32]
+
+
+def crc32c(data: Bytes, seed: int = 0) -> int:
+    """Return the checksum of `data`, going on from the checksum `seed` of what came before.
+
+    >>> hex(crc32c(np.frombuffer(b"123456789", np.uint8)))
+    '0xe3069283'
+    """
+    start = _shift(np.array([~seed & 0xFFFFFFFF], np.uint32), data.nbytes)
+    return int(~(start ^ _linear(data[None, :]))[0] & 0xFFFFFFFF)
+
+
+def crc32c_blocks(data: Bytes, block_bytes: int) -> npt.NDArray[np.uint32]:
+    """Return the checksum of each `block_bytes` bytes; the last block may be shorter."""
+    if block_bytes <= 0:
+        raise InvalidInputError("a block has at least one byte", block_bytes=block_bytes)
+    full = data.nbytes // block_bytes
+    blocks = data[: full * block_bytes].reshape(full, block_bytes)
+    start = _shift(np.full(1, 0xFFFFFFFF, np.uint32), block_bytes)
+    sums = ~(start ^ _linear(blocks))
+    tail = data[full * block_bytes :]
+    if not tail.nbytes:
+        return sums
+    return np.append(sums, np.uint32(crc32c(tail)))
+
+
+def _linear(rows: npt.NDArray[np.uint8]) -> _Table:
+    """Return the checksum of each row, without the inversions that make it sensitive to zeros."""
+    sums = _byte_table()[rows]
+    span = 1
+    while sums.shape[1] > 1:
+        if sums.shape[1] % 2:
+            sums = np.concatenate([np.zeros((len(sums), 1), np.uint32), sums], axis=1)
+        sums = _shift(sums[:, 0::2], span) ^ sums[:, 1::2]
+        span *= 2
+    return sums[:, 0] if sums.shape[1] else np.zeros(len(rows), np.uint32)
+
+
+def _shift(sums: _Table, num_bytes: int) -> _Table:
+    """Return what checksums become when `num_bytes` zero bytes follow."""
+    bit = 0
+    while num_bytes >> bit:
+        if num_bytes >> bit & 1:
+            tables = _shift_tables(bit)
+            sums = (
+                tables[0][sums & 255]
+                ^ tables[1][sums >> 8 & 255]
+                ^ tables[2][sums >> 16 & 255]
+                ^ tables[3][sums >> 24]
+            )
+        bit += 1
+    return sums
+
+
+@cache
+def _byte_table() -> _Table:
+    sums = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        sums = np.where(sums & 1, sums >> 1 ^ np.uint32(_POLYNOMIAL), sums >> 1)
+    return sums
+
+
+@cache
+def _shift_tables(bit: int) -> tuple[_Table, _Table, _Table, _Table]:
+    """Return tables, one per byte of a checksum, that shift it by 2**bit zero bytes."""
+    lanes = [np.arange(256, dtype=np.uint32) << np.uint32(8 * lane) for lane in range(4)]
+    if bit == 0:
+        shifted = [_byte_table()[lane & 255] ^ lane >> np.uint32(8) for lane in lanes]
+    else:
+        half = 1 << (bit - 1)
+        shifted = [_shift(_shift(lane, half), half) for lane in lanes]
+    return shifted[0], shifted[1], shifted[2], shifted[3]

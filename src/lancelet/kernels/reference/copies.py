@@ -1,0 +1,64 @@
+"""Moving many pieces of bytes at once: gather, scatter, lay out with padding.
+
+source ..AA...BBB   position [2, 7]  size [2, 3]
+take_fixed        AA BB          width 2
+place_slices      AA______BBB    out_position [0, 8], pad "_"
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.errors import InvalidInputError
+from lancelet.kernels.arguments import Offsets, check_offsets, check_slices, offsets_of
+from lancelet.kernels.faults import Fault, corrupt
+
+
+def copy_slices(slices: Slices, out: Bytes, out_position: Int64s) -> None:
+    """Copy each slice to its position in `out`; where they overlap, the last one wins."""
+    kernel = "copy_slices"
+    check_slices(slices, out_position, kernel=kernel)
+    check_slices(Slices(out, out_position, slices.size), kernel=kernel)
+    for index in range(len(slices)):
+        start = int(out_position[index])
+        out[start : start + int(slices.size[index])] = slices.slice_bytes(index)
+
+
+def place_slices(slices: Slices, out_position: Int64s, out_bytes: int, pad: int) -> Bytes:
+    """Lay slices out at ascending positions of a new buffer, with `pad` bytes in between."""
+    ends = out_position + slices.size
+    if np.any(out_position[1:] < ends[:-1]) or np.any(ends > out_bytes) or np.any(out_position < 0):
+        raise InvalidInputError("slices must be laid out in order and in bounds", bytes=out_bytes)
+    out = np.full(out_bytes, pad, np.uint8)
+    copy_slices(slices, out, out_position)
+    return out
+
+
+def take_fixed(source: Bytes, position: Int64s, width: int) -> Bytes:
+    """Gather the `width` bytes at each position."""
+    size = np.full(len(position), width, np.int64)
+    check_slices(Slices(source, position, size), kernel="take_fixed")
+    taken: Bytes = source[position[:, None] + np.arange(width)].reshape(-1)
+    return taken
+
+
+def take_variable(offsets: Offsets, data: Bytes, rows: Int64s) -> tuple[Offsets, Bytes]:
+    """Gather values by row; rows may repeat and come in any order."""
+    kernel = "take_variable"
+    outside = (rows < 0) | (rows >= len(offsets) - 1)
+    if outside.any():
+        raise corrupt(Fault.BAD_INDEX, kernel=kernel, place=int(outside.argmax()))
+    check_offsets(offsets, data.nbytes, kernel=kernel)
+    start = offsets[rows].astype(np.int64)
+    size = offsets[rows + 1].astype(np.int64) - start
+    out_offsets = offsets_of(size, out_bits=offsets.dtype.itemsize * 8, kernel=kernel)
+    return out_offsets, gather(data, start, size)
+
+
+def gather(source: Bytes, position: Int64s, size: Int64s) -> Bytes:
+    """Return the bytes of checked slices, back to back."""
+    ends = np.cumsum(size)
+    total = int(ends[-1]) if len(ends) else 0
+    shift = np.repeat(position - (ends - size), size)
+    return source[shift + np.arange(total)]

@@ -1,0 +1,194 @@
+"""Full zip: control word, length and bytes of each item side by side, so one read gets a row.
+
+    bits_rep 1, bits_def 1, control word = rep << 1 | def, one byte
+    fixed, 2 bytes       02 'a' 'b'    00 'c' 'd'    01 .. ..     third item null, filler kept
+    variable, length 4   02 2 0 0 0 'a' 'b'    00 1 0 0 0 'c'    01
+
+An item is visible, and owns a value slot, unless its definition level is above
+`max_visible_def`: then it stands for a null or empty list. A fixed-width item has its bytes
+whenever it is visible, a variable one only where definition is 0. The control word is missing
+when there are no levels at all.
+
+Where an item starts depends on every item before, so this definition walks them one by one.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.errors import InvalidInputError
+from lancelet.kernels.arguments import (
+    Offsets,
+    ZipShape,
+    check_slices,
+    check_zipped,
+    offsets_of,
+)
+from lancelet.kernels.faults import Fault, corrupt
+from lancelet.kernels.reference.copies import gather
+
+Levels: TypeAlias = npt.NDArray[np.uint16]
+
+
+def unzip_fixed(
+    slices: Slices, shape: ZipShape, value_bytes: int
+) -> tuple[Levels, Levels, Bytes, Int64s]:
+    """Take apart items of fixed width, to the end of every slice.
+
+    Returns repetition and definition levels (empty without such bits), the bytes of the visible
+    items, and how many items each slice held.
+    """
+    kernel = "unzip_fixed"
+    check_slices(slices, kernel=kernel)
+    if shape.control_bytes + value_bytes <= 0 or value_bytes < 0:
+        raise InvalidInputError("an item has at least one byte", value_bytes=value_bytes)
+    controls: list[int] = []
+    starts: list[int] = []
+    items = np.zeros(len(slices), np.int64)
+    for index in range(len(slices)):
+        data = slices.slice_bytes(index)
+        base = int(slices.position[index])
+        at = 0
+        while at < data.nbytes:
+            control, at = _control(data, at, shape, kernel, index)
+            controls.append(control)
+            items[index] += 1
+            if shape.is_visible(control):
+                if value_bytes > data.nbytes - at:
+                    raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=index)
+                starts.append(base + at)
+                at += value_bytes
+    rep, definition = _levels(controls, shape)
+    position = np.array(starts, np.int64)
+    values = gather(slices.source, position, np.full(len(position), value_bytes, np.int64))
+    return rep, definition, values, items
+
+
+def unzip_variable(
+    slices: Slices, shape: ZipShape, length_bytes: int, out_bits: int
+) -> tuple[Levels, Levels, Offsets, Bytes, Int64s]:
+    """Take apart items of variable width, to the end of every slice.
+
+    Returns repetition and definition levels (empty without such bits), offsets and bytes of the
+    visible items, of which nulls are empty, and how many items each slice held.
+    """
+    kernel = "unzip_variable"
+    check_slices(slices, kernel=kernel)
+    _check_length_bytes(length_bytes)
+    controls: list[int] = []
+    starts: list[int] = []
+    sizes: list[int] = []
+    items = np.zeros(len(slices), np.int64)
+    for index in range(len(slices)):
+        data = slices.slice_bytes(index)
+        base = int(slices.position[index])
+        at = 0
+        while at < data.nbytes:
+            control, at = _control(data, at, shape, kernel, index)
+            controls.append(control)
+            items[index] += 1
+            size = 0
+            if shape.definition(control) == 0:
+                if length_bytes > data.nbytes - at:
+                    raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=index)
+                size = int.from_bytes(data[at : at + length_bytes].tobytes(), "little")
+                at += length_bytes
+                if size > data.nbytes - at:
+                    raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=index)
+            if shape.is_visible(control):
+                starts.append(base + at)
+                sizes.append(size)
+            at += size
+    rep, definition = _levels(controls, shape)
+    size_array = np.array(sizes, np.int64)
+    offsets = offsets_of(size_array, out_bits=out_bits, kernel=kernel)
+    data = gather(slices.source, np.array(starts, np.int64), size_array)
+    return rep, definition, offsets, data, items
+
+
+def zip_fixed(
+    rep: Levels, definition: Levels, values: Bytes, shape: ZipShape, value_bytes: int
+) -> tuple[Bytes, Int64s]:
+    """Zip items of fixed width; return the bytes and where each item starts, and the end.
+
+    Without levels of either kind the array for it is empty.
+    """
+    if value_bytes <= 0 or values.nbytes % value_bytes:
+        raise InvalidInputError("bytes are not a whole number of values", bytes=values.nbytes)
+    count = values.nbytes // value_bytes
+    control, visible = check_zipped(rep, definition, shape, count)
+    size = shape.control_bytes + np.where(visible, value_bytes, 0)
+    starts, out = _layout(control, size, shape)
+    at = starts[:-1][visible] + shape.control_bytes
+    out[at[:, None] + np.arange(value_bytes)] = values.reshape(count, value_bytes)
+    return out, starts
+
+
+def zip_variable(
+    rep: Levels,
+    definition: Levels,
+    offsets: Offsets,
+    data: Bytes,
+    shape: ZipShape,
+    length_bytes: int,
+) -> tuple[Bytes, Int64s]:
+    """Zip items of variable width; return the bytes and where each item starts, and the end.
+
+    `offsets` has a slot for every visible item; the bytes of those that are null are dropped.
+    """
+    _check_length_bytes(length_bytes)
+    control, visible = check_zipped(rep, definition, shape, len(offsets) - 1)
+    present = shape.definition(control) == 0
+    slot = np.flatnonzero(present[visible])
+    source = offsets[slot].astype(np.int64)
+    length = offsets[slot + 1].astype(np.int64) - source
+    check_slices(Slices(data, source, length), kernel="zip_variable")
+    if length_bytes == 4 and np.any(length >= 1 << 32):
+        raise corrupt(Fault.TOO_LARGE, kernel="zip_variable", place=int(slot[length.argmax()]))
+    size = np.full(len(control), shape.control_bytes, np.int64)
+    size[present] += length_bytes + length
+    starts, out = _layout(control, size, shape)
+    at = starts[:-1][present] + shape.control_bytes
+    lengths = length.astype(f"<u{length_bytes}").view(np.uint8).reshape(-1, length_bytes)
+    out[at[:, None] + np.arange(length_bytes)] = lengths
+    ends = np.cumsum(length)
+    spread = np.arange(int(length.sum())) - np.repeat(ends - length, length)
+    out[np.repeat(at + length_bytes, length) + spread] = gather(data, source, length)
+    return out, starts
+
+
+def _check_length_bytes(length_bytes: int) -> None:
+    if length_bytes not in (4, 8):
+        raise InvalidInputError("a length has 4 or 8 bytes", length_bytes=length_bytes)
+
+
+def _control(data: Bytes, at: int, shape: ZipShape, kernel: str, index: int) -> tuple[int, int]:
+    stop = at + shape.control_bytes
+    if stop > data.nbytes:
+        raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=index)
+    return int.from_bytes(data[at:stop].tobytes(), "little"), stop
+
+
+def _levels(controls: list[int], shape: ZipShape) -> tuple[Levels, Levels]:
+    control = np.array(controls, np.uint32)
+    none = np.empty(0, np.uint16)
+    rep = (control >> np.uint32(shape.bits_def)) & np.uint32((1 << shape.bits_rep) - 1)
+    definition = control & np.uint32((1 << shape.bits_def) - 1)
+    return (
+        rep.astype(np.uint16) if shape.bits_rep else none,
+        definition.astype(np.uint16) if shape.bits_def else none,
+    )
+
+
+def _layout(control: npt.NDArray[np.uint32], size: Int64s, shape: ZipShape) -> tuple[Int64s, Bytes]:
+    """Return where items start, and the bytes with the control words in place."""
+    starts = np.zeros(len(size) + 1, np.int64)
+    np.cumsum(size, out=starts[1:])
+    out = np.zeros(int(starts[-1]), np.uint8)
+    words = control.astype("<u4").view(np.uint8).reshape(-1, 4)[:, : shape.control_bytes]
+    out[starts[:-1, None] + np.arange(shape.control_bytes)] = words
+    return starts, out

@@ -1,0 +1,93 @@
+"""Run lengths: a run of equal values is stored once, with its length.
+
+    values   7 7 7 2 2 9
+    stored   values [7 2 9]   lengths [3 2 1]
+
+Runs never cross a chunk, and a length of one byte splits a run longer than 255. A reader adds
+the lengths up and never needs to know where a long run was split.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.errors import InvalidInputError
+from lancelet.kernels.arguments import (
+    check_partition,
+    check_run_counts,
+    check_slices,
+    check_value_bytes,
+)
+from lancelet.kernels.faults import Fault, corrupt
+from lancelet.kernels.reference.copies import gather
+
+RUN_MAX: Final = 255
+"""The longest run that a length of one byte can say."""
+
+
+def rle_decode_chunks(
+    values: Slices, lengths: Slices, counts: Int64s, value_bytes: int, length_bytes: int = 1
+) -> Bytes:
+    """Expand the runs of every chunk; those of chunk i must add up to `counts[i]` values."""
+    kernel = "rle_decode_chunks"
+    check_slices(values, counts, kernel=kernel)
+    check_slices(lengths, counts, kernel=kernel)
+    check_run_counts(lengths, counts, value_bytes, length_bytes, kernel=kernel)
+    runs = lengths.size // length_bytes
+    short = values.size < runs * value_bytes
+    if short.any():
+        raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=int(short.argmax()))
+    length = gather(lengths.source, lengths.position, runs * length_bytes)
+    length = length.view(f"<u{length_bytes}").astype(np.int64)
+    ends = np.cumsum(runs)
+    total = np.concatenate([np.zeros(1, np.int64), np.cumsum(length)])
+    wrong = total[ends] - total[ends - runs] != counts
+    if wrong.any():
+        raise corrupt(Fault.BAD_LENGTH, kernel=kernel, place=int(wrong.argmax()))
+    stored = gather(values.source, values.position, runs * value_bytes).reshape(-1, value_bytes)
+    return np.repeat(stored, length, axis=0).reshape(-1)
+
+
+def rle_encode_chunks(
+    values: Bytes, value_bytes: int, counts: Int64s
+) -> tuple[Bytes, Bytes, Int64s]:
+    """Collapse runs within chunks of `counts[i]` values.
+
+    Returns the values of the runs, their lengths in one byte each, and the runs of each chunk.
+    """
+    rows = _rows(values, value_bytes)
+    check_partition(counts, len(rows), kernel="rle_encode_chunks")
+    starts = _run_starts(rows)
+    ends = np.cumsum(counts)
+    starts[(ends - counts)[counts > 0]] = True
+    first = np.flatnonzero(starts)
+    length = np.diff(first, append=len(rows))
+    pieces = -(-length // RUN_MAX)
+    last = np.cumsum(pieces) - 1
+    out = np.full(int(pieces.sum()), RUN_MAX, np.uint8)
+    out[last] = length - (pieces - 1) * RUN_MAX
+    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(pieces)])
+    runs = before[np.searchsorted(first, ends)] - before[np.searchsorted(first, ends - counts)]
+    return np.repeat(rows[first], pieces, axis=0).reshape(-1), out, runs
+
+
+def count_runs(values: Bytes, value_bytes: int) -> int:
+    """Return how many runs of equal values there are, of any length."""
+    return int(_run_starts(_rows(values, value_bytes)).sum())
+
+
+def _rows(values: Bytes, value_bytes: int) -> npt.NDArray[Any]:
+    check_value_bytes(value_bytes)
+    if values.nbytes % value_bytes:
+        raise InvalidInputError("bytes are not a whole number of values", bytes=values.nbytes)
+    return values.reshape(-1, value_bytes)
+
+
+def _run_starts(rows: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    starts = np.ones(len(rows), np.bool_)
+    starts[1:] = (rows[1:] != rows[:-1]).any(axis=1)
+    return starts

@@ -1,0 +1,81 @@
+"""Variable-width chunks: offsets measured from the start of the chunk, then the bytes.
+
+    values "ab", "", "c"     chunk, 4-byte offsets:  16 18 18 19 'a' 'b' 'c' (padding)
+
+A chunk of n values has n + 1 offsets, so the first one is where the bytes start. Many chunks
+become one pair of Arrow buffers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.kernels.arguments import Offsets, check_chunk_counts, check_slices, offsets_of
+from lancelet.kernels.faults import Fault, corrupt
+from lancelet.kernels.reference.copies import gather
+
+
+def concat_variable(
+    slices: Slices, counts: Int64s, offset_bytes: int, out_bits: int
+) -> tuple[Offsets, Bytes]:
+    """Join variable chunks into one pair of offsets (of `out_bits`) and bytes."""
+    position, size = value_slices(slices, counts, offset_bytes, kernel="concat_variable")
+    offsets = offsets_of(size, out_bits=out_bits, kernel="concat_variable")
+    return offsets, gather(slices.source, position, size)
+
+
+def pick_variable(
+    slices: Slices, counts: Int64s, index: Int64s, offset_bytes: int, out_bits: int
+) -> tuple[Offsets, Bytes]:
+    """Return value `index[i]` of the variable chunk in slice i, which holds `counts[i]` values."""
+    position, size = picked_slices(slices, counts, index, offset_bytes, kernel="pick_variable")
+    offsets = offsets_of(size, out_bits=out_bits, kernel="pick_variable")
+    return offsets, gather(slices.source, position, size)
+
+
+def value_slices(
+    slices: Slices, counts: Int64s, offset_bytes: int, *, kernel: str
+) -> tuple[Int64s, Int64s]:
+    """Return position and size of every value in the source, checked."""
+    check_slices(slices, counts, kernel=kernel)
+    check_chunk_counts(slices, counts, offset_bytes, kernel=kernel)
+    which = np.flatnonzero(counts)
+    entries = counts[which] + 1
+    chunk = np.repeat(which, entries)
+    ends = np.cumsum(entries)
+    entry = np.arange(len(chunk)) - np.repeat(ends - entries, entries)
+    at = slices.position[chunk] + entry * offset_bytes
+    offsets = read_offsets(slices.source, at, offset_bytes)
+    before = np.where(entry == 0, (counts[chunk] + 1) * offset_bytes, np.roll(offsets, 1))
+    bad = (offsets < before) | (offsets > slices.size[chunk])
+    if bad.any():
+        raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, place=int(chunk[bad.argmax()]))
+    first = np.flatnonzero(entry < counts[chunk])
+    return slices.position[chunk[first]] + offsets[first], offsets[first + 1] - offsets[first]
+
+
+def picked_slices(
+    slices: Slices, counts: Int64s, index: Int64s, offset_bytes: int, *, kernel: str
+) -> tuple[Int64s, Int64s]:
+    """Return position and size of one value of each chunk, checked."""
+    check_slices(slices, counts, kernel=kernel)
+    check_slices(slices, index, kernel=kernel)
+    check_chunk_counts(slices, counts, offset_bytes, kernel=kernel)
+    outside = (index < 0) | (index >= counts)
+    if outside.any():
+        raise corrupt(Fault.BAD_INDEX, kernel=kernel, place=int(outside.argmax()))
+    at = slices.position + index * offset_bytes
+    start = read_offsets(slices.source, at, offset_bytes)
+    stop = read_offsets(slices.source, at + offset_bytes, offset_bytes)
+    bad = (start < (counts + 1) * offset_bytes) | (stop < start) | (stop > slices.size)
+    if bad.any():
+        raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, place=int(bad.argmax()))
+    return slices.position + start, stop - start
+
+
+def read_offsets(source: Bytes, at: Int64s, offset_bytes: int) -> Int64s:
+    """Read unsigned offsets at checked positions; what exceeds 63 bits comes out negative."""
+    raw = source[at[:, None] + np.arange(offset_bytes)].view(f"<u{offset_bytes}")
+    offsets: Int64s = raw.reshape(-1).astype(np.int64)
+    return offsets

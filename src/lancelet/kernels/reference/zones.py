@@ -1,0 +1,51 @@
+"""Statistics per zone of rows: smallest and largest value, nulls and NaNs.
+
+values [3 1 9 | 7 - 8]  zone_rows 3    minimum [1 7]  maximum [9 8]  nulls [0 1]
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.buffers import Bytes, Int64s
+from lancelet.kernels.arguments import check_validity, check_zone_values
+
+
+def zone_min_max(
+    values: npt.NDArray[Any], zone_rows: int, validity: Bytes | None = None
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any], Int64s, Int64s]:
+    """Return minimum, maximum, nulls and NaNs of each `zone_rows` values.
+
+    `validity` has a bit per value, 1 where it is not null. A zone without a value other than
+    nulls and NaNs has minimum and maximum 0, and its nulls and NaNs add up to its rows.
+    """
+    check_zone_values(values, zone_rows)
+    starts = np.arange(0, len(values), zone_rows)
+    if not len(starts):
+        none = np.zeros(0, np.int64)
+        return values[:0].copy(), values[:0].copy(), none, none.copy()
+    valid = np.ones(len(values), np.bool_)
+    if validity is not None:
+        check_validity(validity, len(values))
+        valid = np.unpackbits(validity, count=len(values), bitorder="little").view(np.bool_)
+    nan = valid & np.isnan(values) if values.dtype.kind == "f" else np.zeros_like(valid)
+    use = valid & ~nan
+    low, high = _limits(values.dtype)
+    minimum = np.minimum.reduceat(np.where(use, values, high), starts)
+    maximum = np.maximum.reduceat(np.where(use, values, low), starts)
+    nothing = np.add.reduceat(use.astype(np.int64), starts) == 0
+    minimum[nothing] = 0
+    maximum[nothing] = 0
+    nulls = np.add.reduceat((~valid).astype(np.int64), starts)
+    nans = np.add.reduceat(nan.astype(np.int64), starts)
+    return minimum, maximum, nulls, nans
+
+
+def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
+    if dtype.kind == "f":
+        return dtype.type(-np.inf), dtype.type(np.inf)
+    limits = np.iinfo(dtype)
+    return dtype.type(limits.min), dtype.type(limits.max)

@@ -1,0 +1,96 @@
+"""Zstandard frames, many in one call: a thin wrapper that speaks slices.
+
+A stored frame may start with its plain size as a u64. Some writers leave that out, which the
+magic number of the frame gives away; then the frame itself must say its size.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import zstandard
+
+from lancelet.buffers import Int64s, Slices
+from lancelet.errors import InvalidInputError
+from lancelet.kernels.arguments import check_slices, slices_of_sizes
+from lancelet.kernels.faults import Fault, corrupt
+
+_MAGIC: Final = np.frombuffer(b"\x28\xb5\x2f\xfd", np.uint8)
+_RATIO_MAX: Final = 128 * 1024 // 3
+"""A block yields at most 128 KiB and has a header of 3 bytes."""
+
+
+def zstd_decompress_chunks(slices: Slices, out_sizes: Int64s | None = None) -> Slices:
+    """Decompress each slice; without `out_sizes` the plain sizes are read from the slices.
+
+    A slice without any bytes decompresses to nothing.
+    """
+    kernel = "zstd_decompress_chunks"
+    check_slices(slices, out_sizes, kernel=kernel)
+    frames, sizes = (slices, out_sizes) if out_sizes is not None else _stored_sizes(slices)
+    bad = (sizes < 0) | (sizes // _RATIO_MAX > frames.size) | ((frames.size == 0) & (sizes > 0))
+    if bad.any():
+        raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=int(bad.argmax()))
+    # The library takes a size of 0 for an unknown one, so empty results are checked one by one.
+    for index in np.flatnonzero((frames.size > 0) & (sizes == 0)).tolist():
+        if _plain_size(frames, index, kernel) != 0:
+            raise corrupt(Fault.BAD_STREAM, kernel=kernel, place=index)
+    which = np.flatnonzero(sizes > 0)
+    if not len(which):
+        return slices_of_sizes(np.empty(0, np.uint8), sizes)
+    try:
+        found = zstandard.ZstdDecompressor().multi_decompress_to_buffer(
+            _segments(Slices(frames.source, frames.position[which], frames.size[which])),
+            decompressed_sizes=sizes[which].astype("<u8").tobytes(),
+        )
+    except zstandard.ZstdError as error:
+        raise corrupt(Fault.BAD_STREAM, kernel=kernel, place=0) from error
+    plain = np.frombuffer(b"".join(found[index].tobytes() for index in range(len(found))), np.uint8)
+    if plain.nbytes != int(sizes.sum()):
+        raise corrupt(Fault.BAD_STREAM, kernel=kernel, place=0)
+    return slices_of_sizes(plain, sizes)
+
+
+def zstd_compress_chunks(slices: Slices, *, level: int, sized: bool) -> Slices:
+    """Compress each slice to a frame; `sized` puts the plain size in front as a u64."""
+    check_slices(slices, kernel="zstd_compress_chunks")
+    if not -100 <= level <= zstandard.MAX_COMPRESSION_LEVEL:
+        raise InvalidInputError("Zstandard has no such level", level=level)
+    compressor = zstandard.ZstdCompressor(level=level, write_content_size=True)
+    frames = [compressor.compress(slices.slice_bytes(index).data) for index in range(len(slices))]
+    heads = [int(size).to_bytes(8, "little") if sized else b"" for size in slices.size]
+    data = b"".join(part for pair in zip(heads, frames, strict=True) for part in pair)
+    sizes = np.array([len(frame) for frame in frames], np.int64) + (8 if sized else 0)
+    return slices_of_sizes(np.frombuffer(data, np.uint8), sizes)
+
+
+def _segments(slices: Slices) -> zstandard.BufferWithSegments:
+    pairs = np.stack([slices.position, slices.size], axis=1).astype("<u8")
+    return zstandard.BufferWithSegments(slices.source.data, pairs.tobytes())
+
+
+def _stored_sizes(slices: Slices) -> tuple[Slices, Int64s]:
+    """Return the frames without sizes in front, and the plain size that each claims."""
+    kernel = "zstd_decompress_chunks"
+    empty = slices.size == 0
+    short = ~empty & (slices.size < 8)
+    if short.any():
+        raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=int(short.argmax()))
+    which = np.flatnonzero(~empty)
+    head = slices.source[slices.position[which][:, None] + np.arange(8)]
+    bare = (head[:, :4] == _MAGIC).all(axis=1)
+    sizes = np.zeros(len(slices), np.int64)
+    sizes[which] = head.reshape(-1).view("<u8").astype(np.int64)
+    skip = np.where(empty, 0, 8)
+    skip[which[bare]] = 0
+    for index in which[bare].tolist():
+        sizes[index] = _plain_size(slices, index, kernel)
+    return Slices(slices.source, slices.position + skip, slices.size - skip), sizes
+
+
+def _plain_size(frames: Slices, index: int, kernel: str) -> int:
+    try:
+        return int(zstandard.frame_content_size(frames.slice_bytes(index).data))
+    except zstandard.ZstdError as error:
+        raise corrupt(Fault.BAD_STREAM, kernel=kernel, place=index) from error
