@@ -21,9 +21,9 @@ from lancelet.buffers import Bytes, Int64s, Ranges, Reading
 from lancelet.encodings import registry
 from lancelet.encodings.arrow import arrow_from_block, bits_per_value
 from lancelet.encodings.base import FixedWidth
-from lancelet.encodings.v2_0.gather import gather, gather_bits
+from lancelet.encodings.gather import gather, gather_bits
 from lancelet.encodings.v2_0.page import PageCache, StoredBuffer
-from lancelet.encodings.v2_0.spans import Spans
+from lancelet.encodings.spans import Spans
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.format.protos import encodings20_pb as pb
 from lancelet.format.protos import encodings21_pb as pb21

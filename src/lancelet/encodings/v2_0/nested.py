@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from lancelet.buffers import Bytes, Reading, read_together
 from lancelet.encodings.arrow import arrow_from_block, bits_per_value
 from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth
-from lancelet.encodings.v2_0.gather import gather
+from lancelet.encodings.gather import gather
 from lancelet.encodings.v2_0.page import Decoder, PageCache, StoredBuffer
-from lancelet.encodings.v2_0.spans import Spans
+from lancelet.encodings.spans import Spans
 from lancelet.errors import CorruptDataError, UnsupportedError
 
 

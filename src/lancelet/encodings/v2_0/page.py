@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 
 from lancelet.buffers import Reading
 from lancelet.encodings.base import Memo, StoredColumn, StoredPage
-from lancelet.encodings.v2_0.spans import Spans
+from lancelet.encodings.spans import Spans
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.format.protos import encodings20_pb as pb
 from lancelet.format.protos import wire_pb

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from lancelet.buffers import Bytes, Slices
-from lancelet.encodings.v2_0.spans import Spans, expand
+from lancelet.encodings.spans import Spans, expand
 
 
 def gather(slices: Slices) -> Bytes:

@@ -106,6 +106,23 @@ class Spans:
         inner_stop = np.minimum(ends[first:last], stop)
         return Spans(inner_start - start, inner_stop - inner_start)
 
+    def split(self, bounds: Int64s) -> Pieces:
+        """Cut the spans where parts of the column meet; part i holds `bounds[i]` and on.
+
+        >>> pieces = Spans(np.array([1]), np.array([4])).split(np.array([0, 3, 3, 9]))
+        >>> pieces.part.tolist(), pieces.start.tolist(), pieces.count.tolist()
+        ([0, 2], [1, 0], [2, 2])
+        """
+        stop = self.start + self.count
+        first = np.searchsorted(bounds, self.start, side="right") - 1
+        parts = np.searchsorted(bounds, stop, side="left") - first
+        part = expand(first, parts)
+        start = np.maximum(np.repeat(self.start, parts), bounds[part])
+        count = np.minimum(np.repeat(stop, parts), bounds[part + 1]) - start
+        full = count > 0
+        part, start = part[full], start[full]
+        return Pieces(part, start - bounds[part], count[full])
+
     def times(self, dimension: int) -> Spans:
         """Return the spans of items, when every row has `dimension` of them."""
         return Spans(self.start * dimension, self.count * dimension)
@@ -127,6 +144,19 @@ class Spans:
         [3, 4, 5, 9]
         """
         return expand(self.start, self.count)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pieces:
+    """Ranges of rows, each within one part of a column and counted from its beginning."""
+
+    part: Int64s
+    start: Int64s
+    count: Int64s
+
+    def __len__(self) -> int:
+        """Return how many pieces there are."""
+        return len(self.part)
 
 
 def expand(start: Int64s, count: Int64s) -> Int64s:
