@@ -1,0 +1,285 @@
+"""Between Arrow arrays and blocks: the same buffers under other names, seldom a copy.
+
+    pa.array([1, 2, None], int32)   ->  FixedWidth(bits=32, 12 bytes, count 3)
+    pa.array(["ab", "c"])           ->  Variable(offsets [0 2 3], data "abc")
+    FixedSizeList<float>[2]         ->  FixedSizeList(dimension 2, items FixedWidth(32))
+
+A block has no nulls: what lies under a null is whatever Arrow held there, except that strings
+under nulls are emptied, as nobody should pay for bytes that cannot be read, nor find them in a
+file. Nulls travel as levels, or beside the block as a bitmap.
+
+Coming back, bytes are from storage. Widths are checked against the type, and strings for being
+UTF-8, because Arrow's string functions trust that. If the data as a whole are ASCII, which is
+seen at the speed of memory, there is nothing more to check; else they must be UTF-8 as if they
+were one string, and no value may begin within a character.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancelet.buffers import Bytes
+from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth, Variable
+from lancelet.errors import CorruptDataError, InvalidInputError, UnsupportedError
+
+_ALIGNMENT = 8
+_INT32_MAX = (1 << 31) - 1
+_ASCII_STOP = 0x80
+
+
+# --- arrow -> block ---------------------------------------------------------------------------
+
+
+def block_from_arrow(array: pa.Array) -> Block:
+    """Return the values of an array as a block, nulls ignored; a view where Arrow's layout allows.
+
+    >>> block_from_arrow(pa.array([1, None, 3], pa.int16())).bits
+    16
+    """
+    if isinstance(array, pa.ExtensionArray):
+        return block_from_arrow(array.storage)
+    data_type = array.type
+    if pa.types.is_string_view(data_type):
+        return block_from_arrow(pc.cast(array, pa.large_string()))
+    if pa.types.is_binary_view(data_type):
+        return block_from_arrow(pc.cast(array, pa.large_binary()))
+    if _is_variable(data_type):
+        return _variable_from_arrow(array)
+    if pa.types.is_fixed_size_list(data_type):
+        return _list_from_arrow(array)
+    if pa.types.is_struct(data_type):
+        return _fields_from_arrow(array)
+    bits = bits_per_value(data_type)
+    if bits == 1:
+        return FixedWidth(1, _bits(array.buffers()[1], array.offset, len(array)), len(array))
+    values = _bytes(array.buffers()[1])
+    start = array.offset * bits // 8
+    return FixedWidth(bits, values[start : start + len(array) * bits // 8], len(array))
+
+
+def validity_bits(array: pa.Array) -> Bytes | None:
+    """Return the validity of an array as a bitmap from bit 0, or `None` if all is valid.
+
+    >>> validity_bits(pa.array([1, None, 3])[1:]).tolist()
+    [2]
+    """
+    if array.null_count == 0:
+        return None
+    return _bits(array.buffers()[0], array.offset, len(array))
+
+
+def bits_per_value(data_type: pa.DataType) -> int:
+    """Return the bits of a fixed-width type: 1 for booleans, else a multiple of 8.
+
+    >>> bits_per_value(pa.decimal128(15, 2))
+    128
+    """
+    try:
+        return int(data_type.bit_width)
+    except ValueError as error:
+        raise UnsupportedError(
+            "no codec stores values of this type", type=str(data_type)
+        ) from error
+
+
+def _is_variable(data_type: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(data_type)
+        or pa.types.is_binary(data_type)
+        or pa.types.is_large_string(data_type)
+        or pa.types.is_large_binary(data_type)
+    )
+
+
+def _offsets_type(data_type: pa.DataType) -> type[np.int32 | np.int64]:
+    is_large = pa.types.is_large_string(data_type) or pa.types.is_large_binary(data_type)
+    return np.int64 if is_large else np.int32
+
+
+def _variable_from_arrow(array: pa.Array) -> Variable:
+    offsets_type = _offsets_type(array.type)
+    if len(array) == 0:
+        return Variable(np.zeros(1, offsets_type), np.empty(0, np.uint8))
+    if array.null_count:
+        array = _without_bytes_under_nulls(array)
+    _, offsets, data = array.buffers()
+    return Variable(
+        np.frombuffer(offsets, offsets_type, len(array) + 1, array.offset * offsets_type().nbytes),
+        _bytes(data),
+    )
+
+
+def _without_bytes_under_nulls(array: pa.Array) -> pa.Array:
+    lengths = pc.binary_length(pc.fill_null(array.view(_binary_like(array.type)), b""))
+    _, offsets, _ = array.buffers()
+    kind = _offsets_type(array.type)
+    ends = np.frombuffer(offsets, kind, len(array) + 1, array.offset * kind().nbytes)
+    if int(ends[-1]) - int(ends[0]) == pc.sum(lengths).as_py():
+        return array
+    return pc.fill_null(array.view(_binary_like(array.type)), b"")
+
+
+def _binary_like(data_type: pa.DataType) -> pa.DataType:
+    return pa.binary() if _offsets_type(data_type) is np.int32 else pa.large_binary()
+
+
+def _list_from_arrow(array: pa.Array) -> FixedSizeList:
+    dimension = array.type.list_size
+    items = array.values.slice(array.offset * dimension, len(array) * dimension)
+    return FixedSizeList(dimension, validity_bits(items), block_from_arrow(items), len(array))
+
+
+def _fields_from_arrow(array: pa.Array) -> Fields:
+    children = []
+    for index in range(array.type.num_fields):
+        child = array.field(index)
+        if child.null_count:
+            raise InvalidInputError(
+                "the children of a packed struct cannot be null; pack only full columns",
+                child=array.type.field(index).name,
+                nulls=child.null_count,
+            )
+        children.append(block_from_arrow(child))
+    return Fields(tuple(children), len(array))
+
+
+def _bytes(buffer: pa.Buffer | None) -> Bytes:
+    return np.empty(0, np.uint8) if buffer is None else np.frombuffer(buffer, np.uint8)
+
+
+def _bits(buffer: pa.Buffer | None, start: int, count: int) -> Bytes:
+    """Return `count` bits from bit `start` on, beginning at bit 0 of the result, rest zero."""
+    first, shift = divmod(start, 8)
+    bits = _bytes(buffer)[first : (start + count + 7) // 8]
+    if shift == 0 and count % 8 == 0:
+        return bits
+    expanded = np.unpackbits(bits, bitorder="little", count=shift + count)
+    return np.packbits(expanded[shift:], bitorder="little")
+
+
+# --- block -> arrow ---------------------------------------------------------------------------
+
+
+def arrow_from_block(block: Block, data_type: pa.DataType, validity: Bytes | None) -> pa.Array:
+    """Return a block of bytes from storage as an array of a type, with nulls where bits are 0.
+
+    >>> values = FixedWidth(16, np.array([7, 8], "<i2").view(np.uint8), 2)
+    >>> arrow_from_block(values, pa.int16(), np.array([1], np.uint8)).to_pylist()
+    [7, None]
+    """
+    if isinstance(data_type, pa.BaseExtensionType):
+        storage = arrow_from_block(block, data_type.storage_type, validity)
+        return pa.ExtensionArray.from_storage(data_type, storage)
+    if pa.types.is_string_view(data_type):
+        return pc.cast(arrow_from_block(block, pa.large_string(), validity), data_type)
+    if pa.types.is_binary_view(data_type):
+        return pc.cast(arrow_from_block(block, pa.large_binary(), validity), data_type)
+    nulls = None if validity is None else pa.py_buffer(validity)
+    match block:
+        case Variable():
+            return _arrow_from_variable(block, data_type, nulls)
+        case FixedWidth():
+            return _arrow_from_fixed(block, data_type, nulls)
+        case FixedSizeList():
+            return _arrow_from_list(block, data_type, nulls)
+        case Fields():
+            return _arrow_from_fields(block, data_type, nulls)
+
+
+def _arrow_from_fixed(
+    block: FixedWidth, data_type: pa.DataType, nulls: pa.Buffer | None
+) -> pa.Array:
+    if data_type.num_fields or _is_variable(data_type):
+        raise _mismatch(block, data_type)
+    bits = bits_per_value(data_type)
+    if bits != block.bits:
+        raise _mismatch(block, data_type, expected_bits=bits, found_bits=block.bits)
+    return pa.Array.from_buffers(data_type, block.count, [nulls, _aligned(block.data)])
+
+
+def _arrow_from_variable(
+    block: Variable, data_type: pa.DataType, nulls: pa.Buffer | None
+) -> pa.Array:
+    if not _is_variable(data_type):
+        raise _mismatch(block, data_type)
+    offsets, data = block.offsets, block.data
+    kind = _offsets_type(data_type)
+    if kind is np.int32 and offsets.dtype != np.int32:
+        if int(offsets[-1]) - int(offsets[0]) > _INT32_MAX:
+            raise UnsupportedError(
+                "more than 2 GiB of strings do not fit one array; read fewer rows at a time",
+                bytes=int(offsets[-1]) - int(offsets[0]),
+            )
+        data = data[int(offsets[0]) : int(offsets[-1])]
+        offsets = (offsets - offsets[0]).astype(np.int32)
+    elif offsets.dtype != kind:
+        offsets = offsets.astype(kind)
+    if pa.types.is_string(data_type) or pa.types.is_large_string(data_type):
+        _check_utf8(offsets, data)
+    buffers = [nulls, _aligned(offsets.view(np.uint8)), pa.py_buffer(data)]
+    return pa.Array.from_buffers(data_type, block.count, buffers)
+
+
+def _check_utf8(offsets: Any, data: Bytes) -> None:
+    start, stop = int(offsets[0]), int(offsets[-1])
+    if start == stop:
+        return
+    text = data[start:stop]
+    if int(text.max()) < _ASCII_STOP:
+        return
+    ends = np.array([0, len(text)], np.int64)
+    whole = pa.Array.from_buffers(
+        pa.large_string(), 1, [None, pa.py_buffer(ends), pa.py_buffer(text)]
+    )
+    try:
+        whole.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise CorruptDataError(
+            "a string column holds bytes that are not UTF-8; was it written as binary?",
+            bytes=len(text),
+        ) from error
+    starts = offsets[:-1][offsets[:-1] < stop]
+    inside = np.flatnonzero(data[starts] & 0xC0 == 0x80)
+    if len(inside):
+        raise CorruptDataError(
+            "a string begins within a character", value=int(inside[0]), values=len(offsets) - 1
+        )
+
+
+def _arrow_from_list(
+    block: FixedSizeList, data_type: pa.DataType, nulls: pa.Buffer | None
+) -> pa.Array:
+    if not pa.types.is_fixed_size_list(data_type) or data_type.list_size != block.dimension:
+        raise _mismatch(block, data_type, found_dimension=block.dimension)
+    items = arrow_from_block(block.items, data_type.value_type, block.validity)
+    return pa.Array.from_buffers(data_type, block.count, [nulls], children=[items])
+
+
+def _arrow_from_fields(block: Fields, data_type: pa.DataType, nulls: pa.Buffer | None) -> pa.Array:
+    if not pa.types.is_struct(data_type) or data_type.num_fields != len(block.children):
+        raise _mismatch(block, data_type, found_children=len(block.children))
+    children = [
+        arrow_from_block(child, data_type.field(index).type, None)
+        for index, child in enumerate(block.children)
+    ]
+    return pa.Array.from_buffers(data_type, block.count, [nulls], children=children)
+
+
+def _mismatch(block: Block, data_type: pa.DataType, **facts: object) -> CorruptDataError:
+    return CorruptDataError(
+        "the page does not hold values of the type that the schema gives",
+        type=str(data_type),
+        found=type(block).__name__,
+        **facts,
+    )
+
+
+def _aligned(data: Bytes) -> pa.Buffer:
+    """Return a buffer over the bytes, copied only if they start where Arrow must not read."""
+    if data.ctypes.data % _ALIGNMENT:
+        data = data.copy()
+    return pa.py_buffer(data)

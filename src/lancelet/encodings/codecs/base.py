@@ -1,0 +1,345 @@
+"""What every codec promises, in the three places where compressed values live.
+
+A `CompressiveEncoding` message names a codec and its parameters; where its bytes are depends on
+the context:
+
+    mini-block   a page is cut into chunks of 2^k values; each chunk has `num_buffers` buffers
+    block        one buffer and a known count: levels, dictionaries, sparse sets
+    per value    each value is transformed alone, so that it can be read alone (full zip)
+
+All chunks of a range of a page are decoded in one call. They arrive as columns of slices, one
+column per buffer of the chunk, so a codec is a few array operations and one kernel:
+
+    counts        [1024, 1024, 313]
+    parts[0]      position [16, 4136, 8256]  size [4104, 4104, 1600]
+
+An instance of a codec is a *choice*: its parameters are those the writer picked, and it nests
+(`General(ByteStreamSplit(), ...)`). Decoding needs no instance, as the message says everything;
+a codec that contains others decodes them through the `Codecs` it is handed, so that no codec
+imports the registry. Every codec reads in the order *describe, propose, encode, decode*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.encodings.base import Block, FixedWidth, Variable
+from lancelet.encodings.codecs import interim as kernels
+from lancelet.errors import CorruptDataError, UnsupportedError
+from lancelet.format.protos import encodings21_pb as pb21
+from lancelet.format.protos import encodings23_pb as pb23
+
+Encoding: TypeAlias = pb21.CompressiveEncoding | pb23.CompressiveEncoding
+"""A codec with its parameters, as a page stores it; the numbers of both messages agree."""
+
+CHUNK_VALUES_MAX = 32768
+"""The most values of a chunk: four bits hold the exponent of its count."""
+
+SMALL_CHUNK_BYTES_MAX = 32768
+"""The most bytes of a whole chunk of 2.1, levels and headers included."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkLimits:
+    """How large a chunk may become.
+
+    `values_max` is a power of two. `bytes_max` bounds the encoded buffers of a chunk together,
+    without levels and headers, and is kept except by a single value that is larger.
+    `bytes_aim` is what uncompressed chunks are cut to, since a random read fetches and decodes
+    a whole one.
+    """
+
+    values_max: int = 4096
+    bytes_max: int = 1 << 20
+    bytes_aim: int = 8192
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChunkedValues:
+    """Values cut into chunks; `parts[i]` is buffer i of every chunk.
+
+    All `counts` are the same power of two, except the last, which is what remains.
+    """
+
+    encoding: Encoding
+    parts: tuple[Slices, ...]
+    counts: Int64s
+
+    @property
+    def encoded_bytes(self) -> int:
+        """Return the bytes of all buffers, without padding and headers."""
+        return sum(int(part.size.sum()) for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedBlock:
+    """Values in one buffer; the count is kept by whoever stores it."""
+
+    encoding: Encoding
+    data: Bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedBlocks:
+    """Many blocks with one encoding, such as the levels of every chunk of a page."""
+
+    encoding: Encoding
+    slices: Slices
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedValues:
+    """Values encoded one by one."""
+
+    encoding: Encoding
+    rows: FixedWidth | Variable
+
+
+class Codecs(Protocol):
+    """The registry, as seen by a codec that contains others."""
+
+    def describe(self, encoding: Encoding) -> str:
+        """Return the encoding in words, such as `general(zstd){flat(128)}`."""
+
+    def num_buffers(self, encoding: Encoding) -> int:
+        """Return how many buffers each chunk has."""
+
+    def owns_bytes(self, encoding: Encoding) -> bool:
+        """Return whether a block needs a buffer at all; sequences made of rules do not."""
+
+    def decode_chunks(self, encoding: Encoding, parts: Sequence[Slices], counts: Int64s) -> Block:
+        """Decode chunks of a mini-block page, as one block."""
+
+    def decode_blocks(self, encoding: Encoding, slices: Slices, counts: Int64s) -> Block:
+        """Decode many buffers of block context, as one block."""
+
+    def decode_values(self, encoding: Encoding, rows: FixedWidth | Variable) -> Block:
+        """Decode values that were encoded one by one."""
+
+
+class Codec:
+    """The defaults of a codec: no context is supported, nothing is proposed.
+
+    `message` is always the codec's own message inside of the `CompressiveEncoding`.
+    """
+
+    wire_name: ClassVar[str]
+    """The field of `CompressiveEncoding` that holds the codec's message."""
+
+    @classmethod
+    def describe(cls, message: Any, codecs: Codecs) -> str:
+        """Return the codec and its parameters in words."""
+        del message, codecs
+        return cls.wire_name
+
+    @classmethod
+    def num_buffers(cls, message: Any, codecs: Codecs) -> int:
+        """Return how many buffers each chunk has."""
+        del message, codecs
+        return 1
+
+    @classmethod
+    def owns_bytes(cls, message: Any, codecs: Codecs) -> bool:
+        """Return whether a block needs a buffer at all."""
+        del message, codecs
+        return True
+
+    @classmethod
+    def propose(cls, block: Block) -> Iterator[Codec]:
+        """Yield the choices worth trying on blocks like this sample, in mini-block context."""
+        del block
+        return iter(())
+
+    def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:
+        """Cut values into chunks and encode each."""
+        raise _no_context(self.wire_name, "mini-block pages", block=type(block).__name__)
+
+    def encode_blocks(self, block: Block, counts: Int64s) -> EncodedBlocks:
+        """Encode values into one buffer for each count, all with one encoding."""
+        raise _no_context(self.wire_name, "single buffers", block=type(block).__name__)
+
+    def encode_block(self, block: Block) -> EncodedBlock:
+        """Encode values into one buffer."""
+        encoded = self.encode_blocks(block, np.array([block.count], np.int64))
+        return EncodedBlock(encoded.encoding, encoded.slices.slice_bytes(0))
+
+    def encode_values(self, block: Block) -> EncodedValues:
+        """Encode each value alone."""
+        raise _no_context(self.wire_name, "full-zip pages", block=type(block).__name__)
+
+    @classmethod
+    def decode_chunks(
+        cls, message: Any, parts: Sequence[Slices], counts: Int64s, codecs: Codecs
+    ) -> Block:
+        """Decode chunks, whose buffers are as many as `num_buffers`."""
+        raise _no_context(cls.wire_name, "mini-block pages")
+
+    @classmethod
+    def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
+        """Decode many buffers of block context."""
+        raise _no_context(cls.wire_name, "single buffers")
+
+    @classmethod
+    def decode_values(cls, message: Any, rows: FixedWidth | Variable, codecs: Codecs) -> Block:
+        """Decode values that were encoded one by one."""
+        raise _no_context(cls.wire_name, "full-zip pages")
+
+
+def _no_context(codec: str, context: str, **facts: object) -> UnsupportedError:
+    return UnsupportedError(f"the codec {codec} is not known in {context}", codec=codec, **facts)
+
+
+# --- what codecs share ------------------------------------------------------------------------
+
+VIRTUAL_VALUES_MAX = 1 << 28
+"""The most values that are believed without a byte that says so."""
+
+NO_BYTES: Bytes = np.empty(0, np.uint8)
+
+WORDS = {8: np.dtype("<u1"), 16: np.dtype("<u2"), 32: np.dtype("<u4"), 64: np.dtype("<u8")}
+"""The unsigned type of each width that codecs calculate with."""
+
+
+def as_words(block: Block, codec: str) -> npt.NDArray[Any]:
+    """Return values of 8, 16, 32 or 64 bits as unsigned numbers; copied only if unaligned.
+
+    >>> as_words(FixedWidth(16, np.array([1, 0, 2, 0], np.uint8), 2), "delta").tolist()
+    [1, 2]
+    """
+    values = expect_fixed_width(block, codec)
+    dtype = WORDS.get(values.bits)
+    if dtype is None:
+        raise CorruptDataError("values have a width that no number has", bits=values.bits)
+    return np.require(values.data[: values.count * dtype.itemsize].view(dtype), None, ["A"])
+
+
+def checked_word_bits(bits: int, codec: str) -> int:
+    """Return the width of a word from storage, or say that it is none."""
+    if bits not in WORDS:
+        raise CorruptDataError("a word has 8, 16, 32 or 64 bits", codec=codec, found_bits=int(bits))
+    return int(bits)
+
+
+def check_counts(counts: Int64s, *, most: int, codec: str) -> None:
+    """Raise if a buffer claims more values than its codec puts into one."""
+    if len(counts) and int(counts.max()) > most:
+        raise CorruptDataError(
+            "a buffer claims more values than its codec puts into one",
+            codec=codec,
+            found=int(counts.max()),
+            most=most,
+        )
+
+
+def check_virtual(counts: Int64s, *, codec: str) -> None:
+    """Bound values that take no bytes in storage, since their number cannot be checked."""
+    if int(counts.sum()) > VIRTUAL_VALUES_MAX:
+        raise CorruptDataError(
+            "a page claims more values than it can have rows", codec=codec, found=int(counts.sum())
+        )
+
+
+def from_words(values: npt.NDArray[Any]) -> FixedWidth:
+    """Return numbers as a block."""
+    return FixedWidth(values.itemsize * 8, values.view(np.uint8), len(values))
+
+
+def chunk_counts(count: int, chunk: int) -> Int64s:
+    """Cut `count` values into chunks of `chunk`, the last of what remains.
+
+    >>> chunk_counts(10, 4).tolist()
+    [4, 4, 2]
+    """
+    counts = np.full(-(-count // chunk), chunk, np.int64)
+    if count % chunk:
+        counts[-1] = count % chunk
+    return counts
+
+
+def chunk_values(count: int, value_bytes: float, limits: ChunkLimits) -> int:
+    """Return the largest power of two of values that keeps a chunk within its aim.
+
+    >>> chunk_values(100_000, 8, ChunkLimits(bytes_aim=8192))
+    1024
+    """
+    chunk = limits.values_max
+    while chunk > 1 and (chunk // 2 >= count or chunk * value_bytes > limits.bytes_aim):
+        chunk //= 2
+    return chunk
+
+
+def slices_of(sizes: Int64s, source: Bytes) -> Slices:
+    """Return slices of these sizes that follow each other from the start of `source`.
+
+    >>> slices_of(np.array([2, 3]), np.zeros(5, np.uint8)).position.tolist()
+    [0, 2]
+    """
+    return Slices(source, np.cumsum(sizes) - sizes, sizes)
+
+
+def joined_bytes(slices: Slices) -> Bytes:
+    """Return the bytes of all slices back to back; a view if there is one."""
+    if len(slices) == 1:
+        return slices.slice_bytes(0)
+    out = np.empty(int(slices.size.sum()), np.uint8)
+    kernels.copy_slices(slices, out, np.cumsum(slices.size) - slices.size)
+    return out
+
+
+def check_sizes(slices: Slices, expected: Int64s, *, codec: str) -> None:
+    """Raise unless every slice has just the bytes that its count of values needs."""
+    wrong = np.flatnonzero(slices.size != expected)
+    if len(wrong):
+        chunk = int(wrong[0])
+        raise CorruptDataError(
+            "a buffer does not have the bytes that its values need",
+            codec=codec,
+            chunk=chunk,
+            expected_bytes=int(expected[chunk]),
+            found_bytes=int(slices.size[chunk]),
+        )
+
+
+def expect_fixed_width(block: Block, codec: str) -> FixedWidth:
+    """Return a block that a codec for fixed-width values was given, or say that it was not."""
+    if not isinstance(block, FixedWidth):
+        raise UnsupportedError(
+            f"the codec {codec} stores values of fixed width only", found=type(block).__name__
+        )
+    return block
+
+
+def expect_variable(block: Block, codec: str) -> Variable:
+    """Return a block that a codec for byte strings was given, or say that it was not."""
+    if not isinstance(block, Variable):
+        raise UnsupportedError(
+            f"the codec {codec} stores byte strings only", found=type(block).__name__
+        )
+    return block
+
+
+def expect_fixed_rows(rows: Block, bits: int, codec: str) -> FixedWidth:
+    """Return rows from storage, whose width must be the one that the encoding gives."""
+    if not isinstance(rows, FixedWidth) or rows.bits != bits:
+        raise CorruptDataError(
+            "the rows of the page do not have the width that its encoding gives",
+            codec=codec,
+            expected_bits=bits,
+            found=rows.bits if isinstance(rows, FixedWidth) else "variable",
+        )
+    return rows
+
+
+def expect_variable_rows(rows: Block, codec: str) -> Variable:
+    """Return rows from storage, which must be byte strings."""
+    if not isinstance(rows, Variable):
+        raise CorruptDataError(
+            "the page has rows of fixed width where its encoding needs byte strings", codec=codec
+        )
+    return rows

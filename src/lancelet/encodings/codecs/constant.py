@@ -1,0 +1,84 @@
+"""Constant codec: one value for all, kept in the encoding; no buffer.
+
+    constant { value: 07 00 00 00 }   count 3   ->  7 7 7 as 32-bit values
+    constant { }                      count 0   ->  the empty set of a sparse layer
+
+The width of the values is the size of the one that is kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from lancelet.buffers import Int64s, Slices
+from lancelet.encodings.base import Block, FixedWidth, Variable
+from lancelet.encodings.codecs.base import (
+    NO_BYTES,
+    Codec,
+    Codecs,
+    EncodedBlocks,
+    check_virtual,
+    expect_fixed_width,
+)
+from lancelet.errors import CorruptDataError, InvalidInputError
+from lancelet.format.protos import encodings21_pb as pb21
+
+
+class Constant(Codec):
+    """One value for all."""
+
+    wire_name: ClassVar[str] = "constant"
+
+    @classmethod
+    def describe(cls, message: Any, codecs: Codecs) -> str:
+        """Return `constant(bytes of the value)`."""
+        del codecs
+        return f"constant({message.value.hex()})"
+
+    @classmethod
+    def num_buffers(cls, message: Any, codecs: Codecs) -> int:
+        """Return 0."""
+        del message, codecs
+        return 0
+
+    @classmethod
+    def owns_bytes(cls, message: Any, codecs: Codecs) -> bool:
+        """Return `False`: the value is in the encoding."""
+        del message, codecs
+        return False
+
+    def encode_blocks(self, block: Block, counts: Int64s) -> EncodedBlocks:
+        """Keep the value that all have in common."""
+        values = expect_fixed_width(block, self.wire_name)
+        rows = values.data.reshape(values.count, -1)
+        if values.bits == 1 or (rows != rows[:1]).any():
+            raise InvalidInputError("only equal values are constant", values=values.count)
+        constant = pb21.Constant(value=rows[0].tobytes()) if values.count else pb21.Constant()
+        nothing = np.zeros(len(counts), np.int64)
+        encoding = pb21.CompressiveEncoding(constant=constant)
+        return EncodedBlocks(encoding, Slices(NO_BYTES, nothing, nothing))
+
+    @classmethod
+    def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
+        """Repeat the value."""
+        del slices, codecs
+        check_virtual(counts, codec=cls.wire_name)
+        return _repeat(message, int(counts.sum()))
+
+    @classmethod
+    def decode_values(cls, message: Any, rows: FixedWidth | Variable, codecs: Codecs) -> Block:
+        """Repeat the value for each row; rows have no bytes then."""
+        del codecs
+        return _repeat(message, rows.count)
+
+
+def _repeat(message: Any, count: int) -> FixedWidth:
+    value: bytes = message.value
+    if not value:
+        if count:
+            raise CorruptDataError("a constant has no value", count=count)
+        return FixedWidth(64, NO_BYTES, 0)
+    data = np.tile(np.frombuffer(value, np.uint8), count)
+    return FixedWidth(len(value) * 8, data, count)

@@ -1,0 +1,135 @@
+"""Dictionary codec: distinct values once, and for each value which one it is.
+
+    values   "b" "a" "b"
+    stored   items "b" "a"   indices 0 1 0
+
+Page layouts keep the dictionary in a buffer of their own, loaded once for all chunks, and the
+indices as the values of the page; `split` and `look_up` go both ways. The message of this codec,
+by which a dictionary would be kept inside of a chunk, no writer is known to use, so its bytes are
+not guessed at: it is described, not decoded.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lancelet.buffers import Bytes, Int64s
+from lancelet.encodings.arrow import block_from_arrow
+from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth, Variable
+from lancelet.encodings.codecs import interim as kernels
+from lancelet.encodings.codecs.base import NO_BYTES, WORDS, Codec, Codecs
+from lancelet.encodings.codecs.fixed_size_list import FixedSizeListCodec, rows_as_lists
+from lancelet.errors import CorruptDataError, UnsupportedError
+
+_ARROW_WORDS: Final = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
+
+
+class Dictionary(Codec):
+    """Distinct values and indices."""
+
+    wire_name: ClassVar[str] = "dictionary"
+
+    @classmethod
+    def describe(cls, message: Any, codecs: Codecs) -> str:
+        """Return `dictionary(number of items, items){indices}`."""
+        items = codecs.describe(message.items)
+        indices = codecs.describe(message.indices)
+        return f"dictionary({message.num_dictionary_items}, {items}){{{indices}}}"
+
+
+def split(block: Block) -> tuple[npt.NDArray[np.int32], Block]:
+    """Return which item each value is, and the items, in the order of their first appearance.
+
+    Equal means equal bytes, so that every NaN and both zeros come back as they were.
+    """
+    match block:
+        case Variable():
+            offsets = pa.py_buffer(np.ascontiguousarray(block.offsets))
+            kind = pa.binary() if block.offsets.dtype == np.int32 else pa.large_binary()
+            buffers = [None, offsets, pa.py_buffer(block.data)]
+            array = pa.Array.from_buffers(kind, block.count, buffers)
+        case FixedWidth() if block.bits % 8 == 0:
+            kind = _ARROW_WORDS.get(block.bits, pa.binary(block.bits // 8))
+            data = np.require(block.data, None, ["C", "A"])
+            array = pa.Array.from_buffers(kind, block.count, [None, pa.py_buffer(data)])
+        case _:
+            raise UnsupportedError("values of this kind have no dictionary")
+    encoded = array.dictionary_encode()
+    indices = np.frombuffer(encoded.indices.buffers()[1], np.int32, block.count)
+    return indices, block_from_arrow(encoded.dictionary)
+
+
+def look_up(items: Block, indices: npt.NDArray[Any], validity: Bytes | None = None) -> Block:
+    """Return the item at each index; where a validity bit is 0, any value.
+
+    >>> items = FixedWidth(8, np.array([7, 9], np.uint8), 2)
+    >>> look_up(items, np.array([1, 0, 1], np.uint32)).data.tolist()
+    [9, 7, 9]
+    """
+    if items.count == 0:
+        items = _one_empty_value(items)
+    rows = _checked_rows(indices, items.count, validity)
+    match items:
+        case FixedWidth() if items.bits in WORDS:
+            words = items.data.view(WORDS[items.bits])
+            return FixedWidth(items.bits, words[rows].view(np.uint8), len(rows))
+        case FixedWidth() if items.bits % 8 == 0:
+            width = items.bits // 8
+            data = kernels.take_fixed(items.data, rows * width, width)
+            return FixedWidth(items.bits, data, len(rows))
+        case FixedWidth():
+            bits = np.unpackbits(items.data, bitorder="little", count=items.count)
+            return FixedWidth(1, np.packbits(bits[rows], bitorder="little"), len(rows))
+        case Variable():
+            return _look_up_strings(items, rows)
+        case FixedSizeList():
+            lists = FixedSizeListCodec().encode_values(items)
+            taken = look_up(lists.rows, rows)
+            assert isinstance(taken, FixedWidth)
+            return rows_as_lists(lists.encoding.fixed_size_list, taken)
+        case Fields():
+            raise UnsupportedError("structs have no dictionary")
+
+
+def _look_up_strings(items: Variable, rows: Int64s) -> Variable:
+    try:
+        return Variable(*kernels.take_variable(items.offsets, items.data, rows))
+    except kernels.OffsetOverflowError:
+        wide = items.offsets.astype(np.int64)
+        return Variable(*kernels.take_variable(wide, items.data, rows))
+
+
+def _one_empty_value(items: Block) -> Block:
+    """Return what all values are whose dictionary is empty, because all of them are null."""
+    match items:
+        case FixedWidth():
+            return FixedWidth(items.bits, np.zeros((items.bits + 7) // 8, np.uint8), 1)
+        case Variable():
+            return Variable(np.zeros(2, np.int32), NO_BYTES)
+        case _:
+            raise CorruptDataError("a dictionary of lists has no items")
+
+
+def _checked_rows(indices: npt.NDArray[Any], items: int, validity: Bytes | None) -> Int64s:
+    """Return the indices as rows of the dictionary, with those under nulls made harmless."""
+    rows = indices.astype(np.int64)
+    outside = (rows < 0) | (rows >= items)
+    if not outside.any():
+        return rows
+    if validity is not None:
+        is_valid = np.unpackbits(validity, bitorder="little", count=len(rows)).view(np.bool_)
+        rows[outside & ~is_valid] = 0
+        outside &= is_valid
+    if outside.any():
+        place = int(outside.argmax())
+        raise CorruptDataError(
+            "an index is outside of its dictionary",
+            value=place,
+            index=int(rows[place]),
+            items=items,
+        )
+    return rows

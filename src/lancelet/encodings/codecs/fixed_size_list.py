@@ -1,0 +1,257 @@
+"""Fixed-size-list codec: lists of one length as wide values, and which of their items are null.
+
+    lists of 3   [1 null 3] [4 5 6]
+    mini-block   buffer 0: bits 1 0 1 1 1 1      buffer 1: 1 ? 3 4 5 6
+    per value    05 | 1 ? 3      07 | 4 5 6      bits of each list on whole bytes of their own
+
+Lists may nest. Each level whose items can be null has bits, the outer level first; then come the
+items of the innermost level. A null list is no concern of the codec: levels say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.encodings.base import Block, FixedSizeList, FixedWidth, Variable
+from lancelet.encodings.codecs.base import (
+    ChunkedValues,
+    ChunkLimits,
+    Codec,
+    Codecs,
+    EncodedBlocks,
+    EncodedValues,
+    Encoding,
+    check_sizes,
+    chunk_counts,
+    chunk_values,
+    expect_fixed_rows,
+    joined_bytes,
+    slices_of,
+)
+from lancelet.encodings.codecs.flat import BITS_MAX, cut_bits, flat_bits, flat_encoding, join_bits
+from lancelet.errors import CorruptDataError, UnsupportedError
+from lancelet.format.protos import encodings21_pb as pb21
+
+NESTING_MAX: Final = 16
+"""The deepest nesting of lists of fixed size that is followed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """One level of lists: their length, and how many items a value has down to here."""
+
+    dimension: int
+    items: int
+    has_validity: bool
+
+    @property
+    def validity_bytes(self) -> int:
+        """Return the bytes that the bits of one value take when each value has its own."""
+        return (self.items + 7) // 8 if self.has_validity else 0
+
+
+class FixedSizeListCodec(Codec):
+    """Lists of one length."""
+
+    wire_name: ClassVar[str] = "fixed_size_list"
+
+    @classmethod
+    def describe(cls, message: Any, codecs: Codecs) -> str:
+        """Return `fixed_size_list(dimension){items}`, marked if items can be null."""
+        nulls = "?" if message.has_validity else ""
+        return f"fixed_size_list({message.items_per_value}{nulls}){{{codecs.describe(message.values)}}}"
+
+    @classmethod
+    def num_buffers(cls, message: Any, codecs: Codecs) -> int:
+        """Return one for the bits of this level, and what the items need."""
+        return int(message.has_validity) + codecs.num_buffers(message.values)
+
+    @classmethod
+    def propose(cls, block: Block) -> Iterator[Codec]:
+        """Propose itself for lists, which nothing else stores."""
+        if isinstance(block, FixedSizeList):
+            yield cls()
+
+    def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:
+        """Cut lists into chunks, each with its bits and items."""
+        levels, validities, items = _flatten(block)
+        value_bits = levels[-1].items * items.bits
+        value_bytes = value_bits / 8 + sum(level.validity_bytes for level in levels)
+        chunk = chunk_values(block.count, value_bytes, limits)
+        counts = chunk_counts(block.count, chunk)
+        bits = [
+            cut_bits(validity, counts * level.items)
+            for level, validity in zip(levels, validities, strict=True)
+            if validity is not None
+        ]
+        if items.bits == 1:
+            data = cut_bits(items.data, counts * levels[-1].items)
+        else:
+            data = slices_of(counts * (value_bits // 8), items.data)
+        return ChunkedValues(_encoding(levels, items.bits), (*bits, data), counts)
+
+    def encode_blocks(self, block: Block, counts: Int64s) -> EncodedBlocks:
+        """Put the lists of each block behind each other, as single values if items are null."""
+        encoded = self.encode_values(block)
+        assert isinstance(encoded.rows, FixedWidth)
+        sizes = counts * (encoded.rows.bits // 8)
+        return EncodedBlocks(encoded.encoding, slices_of(sizes, encoded.rows.data))
+
+    def encode_values(self, block: Block) -> EncodedValues:
+        """Put bits and items of each list side by side."""
+        levels, validities, items = _flatten(block)
+        if items.bits * levels[-1].items % 8:
+            raise UnsupportedError(
+                "lists of booleans that end within a byte have no form of their own",
+                dimension=levels[-1].items,
+            )
+        encoding = _encoding(levels, items.bits)
+        width = items.bits * levels[-1].items // 8
+        if all(validity is None for validity in validities):
+            return EncodedValues(encoding, FixedWidth(width * 8, items.data, block.count))
+        if items.bits == 1:
+            raise UnsupportedError("lists of booleans with nulls have no form of their own")
+        columns = [
+            _bits_as_columns(validity, block.count, level.items)
+            for level, validity in zip(levels, validities, strict=True)
+            if validity is not None
+        ]
+        rows = np.concatenate([*columns, items.data.reshape(block.count, width)], axis=1)
+        return EncodedValues(encoding, FixedWidth(rows.shape[1] * 8, rows.reshape(-1), block.count))
+
+    @classmethod
+    def decode_chunks(
+        cls, message: Any, parts: Sequence[Slices], counts: Int64s, codecs: Codecs
+    ) -> Block:
+        """Join the bits and items of the chunks."""
+        dimension = _checked_dimension(message.items_per_value, before=1)
+        item_counts = counts * dimension
+        validity = None
+        if message.has_validity:
+            check_sizes(parts[0], (item_counts + 7) // 8, codec=cls.wire_name)
+            validity = join_bits(parts[0], item_counts)
+            parts = parts[1:]
+        items = codecs.decode_chunks(message.values, parts, item_counts)
+        return FixedSizeList(dimension, validity, items, int(counts.sum()))
+
+    @classmethod
+    def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
+        """Join the lists of all blocks and take each apart."""
+        levels, bits = _levels(message)
+        if any(level.has_validity for level in levels) or bits % 8 == 0:
+            width = _value_bytes(levels, bits)
+            check_sizes(slices, counts * width, codec=cls.wire_name)
+            rows = FixedWidth(width * 8, joined_bytes(slices), int(counts.sum()))
+            return rows_as_lists(message, rows)
+        item_counts = counts * levels[-1].items
+        check_sizes(slices, (item_counts + 7) // 8, codec=cls.wire_name)
+        items = FixedWidth(1, join_bits(slices, item_counts), int(item_counts.sum()))
+        return _nest(levels, [None] * len(levels), items, int(counts.sum()))
+
+    @classmethod
+    def decode_values(cls, message: Any, rows: FixedWidth | Variable, codecs: Codecs) -> Block:
+        """Take the bits and items of each list apart."""
+        del codecs
+        return rows_as_lists(message, rows)
+
+
+def rows_as_lists(message: Any, rows: FixedWidth | Variable) -> Block:
+    """Return lists that were stored one by one, as `FixedSizeListCodec.encode_values` does."""
+    levels, bits = _levels(message)
+    if bits == 1 and (levels[-1].items % 8 or any(level.has_validity for level in levels)):
+        raise UnsupportedError("lists of booleans that end within a byte have no single form")
+    values = expect_fixed_rows(rows, _value_bytes(levels, bits) * 8, FixedSizeListCodec.wire_name)
+    count, item_count = values.count, values.count * levels[-1].items
+    if not any(level.has_validity for level in levels):
+        items = FixedWidth(bits, values.data, item_count)
+        return _nest(levels, [None] * len(levels), items, count)
+    table = values.data.reshape(count, values.bits // 8)
+    validities: list[Bytes | None] = []
+    at = 0
+    for level in levels:
+        bits_here = table[:, at : at + level.validity_bytes]
+        validities.append(_columns_as_bits(bits_here, level) if level.has_validity else None)
+        at += level.validity_bytes
+    data = np.ascontiguousarray(table[:, at:]).reshape(-1)
+    return _nest(levels, validities, FixedWidth(bits, data, item_count), count)
+
+
+def _flatten(block: Block) -> tuple[list[_Level], list[Bytes | None], FixedWidth]:
+    """Return the levels of nested lists with their bits, and the innermost items."""
+    levels: list[_Level] = []
+    validities: list[Bytes | None] = []
+    items = 1
+    while isinstance(block, FixedSizeList):
+        items *= block.dimension
+        levels.append(_Level(block.dimension, items, block.validity is not None))
+        validities.append(block.validity)
+        block = block.items
+    if not levels or not isinstance(block, FixedWidth):
+        raise UnsupportedError(
+            "lists of fixed size hold values of fixed width", found=type(block).__name__
+        )
+    return levels, validities, block
+
+
+def _encoding(levels: list[_Level], bits: int) -> pb21.CompressiveEncoding:
+    encoding = flat_encoding(bits)
+    for level in reversed(levels):
+        encoding = pb21.CompressiveEncoding(
+            fixed_size_list=pb21.FixedSizeList(
+                items_per_value=level.dimension, values=encoding, has_validity=level.has_validity
+            )
+        )
+    return encoding
+
+
+def _levels(message: Any) -> tuple[list[_Level], int]:
+    """Return the checked levels of an encoding, and the bits of the innermost items."""
+    levels: list[_Level] = []
+    items = 1
+    while True:
+        dimension = _checked_dimension(message.items_per_value, before=items)
+        items *= dimension
+        levels.append(_Level(dimension, items, message.has_validity))
+        inner: Encoding = message.values
+        kind = inner.WhichOneof("compression")
+        if kind == "flat":
+            return levels, flat_bits(inner.flat)
+        if kind != "fixed_size_list" or len(levels) == NESTING_MAX:
+            raise UnsupportedError("lists of fixed size hold plain values", found=kind)
+        message = inner.fixed_size_list
+
+
+def _checked_dimension(dimension: int, *, before: int) -> int:
+    if not 0 < dimension * before <= BITS_MAX:
+        raise CorruptDataError("a list of fixed size has an impossible length", found=dimension)
+    return int(dimension)
+
+
+def _value_bytes(levels: list[_Level], bits: int) -> int:
+    return sum(level.validity_bytes for level in levels) + levels[-1].items * bits // 8
+
+
+def _bits_as_columns(validity: Bytes, count: int, items: int) -> npt.NDArray[np.uint8]:
+    bits = np.unpackbits(validity, bitorder="little", count=count * items)
+    return np.packbits(bits.reshape(count, items), axis=1, bitorder="little")
+
+
+def _columns_as_bits(columns: npt.NDArray[np.uint8], level: _Level) -> Bytes:
+    bits = np.unpackbits(columns, axis=1, bitorder="little", count=level.items)
+    return np.packbits(bits.reshape(-1), bitorder="little")
+
+
+def _nest(
+    levels: list[_Level], validities: Sequence[Bytes | None], items: Block, count: int
+) -> Block:
+    block = items
+    for level, validity in zip(reversed(levels), reversed(validities), strict=True):
+        lists = count * (level.items // level.dimension)
+        block = FixedSizeList(level.dimension, validity, block, lists)
+    return block

@@ -1,0 +1,180 @@
+"""FSST codec: byte strings as one-byte codes, with the table of symbols in the encoding.
+
+    table, 2312 bytes   u64 head: "FSST" | switched on | ... | n symbols
+                        n symbols of 8 bytes, then n lengths of a byte, then filling
+
+Every string is coded alone and has offsets of its own, so whatever stores variable values stores
+the codes, and any one is decoded without the others. A table that is switched off means that the
+strings are stored as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, ClassVar, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.encodings.base import Block, FixedWidth, Variable
+from lancelet.encodings.codecs import interim as kernels
+from lancelet.encodings.codecs.base import (
+    ChunkedValues,
+    ChunkLimits,
+    Codec,
+    Codecs,
+    EncodedBlocks,
+    EncodedValues,
+    Encoding,
+    expect_variable,
+    expect_variable_rows,
+)
+from lancelet.encodings.codecs.variable import VariableCodec, plain_offset_bits
+from lancelet.errors import CorruptDataError
+from lancelet.format.protos import encodings21_pb as pb21
+
+TABLE_BYTES: Final = 2312
+_MAGIC: Final = 0x46535354
+_HEAD_BYTES: Final = 8
+_SYMBOL_BYTES: Final = 8
+
+
+class SymbolTable(NamedTuple):
+    """The symbols of codes 0, 1, ..., least significant byte first, and their lengths."""
+
+    symbols: npt.NDArray[np.uint64]
+    lengths: Bytes
+
+
+class Fsst(Codec):
+    """Strings as codes; `inner` stores the codes."""
+
+    wire_name: ClassVar[str] = "fsst"
+
+    def __init__(self, inner: Codec | None = None) -> None:
+        """Choose how the codes are stored: as variable values, if nothing is said."""
+        self.inner = inner or VariableCodec()
+
+    @classmethod
+    def describe(cls, message: Any, codecs: Codecs) -> str:
+        """Return `fsst{inner}`."""
+        return f"fsst{{{codecs.describe(message.values)}}}"
+
+    @classmethod
+    def num_buffers(cls, message: Any, codecs: Codecs) -> int:
+        """Return what the codes need."""
+        return codecs.num_buffers(message.values)
+
+    @classmethod
+    def propose(cls, block: Block) -> Iterator[Codec]:
+        """Propose codes for strings of a few bytes and more."""
+        if isinstance(block, Variable) and block.count:
+            mean = (int(block.offsets[-1]) - int(block.offsets[0])) / block.count
+            if mean >= 4:
+                yield cls()
+
+    def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:
+        """Encode all strings with one table and cut the codes into chunks."""
+        table, codes = _encode(expect_variable(block, self.wire_name))
+        inner = self.inner.encode_chunks(codes, limits)
+        return ChunkedValues(_encoding(table, inner.encoding), inner.parts, inner.counts)
+
+    def encode_blocks(self, block: Block, counts: Int64s) -> EncodedBlocks:
+        """Encode all strings with one table and store the codes."""
+        table, codes = _encode(expect_variable(block, self.wire_name))
+        inner = self.inner.encode_blocks(codes, counts)
+        return EncodedBlocks(_encoding(table, inner.encoding), inner.slices)
+
+    def encode_values(self, block: Block) -> EncodedValues:
+        """Encode all strings with one table; the codes are the values."""
+        table, codes = _encode(expect_variable(block, self.wire_name))
+        inner = self.inner.encode_values(codes)
+        return EncodedValues(_encoding(table, inner.encoding), inner.rows)
+
+    @classmethod
+    def decode_chunks(
+        cls, message: Any, parts: Sequence[Slices], counts: Int64s, codecs: Codecs
+    ) -> Block:
+        """Decode the codes, in the same pass that joins plain chunks."""
+        table = parse_table(message.symbol_table)
+        if table is None or not _is_plain(message.values):
+            return _decode(codecs.decode_chunks(message.values, parts, counts), table)
+        stored = plain_offset_bits(message.values.variable.offsets)
+        decode = partial(kernels.fsst_decode_chunks, parts[0], counts, stored // 8, *table)
+        return _with_offsets(decode, stored)
+
+    @classmethod
+    def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
+        """Decode the codes of each block."""
+        codes = codecs.decode_blocks(message.values, slices, counts)
+        return _decode(codes, parse_table(message.symbol_table))
+
+    @classmethod
+    def decode_values(cls, message: Any, rows: FixedWidth | Variable, codecs: Codecs) -> Block:
+        """Decode the codes of each row."""
+        codes = codecs.decode_values(message.values, rows)
+        return _decode(codes, parse_table(message.symbol_table))
+
+
+def parse_table(stored: bytes) -> SymbolTable | None:
+    """Return the symbols of a stored table, or `None` if it is switched off.
+
+    >>> parse_table((0x46535354 << 32).to_bytes(8, "little") + bytes(2304)) is None
+    True
+    """
+    head = int.from_bytes(stored[:_HEAD_BYTES], "little")
+    count = head & 0xFF
+    stop = _HEAD_BYTES + count * _SYMBOL_BYTES
+    if head >> 32 != _MAGIC or len(stored) < stop + count:
+        raise CorruptDataError(
+            "a table of symbols is not one", bytes=len(stored), head=stored[:_HEAD_BYTES].hex()
+        )
+    if not head >> 24 & 1:
+        return None
+    return SymbolTable(
+        np.frombuffer(stored, "<u8", count, _HEAD_BYTES),
+        np.frombuffer(stored, np.uint8, count, stop),
+    )
+
+
+def stored_table(table: SymbolTable) -> bytes:
+    """Return the form of a table that is stored."""
+    count = len(table.symbols)
+    head = _MAGIC << 32 | 1 << 24 | count
+    whole = head.to_bytes(_HEAD_BYTES, "little") + table.symbols.tobytes() + table.lengths.tobytes()
+    return whole.ljust(TABLE_BYTES, b"\0")
+
+
+def _encode(values: Variable) -> tuple[SymbolTable, Variable]:
+    table = SymbolTable(*kernels.fsst_train(values.offsets, values.data))
+    return table, Variable(*kernels.fsst_encode(values.offsets, values.data, *table))
+
+
+def _encoding(table: SymbolTable, inner: Encoding) -> pb21.CompressiveEncoding:
+    fsst = pb21.Fsst(symbol_table=stored_table(table), values=inner)
+    return pb21.CompressiveEncoding(fsst=fsst)
+
+
+def _is_plain(encoding: Any) -> bool:
+    return bool(
+        encoding.WhichOneof("compression") == "variable"
+        and encoding.variable.offsets.WhichOneof("compression") == "flat"
+    )
+
+
+def _decode(codes: Block, table: SymbolTable | None) -> Variable:
+    strings = expect_variable_rows(codes, Fsst.wire_name)
+    if table is None:
+        return strings
+    decode = partial(kernels.fsst_decode, strings.offsets, strings.data, *table)
+    return _with_offsets(decode, strings.offsets.itemsize * 8)
+
+
+def _with_offsets(decode: Callable[[int], tuple[Any, Bytes]], bits: int) -> Variable:
+    """Decode to offsets of the stored width, or of 64 bits if what comes out needs them."""
+    try:
+        return Variable(*decode(bits))
+    except kernels.OffsetOverflowError:
+        return Variable(*decode(64))

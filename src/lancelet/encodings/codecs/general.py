@@ -1,0 +1,146 @@
+"""General codec: LZ4 or Zstandard around another codec.
+
+    zstd   u64 uncompressed length, frame
+    lz4    u32 uncompressed length, block
+
+In mini-block pages the first buffer of each chunk is compressed, in block context the whole
+buffer, in full-zip pages each value. Larger chunks compress better, and a random read then
+decompresses more, so chunks are cut by `COMPRESSED_AIM` of uncompressed bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from lancelet.buffers import Int64s, Slices
+from lancelet.encodings.base import Block, FixedWidth, Variable
+from lancelet.encodings.codecs import interim as kernels
+from lancelet.encodings.codecs.base import (
+    ChunkedValues,
+    ChunkLimits,
+    Codec,
+    Codecs,
+    EncodedBlocks,
+    EncodedValues,
+    expect_variable_rows,
+)
+from lancelet.encodings.options import Compression
+from lancelet.errors import InvalidInputError, UnsupportedError
+from lancelet.format.protos import encodings21_pb as pb21
+
+LZ4: Final = 1
+ZSTD: Final = 2
+_SCHEMES: Final = {Compression.LZ4: LZ4, Compression.ZSTD: ZSTD}
+_NAMES: Final = {LZ4: "lz4", ZSTD: "zstd"}
+ZSTD_LEVEL: Final = 3
+"""The level of zstd when none is asked for, as in the library itself."""
+
+
+class General(Codec):
+    """A general compression of what another codec makes."""
+
+    wire_name: ClassVar[str] = "general"
+
+    def __init__(self, inner: Codec, compression: Compression, level: int | None = None) -> None:
+        """Choose what is compressed, and how."""
+        if compression not in _SCHEMES:
+            raise InvalidInputError("this is no general compression", compression=compression.value)
+        self.inner = inner
+        self.scheme = _SCHEMES[compression]
+        self.level = level
+
+    @classmethod
+    def describe(cls, message: Any, codecs: Codecs) -> str:
+        """Return `general(scheme){inner}`."""
+        scheme = _NAMES.get(message.compression.scheme, "?")
+        return f"general({scheme}){{{codecs.describe(message.values)}}}"
+
+    @classmethod
+    def num_buffers(cls, message: Any, codecs: Codecs) -> int:
+        """Return what the inner codec needs."""
+        return codecs.num_buffers(message.values)
+
+    def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:
+        """Encode chunks and compress the first buffer of each."""
+        inner = self.inner.encode_chunks(block, limits)
+        compressed = self._compress(inner.parts[0])
+        return replace(
+            inner,
+            encoding=self._wrap(inner.encoding),
+            parts=(compressed, *inner.parts[1:]),
+        )
+
+    def encode_blocks(self, block: Block, counts: Int64s) -> EncodedBlocks:
+        """Encode blocks and compress each."""
+        inner = self.inner.encode_blocks(block, counts)
+        return EncodedBlocks(self._wrap(inner.encoding), self._compress(inner.slices))
+
+    def encode_values(self, block: Block) -> EncodedValues:
+        """Encode values and compress each of them alone."""
+        inner = self.inner.encode_values(block)
+        if not isinstance(inner.rows, Variable):
+            raise UnsupportedError("only byte strings are compressed one by one")
+        compressed = self._compress(_value_slices(inner.rows))
+        return EncodedValues(self._wrap(inner.encoding), _joined(compressed, inner.rows))
+
+    @classmethod
+    def decode_chunks(
+        cls, message: Any, parts: Sequence[Slices], counts: Int64s, codecs: Codecs
+    ) -> Block:
+        """Decompress the first buffer of each chunk and decode."""
+        plain = _decompress(parts[0], message.compression)
+        return codecs.decode_chunks(message.values, (plain, *parts[1:]), counts)
+
+    @classmethod
+    def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
+        """Decompress each block and decode."""
+        plain = _decompress(slices, message.compression)
+        return codecs.decode_blocks(message.values, plain, counts)
+
+    @classmethod
+    def decode_values(cls, message: Any, rows: FixedWidth | Variable, codecs: Codecs) -> Block:
+        """Decompress each value and decode."""
+        values = expect_variable_rows(rows, cls.wire_name)
+        plain = _decompress(_value_slices(values), message.compression)
+        return codecs.decode_values(message.values, _joined(plain, values))
+
+    def _compress(self, slices: Slices) -> Slices:
+        if self.scheme == LZ4:
+            return kernels.lz4_compress_chunks(slices, sized=True)
+        return kernels.zstd_compress_chunks(
+            slices, ZSTD_LEVEL if self.level is None else self.level
+        )
+
+    def _wrap(self, inner: Any) -> pb21.CompressiveEncoding:
+        compression = pb21.BufferCompression(scheme=self.scheme, level=self.level)  # type: ignore[arg-type]  # enums are ints
+        return pb21.CompressiveEncoding(general=pb21.General(compression=compression, values=inner))
+
+
+def _decompress(slices: Slices, compression: Any) -> Slices:
+    match compression.scheme:
+        case 1:
+            return kernels.lz4_decompress_chunks(slices)
+        case 2:
+            return kernels.zstd_decompress_chunks(slices)
+        case unknown:
+            raise UnsupportedError(
+                "a page uses a general compression that this release does not know",
+                found=int(unknown),
+                known=_NAMES,
+            )
+
+
+def _value_slices(values: Variable) -> Slices:
+    offsets = values.offsets.astype(np.int64)
+    return Slices(values.data, offsets[:-1], np.diff(offsets))
+
+
+def _joined(slices: Slices, like: Variable) -> Variable:
+    """Return slices that follow each other in their source as strings."""
+    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(slices.size)])
+    small = like.offsets.dtype == np.int32 and int(ends[-1]) < 1 << 31
+    return Variable(ends.astype(np.int32) if small else ends, slices.source)

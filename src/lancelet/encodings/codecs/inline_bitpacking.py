@@ -1,0 +1,92 @@
+"""Inline bit-packing codec: blocks of 1024 values, each with a width of its own in front.
+
+    u32 values  3 1 2 0 ...            the largest needs 2 bits
+    stored      02 00 00 00            the width, as one word of the value's size
+                1024 x 2 bits          packed in the interleaved order of `kernels`
+
+A block may hold fewer than 1024 values; it is packed as if zeros followed. Negative numbers are
+taken by their bits, so they need the full width, and columns that have some gain nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Final
+
+from lancelet.buffers import Int64s, Slices
+from lancelet.encodings.base import Block, FixedWidth
+from lancelet.encodings.codecs import interim as kernels
+from lancelet.encodings.codecs.base import (
+    ChunkedValues,
+    ChunkLimits,
+    Codec,
+    Codecs,
+    EncodedBlocks,
+    as_words,
+    check_counts,
+    checked_word_bits,
+    chunk_counts,
+    from_words,
+)
+from lancelet.errors import InvalidInputError
+from lancelet.format.protos import encodings21_pb as pb21
+
+BLOCK_VALUES: Final = 1024
+"""Values of a packed block."""
+
+
+class InlineBitpacking(Codec):
+    """Packed values that carry their width."""
+
+    wire_name: ClassVar[str] = "inline_bitpacking"
+
+    @classmethod
+    def describe(cls, message: Any, codecs: Codecs) -> str:
+        """Return `inline_bitpacking(bits)`, the bits being the unpacked ones."""
+        del codecs
+        return f"inline_bitpacking({message.uncompressed_bits_per_value})"
+
+    @classmethod
+    def propose(cls, block: Block) -> Iterator[Codec]:
+        """Propose packing for numbers whose highest bits are not all in use."""
+        if not isinstance(block, FixedWidth) or block.bits not in (8, 16, 32, 64):
+            return
+        widths = kernels.bit_widths(as_words(block, cls.wire_name))
+        if len(widths) and float(widths.mean()) <= block.bits - 1:
+            yield cls()
+
+    def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:
+        """Pack 1024 values a chunk, whatever the limits aim at; they are at most 8 KiB."""
+        del limits
+        words = as_words(block, self.wire_name)
+        encoding = _encoding(words.itemsize * 8)
+        counts = chunk_counts(len(words), BLOCK_VALUES)
+        return ChunkedValues(encoding, (Slices(*kernels.pack_chunks(words)),), counts)
+
+    def encode_blocks(self, block: Block, counts: Int64s) -> EncodedBlocks:
+        """Pack a single block of at most 1024 values."""
+        words = as_words(block, self.wire_name)
+        if len(counts) != 1 or int(counts[0]) > BLOCK_VALUES:
+            raise InvalidInputError("only a single block is packed inline", values=len(words))
+        return EncodedBlocks(_encoding(words.itemsize * 8), Slices(*kernels.pack_chunks(words)))
+
+    @classmethod
+    def decode_chunks(
+        cls, message: Any, parts: Sequence[Slices], counts: Int64s, codecs: Codecs
+    ) -> Block:
+        """Unpack the chunks."""
+        return cls.decode_blocks(message, parts[0], counts, codecs)
+
+    @classmethod
+    def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
+        """Unpack the blocks."""
+        del codecs
+        bits = checked_word_bits(message.uncompressed_bits_per_value, cls.wire_name)
+        check_counts(counts, most=BLOCK_VALUES, codec=cls.wire_name)
+        return from_words(kernels.unpack_chunks(slices, counts, bits))
+
+
+def _encoding(bits: int) -> pb21.CompressiveEncoding:
+    return pb21.CompressiveEncoding(
+        inline_bitpacking=pb21.InlineBitpacking(uncompressed_bits_per_value=bits)
+    )

@@ -1,0 +1,100 @@
+"""Packed-struct codec: the fields of a struct side by side, row after row.
+
+    struct<a: int16, b: int32>   {1, 2} {3, 4}
+    stored                       01 00 02 00 00 00 | 03 00 04 00 00 00
+
+Reading a row is one read then, at the price of reading all fields for one. Only fields of whole
+bytes and of one width take part; `variable_packed_struct` is for strings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Any, ClassVar
+
+import numpy as np
+
+from lancelet.buffers import Int64s, Slices
+from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth
+from lancelet.encodings.codecs.base import ChunkedValues, ChunkLimits, Codec, Codecs
+from lancelet.encodings.codecs.flat import Flat
+from lancelet.errors import CorruptDataError, InvalidInputError, UnsupportedError
+from lancelet.format.protos import encodings21_pb as pb21
+
+
+class PackedStruct(Codec):
+    """Fields side by side."""
+
+    wire_name: ClassVar[str] = "packed_struct"
+
+    @classmethod
+    def describe(cls, message: Any, codecs: Codecs) -> str:
+        """Return `packed_struct(bits, ...)`."""
+        del codecs
+        return f"packed_struct({', '.join(str(bits) for bits in message.bits_per_value)})"
+
+    @classmethod
+    def num_buffers(cls, message: Any, codecs: Codecs) -> int:
+        """Return what the rows need, taken as plain values."""
+        return codecs.num_buffers(message.values)
+
+    @classmethod
+    def propose(cls, block: Block) -> Iterator[Codec]:
+        """Propose packing for structs of fixed width, which is the only way to store them."""
+        if isinstance(block, Fields):
+            yield cls()
+
+    def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:
+        """Zip the fields and cut the rows into chunks."""
+        if not isinstance(block, Fields):
+            raise UnsupportedError("only structs are packed", found=type(block).__name__)
+        columns = [as_columns(child) for child in block.children]
+        rows = np.concatenate(columns, axis=1)
+        values = FixedWidth(rows.shape[1] * 8, rows.reshape(-1), block.count)
+        chunked = Flat().encode_chunks(values, limits)
+        encoding = pb21.CompressiveEncoding(
+            packed_struct=pb21.PackedStruct(
+                bits_per_value=[column.shape[1] * 8 for column in columns],
+                values=chunked.encoding,
+            )
+        )
+        return ChunkedValues(encoding, chunked.parts, chunked.counts)
+
+    @classmethod
+    def decode_chunks(
+        cls, message: Any, parts: Sequence[Slices], counts: Int64s, codecs: Codecs
+    ) -> Block:
+        """Unzip the rows."""
+        rows = codecs.decode_chunks(message.values, parts, counts)
+        widths = [int(bits) for bits in message.bits_per_value]
+        if any(bits % 8 or bits == 0 for bits in widths):
+            raise CorruptDataError("a field of a packed struct has no whole bytes", bits=widths)
+        if not isinstance(rows, FixedWidth) or rows.bits != sum(widths):
+            raise CorruptDataError(
+                "the fields of a packed struct do not add up to its rows", bits=widths
+            )
+        table = rows.data.reshape(rows.count, rows.bits // 8)
+        stops = list(accumulate(bits // 8 for bits in widths))
+        children = tuple(
+            FixedWidth(
+                bits,
+                np.ascontiguousarray(table[:, stop - bits // 8 : stop]).reshape(-1),
+                rows.count,
+            )
+            for bits, stop in zip(widths, stops, strict=True)
+        )
+        return Fields(children, rows.count)
+
+
+def as_columns(child: Block) -> Any:
+    """Return a field as a table of bytes, a row each; lists of fixed size become wide values."""
+    if isinstance(child, FixedSizeList) and child.validity is None:
+        items = as_columns(child.items)
+        return items.reshape(child.count, child.dimension * items.shape[1])
+    if not isinstance(child, FixedWidth) or child.bits % 8:
+        raise InvalidInputError(
+            "a packed struct takes fields of whole bytes without nulls; unpack it",
+            found=type(child).__name__ if not isinstance(child, FixedWidth) else "boolean",
+        )
+    return child.data.reshape(child.count, child.bits // 8)

@@ -1,0 +1,133 @@
+"""Run-length codec: a run of equal values is stored once, with its length.
+
+    values   7 7 7 2 2 9
+    stored   values [7 2 9]   lengths [3 2 1]
+
+A length is one byte, so a run of more than 255 is stored as several runs. Readers add the
+lengths up and never need to know where a long run was split. Runs end at the end of their chunk.
+In block context both arrays share the buffer: byte size of the values as u64, values, lengths.
+
+Version 2.3 also allows wider lengths, and a block codec around either array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.buffers import Int64s, Slices
+from lancelet.encodings.base import Block, FixedWidth
+from lancelet.encodings.codecs import interim as kernels
+from lancelet.encodings.codecs.base import (
+    ChunkedValues,
+    ChunkLimits,
+    Codec,
+    Codecs,
+    EncodedBlocks,
+    as_words,
+    checked_word_bits,
+    chunk_counts,
+    slices_of,
+)
+from lancelet.encodings.codecs.flat import flat_encoding
+from lancelet.errors import CorruptDataError, UnsupportedError
+from lancelet.format.protos import encodings21_pb as pb21
+
+RUN_MAX: Final = 255
+"""The longest run that one length holds."""
+
+
+class Rle(Codec):
+    """Runs of equal values."""
+
+    wire_name: ClassVar[str] = "rle"
+
+    @classmethod
+    def describe(cls, message: Any, codecs: Codecs) -> str:
+        """Return `rle(values, lengths)`."""
+        values = codecs.describe(message.values)
+        return f"rle({values}, {codecs.describe(message.run_lengths)})"
+
+    @classmethod
+    def num_buffers(cls, message: Any, codecs: Codecs) -> int:
+        """Return 2: values and lengths."""
+        del message, codecs
+        return 2
+
+    @classmethod
+    def propose(cls, block: Block) -> Iterator[Codec]:
+        """Propose runs if half of the values or more repeat the one before."""
+        if isinstance(block, FixedWidth) and block.bits in (8, 16, 32, 64):
+            words = as_words(block, cls.wire_name)
+            if len(words) and kernels.count_runs(words.view(np.uint8), words.itemsize) * 2 <= len(
+                words
+            ):
+                yield cls()
+
+    def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:
+        """Cut values into chunks of the most values that are allowed, and these into runs."""
+        words = as_words(block, self.wire_name)
+        chunk = limits.values_max
+        while chunk > 64 and chunk * (words.itemsize + 1) > limits.bytes_max:
+            chunk //= 2
+        counts = chunk_counts(len(words), chunk)
+        values, lengths = _encode(words, counts)
+        return ChunkedValues(_encoding(words.itemsize * 8), (values, lengths), counts)
+
+    def encode_blocks(self, block: Block, counts: Int64s) -> EncodedBlocks:
+        """Put values and lengths of each block behind each other."""
+        words = as_words(block, self.wire_name)
+        values, lengths = _encode(words, counts)
+        sizes = 8 + values.size + lengths.size
+        position = np.cumsum(sizes) - sizes
+        out = np.empty(int(sizes.sum()), np.uint8)
+        heads = slices_of(np.full(len(counts), 8), values.size.view(np.uint8))
+        kernels.copy_slices(heads, out, position)
+        kernels.copy_slices(values, out, position + 8)
+        kernels.copy_slices(lengths, out, position + 8 + values.size)
+        return EncodedBlocks(_encoding(words.itemsize * 8), Slices(out, position, sizes))
+
+    @classmethod
+    def decode_chunks(
+        cls, message: Any, parts: Sequence[Slices], counts: Int64s, codecs: Codecs
+    ) -> Block:
+        """Repeat the values."""
+        if _is_flat(message.values) and _is_flat(message.run_lengths, bits=8):
+            bits = checked_word_bits(message.values.flat.bits_per_value, cls.wire_name)
+            data = kernels.rle_decode_chunks(parts[0], parts[1], counts, bits // 8)
+            return FixedWidth(bits, data, int(counts.sum()))
+        raise UnsupportedError("todo")
+
+    @classmethod
+    def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
+        """Take values and lengths of each block apart and repeat the values."""
+        if (slices.size < 8).any():
+            raise CorruptDataError("runs are cut short", bytes=int(slices.size.min()))
+        heads = slices.source[slices.position[:, None] + np.arange(8)]
+        values_bytes = heads.view("<i8").reshape(-1)
+        if ((values_bytes < 0) | (values_bytes > slices.size - 8)).any():
+            raise CorruptDataError("the values of runs exceed their buffer")
+        values = Slices(slices.source, slices.position + 8, values_bytes)
+        lengths = Slices(
+            slices.source, slices.position + 8 + values_bytes, slices.size - 8 - values_bytes
+        )
+        return cls.decode_chunks(message, (values, lengths), counts, codecs)
+
+
+def _encode(words: npt.NDArray[Any], counts: Int64s) -> tuple[Slices, Slices]:
+    values, lengths, runs = kernels.rle_encode_chunks(words.view(np.uint8), words.itemsize, counts)
+    return slices_of(runs * words.itemsize, values), slices_of(runs, lengths)
+
+
+def _encoding(bits: int) -> pb21.CompressiveEncoding:
+    return pb21.CompressiveEncoding(
+        rle=pb21.Rle(values=flat_encoding(bits), run_lengths=flat_encoding(8))
+    )
+
+
+def _is_flat(encoding: Any, bits: int | None = None) -> bool:
+    is_flat = encoding.WhichOneof("compression") == "flat"
+    return is_flat and (bits is None or encoding.flat.bits_per_value == bits)

@@ -1,0 +1,231 @@
+"""Variable codec: byte strings as offsets and bytes.
+
+    values      "ab" "" "c"
+    mini-block  offsets [16 18 18 19] as u32, then "abc"; measured from the start of the buffer
+    block       32, 24, offsets [0 2 2 3], then "abc": width of the offsets, start of the bytes
+    per value   the values themselves; their lengths are the layout's
+
+Offsets are 32 or 64 bits wide, as in the Arrow array that was written; readers convert to the
+type they were asked for. Version 2.3 may store the offsets of a mini-block chunk in a codec of
+their own: they begin at 0 then, and the bytes are a second buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.encodings.base import Block, FixedWidth, Variable
+from lancelet.encodings.codecs import interim as kernels
+from lancelet.encodings.codecs.base import (
+    NO_BYTES,
+    ChunkedValues,
+    ChunkLimits,
+    Codec,
+    Codecs,
+    EncodedBlock,
+    EncodedValues,
+    as_words,
+    chunk_counts,
+    expect_variable,
+    expect_variable_rows,
+    joined_bytes,
+    slices_of,
+)
+from lancelet.encodings.codecs.flat import flat_encoding
+from lancelet.errors import CorruptDataError
+from lancelet.format.protos import encodings21_pb as pb21
+
+INT32_MAX = (1 << 31) - 1
+
+PAD_BYTE = 72
+"""What fills a chunk up to whole offsets."""
+
+
+def variable_encoding(offset_bits: int) -> pb21.CompressiveEncoding:
+    """Return the message of byte strings with plain offsets."""
+    return pb21.CompressiveEncoding(variable=pb21.Variable(offsets=flat_encoding(offset_bits)))
+
+
+class VariableCodec(Codec):
+    """Byte strings as they are."""
+
+    wire_name: ClassVar[str] = "variable"
+
+    @classmethod
+    def describe(cls, message: Any, codecs: Codecs) -> str:
+        """Return `variable(offsets)`."""
+        return f"variable({codecs.describe(message.offsets)})"
+
+    @classmethod
+    def num_buffers(cls, message: Any, codecs: Codecs) -> int:
+        """Return 1, or 2 if the offsets have a codec of their own that needs bytes."""
+        if message.offsets.WhichOneof("compression") == "flat":
+            return 1
+        return 1 + codecs.owns_bytes(message.offsets)
+
+    @classmethod
+    def propose(cls, block: Block) -> Iterator[Codec]:
+        """Propose plain strings for all strings."""
+        if isinstance(block, Variable):
+            yield cls()
+
+    def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:
+        """Cut strings into chunks of one count, so large that none exceeds the limits."""
+        values = expect_variable(block, self.wire_name)
+        width = values.offsets.itemsize
+        counts = chunk_counts(values.count, _chunk_values(values, limits))
+        return ChunkedValues(variable_encoding(width * 8), (_cut(values, counts),), counts)
+
+    def encode_block(self, block: Block) -> EncodedBlock:
+        """Return offsets and bytes behind a head of two words."""
+        values = expect_variable(block, self.wire_name)
+        word = np.dtype(f"<u{values.offsets.itemsize}")
+        start = word.itemsize * (3 + values.count)
+        head = np.array([word.itemsize * 8, start], word)
+        offsets = (values.offsets - values.offsets[0]).astype(word)
+        data = values.data[int(values.offsets[0]) : int(values.offsets[-1])]
+        whole = np.concatenate([head.view(np.uint8), offsets.view(np.uint8), data])
+        return EncodedBlock(variable_encoding(word.itemsize * 8), whole)
+
+    def encode_values(self, block: Block) -> EncodedValues:
+        """Return the strings, which are already apart."""
+        values = expect_variable(block, self.wire_name)
+        return EncodedValues(variable_encoding(values.offsets.itemsize * 8), values)
+
+    @classmethod
+    def decode_chunks(
+        cls, message: Any, parts: Sequence[Slices], counts: Int64s, codecs: Codecs
+    ) -> Block:
+        """Join the chunks, their offsets made to follow each other."""
+        if message.offsets.WhichOneof("compression") == "flat":
+            bits = plain_offset_bits(message.offsets)
+            return join_chunks(parts[0], counts, bits)
+        nothing = Slices(NO_BYTES, np.zeros_like(counts), np.zeros_like(counts))
+        lengths = parts[0] if len(parts) == 2 else nothing
+        ends = as_words(codecs.decode_blocks(message.offsets, lengths, counts + 1), cls.wire_name)
+        return _join_parts(ends.astype(np.int64), parts[-1], counts)
+
+    @classmethod
+    def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
+        """Join the buffers, reading the width of their offsets from their heads."""
+        del message, codecs
+        blocks = [_decode_block(slices.slice_bytes(i), int(counts[i])) for i in range(len(slices))]
+        return blocks[0] if len(blocks) == 1 else _join(blocks)
+
+    @classmethod
+    def decode_values(cls, message: Any, rows: FixedWidth | Variable, codecs: Codecs) -> Block:
+        """Return the rows."""
+        del message, codecs
+        return expect_variable_rows(rows, cls.wire_name)
+
+
+def _chunk_values(values: Variable, limits: ChunkLimits) -> int:
+    """Return the largest power of two of strings whose chunks stay within the limits."""
+    chunk = limits.values_max
+    while chunk > 1:
+        if chunk // 2 < values.count:
+            at = np.arange(0, values.count, chunk)
+            sizes = np.diff(np.append(values.offsets[at], values.offsets[-1]))
+            head = (min(chunk, values.count) + 1) * values.offsets.itemsize
+            mean, most = float(sizes.mean()) + head, int(sizes.max()) + head
+            if mean <= limits.bytes_aim and most <= limits.bytes_max:
+                break
+        chunk //= 2
+    return chunk
+
+
+def _cut(values: Variable, counts: Int64s) -> Slices:
+    """Write offsets and bytes of each chunk, filled up to whole offsets."""
+    width = values.offsets.itemsize
+    at = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    edges = values.offsets[at].astype(np.int64)
+    heads, sizes = (counts + 1) * width, np.diff(edges)
+    # Offsets of all chunks in one array: value i of chunk c stands at i + c, for the extra ones.
+    starts = np.repeat(edges[:-1] - heads, counts + 1)
+    which = np.arange(len(starts)) - np.repeat(np.arange(len(counts)), counts + 1)
+    offsets = (values.offsets[which] - starts).astype(values.offsets.dtype)
+    padded = heads + -(-sizes // width) * width
+    position = np.cumsum(padded) - padded
+    out = np.full(int(padded.sum()), PAD_BYTE, np.uint8)
+    kernels.copy_slices(slices_of(heads, offsets.view(np.uint8)), out, position)
+    kernels.copy_slices(Slices(values.data, edges[:-1], sizes), out, position + heads)
+    return Slices(out, position, padded)
+
+
+def plain_offset_bits(offsets: Any) -> int:
+    """Return the width of plain offsets."""
+    return _checked_offset_bits(int(offsets.flat.bits_per_value))
+
+
+def join_chunks(slices: Slices, counts: Int64s, bits: int) -> Variable:
+    """Join chunks with plain offsets; the result has offsets of 64 bits if it needs them."""
+    out_bits = bits if int(slices.size.sum()) <= INT32_MAX else 64
+    return Variable(*kernels.concat_variable(slices, counts, bits // 8, out_bits))
+
+
+def _checked_offset_bits(bits: int) -> int:
+    if bits not in (32, 64):
+        raise CorruptDataError("offsets of strings have 32 or 64 bits", found_bits=int(bits))
+    return int(bits)
+
+
+def _decode_block(data: Bytes, count: int) -> Variable:
+    """Read the head of a block, in its form or the one of early writers, and cut the rest."""
+    head = data[:17].tobytes()
+    if len(head) < 4:
+        raise CorruptDataError("a block of strings is cut short", bytes=len(head))
+    bits = _checked_offset_bits(head[0])
+    # Early writers put a byte of width and then the count, unaligned; only counts that are
+    # multiples of 2^24 would look the same.
+    first = 1 if any(head[1:4]) else bits // 8
+    words = bits // 8
+    offsets_start = first + words * (1 if first > 1 else 2)
+    start = int.from_bytes(head[offsets_start - words : offsets_start], "little")
+    offsets_stop = offsets_start + (count + 1) * words
+    if len(head) < offsets_start or not offsets_stop <= start <= len(data):
+        if count == 0 and len(head) >= offsets_start:
+            return Variable(np.zeros(1, f"<i{words}"), NO_BYTES)
+        raise CorruptDataError(
+            "a block of strings claims more than it holds",
+            values=count,
+            bytes_start=start,
+            bytes=len(data),
+        )
+    raw = data[offsets_start:offsets_stop]
+    offsets = np.frombuffer(raw.tobytes() if raw.ctypes.data % words else raw, f"<i{words}")
+    values = data[start:]
+    if int(offsets[0]) < 0 or int(offsets[-1]) > len(values) or (offsets[1:] < offsets[:-1]).any():
+        raise CorruptDataError("offsets of strings go backwards or past the end", values=count)
+    return Variable(offsets, values)
+
+
+def offsets_from_sizes(sizes: Int64s) -> npt.NDArray[np.int32] | npt.NDArray[np.int64]:
+    """Return the offsets of values of these sizes, of 32 bits if they suffice.
+
+    >>> offsets_from_sizes(np.array([2, 0, 1]))
+    array([0, 2, 2, 3], dtype=int32)
+    """
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    return offsets.astype(np.int32) if int(offsets[-1]) <= INT32_MAX else offsets
+
+
+def _join(blocks: list[Variable]) -> Variable:
+    lengths = [np.diff(block.offsets).astype(np.int64) for block in blocks]
+    data = [block.data[int(block.offsets[0]) : int(block.offsets[-1])] for block in blocks]
+    return Variable(offsets_from_sizes(np.concatenate(lengths)), np.concatenate(data))
+
+
+def _join_parts(ends: Int64s, bytes_: Slices, counts: Int64s) -> Variable:
+    """Join chunks whose offsets, `count + 1` from 0 on for each, are apart from their bytes."""
+    firsts = np.cumsum(counts + 1) - (counts + 1)
+    lengths = np.delete(np.diff(ends, append=0), firsts + counts)
+    totals = ends[firsts + counts]
+    if (lengths < 0).any() or ends[firsts].any() or (totals > bytes_.size).any():
+        raise CorruptDataError("offsets of strings go backwards or past the end of their chunk")
+    data = joined_bytes(Slices(bytes_.source, bytes_.position, totals))
+    return Variable(offsets_from_sizes(lengths), data)
