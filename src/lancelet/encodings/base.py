@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -26,26 +25,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.buffers import Bytes, Int64s, Reading
+from lancelet.format.version import FileVersion as FileVersion  # noqa: PLC0414 - part of this contract
 
 T = TypeVar("T")
-
-
-class FileVersion(Enum):
-    """A generation of the data file, by the name manifests give it."""
-
-    V0_1 = "0.1"
-    V2_0 = "2.0"
-    V2_1 = "2.1"
-    V2_2 = "2.2"
-    V2_3 = "2.3"
-
-    def __ge__(self, other: FileVersion) -> bool:
-        """Order versions by age; names sort as text."""
-        return self.value >= other.value
-
-    def __lt__(self, other: FileVersion) -> bool:
-        """Order versions by age; names sort as text."""
-        return self.value < other.value
 
 
 # --- rows ------------------------------------------------------------------------------------

@@ -1,0 +1,206 @@
+"""Names of everything in a table's directory.
+
+    data/<24 binary digits><26 hex digits>.lance     spread over a store's partitions
+    _versions/18446744073709551612.manifest          version 3, counted down (V2)
+    _versions/3.manifest                             version 3 (V1)
+    _versions/d9223372036854775815.manifest          a detached version
+    _transactions/2-<uuid>.txn                       what was committed on top of version 2
+    _deletions/0-2-<id>.arrow                        deleted rows of fragment 0
+    _refs/branches/dev%2Fx.json                      the branch dev/x, whose table is tree/dev/x
+
+Listings sort names as text. A V2 name counts down, so the newest manifest is on the first page
+and opening a table lists once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from lancelet.errors import CorruptDataError, InvalidInputError
+
+DATA: Final = "data"
+VERSIONS: Final = "_versions"
+TRANSACTIONS: Final = "_transactions"
+DELETIONS: Final = "_deletions"
+INDICES: Final = "_indices"
+REFS: Final = "_refs"
+TAGS: Final = f"{REFS}/tags"
+BRANCHES: Final = f"{REFS}/branches"
+TREE: Final = "tree"
+MEM_WAL: Final = "_mem_wal"
+
+DATA_SUFFIX: Final = ".lance"
+MANIFEST_SUFFIX: Final = ".manifest"
+TRANSACTION_SUFFIX: Final = ".txn"
+LATEST_VERSION_HINT: Final = f"{VERSIONS}/latest_version_hint.json"
+
+VERSION_MAX: Final = 2**64 - 1
+DETACHED_BIT: Final = 1 << 63
+
+_V2_DIGITS: Final = 20
+_MANIFEST: Final = re.compile(r"(d?)(\d{1,20})\.manifest(?:-([0-9a-fA-F-]{32,36}))?")
+_HINT: Final = re.compile(rb'\s*\{\s*"version"\s*:\s*(\d{1,20})\s*\}\s*')
+
+
+class ManifestNaming(Enum):
+    """How the manifests of a table are named; a table uses one scheme."""
+
+    V1 = 1
+    V2 = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestName:
+    """What the name of a manifest says.
+
+    `staging_id` is set for a manifest that an external store has not yet made final.
+    """
+
+    version: int
+    naming: ManifestNaming
+    staging_id: str | None = None
+
+    @property
+    def is_detached(self) -> bool:
+        """Whether the version is on no branch."""
+        return is_detached(self.version)
+
+
+def is_detached(version: int) -> bool:
+    """Return whether a version number is that of a detached version."""
+    return bool(version & DETACHED_BIT)
+
+
+def manifest_name(version: int, naming: ManifestNaming = ManifestNaming.V2) -> str:
+    """Return the file name of a version's manifest.
+
+    >>> manifest_name(3), manifest_name(3, ManifestNaming.V1)
+    ('18446744073709551612.manifest', '3.manifest')
+    """
+    if not 0 <= version <= VERSION_MAX:
+        raise InvalidInputError("a version is a 64-bit number", version=version)
+    if is_detached(version):
+        return f"d{version}{MANIFEST_SUFFIX}"
+    if naming is ManifestNaming.V1:
+        return f"{version}{MANIFEST_SUFFIX}"
+    return f"{VERSION_MAX - version:0{_V2_DIGITS}}{MANIFEST_SUFFIX}"
+
+
+def manifest_path(version: int, naming: ManifestNaming = ManifestNaming.V2) -> str:
+    """Return the path of a version's manifest below the root of the table."""
+    return f"{VERSIONS}/{manifest_name(version, naming)}"
+
+
+def parse_manifest_name(name: str) -> ManifestName | None:
+    """Return what a file name in `_versions` says, or None if it is not a manifest's.
+
+    >>> parse_manifest_name("18446744073709551612.manifest").version
+    3
+    """
+    found = _MANIFEST.fullmatch(name)
+    if found is None:
+        return None
+    detached, digits, staging_id = found.groups()
+    number = int(digits)
+    if number > VERSION_MAX:
+        return None
+    if detached:
+        is_sound = is_detached(number)
+        return ManifestName(number, ManifestNaming.V2, staging_id) if is_sound else None
+    if len(digits) == _V2_DIGITS:
+        return ManifestName(VERSION_MAX - number, ManifestNaming.V2, staging_id)
+    return ManifestName(number, ManifestNaming.V1, staging_id)
+
+
+def staged_manifest_path(final_path: str, staging_id: uuid.UUID) -> str:
+    """Return where a manifest waits until an external store has accepted it."""
+    return f"{final_path}-{staging_id}"
+
+
+def data_file_name(identity: uuid.UUID) -> str:
+    """Return the name of a data file.
+
+    >>> data_file_name(uuid.UUID(int=1))
+    '00000000000000000000000000000000000000000000000001.lance'
+    """
+    head, tail = identity.bytes[:3], identity.bytes[3:]
+    return "".join(f"{byte:08b}" for byte in head) + tail.hex() + DATA_SUFFIX
+
+
+def blob_file_path(data_file: str, blob_id: int) -> str:
+    """Return the path of a blob sidecar, beside its data file, below `data`.
+
+    >>> blob_file_path("a.lance", 2)
+    'a/01000000000000000000000000000000.blob'
+    """
+    if not 0 <= blob_id < 1 << 32:
+        raise InvalidInputError("a blob id is a 32-bit number", blob_id=blob_id)
+    bits = f"{blob_id:032b}"[::-1]
+    return f"{data_file.removesuffix(DATA_SUFFIX)}/{bits}.blob"
+
+
+def transaction_file_name(read_version: int, identity: str) -> str:
+    """Return the name of a transaction file."""
+    return f"{read_version}-{identity}{TRANSACTION_SUFFIX}"
+
+
+def index_directory(identity: uuid.UUID) -> str:
+    """Return the directory of an index segment, below the root of its base."""
+    return f"{INDICES}/{identity}"
+
+
+def tag_path(name: str) -> str:
+    """Return the path of a tag, below the root of the main table."""
+    return f"{TAGS}/{name}.json"
+
+
+def branch_path(name: str) -> str:
+    """Return the path of a branch's entry, below the root of the main table.
+
+    >>> branch_path("dev/x")
+    '_refs/branches/dev%2Fx.json'
+    """
+    return f"{BRANCHES}/{name.replace('/', '%2F')}.json"
+
+
+def branch_name_of(file_name: str) -> str | None:
+    """Return the branch that a file name in `_refs/branches` stands for, if it is one's."""
+    if not file_name.endswith(".json"):
+        return None
+    return file_name.removesuffix(".json").replace("%2F", "/")
+
+
+def branch_root(name: str) -> str:
+    """Return the directory of a branch, below the root of the main table."""
+    return f"{TREE}/{name}"
+
+
+def render_version_hint(version: int) -> bytes:
+    """Return the content of the hint that names the latest version.
+
+    >>> render_version_hint(7)
+    b'{"version":7}'
+    """
+    return json.dumps({"version": version}, separators=(",", ":")).encode()
+
+
+def parse_version_hint(data: bytes) -> int | None:
+    """Return the version that a hint names, or None if it is no sound hint.
+
+    The hint is advice: it may be too old, and listings decide.
+    """
+    found = _HINT.fullmatch(data)
+    return int(found[1]) if found else None
+
+
+def check_relative_path(path: str) -> str:
+    """Return a stored path if it stays below the directory that it is relative to."""
+    parts = path.split("/")
+    if path.startswith("/") or ".." in parts or not path or "\0" in path:
+        raise CorruptDataError("a stored path leaves its directory", path=path)
+    return path
