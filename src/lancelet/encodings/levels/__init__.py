@@ -20,12 +20,14 @@ from lancelet.encodings.levels.unravel import (
     unravel,
     visible_validity,
 )
+from lancelet.kernels.reference.levels import Levels
 
 __all__ = [
     "FixedListNode",
     "Layer",
     "LayerKind",
     "Layers",
+    "Levels",
     "LeafNode",
     "ListNode",
     "Node",

@@ -1,0 +1,207 @@
+"""The frame of mini-block pages: where chunks are, and what is where within a chunk.
+
+A page's first buffer has one word per chunk: its size in words of 8 bytes, less one, shifted by
+4, and the logarithm of its number of values. The last chunk holds what remains of the page's
+values. The words have 2 bytes in version 2.1 and 4 bytes later.
+
+    words 0x000a 0x0050     chunk 0: 8 bytes, 1024 values;  chunk 1: 48 bytes, the rest
+
+A chunk begins with a head of sizes: the number of levels, the bytes of repetition and of
+definition (if the page has them), the bytes of each buffer. Head, levels and buffers are each
+padded to 8 bytes.
+
+    04 00 | 08 00 | 20 00 00 00     4 levels; 8 bytes of definition; 32 bytes of values
+    01 00 01 00 02 00 00 00         definition
+    ...                             values
+
+All chunks of a range are taken apart, and put together, with a few array operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.encodings.codecs.base import CHUNK_VALUES_MAX
+from lancelet.errors import CorruptDataError
+from lancelet.kernels.reference.copies import copy_slices
+
+ALIGNMENT = 8
+PAD_BYTE = 0xFE
+LEVELS_MAX = (1 << 16) - 1
+"""The most levels of a chunk, and the most bytes of one kind of level: both are 16-bit numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrameShape:
+    """What the chunks of a page hold besides the values' buffers."""
+
+    has_repetition: bool
+    has_definition: bool
+    num_buffers: int
+    has_large_chunks: bool
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the bytes of a buffer's size in a chunk's head."""
+        return 4 if self.has_large_chunks else 2
+
+    @property
+    def head_bytes(self) -> int:
+        """Return the bytes of a chunk's head, without padding."""
+        levels = 2 * (1 + self.has_repetition + self.has_definition)
+        return levels + self.size_bytes * self.num_buffers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChunkTable:
+    """Where each chunk of a page begins, in bytes and in values; both with the end behind."""
+
+    position: Int64s
+    first_value: Int64s
+
+    def __len__(self) -> int:
+        """Return how many chunks there are."""
+        return len(self.position) - 1
+
+    @property
+    def num_values(self) -> int:
+        """Return how many values the page has."""
+        return int(self.first_value[-1])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChunkParts:
+    """Chunks taken apart: a column per part. Levels are `None` where a page has none."""
+
+    num_levels: Int64s
+    repetition: Slices | None
+    definition: Slices | None
+    buffers: tuple[Slices, ...]
+
+
+def parse_words(
+    words: Bytes, *, num_values: int, data_bytes: int, has_large_chunks: bool
+) -> ChunkTable:
+    """Read the words of a page's chunks.
+
+    >>> table = parse_words(np.array([0x0A, 0x50], "<u2").view(np.uint8), num_values=1030,
+    ...     data_bytes=56, has_large_chunks=False)
+    >>> table.position.tolist(), table.first_value.tolist()
+    ([0, 8, 56], [0, 1024, 1030])
+    """
+    width = 4 if has_large_chunks else 2
+    if len(words) % width:
+        raise CorruptDataError("the chunk words of a page are cut short", bytes=len(words))
+    word = np.frombuffer(words.tobytes(), f"<u{width}").astype(np.int64)
+    position = np.zeros(len(word) + 1, np.int64)
+    np.cumsum(((word >> 4) + 1) * ALIGNMENT, out=position[1:])
+    first_value = np.zeros(len(word) + 1, np.int64)
+    if len(word):
+        np.cumsum(1 << (word[:-1] & 15), out=first_value[1:-1])
+        first_value[-1] = num_values
+    last = num_values - int(first_value[-2]) if len(word) else num_values
+    if not (0 < last <= CHUNK_VALUES_MAX if len(word) else last == 0):
+        raise CorruptDataError(
+            "the chunks of a page do not hold its values",
+            chunks=len(word),
+            values=num_values,
+            last_chunk_values=last,
+        )
+    if int(position[-1]) > data_bytes:
+        raise CorruptDataError(
+            "the chunks of a page exceed its data",
+            expected_bytes=int(position[-1]),
+            found_bytes=data_bytes,
+        )
+    return ChunkTable(position, first_value)
+
+
+def build_words(chunk_bytes: Int64s, counts: Int64s, *, has_large_chunks: bool) -> Bytes:
+    """Return the words of chunks: the inverse of `parse_words`."""
+    logarithms = np.zeros(len(counts), np.int64)
+    logarithms[:-1] = np.log2(counts[:-1]).astype(np.int64)
+    words = ((chunk_bytes // ALIGNMENT - 1) << 4) | logarithms
+    return words.astype("<u4" if has_large_chunks else "<u2").view(np.uint8)
+
+
+def split_chunks(chunks: Slices, shape: FrameShape) -> ChunkParts:
+    """Take chunks apart, checking that every part lies within its chunk."""
+    head_bytes = shape.head_bytes
+    if len(chunks) and int(chunks.size.min()) < padded(head_bytes):
+        raise CorruptDataError(
+            "a chunk is shorter than its head",
+            expected_bytes=padded(head_bytes),
+            found_bytes=int(chunks.size.min()),
+        )
+    heads = chunks.source[chunks.position[:, None] + np.arange(head_bytes)]
+    at = 0
+    columns: list[Int64s] = []
+    for width in _widths(shape):
+        column = np.ascontiguousarray(heads[:, at : at + width]).view(f"<u{width}")
+        columns.append(column.reshape(-1).astype(np.int64))
+        at += width
+    num_levels, sizes = columns[0], columns[1:]
+    position = chunks.position + padded(head_bytes)
+    parts: list[Slices] = []
+    for size in sizes:
+        parts.append(Slices(chunks.source, position, size))
+        position = position + padded_each(size)
+    outside = np.flatnonzero(position > chunks.position + chunks.size)
+    if len(outside):
+        raise CorruptDataError(
+            "the parts of a chunk exceed it",
+            chunk_bytes=int(chunks.size[outside[0]]),
+            parts_bytes=int((position - chunks.position)[outside[0]]),
+        )
+    repetition = parts.pop(0) if shape.has_repetition else None
+    definition = parts.pop(0) if shape.has_definition else None
+    return ChunkParts(num_levels, repetition, definition, tuple(parts))
+
+
+def join_chunks(parts: ChunkParts, *, has_large_chunks: bool) -> tuple[Bytes, Int64s]:
+    """Put chunks together: the inverse of `split_chunks`. Returns their bytes and sizes."""
+    levels = [part for part in (parts.repetition, parts.definition) if part is not None]
+    columns = [*levels, *parts.buffers]
+    shape = FrameShape(
+        parts.repetition is not None,
+        parts.definition is not None,
+        len(parts.buffers),
+        has_large_chunks,
+    )
+    heads = np.empty((len(parts.num_levels), shape.head_bytes), np.uint8)
+    numbers = [parts.num_levels, *(column.size for column in columns)]
+    edges = np.cumsum([0, *_widths(shape)]).tolist()
+    for (start, stop), number in zip(pairwise(edges), numbers, strict=True):
+        word = number.astype(f"<u{stop - start}")
+        heads[:, start:stop] = word.view(np.uint8).reshape(-1, stop - start)
+    sizes = padded(shape.head_bytes) + sum(padded_each(column.size) for column in columns)
+    chunk_bytes = np.broadcast_to(np.asarray(sizes, np.int64), (len(heads),))
+    position = np.cumsum(chunk_bytes) - chunk_bytes
+    out = np.full(int(chunk_bytes.sum()), PAD_BYTE, np.uint8)
+    out[position[:, None] + np.arange(shape.head_bytes)] = heads
+    position = position + padded(shape.head_bytes)
+    for column in columns:
+        copy_slices(column, out, position)
+        position = position + padded_each(column.size)
+    return out, chunk_bytes
+
+
+def padded(size: int) -> int:
+    """Return a size with its padding."""
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def padded_each(size: Int64s) -> Int64s:
+    """Return sizes with their padding."""
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _widths(shape: FrameShape) -> Sequence[int]:
+    """Return the bytes of each number in a chunk's head."""
+    levels = [2] * (1 + shape.has_repetition + shape.has_definition)
+    return [*levels, *[shape.size_bytes] * shape.num_buffers]

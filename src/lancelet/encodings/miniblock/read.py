@@ -1,0 +1,359 @@
+"""Reads rows of mini-block pages, decoding all the chunks that hold them in one go.
+
+    rows 1500..1510                          of a page of 1024 values a chunk
+    round 1   words of the chunks            unless the memo holds the head of the page
+    round 2   chunk 1 (and 2 if rows of lists go on there)
+    decode    chunk 1 -> 1024 values, of which slots 476..486 are kept
+
+The head of a page is what every read needs: where chunks are, where rows begin, the dictionary.
+It is read once and kept in the memo, as prefix sums, so that finding rows is a binary search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet.buffers import Int64s, Ranges, Reading, Slices
+from lancelet.encodings import registry
+from lancelet.encodings.arrow import arrow_from_block
+from lancelet.encodings.base import Block, FixedWidth, RowIndices, RowRange, Rows, StoredPage
+from lancelet.encodings.codecs.base import Encoding
+from lancelet.encodings.leaf import (
+    LeafContext,
+    LeafRows,
+    Picked,
+    values_from_block,
+    values_from_dictionary,
+)
+from lancelet.encodings.levels import Layers, Levels, check_levels, visible_validity
+from lancelet.encodings.miniblock.frame import (
+    ChunkParts,
+    ChunkTable,
+    FrameShape,
+    parse_words,
+    split_chunks,
+)
+from lancelet.encodings.miniblock.repetition_index import (
+    DEPTH,
+    RepetitionIndex,
+    entries_of_rows,
+    parse_repetition_index,
+    starts_of_rows,
+)
+from lancelet.errors import CorruptDataError, UnsupportedError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MiniBlockLayout:
+    """A mini-block page as its message describes it, whatever the generation."""
+
+    layers: Layers
+    values: Encoding
+    num_values: int
+    num_buffers: int
+    has_large_chunks: bool
+    repetition: Encoding | None = None
+    definition: Encoding | None = None
+    dictionary: Encoding | None = None
+    num_dictionary_items: int = 0
+    repetition_index_depth: int = 0
+
+    @property
+    def shape(self) -> FrameShape:
+        """Return what the chunks hold."""
+        return FrameShape(
+            self.repetition is not None,
+            self.definition is not None,
+            self.num_buffers,
+            self.has_large_chunks,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MiniBlockHead:
+    """What every read of a page needs."""
+
+    chunks: ChunkTable
+    rows: RepetitionIndex | None
+    dictionary: pa.Array | None
+
+    @property
+    def num_bytes(self) -> int:
+        """Return the memory this takes, about."""
+        size = self.chunks.position.nbytes + self.chunks.first_value.nbytes
+        if self.rows is not None:
+            size += self.rows.begun.nbytes + self.rows.ended.nbytes
+        return size + (0 if self.dictionary is None else int(self.dictionary.nbytes))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Decoded:
+    """Some chunks, decoded and joined."""
+
+    num_levels: Int64s
+    repetition: Levels | None
+    definition: Levels | None
+    values: Block
+
+
+class MiniBlockPage:
+    """A page whose rows can be read."""
+
+    def __init__(
+        self, page: StoredPage, layout: MiniBlockLayout, leaf: LeafContext, *, index: int
+    ) -> None:
+        """Check the message of a page; `index` is the page's number in its column."""
+        self._page = page
+        self._layout = layout
+        self._leaf = leaf
+        self._key = (leaf.column, index)
+        has_dictionary = layout.dictionary is not None
+        expected = 2 + has_dictionary + (layout.repetition_index_depth > 0)
+        if len(page.position) < expected:
+            raise CorruptDataError(
+                "a mini-block page misses buffers",
+                column=leaf.column,
+                expected=expected,
+                found=len(page.position),
+            )
+        if layout.repetition_index_depth > DEPTH:
+            raise UnsupportedError(
+                "a page has a deeper index of its lists than this release knows",
+                depth=layout.repetition_index_depth,
+            )
+        if (layout.repetition is not None) != (layout.layers.rep_max > 0) or (
+            layout.repetition is not None and not layout.repetition_index_depth
+        ):
+            raise CorruptDataError(
+                "a page has lists without repetition levels or index, or these without lists",
+                column=leaf.column,
+                lists=layout.layers.rep_max,
+            )
+        if layout.num_buffers != registry.num_buffers(layout.values):
+            raise CorruptDataError(
+                "a page does not have the number of buffers that its encoding needs",
+                column=leaf.column,
+                expected=registry.num_buffers(layout.values),
+                found=layout.num_buffers,
+            )
+
+    def read(self, rows: Rows) -> Reading[LeafRows]:
+        """Read rows of the page, counted from its first one."""
+        head = yield from self._head()
+        chunks = _chunks_of(rows, head)
+        slices = yield _ranges_of(chunks, head, self._page)
+        decoded = self._decode(head, chunks, _slices_of(chunks, head, slices))
+        entries = self._entries_of(rows, head, chunks, decoded)
+        return self._pick(head, decoded, entries)
+
+    def encoded_bytes(self, rows: RowRange) -> int:
+        """Estimate the bytes of some rows, by their share."""
+        return int(self._page.size.sum()) * len(rows) // max(1, self._page.length)
+
+    def _head(self) -> Reading[MiniBlockHead]:
+        memo = self._leaf.memo
+        head = None if memo is None else memo.get(self._key, MiniBlockHead)
+        if head is None:
+            page = self._page
+            which = np.array([0, *range(2, len(page.position))])
+            slices = yield Ranges(page.position[which], page.size[which])
+            head = self._parse_head(slices)
+            if memo is not None:
+                memo.put(self._key, head, value_bytes=head.num_bytes)
+        return head
+
+    def _parse_head(self, slices: Slices) -> MiniBlockHead:
+        layout = self._layout
+        chunks = parse_words(
+            slices.slice_bytes(0),
+            num_values=layout.num_values,
+            data_bytes=int(self._page.size[1]),
+            has_large_chunks=layout.has_large_chunks,
+        )
+        dictionary, rows, at = None, None, 1
+        if layout.dictionary is not None:
+            data_type = self._leaf.data_type
+            if pa.types.is_dictionary(data_type):
+                data_type = data_type.value_type
+            block = registry.decode_block(
+                layout.dictionary, slices.slice_bytes(at), layout.num_dictionary_items
+            )
+            dictionary = arrow_from_block(block, data_type, None)
+            at += 1
+        if layout.repetition_index_depth:
+            rows = parse_repetition_index(
+                slices.slice_bytes(at), num_chunks=len(chunks), num_rows=self._page.length
+            )
+        elif chunks.num_values != self._page.length:
+            raise CorruptDataError(
+                "a page does not have a value for each of its rows",
+                column=self._leaf.column,
+                rows=self._page.length,
+                values=chunks.num_values,
+            )
+        return MiniBlockHead(chunks, rows, dictionary)
+
+    def _decode(self, head: MiniBlockHead, chunks: Int64s, slices: Slices) -> _Decoded:
+        layout = self._layout
+        counts = np.diff(head.chunks.first_value)[chunks]
+        parts = split_chunks(slices, layout.shape)
+        values = registry.decode_chunks(layout.values, parts.buffers, counts)
+        repetition, definition = _decode_levels(layout, parts)
+        num_levels = counts
+        if repetition is not None or definition is not None:
+            num_levels = parts.num_levels
+            check_levels(layout.layers, repetition, definition)
+            _check_slots(layout.layers, definition, num_levels, counts)
+        return _Decoded(num_levels, repetition, definition, values)
+
+    def _entries_of(
+        self, rows: Rows, head: MiniBlockHead, chunks: Int64s, decoded: _Decoded
+    ) -> Picked:
+        """Return which of the decoded entries belong to the rows."""
+        if head.rows is not None:
+            assert decoded.repetition is not None
+            rep_max = self._layout.layers.rep_max
+            match rows:
+                case RowRange(start, stop):
+                    starts = starts_of_rows(decoded.repetition, rep_max, head.rows, chunks)
+                    before = int(head.rows.begun[chunks[0]])
+                    ends = np.append(starts, len(decoded.repetition))
+                    return slice(int(starts[start - before]), int(ends[stop - before]))
+                case RowIndices(indices):
+                    return entries_of_rows(
+                        indices,
+                        index=head.rows,
+                        chunks=chunks,
+                        repetition=decoded.repetition,
+                        num_levels=decoded.num_levels,
+                        rep_max=rep_max,
+                    )
+        first_value = head.chunks.first_value
+        match rows:
+            case RowRange(start, stop):
+                before = int(first_value[chunks[0]])
+                return slice(start - before, stop - before)
+            case RowIndices(indices):
+                counts = np.diff(first_value)[chunks]
+                joined = np.cumsum(counts) - counts
+                chunk = np.searchsorted(first_value, indices, side="right") - 1
+                values: Int64s = indices - first_value[chunk]
+                return values + joined[np.searchsorted(chunks, chunk)]
+
+    def _pick(self, head: MiniBlockHead, decoded: _Decoded, entries: Picked) -> LeafRows:
+        layers = self._layout.layers
+        repetition = None if decoded.repetition is None else decoded.repetition[entries]
+        definition = None if decoded.definition is None else decoded.definition[entries]
+        slots = slots_of(layers, decoded.definition, entries)
+        validity = visible_validity(layers, definition)
+        data_type = self._leaf.data_type
+        if head.dictionary is None:
+            values = values_from_block(decoded.values, data_type, slots, validity)
+        else:
+            values = values_from_dictionary(
+                decoded.values, head.dictionary, data_type, slots, validity
+            )
+        return LeafRows(layers, repetition, definition, values)
+
+
+def slots_of(layers: Layers, definition: Levels | None, entries: Picked) -> Picked:
+    """Return the slots of the entries that have one."""
+    if definition is None or layers.visible_def_max == layers.def_max:
+        return entries
+    is_visible = definition <= layers.visible_def_max
+    if isinstance(entries, slice):
+        before = int(np.count_nonzero(is_visible[: entries.start]))
+        return slice(before, before + int(np.count_nonzero(is_visible[entries])))
+    slots = np.cumsum(is_visible) - 1
+    return slots[entries[is_visible[entries]]]
+
+
+def _chunks_of(rows: Rows, head: MiniBlockHead) -> Int64s:
+    """Return the chunks that hold any of the rows, ascending."""
+    first_value = head.chunks.first_value
+    match rows:
+        case RowRange(start, stop):
+            if head.rows is not None:
+                return np.arange(*head.rows.chunks_of_range(start, stop))
+            first = int(np.searchsorted(first_value, start, side="right")) - 1
+            return np.arange(first, int(np.searchsorted(first_value, stop, side="left")))
+        case RowIndices(indices):
+            wanted = np.zeros(len(head.chunks) + 1, np.int64)
+            if head.rows is None:
+                wanted[np.searchsorted(first_value, indices, side="right") - 1] = 1
+                return np.flatnonzero(wanted)
+            begins, ends = head.rows.chunks_of_rows(indices)
+            np.add.at(wanted, begins, 1)
+            np.add.at(wanted, ends + 1, -1)
+            return np.flatnonzero(np.cumsum(wanted))
+
+
+def _run_starts(chunks: Int64s) -> Int64s:
+    """Return where runs of neighbouring chunks begin, with the number of chunks behind."""
+    return np.concatenate(([0], np.flatnonzero(np.diff(chunks) != 1) + 1, [len(chunks)]))
+
+
+def _ranges_of(chunks: Int64s, head: MiniBlockHead, page: StoredPage) -> Ranges:
+    """Return the bytes of chunks, neighbours as one range."""
+    runs = _run_starts(chunks)
+    start = head.chunks.position[chunks[runs[:-1]]]
+    stop = head.chunks.position[chunks[runs[1:] - 1] + 1]
+    return Ranges(page.position[1] + start, stop - start)
+
+
+def _slices_of(chunks: Int64s, head: MiniBlockHead, slices: Slices) -> Slices:
+    """Return each chunk within the slices that answered `_ranges_of`."""
+    runs = _run_starts(chunks)
+    position = head.chunks.position[chunks]
+    shift = slices.position - position[runs[:-1]]
+    size = head.chunks.position[chunks + 1] - position
+    return Slices(slices.source, position + np.repeat(shift, np.diff(runs)), size)
+
+
+def _decode_levels(
+    layout: MiniBlockLayout, parts: ChunkParts
+) -> tuple[Levels | None, Levels | None]:
+    decoded: list[Levels | None] = []
+    pairs: Sequence[tuple[Encoding | None, Slices | None]] = (
+        (layout.repetition, parts.repetition),
+        (layout.definition, parts.definition),
+    )
+    for encoding, slices in pairs:
+        if encoding is None or slices is None:
+            decoded.append(None)
+        else:
+            decoded.append(
+                levels_from_block(registry.decode_blocks(encoding, slices, parts.num_levels))
+            )
+    return decoded[0], decoded[1]
+
+
+def levels_from_block(block: Block) -> Levels:
+    """Return a block of levels as numbers."""
+    if not isinstance(block, FixedWidth) or block.bits != 16:
+        raise CorruptDataError("levels are not numbers of 16 bits", found=type(block).__name__)
+    data = block.data if block.data.ctypes.data % 2 == 0 else block.data.copy()
+    return data.view(np.uint16)
+
+
+def _check_slots(
+    layers: Layers, definition: Levels | None, num_levels: Int64s, counts: Int64s
+) -> None:
+    """Raise unless every chunk has as many visible entries as values."""
+    slots = num_levels
+    if definition is not None and layers.visible_def_max < layers.def_max:
+        before = np.zeros(len(definition) + 1, np.int64)
+        np.cumsum(definition <= layers.visible_def_max, out=before[1:])
+        edges = np.concatenate(([0], np.cumsum(num_levels)))
+        slots = np.diff(before[edges])
+    if not np.array_equal(slots, counts):
+        chunk = int(np.flatnonzero(slots != counts)[0])
+        raise CorruptDataError(
+            "the levels of a chunk do not belong to its values",
+            expected=int(counts[chunk]),
+            found=int(slots[chunk]),
+        )
