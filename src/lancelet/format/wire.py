@@ -36,3 +36,8 @@ def unknown_fields(message: Message) -> bytes:
     for descriptor, _ in rest.ListFields():
         rest.ClearField(descriptor.name)
     return rest.SerializeToString()
+
+
+def render_message(message: Message) -> bytes:
+    """Return the wire form of a message; equal messages give equal bytes."""
+    return message.SerializeToString(deterministic=True)

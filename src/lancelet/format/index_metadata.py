@@ -1,0 +1,156 @@
+"""Index metadata: which index segments a version has, and what each covers.
+
+An index is a name; its segments share the name and cover different fragments. What kind of
+index it is stands in the type of `details`, whose content only that kind understands:
+
+    by_id   segment 5f..   fields [0]   fragments {0, 1}   /lance.table.BTreeIndexDetails
+    by_id   segment a3..   fields [0]   fragments {2}      /lance.table.BTreeIndexDetails
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from pyroaring import BitMap, FrozenBitMap
+
+from lancelet.errors import CorruptDataError
+from lancelet.format.paths import index_directory
+from lancelet.format.protos import table_pb
+from lancelet.format.roaring import parse_bitmap, render_bitmap
+from lancelet.format.wire import parse_message, render_message, unknown_fields
+
+FragmentBitmap: TypeAlias = FrozenBitMap
+
+FRAGMENT_REUSE_INDEX: Final = "__lance_frag_reuse"
+MEM_WAL_INDEX: Final = "__lance_mem_wal"
+SYSTEM_INDICES: Final = frozenset({FRAGMENT_REUSE_INDEX, MEM_WAL_INDEX})
+
+
+@dataclass(frozen=True, slots=True)
+class AnyDetails:
+    """A message whose type stands beside it."""
+
+    type_url: str
+    value: bytes
+
+    @property
+    def type_name(self) -> str:
+        """The last part of the type's name, such as `BTreeIndexDetails`."""
+        return self.type_url.rpartition("/")[2].rpartition(".")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFile:
+    """A file of an index segment, relative to the segment's directory."""
+
+    path: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexMetadata:
+    """A segment of an index.
+
+    `fragment_bitmap` is None where the segment does not say what it covers. `created_at` is in
+    milliseconds since 1970.
+    """
+
+    uuid: uuid.UUID
+    name: str
+    fields: tuple[int, ...]
+    dataset_version: int
+    fragment_bitmap: FragmentBitmap | None = None
+    details: AnyDetails | None = None
+    index_version: int | None = None
+    created_at: int | None = None
+    base_id: int | None = None
+    files: tuple[IndexFile, ...] = ()
+    covering_fields: tuple[int, ...] = ()
+    clustering_id: int | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict, hash=False)
+    unknown: bytes = b""
+
+    @property
+    def is_system(self) -> bool:
+        """Whether the segment is bookkeeping of the format, which queries never use."""
+        return self.name in SYSTEM_INDICES
+
+    @property
+    def directory(self) -> str:
+        """The directory of the segment's files, below the root of its base."""
+        return index_directory(self.uuid)
+
+
+def parse_index_section(data: bytes | memoryview) -> tuple[IndexMetadata, ...]:
+    """Return the segments of an index section."""
+    section = parse_message(table_pb.IndexSection, data)
+    return tuple(index_from_proto(proto) for proto in section.indices)
+
+
+def render_index_section(indices: Iterable[IndexMetadata]) -> bytes:
+    """Return the wire form of an index section."""
+    section = table_pb.IndexSection(indices=[index_to_proto(index) for index in indices])
+    return render_message(section)
+
+
+def index_from_proto(proto: table_pb.IndexMetadata) -> IndexMetadata:
+    """Return the segment of a message."""
+    details = None
+    if proto.HasField("index_details"):
+        details = AnyDetails(proto.index_details.type_url, proto.index_details.value)
+    return IndexMetadata(
+        uuid=uuid_from_proto(proto.uuid),
+        name=proto.name,
+        fields=tuple(proto.fields),
+        dataset_version=proto.dataset_version,
+        fragment_bitmap=parse_bitmap(proto.fragment_bitmap) if proto.fragment_bitmap else None,
+        details=details,
+        index_version=proto.index_version if proto.HasField("index_version") else None,
+        created_at=proto.created_at if proto.HasField("created_at") else None,
+        base_id=proto.base_id if proto.HasField("base_id") else None,
+        files=tuple(IndexFile(file.path, file.size_bytes) for file in proto.files),
+        covering_fields=tuple(proto.covering_fields),
+        clustering_id=proto.clustering_id if proto.HasField("clustering_id") else None,
+        metadata=dict(proto.metadata),
+        unknown=unknown_fields(proto),
+    )
+
+
+def index_to_proto(index: IndexMetadata) -> table_pb.IndexMetadata:
+    """Return the message of a segment."""
+    proto = table_pb.IndexMetadata(
+        uuid=uuid_to_proto(index.uuid),
+        fields=index.fields,
+        name=index.name,
+        dataset_version=index.dataset_version,
+        index_version=index.index_version,
+        created_at=index.created_at,
+        base_id=index.base_id,
+        files=[table_pb.IndexFile(path=f.path, size_bytes=f.size_bytes) for f in index.files],
+        covering_fields=index.covering_fields,
+        clustering_id=index.clustering_id,
+        metadata=index.metadata,
+    )
+    if index.fragment_bitmap is not None:
+        proto.fragment_bitmap = render_bitmap(BitMap(index.fragment_bitmap))
+    if index.details is not None:
+        proto.index_details.type_url = index.details.type_url
+        proto.index_details.value = index.details.value
+    if index.unknown:
+        proto.MergeFromString(index.unknown)
+    return proto
+
+
+def uuid_from_proto(proto: table_pb.UUID) -> uuid.UUID:
+    """Return the UUID of a message."""
+    if len(proto.uuid) != 16:
+        raise CorruptDataError("a UUID has 16 bytes", found=len(proto.uuid))
+    return uuid.UUID(bytes=proto.uuid)
+
+
+def uuid_to_proto(identity: uuid.UUID) -> table_pb.UUID:
+    """Return the message of a UUID."""
+    return table_pb.UUID(uuid=identity.bytes)
