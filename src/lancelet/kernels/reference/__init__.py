@@ -20,6 +20,7 @@ from lancelet.kernels.reference.rle import count_runs, rle_decode_chunks, rle_en
 from lancelet.kernels.reference.split_bytes import join_bytes_chunks, split_bytes_chunks
 from lancelet.kernels.reference.variable import concat_variable, pick_variable
 from lancelet.kernels.reference.zones import zone_min_max
+from lancelet.kernels.reference.read_ahead import read_ahead
 
 __all__ = [
     "bit_widths",
@@ -43,6 +44,7 @@ __all__ = [
     "pick_packed",
     "pick_variable",
     "place_slices",
+    "read_ahead",
     "read_varints",
     "rle_decode_chunks",
     "rle_encode_chunks",
