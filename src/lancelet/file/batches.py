@@ -1,0 +1,40 @@
+"""Cutting a stream of batches into batches of one size.
+
+    in      5 rows, 5 rows, 2 rows
+    size 4  4 rows, 1+3 rows, 2+2 rows
+
+Rows are copied only where a batch is made of several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+
+def rebatch(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of batches as batches of `size` rows; the last has what remains.
+
+    >>> batch = pa.record_batch({"x": [1, 2, 3]})
+    >>> [part.num_rows for part in rebatch([batch, batch], 4)]
+    [4, 2]
+    """
+    held: list[pa.RecordBatch] = []
+    held_rows = 0
+    for batch in batches:
+        start = 0
+        while held_rows + batch.num_rows - start >= size:
+            stop = start + size - held_rows
+            held.append(batch.slice(start, stop - start))
+            yield _joined(held)
+            held, held_rows, start = [], 0, stop
+        if start < batch.num_rows:
+            held.append(batch.slice(start))
+            held_rows += batch.num_rows - start
+    if held:
+        yield _joined(held)
+
+
+def _joined(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return parts[0] if len(parts) == 1 else pa.concat_batches(parts)

@@ -1,0 +1,79 @@
+"""Opening a data file of any generation.
+
+The last eight bytes say which it is. The schema and the places of columns come from the table
+that the file belongs to, or, for a file on its own, from the file itself:
+
+    open_data_file(store, "data/a.lance")                          the file knows its fields
+    open_data_file(store, "data/a.lance", size=1052, stored=...)   the table knows them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lancelet.buffers import run
+from lancelet.encodings.base import FileVersion, Memo
+from lancelet.errors import LanceletError, UnsupportedError
+from lancelet.file.checksums import Verify
+from lancelet.file.v2.footer import parse_version
+from lancelet.file.v2.generation import place_columns
+from lancelet.file.v2.metadata import read_metadata, tail_size
+from lancelet.file.v2.reader import FileReader
+from lancelet.format.schema import Schema
+from lancelet.io.store import ObjectReader, Store
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFields:
+    """What a table knows of its data file.
+
+    `columns` gives the column of each field that owns one, by the field's id.
+    """
+
+    schema: Schema
+    columns: Mapping[int, int]
+
+
+def open_data_file(
+    store: Store,
+    path: str,
+    *,
+    size: int | None = None,
+    stored: StoredFields | None = None,
+    verify: Verify = Verify.FULL,
+    memo: Memo | None = None,
+) -> FileReader:
+    """Open a data file for reading; with its size known, this is one request."""
+    source = store.open_reader(path, size)
+    try:
+        return _open(source, size, stored=stored, verify=verify, memo=memo)
+    except LanceletError as error:
+        source.close()
+        error.with_facts(path=path)
+        raise
+
+
+def _open(
+    source: ObjectReader,
+    size: int | None,
+    *,
+    stored: StoredFields | None,
+    verify: Verify,
+    memo: Memo | None,
+) -> FileReader:
+    num_columns = None if stored is None else len(stored.columns)
+    tail = source.read_tail(tail_size(size, num_columns=num_columns))
+    version = parse_version(tail, file_bytes=source.size)
+    if version is FileVersion.V0_1:
+        raise UnsupportedError("files of version 0.1 are not known here", version=version.value)
+    with_checksums = verify is not Verify.OFF
+    metadata = run(
+        read_metadata(tail, file_bytes=source.size, with_checksums=with_checksums),
+        source.read_ranges,
+    )
+    if stored is None:
+        descriptor = metadata.descriptor.schema
+        schema = Schema.from_protos(descriptor.fields, descriptor.metadata)
+        stored = StoredFields(schema, place_columns(schema.fields, version))
+    return FileReader(source, metadata, stored.schema, stored.columns, verify=verify, memo=memo)

@@ -1,0 +1,157 @@
+"""Between the arrays that users have and the arrays that encodings store.
+
+    what users have                  what is stored
+    extension<arrow.uuid>            fixed_size_binary[16]
+    extension<arrow.json> over text  large_binary, the document in binary form
+    string_view                      string
+    list<element: ...>               list<item: ...>      the names that the schema gives
+
+Arrow casts all of it but JSON, at any depth and mostly without touching the values. Arrays that
+mean something else than the field says are refused, never converted.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from functools import lru_cache
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancelet.encodings.jsonb import decode_jsonb, encode_jsonb
+from lancelet.errors import InternalError, InvalidInputError, SchemaMismatchError
+from lancelet.format import logical_type
+from lancelet.format.field import Field
+
+
+def to_storage(array: pa.Array, field: Field) -> pa.Array:
+    """Return an array as it is stored under a field, or refuse it by the name of the field."""
+    stored = field.storage_type
+    if array.type == stored and not has_json(field):
+        return array
+    found = _shape_of_type(array.type)
+    if found != _shape(field):
+        raise SchemaMismatchError(
+            "values are not of the type that the field has in the file",
+            field=field.name,
+            expected=str(field.arrow_type),
+            found=str(array.type),
+        )
+    if has_json(field):
+        array = _map_json(array, field, _json_to_storage)
+    return array if array.type == stored else array.cast(stored)
+
+
+def from_storage(array: pa.Array, field: Field) -> pa.Array:
+    """Return a stored array as users see it; the inverse of `to_storage`."""
+    if has_json(field):
+        array = _map_json(array, field, decode_jsonb)
+    wanted = _user_type(field)
+    return array if array.type == wanted else array.cast(wanted)
+
+
+def check_nulls(array: pa.Array, field: Field) -> None:
+    """Raise unless values that must not be null are not; what lies under a null is nobody's.
+
+    >>> field = Schema.from_arrow(pa.schema([pa.field("x", pa.int8(), nullable=False)])).fields[0]
+    >>> check_nulls(pa.array([1, None], pa.int8()), field)
+    Traceback (most recent call last):
+    lancelet.errors.InvalidInputError: ... (field='x', nulls=1)
+    """
+    if all(node.nullable for node in field.walk()):
+        return
+    if not field.nullable and array.null_count:
+        raise InvalidInputError(
+            "a field that must not be null has null values",
+            field=field.name,
+            nulls=array.null_count,
+        )
+    if not field.children:
+        return
+    if isinstance(array, pa.StructArray):
+        present = array.filter(array.is_valid()) if array.null_count else array
+        for index, child in enumerate(field.children):
+            check_nulls(present.field(index), child)
+    elif isinstance(array, pa.MapArray):
+        check_nulls(pc.list_flatten(array.cast(_as_list(array.type))), field.children[0])
+    else:
+        check_nulls(pc.list_flatten(array), field.children[0])
+
+
+@lru_cache(maxsize=4096)
+def has_json(field: Field) -> bool:
+    """Say whether a field is JSON or holds it somewhere."""
+    return any(node.logical_type == logical_type.JSON for node in field.walk())
+
+
+@lru_cache(maxsize=4096)
+def _user_type(field: Field) -> pa.DataType:
+    return field.arrow_type
+
+
+def _as_list(data_type: pa.MapType) -> pa.DataType:
+    return pa.list_(pa.struct([data_type.key_field, data_type.item_field]))
+
+
+@lru_cache(maxsize=4096)
+def _shape_of_type(data_type: pa.DataType) -> tuple[object, ...]:
+    """Return what a type means: its logical types, and the names of struct fields."""
+    return _shape(Field.from_arrow(pa.field("", data_type), itertools.count()))
+
+
+def _shape(field: Field) -> tuple[object, ...]:
+    is_struct = field.logical_type == logical_type.STRUCT
+    return (
+        _plain_kind(field.logical_type),
+        tuple((child.name if is_struct else "", _shape(child)) for child in field.children),
+    )
+
+
+def _plain_kind(kind: str) -> str:
+    """Return the logical type of the storage, so that storage may be given for an extension."""
+    return kind.replace(logical_type.BFLOAT16, "fixed_size_binary:2")
+
+
+def _json_to_storage(array: pa.Array) -> pa.Array:
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    return encode_jsonb(array.cast(pa.large_string()))
+
+
+def _map_json(array: pa.Array, field: Field, convert: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """Convert the JSON values of an array, wherever they are in it."""
+    if field.logical_type == logical_type.JSON:
+        return convert(array)
+    if not has_json(field):
+        return array
+    if isinstance(array, pa.StructArray):
+        children = [
+            _map_json(array.field(index), child, convert)
+            for index, child in enumerate(field.children)
+        ]
+        fields = [
+            pa.field(child.name, values.type, child.nullable)
+            for child, values in zip(field.children, children, strict=True)
+        ]
+        return pa.StructArray.from_arrays(
+            children, fields=fields, mask=array.is_null() if array.null_count else None
+        )
+    if isinstance(array, pa.MapArray):
+        as_list = array.cast(_as_list(array.type))
+        entries = _map_json(as_list.values, field.children[0], convert)
+        key, value = entries.type.field(0), entries.type.field(1)
+        return _around(as_list, pa.map_(key, value), entries)
+    items = _map_json(array.values, field.children[0], convert)
+    item = field.children[0]
+    make = {pa.ListArray: pa.list_, pa.LargeListArray: pa.large_list}.get(type(array))
+    if make is None:
+        raise InternalError("JSON values are in a type that cannot hold them", type=str(array.type))
+    return _around(array, make(pa.field(item.name, items.type, item.nullable)), items)
+
+
+def _around(lists: pa.Array, data_type: pa.DataType, items: pa.Array) -> pa.Array:
+    """Return lists of a type with other items, as many as there are now."""
+    return pa.Array.from_buffers(
+        data_type, len(lists), lists.buffers()[:2], offset=lists.offset, children=[items]
+    )

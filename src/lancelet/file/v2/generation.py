@@ -1,0 +1,79 @@
+"""Which encodings a file of a given version has: the one place that knows the generations apart.
+
+    2.0          every field owns a column, parents included
+    2.1, 2.2     a column per leaf, structure travels as levels
+    2.3          the same columns, structure and values in planes of their own
+
+Columns are numbered through the file in the order in which the fields own them:
+
+    schema   a: int32, s: struct<x: string>
+    2.0      a -> 0, s -> 1, x -> 2
+    2.1      a -> 0,         x -> 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from lancelet.encodings import v2_0, v2_1
+from lancelet.encodings.base import (
+    BlobSink,
+    EncodedPage,
+    FieldReader,
+    FileVersion,
+    Memo,
+    StoredColumn,
+)
+from lancelet.errors import InternalError
+from lancelet.file.v2.column_metadata import PLAIN_COLUMN_ENCODING
+from lancelet.format.field import Field
+
+
+class Generation(Protocol):
+    """What the encodings of a file's version offer; see `encodings.base`."""
+
+    def columns_of(self, field: Field, version: FileVersion, /) -> tuple[Field, ...]:
+        """Return the fields within `field` that own a column each, in order."""
+
+    def encode_field(
+        self, array: pa.Array, field: Field, version: FileVersion, /, *, blobs: BlobSink | None
+    ) -> Sequence[EncodedPage]:
+        """Encode values as pages of each of the columns of the field."""
+
+    def open_field(
+        self,
+        field: Field,
+        columns: Sequence[StoredColumn],
+        version: FileVersion,
+        /,
+        memo: Memo | None,
+    ) -> FieldReader:
+        """Prepare to read a field from its columns, in the order of `columns_of`."""
+
+
+def generation_of(version: FileVersion) -> Generation:
+    """Return the encodings of a 2.x version."""
+    match version:
+        case FileVersion.V2_0:
+            return v2_0
+        case FileVersion.V2_1 | FileVersion.V2_2 | FileVersion.V2_3:
+            return v2_1
+        case FileVersion.V0_1:
+            raise InternalError("files of version 0.1 have no columns", version=version.value)
+
+
+def place_columns(fields: Iterable[Field], version: FileVersion) -> Mapping[int, int]:
+    """Return the column of each field that owns one, by the id of the field."""
+    generation = generation_of(version)
+    owners = (owner for field in fields for owner in generation.columns_of(field, version))
+    return {owner.id: index for index, owner in enumerate(owners)}
+
+
+def column_encodings(field: Field, version: FileVersion) -> tuple[bytes, ...]:
+    """Return the envelope that says what the pages of each column of a field are."""
+    if version is FileVersion.V2_0:
+        return v2_0.column_encodings(field, version)
+    return (PLAIN_COLUMN_ENCODING,) * len(generation_of(version).columns_of(field, version))

@@ -1,0 +1,135 @@
+"""Cutting a read into tasks: rows into splits, and the fields of a split into groups.
+
+Work is cut by rows and not by pages, because a page may be anything from a few rows to the whole
+file. A split decodes to about two megabytes, so that a core's cache holds it and a handful of
+them in flight is all the memory a scan needs:
+
+    rows     0 ........ 524288 ........ 1048576 ....       int32: half a million rows a split
+    pages    [      0          ][        1       ]....     cut at page borders where one is near
+
+A table with very many columns would get splits of so few rows that every chunk is decoded many
+times. There a split keeps a least number of rows, and its fields are read in several groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet.buffers import Int64s
+from lancelet.encodings.base import RowRange
+
+TASK_BYTES: Final = 2 * 1024 * 1024
+"""What a task decodes; `docs/kernels.md` has the measurement."""
+
+_SPLIT_ROWS_MIN: Final = 4096
+_SPLIT_ROWS_MAX: Final = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The tasks of a read: every split is read once per group of fields."""
+
+    splits: tuple[RowRange, ...]
+    groups: tuple[range, ...]
+    """Which of the fields are read together; in order, and covering all."""
+
+
+def plan_read(
+    rows: RowRange,
+    row_bytes: Sequence[float],
+    *,
+    borders: Int64s | None = None,
+    batch_size: int | None = None,
+) -> Plan:
+    """Cut a read of `rows` into tasks.
+
+    Args:
+        rows: The rows to read.
+        row_bytes: The decoded bytes per row of each field.
+        borders: Rows at which pages begin, ascending; cutting there saves work.
+        batch_size: If given, splits are multiples or equal parts of batches.
+
+    >>> plan_read(RowRange(0, 10), [4.0, 4.0]).splits
+    (RowRange(start=0, stop=10),)
+    >>> plan_read(RowRange(0, 3_000_000), [4.0], borders=np.array([0, 500_000])).splits[:2]
+    (RowRange(start=0, stop=500000), RowRange(start=500000, stop=1024288))
+    """
+    total = sum(row_bytes)
+    target = int(TASK_BYTES / max(total, TASK_BYTES / _SPLIT_ROWS_MAX))
+    if batch_size is not None:
+        splits = _regular_splits(rows, _split_of_batches(max(target, _SPLIT_ROWS_MIN), batch_size))
+    else:
+        splits = _splits_at(rows, max(target, _SPLIT_ROWS_MIN), borders)
+    longest = max((len(split) for split in splits), default=0)
+    return Plan(tuple(splits), tuple(_groups(row_bytes, longest)))
+
+
+def decoded_row_bytes(data_type: pa.DataType, encoded_row_bytes: float) -> float:
+    """Estimate the bytes of a decoded row of a field.
+
+    >>> decoded_row_bytes(pa.int32(), 1.5), decoded_row_bytes(pa.string(), 12.0)
+    (4.0, 28.0)
+    """
+    fixed = _fixed_bytes(data_type)
+    return 2.0 * encoded_row_bytes + 4.0 if fixed is None else fixed
+
+
+def _fixed_bytes(data_type: pa.DataType) -> float | None:
+    if pa.types.is_struct(data_type):
+        children = [_fixed_bytes(data_type.field(i).type) for i in range(data_type.num_fields)]
+        return None if None in children else sum(filter(None, children))
+    if pa.types.is_fixed_size_list(data_type):
+        item = _fixed_bytes(data_type.value_type)
+        return None if item is None else item * data_type.list_size
+    if pa.types.is_null(data_type):
+        return 0.0
+    try:
+        return float(data_type.bit_width) / 8
+    except ValueError:
+        return None
+
+
+def _split_of_batches(target: int, batch_size: int) -> int:
+    """Return rows per split near `target` so that batches are whole splits or the reverse."""
+    if batch_size <= target:
+        return target // batch_size * batch_size
+    return -(-batch_size // round(batch_size / target))
+
+
+def _regular_splits(rows: RowRange, step: int) -> list[RowRange]:
+    starts = range(rows.start, rows.stop, step)
+    return [RowRange(start, min(start + step, rows.stop)) for start in starts]
+
+
+def _splits_at(rows: RowRange, target: int, borders: Int64s | None) -> list[RowRange]:
+    if borders is None or not len(borders):
+        return _regular_splits(rows, target)
+    splits: list[RowRange] = []
+    start = rows.start
+    while start < rows.stop:
+        stop = start + target
+        near = int(np.searchsorted(borders, stop))
+        candidates = [int(border) for border in borders[max(0, near - 1) : near + 1]]
+        close = [border for border in candidates if abs(border - stop) <= target // 2]
+        if close:
+            stop = min(close, key=lambda border: abs(border - start - target))
+        splits.append(RowRange(start, min(stop, rows.stop)))
+        start = stop
+    return splits
+
+
+def _groups(row_bytes: Sequence[float], rows: int) -> list[range]:
+    groups: list[range] = []
+    start, held = 0, 0.0
+    for index, width in enumerate(row_bytes):
+        if held and held + width * rows > 2 * TASK_BYTES:
+            groups.append(range(start, index))
+            start, held = index, 0.0
+        held += width * rows
+    groups.append(range(start, len(row_bytes)))
+    return groups

@@ -1,0 +1,285 @@
+"""Writing a 2.x data file: batches in, pages out, in the order in which they were cut.
+
+    batches   --per field-->  pending arrays   --a page's worth-->  encoded on the pool
+    encoded   --in order-->   buffers in the file, a page of metadata per column
+
+Every field waits for its own page to fill, so columns have pages of different rows. Encoding runs
+side by side for as many pages as there are cores; writing and everything else happens in the
+caller's thread. Blobs are written while their field is encoded, so such fields are encoded there
+as well.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from dataclasses import field as field_of
+from functools import partial
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet.config import CPU_THREADS
+from lancelet.encodings.base import BlobSink, ColumnChoice, EncodedPage, FileVersion
+from lancelet.errors import InvalidInputError
+from lancelet.file.pool import submit
+from lancelet.file.storage import check_nulls, to_storage
+from lancelet.file.v2.column_metadata import WrittenPage, encode_column
+from lancelet.file.v2.container import Container, Description, Place
+from lancelet.file.v2.generation import column_encodings, generation_of, place_columns
+from lancelet.format.protos import file_pb
+from lancelet.format.schema import Field, Schema
+from lancelet.io.store import ObjectWriter
+
+_FIELD_BYTES: Final = 8 * 1024 * 1024
+_PAGE_BYTES_MAX: Final = 32 * 1024 * 1024
+_ROWS_MAX: Final = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class WriterOptions:
+    """How a data file is written; what is not given is what the reference does."""
+
+    version: FileVersion = FileVersion.V2_2
+    data_cache_bytes: int | None = None
+    """The bytes of all fields together that wait for their page to fill; 8 MiB per field."""
+    max_page_bytes: int | None = None
+    """The most bytes of values that go into a page; 32 MiB."""
+    checksums: bool = True
+    """Whether to keep checksums in the file."""
+    zone_rows: int | None = 8192
+    """The rows of a zone whose smallest and largest values are kept; None keeps none."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSummary:
+    """What was written."""
+
+    num_rows: int
+    size_bytes: int
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A field's values that wait for a page."""
+
+    field: Field
+    first_column: int
+    num_columns: int
+    first_row: int = 0
+    arrays: list[pa.Array] = field_of(default_factory=list)
+    rows: int = 0
+    bytes: int = 0
+    has_blobs: bool = False
+
+
+class FileWriter:
+    """Writes one 2.x file; nothing is visible before `finish` returns."""
+
+    def __init__(
+        self,
+        target: ObjectWriter,
+        schema: Schema,
+        options: WriterOptions,
+        *,
+        blobs: BlobSink | None = None,
+    ) -> None:
+        """Write rows of `schema` to `target`; types that the version lacks are refused here."""
+        self._options = options
+        self._schema = schema
+        self._placement = place_columns(schema.fields, options.version)
+        self._generation = generation_of(options.version)
+        self._container = Container(target, with_checksums=options.checksums)
+        self._blobs = blobs
+        self._columns: list[list[WrittenPage]] = [[] for _ in self._placement]
+        self._pending = self._make_pending()
+        self._encoding: deque[tuple[_Pending, int, Future[Sequence[EncodedPage]]]] = deque()
+        self._metadata = dict(schema.metadata)
+        self._global_buffers: list[Place] = []
+        self._report: list[ColumnChoice] = []
+        self._num_rows = 0
+
+    @property
+    def schema(self) -> Schema:
+        """The fields that are written."""
+        return self._schema
+
+    @property
+    def placement(self) -> Mapping[int, int]:
+        """The column of each field that owns one, by the id of the field."""
+        return self._placement
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows were taken so far."""
+        return self._num_rows
+
+    @property
+    def bytes_written(self) -> int:
+        """How many bytes are in the file so far; values that wait for their page are not."""
+        return self._container.position
+
+    def add_schema_metadata(self, key: str, value: str) -> None:
+        """Keep an entry in the metadata of the file's schema."""
+        self._metadata[key] = value
+
+    def add_global_buffer(self, data: bytes) -> int:
+        """Keep bytes in the file and return the index they can be read by."""
+        self._global_buffers.append(self._container.write_buffer(np.frombuffer(data, np.uint8)))
+        return len(self._global_buffers)
+
+    def encoding_report(self) -> tuple[ColumnChoice, ...]:
+        """Return what was chosen for each page that was written, and what was not and why."""
+        return tuple(self._report)
+
+    def write(self, batch: pa.RecordBatch | pa.Table) -> None:
+        """Take rows; the columns are found by name, and others are left alone."""
+        columns = [self._column_of(batch, pending.field) for pending in self._pending]
+        for pending, arrays in zip(self._pending, columns, strict=True):
+            for array in arrays:
+                self._append(pending, array)
+        self._num_rows += batch.num_rows
+
+    def finish(self) -> WriteSummary:
+        """Write what still waits and the metadata, and make the file visible."""
+        for pending in self._pending:
+            self._flush(pending)
+        self._write_encoded(keep=0)
+        size = self._container.finish(
+            Description(
+                self._options.version,
+                self._descriptor(),
+                self._column_metadata(),
+                self._global_buffers,
+            )
+        )
+        return WriteSummary(self._num_rows, size)
+
+    def abort(self) -> None:
+        """Leave nothing behind."""
+        for _, _, encoded in self._encoding:
+            encoded.cancel()
+        self._encoding.clear()
+        self._container.abort()
+
+    # --- cutting pages ------------------------------------------------------------------------
+
+    def _make_pending(self) -> list[_Pending]:
+        pending: list[_Pending] = []
+        version = self._options.version
+        first_column = 0
+        for node in self._schema.fields:
+            count = len(self._generation.columns_of(node, version))
+            has_blobs = any(part.is_blob for part in node.walk())
+            pending.append(_Pending(node, first_column, count, has_blobs=has_blobs))
+            first_column += count
+        return pending
+
+    def _column_of(self, batch: pa.RecordBatch | pa.Table, node: Field) -> list[pa.Array]:
+        index = batch.schema.get_field_index(node.name)
+        if index < 0:
+            raise InvalidInputError(
+                "the batch lacks a column of the file",
+                field=node.name,
+                found=batch.schema.names[:100],
+            )
+        column = batch.column(index)
+        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+        arrays = [to_storage(chunk, node) for chunk in chunks]
+        for array in arrays:
+            check_nulls(array, node)
+        return arrays
+
+    def _append(self, pending: _Pending, array: pa.Array) -> None:
+        """Add values to a page in the making, and cut as many pages as they fill."""
+        limit = self._page_bytes
+        num_bytes = _value_bytes(array)
+        rows = max(1, int(len(array) * limit / max(num_bytes, 1)))
+        for start in range(0, len(array), rows):
+            part = array.slice(start, rows)
+            pending.arrays.append(part)
+            pending.rows += len(part)
+            pending.bytes += num_bytes * len(part) // len(array)
+            if pending.bytes >= limit or len(array) - start > rows:
+                self._flush(pending)
+
+    @property
+    def _page_bytes(self) -> int:
+        options = self._options
+        cached = options.data_cache_bytes
+        field_bytes = _FIELD_BYTES if cached is None else cached // max(1, len(self._pending))
+        return max(1, min(field_bytes, options.max_page_bytes or _PAGE_BYTES_MAX))
+
+    def _flush(self, pending: _Pending) -> None:
+        """Start encoding what waits, and write what is encoded."""
+        if not pending.rows:
+            return
+        arrays, first_row = pending.arrays, pending.first_row
+        pending.first_row += pending.rows
+        pending.arrays, pending.rows, pending.bytes = [], 0, 0
+        task = partial(self._encode, pending.field, arrays)
+        if pending.has_blobs:
+            # What was cut before goes into the file before the blobs of this page do.
+            self._write_encoded(keep=0)
+            encoded: Future[Sequence[EncodedPage]] = Future()
+            encoded.set_result(task())
+        else:
+            encoded = submit(task)
+        self._encoding.append((pending, first_row, encoded))
+        self._write_encoded(keep=CPU_THREADS)
+
+    def _encode(self, node: Field, arrays: Sequence[pa.Array]) -> Sequence[EncodedPage]:
+        array = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+        return list(
+            self._generation.encode_field(array, node, self._options.version, blobs=self._blobs)
+        )
+
+    # --- writing pages ------------------------------------------------------------------------
+
+    def _write_encoded(self, *, keep: int) -> None:
+        """Write pages in the order they were cut, until only `keep` are being encoded."""
+        while len(self._encoding) > keep:
+            pending, first_row, encoded = self._encoding.popleft()
+            for page in encoded.result():
+                self._write_page(pending, first_row, page)
+
+    def _write_page(self, pending: _Pending, first_row: int, page: EncodedPage) -> None:
+        places = [self._container.write_buffer(buffer) for buffer in page.buffers]
+        self._columns[pending.first_column + page.column].append(
+            WrittenPage(
+                positions=tuple(position for position, _ in places),
+                sizes=tuple(size for _, size in places),
+                length=page.length,
+                encoding=page.encoding,
+                priority=first_row + page.first_row,
+            )
+        )
+        self._report.extend(page.report)
+
+    def _column_metadata(self) -> list[bytes]:
+        encodings = [
+            encoding
+            for node in self._schema.fields
+            for encoding in column_encodings(node, self._options.version)
+        ]
+        return [
+            encode_column(pages, encoding=encoding)
+            for pages, encoding in zip(self._columns, encodings, strict=True)
+        ]
+
+    def _descriptor(self) -> bytes:
+        schema = self._schema.with_metadata(self._metadata)
+        return file_pb.FileDescriptor(
+            schema=file_pb.Schema(fields=schema.to_protos(), metadata=schema.metadata_bytes()),
+            length=self._num_rows,
+        ).SerializeToString()
+
+
+def _value_bytes(array: pa.Array) -> int:
+    """Return the bytes of the values of an array; a dictionary is not repeated per page."""
+    if isinstance(array, pa.DictionaryArray):
+        return int(array.indices.nbytes)
+    return int(array.nbytes)
