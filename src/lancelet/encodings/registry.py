@@ -80,6 +80,10 @@ class _Registry:
         codec, message, inner = self._resolve(encoding)
         return codec.owns_bytes(message, inner)
 
+    def as_plain(self, encoding: Encoding, slices: Slices) -> tuple[Slices, int] | None:
+        codec, message, inner = self._resolve(encoding)
+        return codec.as_plain(message, slices, inner)
+
     def decode_chunks(self, encoding: Encoding, parts: Sequence[Slices], counts: Int64s) -> Block:
         codec, message, inner = self._resolve(encoding)
         expected = codec.num_buffers(message, inner)

@@ -28,9 +28,9 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from lancelet import kernels
 from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.encodings.base import Block, FixedWidth, Variable
-from lancelet.encodings.codecs import interim as kernels
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.format.protos import encodings21_pb as pb21
 from lancelet.format.protos import encodings23_pb as pb23
@@ -113,6 +113,9 @@ class Codecs(Protocol):
     def owns_bytes(self, encoding: Encoding) -> bool:
         """Return whether a block needs a buffer at all; sequences made of rules do not."""
 
+    def as_plain(self, encoding: Encoding, slices: Slices) -> tuple[Slices, int] | None:
+        """Return slices of plain values and their bits, or `None` if the codec is another."""
+
     def decode_chunks(self, encoding: Encoding, parts: Sequence[Slices], counts: Int64s) -> Block:
         """Decode chunks of a mini-block page, as one block."""
 
@@ -151,6 +154,12 @@ class Codec:
         return True
 
     @classmethod
+    def as_plain(cls, message: Any, slices: Slices, codecs: Codecs) -> tuple[Slices, int] | None:
+        """Return slices of plain values and their bits, if that is what the codec stores."""
+        del message, slices, codecs
+        return None
+
+    @classmethod
     def propose(cls, block: Block) -> Iterator[Codec]:
         """Yield the choices worth trying on blocks like this sample, in mini-block context."""
         del block
@@ -158,10 +167,12 @@ class Codec:
 
     def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:
         """Cut values into chunks and encode each."""
+        del limits
         raise _no_context(self.wire_name, "mini-block pages", block=type(block).__name__)
 
     def encode_blocks(self, block: Block, counts: Int64s) -> EncodedBlocks:
         """Encode values into one buffer for each count, all with one encoding."""
+        del counts
         raise _no_context(self.wire_name, "single buffers", block=type(block).__name__)
 
     def encode_block(self, block: Block) -> EncodedBlock:
@@ -178,16 +189,19 @@ class Codec:
         cls, message: Any, parts: Sequence[Slices], counts: Int64s, codecs: Codecs
     ) -> Block:
         """Decode chunks, whose buffers are as many as `num_buffers`."""
+        del message, parts, counts, codecs
         raise _no_context(cls.wire_name, "mini-block pages")
 
     @classmethod
     def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
         """Decode many buffers of block context."""
+        del message, slices, counts, codecs
         raise _no_context(cls.wire_name, "single buffers")
 
     @classmethod
     def decode_values(cls, message: Any, rows: FixedWidth | Variable, codecs: Codecs) -> Block:
         """Decode values that were encoded one by one."""
+        del message, rows, codecs
         raise _no_context(cls.wire_name, "full-zip pages")
 
 

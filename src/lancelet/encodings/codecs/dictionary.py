@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lancelet import kernels
 from lancelet.buffers import Bytes, Int64s
 from lancelet.encodings.arrow import block_from_arrow
 from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth, Variable
-from lancelet.encodings.codecs import interim as kernels
 from lancelet.encodings.codecs.base import NO_BYTES, WORDS, Codec, Codecs
 from lancelet.encodings.codecs.fixed_size_list import FixedSizeListCodec, rows_as_lists
 from lancelet.errors import CorruptDataError, UnsupportedError

@@ -65,7 +65,8 @@ class FixedSizeListCodec(Codec):
     def describe(cls, message: Any, codecs: Codecs) -> str:
         """Return `fixed_size_list(dimension){items}`, marked if items can be null."""
         nulls = "?" if message.has_validity else ""
-        return f"fixed_size_list({message.items_per_value}{nulls}){{{codecs.describe(message.values)}}}"
+        items = codecs.describe(message.values)
+        return f"fixed_size_list({message.items_per_value}{nulls}){{{items}}}"
 
     @classmethod
     def num_buffers(cls, message: Any, codecs: Codecs) -> int:
@@ -143,6 +144,7 @@ class FixedSizeListCodec(Codec):
     @classmethod
     def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
         """Join the lists of all blocks and take each apart."""
+        del codecs
         levels, bits = _levels(message)
         if any(level.has_validity for level in levels) or bits % 8 == 0:
             width = _value_bytes(levels, bits)

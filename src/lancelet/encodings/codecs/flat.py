@@ -64,6 +64,12 @@ class Flat(Codec):
         return f"flat({message.bits_per_value})"
 
     @classmethod
+    def as_plain(cls, message: Any, slices: Slices, codecs: Codecs) -> tuple[Slices, int] | None:
+        """Return the slices."""
+        del codecs
+        return slices, flat_bits(message)
+
+    @classmethod
     def propose(cls, block: Block) -> Iterator[Codec]:
         """Propose plain values for all of fixed width."""
         if isinstance(block, FixedWidth):

@@ -17,9 +17,9 @@ from typing import Any, ClassVar, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lancelet import kernels
 from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.encodings.base import Block, FixedWidth, Variable
-from lancelet.encodings.codecs import interim as kernels
 from lancelet.encodings.codecs.base import (
     ChunkedValues,
     ChunkLimits,

@@ -16,9 +16,9 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from lancelet import kernels
 from lancelet.buffers import Int64s, Slices
 from lancelet.encodings.base import Block, FixedWidth, Variable
-from lancelet.encodings.codecs import interim as kernels
 from lancelet.encodings.codecs.base import (
     ChunkedValues,
     ChunkLimits,
@@ -63,6 +63,11 @@ class General(Codec):
     def num_buffers(cls, message: Any, codecs: Codecs) -> int:
         """Return what the inner codec needs."""
         return codecs.num_buffers(message.values)
+
+    @classmethod
+    def as_plain(cls, message: Any, slices: Slices, codecs: Codecs) -> tuple[Slices, int] | None:
+        """Return the decompressed slices, if they are plain values."""
+        return codecs.as_plain(message.values, _decompress(slices, message.compression))
 
     def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:
         """Encode chunks and compress the first buffer of each."""
@@ -111,9 +116,8 @@ class General(Codec):
     def _compress(self, slices: Slices) -> Slices:
         if self.scheme == LZ4:
             return kernels.lz4_compress_chunks(slices, sized=True)
-        return kernels.zstd_compress_chunks(
-            slices, ZSTD_LEVEL if self.level is None else self.level
-        )
+        level = ZSTD_LEVEL if self.level is None else self.level
+        return kernels.zstd_compress_chunks(slices, level=level, sized=True)
 
     def _wrap(self, inner: Any) -> pb21.CompressiveEncoding:
         compression = pb21.BufferCompression(scheme=self.scheme, level=self.level)  # type: ignore[arg-type]  # enums are ints

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Final
 
+from lancelet import kernels
 from lancelet.buffers import Int64s, Slices
 from lancelet.encodings.base import Block, FixedWidth
-from lancelet.encodings.codecs import interim as kernels
 from lancelet.encodings.codecs.base import (
     ChunkedValues,
     ChunkLimits,

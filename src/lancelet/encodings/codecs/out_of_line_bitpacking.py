@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from lancelet import kernels
 from lancelet.buffers import Int64s, Slices
 from lancelet.encodings.base import Block
-from lancelet.encodings.codecs import interim as kernels
 from lancelet.encodings.codecs.base import (
     Codec,
     Codecs,

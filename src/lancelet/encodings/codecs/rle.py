@@ -18,9 +18,9 @@ from typing import Any, ClassVar, Final
 import numpy as np
 import numpy.typing as npt
 
+from lancelet import kernels
 from lancelet.buffers import Int64s, Slices
 from lancelet.encodings.base import Block, FixedWidth
-from lancelet.encodings.codecs import interim as kernels
 from lancelet.encodings.codecs.base import (
     ChunkedValues,
     ChunkLimits,
@@ -30,14 +30,15 @@ from lancelet.encodings.codecs.base import (
     as_words,
     checked_word_bits,
     chunk_counts,
+    expect_fixed_width,
     slices_of,
 )
 from lancelet.encodings.codecs.flat import flat_encoding
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.format.protos import encodings21_pb as pb21
 
-RUN_MAX: Final = 255
-"""The longest run that one length holds."""
+LENGTH_BITS: Final = (8, 16, 32)
+"""The widths of lengths; before 2.3 there was only the first."""
 
 
 class Rle(Codec):
@@ -95,11 +96,19 @@ class Rle(Codec):
         cls, message: Any, parts: Sequence[Slices], counts: Int64s, codecs: Codecs
     ) -> Block:
         """Repeat the values."""
-        if _is_flat(message.values) and _is_flat(message.run_lengths, bits=8):
-            bits = checked_word_bits(message.values.flat.bits_per_value, cls.wire_name)
-            data = kernels.rle_decode_chunks(parts[0], parts[1], counts, bits // 8)
-            return FixedWidth(bits, data, int(counts.sum()))
-        raise UnsupportedError("todo")
+        values = codecs.as_plain(message.values, parts[0])
+        lengths = codecs.as_plain(message.run_lengths, parts[1])
+        if values is not None:
+            bits = checked_word_bits(values[1], cls.wire_name)
+            lengths = lengths or _decoded(
+                message.run_lengths, parts[1], values[0].size // (bits // 8), codecs
+            )
+        elif lengths is not None:
+            runs = lengths[0].size // (checked_word_bits(lengths[1], cls.wire_name) // 8)
+            values = _decoded(message.values, parts[0], runs, codecs)
+        else:
+            raise UnsupportedError("the number of runs is nowhere stored", codec=cls.wire_name)
+        return _repeat(values, lengths, counts)
 
     @classmethod
     def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
@@ -128,6 +137,20 @@ def _encoding(bits: int) -> pb21.CompressiveEncoding:
     )
 
 
-def _is_flat(encoding: Any, bits: int | None = None) -> bool:
-    is_flat = encoding.WhichOneof("compression") == "flat"
-    return is_flat and (bits is None or encoding.flat.bits_per_value == bits)
+def _decoded(encoding: Any, slices: Slices, runs: Int64s, codecs: Codecs) -> tuple[Slices, int]:
+    """Decode values or lengths that have a codec of their own, one of each for every run."""
+    decoded = expect_fixed_width(codecs.decode_blocks(encoding, slices, runs), Rle.wire_name)
+    bits = checked_word_bits(decoded.bits, Rle.wire_name)
+    return slices_of(runs * (bits // 8), decoded.data), bits
+
+
+def _repeat(
+    values: tuple[Slices, int], lengths: tuple[Slices, int], counts: Int64s
+) -> FixedWidth:
+    value_bits = checked_word_bits(values[1], Rle.wire_name)
+    if lengths[1] not in LENGTH_BITS:
+        raise CorruptDataError("lengths of runs have 8, 16 or 32 bits", found_bits=lengths[1])
+    data = kernels.rle_decode_chunks(
+        values[0], lengths[0], counts, value_bits // 8, lengths[1] // 8
+    )
+    return FixedWidth(value_bits, data, int(counts.sum()))
