@@ -31,9 +31,10 @@ from lancelet.encodings.base import (
     Variable,
 )
 from lancelet.encodings.codecs.base import Encoding
-from lancelet.encodings.leaf import LeafContext, LeafRows, Picked, expand_runs, values_at
+from lancelet.encodings.leaf import LeafContext, LeafRows, Picked, values_at
 from lancelet.encodings.levels import Layers, Levels, check_levels, visible_validity
 from lancelet.encodings.miniblock.read import levels_from_block
+from lancelet.encodings.spans import expand
 from lancelet.errors import CorruptDataError
 
 LEVELS_MAX = 1 << 32
@@ -154,7 +155,7 @@ def entries_of_rows(repetition: Levels | None, rep_max: int, num_rows: int, rows
         case RowRange(start, stop):
             return slice(int(starts[start]), int(starts[stop]))
         case RowIndices(indices):
-            return expand_runs(starts[indices], starts[indices + 1] - starts[indices])
+            return expand(starts[indices], starts[indices + 1] - starts[indices])
 
 
 def fixed_value(value: Bytes) -> FixedWidth:

@@ -123,16 +123,6 @@ def slice_block(block: Block, start: int, stop: int) -> Block:
             )
 
 
-def expand_runs(start: Int64s, count: Int64s) -> Int64s:
-    """Return `count[i]` consecutive numbers from each `start[i]`, end to end.
-
-    >>> expand_runs(np.array([3, 9]), np.array([3, 1])).tolist()
-    [3, 4, 5, 9]
-    """
-    shift = np.repeat(start - (np.cumsum(count) - count), count)
-    return shift + np.arange(len(shift), dtype=np.int64)
-
-
 def _slice_bits(data: Bytes, start: int, stop: int) -> Bytes:
     if start % 8 == 0:
         return data[start // 8 : (stop + 7) // 8]

@@ -28,7 +28,7 @@ import numpy as np
 from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.encodings.codecs.base import CHUNK_VALUES_MAX
 from lancelet.errors import CorruptDataError
-from lancelet.kernels.reference.copies import copy_slices
+from lancelet.kernels import copy_slices
 
 ALIGNMENT = 8
 PAD_BYTE = 0xFE

@@ -241,8 +241,8 @@ class MiniBlockPage:
                 counts = np.diff(first_value)[chunks]
                 joined = np.cumsum(counts) - counts
                 chunk = np.searchsorted(first_value, indices, side="right") - 1
-                values: Int64s = indices - first_value[chunk]
-                return values + joined[np.searchsorted(chunks, chunk)]
+                within: Int64s = indices - first_value[chunk]
+                return within + joined[np.searchsorted(chunks, chunk)]
 
     def _pick(self, head: MiniBlockHead, decoded: _Decoded, entries: Picked) -> LeafRows:
         layers = self._layout.layers

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lancelet.buffers import Bytes, Int64s
-from lancelet.encodings.leaf import expand_runs
 from lancelet.encodings.levels import Levels
+from lancelet.encodings.spans import expand
 from lancelet.errors import CorruptDataError
 
 DEPTH = 1
@@ -131,7 +131,7 @@ def entries_of_rows(
     start = row_starts[which]
     next_start = np.append(row_starts, len(repetition))[which + 1]
     stop = np.minimum(next_start, first_entry[np.searchsorted(chunks, ends) + 1])
-    return expand_runs(start, stop - start)
+    return expand(start, stop - start)
 
 
 def starts_of_rows(

@@ -6,6 +6,7 @@ from lancelet.encodings.base import StoredPage
 from lancelet.encodings.codecs.base import Encoding
 from lancelet.encodings.constant import ConstantLayout, ConstantPage
 from lancelet.encodings.envelope import unseal
+from lancelet.encodings.fullzip.read import FullZipLayout, FullZipPage
 from lancelet.encodings.leaf import LeafContext
 from lancelet.encodings.levels import Layers
 from lancelet.encodings.miniblock.read import MiniBlockLayout, MiniBlockPage
@@ -30,6 +31,8 @@ def _open_layout(
             return MiniBlockPage(page, _mini_block(layout.mini_block_layout), leaf, index=index)
         case "constant_layout":
             return ConstantPage(page, _constant(layout.constant_layout, len(page.position)), leaf)
+        case "full_zip_layout":
+            return FullZipPage(page, _full_zip(layout.full_zip_layout), leaf)
         case unknown:
             raise UnsupportedError(
                 "a page has a layout that this release does not know", layout=unknown
@@ -61,6 +64,18 @@ def _constant(message: pb.ConstantLayout, num_buffers: int) -> ConstantLayout:
         definition=_optional(message, "def_compression"),
         num_repetition=message.num_rep_values,
         num_definition=message.num_def_values,
+    )
+
+
+def _full_zip(message: pb.FullZipLayout) -> FullZipLayout:
+    is_fixed = message.WhichOneof("details") == "bits_per_value"
+    return FullZipLayout(
+        layers=Layers.parse(message.layers),
+        values=message.value_compression,
+        bits_rep=message.bits_rep,
+        bits_def=message.bits_def,
+        value_bits=message.bits_per_value if is_fixed else None,
+        length_bits=None if is_fixed else message.bits_per_offset,
     )
 
 

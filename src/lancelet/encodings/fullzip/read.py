@@ -1,0 +1,180 @@
+"""Reads rows of full-zip pages, where an item is its levels and its value side by side.
+
+    definition of 1 bit, strings     00 03000000 "abc"    01    00 02000000 "de"
+    rows                             0                    1     2
+    row index                        0 8 9 15
+
+Where a row begins is computed if all items have one width, and read from the row index if they
+do not; only the entries of the wanted rows are read. Vectors without nulls need nothing but
+their position: they are returned as the bytes of the file, not copied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet import kernels
+from lancelet.buffers import Bytes, Int64s, Ranges, Reading, Slices
+from lancelet.encodings import registry
+from lancelet.encodings.arrow import arrow_from_block
+from lancelet.encodings.base import FixedWidth, RowRange, Rows, StoredPage, Variable
+from lancelet.encodings.codecs.base import Encoding
+from lancelet.encodings.gather import gather
+from lancelet.encodings.leaf import LeafContext, LeafRows
+from lancelet.encodings.levels import Layers, Levels, check_levels, visible_validity
+from lancelet.encodings.spans import Spans
+from lancelet.errors import CorruptDataError
+from lancelet.kernels import ZipShape
+
+_INDEX_WIDTHS = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FullZipLayout:
+    """A full-zip page as its message describes it, whatever the generation.
+
+    Values have `value_bits` each, or lengths of `length_bits`; the other is `None`.
+    """
+
+    layers: Layers
+    values: Encoding
+    bits_rep: int
+    bits_def: int
+    value_bits: int | None
+    length_bits: int | None
+
+
+class FullZipPage:
+    """A page whose rows can be read."""
+
+    def __init__(self, page: StoredPage, layout: FullZipLayout, leaf: LeafContext) -> None:
+        """Check the message of a page."""
+        self._page = page
+        self._layout = layout
+        self._leaf = leaf
+        layers = layout.layers
+        # Levels that no entry has are not stored, so fewer bits than the layers need are fine.
+        for name, bits, most in (
+            ("repetition", layout.bits_rep, layers.rep_max),
+            ("definition", layout.bits_def, layers.def_max),
+        ):
+            if bits > max(1, most).bit_length():
+                raise CorruptDataError(
+                    f"a full-zip page has {name} levels that its layers do not define",
+                    column=leaf.column,
+                    bits=bits,
+                    most=most,
+                )
+        self._shape = ZipShape(layout.bits_rep, layout.bits_def, layers.visible_def_max)
+        self._value_bytes = _whole_bytes(layout, leaf)
+        self._has_index = layout.value_bits is None or layers.rep_max > 0
+        if layers.rep_max and not layout.bits_rep:
+            raise CorruptDataError(
+                "a full-zip page of lists has no repetition levels", column=leaf.column
+            )
+        if len(page.position) < 1 + self._has_index:
+            raise CorruptDataError(
+                "a full-zip page misses buffers",
+                column=leaf.column,
+                expected=1 + self._has_index,
+                found=len(page.position),
+            )
+
+    def read(self, rows: Rows) -> Reading[LeafRows]:
+        """Read rows of the page, counted from its first one."""
+        spans = Spans.of_rows(rows, num_rows=self._page.length)
+        if self._has_index:
+            index = yield self._index_ranges(spans)
+            ranges = self._data_ranges(_parse_index(index))
+        else:
+            item_bytes = self._shape.control_bytes + self._value_bytes
+            ranges = self._data_ranges(
+                np.stack([spans.start, spans.start + spans.count]) * item_bytes
+            )
+        slices = yield ranges
+        return self._decode(slices, spans)
+
+    def encoded_bytes(self, rows: RowRange) -> int:
+        """Estimate the bytes of some rows, by their share."""
+        return int(self._page.size.sum()) * len(rows) // max(1, self._page.length)
+
+    def _index_ranges(self, spans: Spans) -> Ranges:
+        """Return where the row index has the starts of the spans, and then their ends."""
+        entries = self._page.length + 1
+        width, rest = divmod(int(self._page.size[1]), entries)
+        if rest or width not in _INDEX_WIDTHS:
+            raise CorruptDataError(
+                "the row index of a full-zip page does not belong to its rows",
+                column=self._leaf.column,
+                rows=self._page.length,
+                index_bytes=int(self._page.size[1]),
+            )
+        which = np.concatenate([spans.start, spans.start + spans.count])
+        return Ranges(self._page.position[1] + which * width, np.full(len(which), width))
+
+    def _data_ranges(self, edges: Int64s) -> Ranges:
+        """Return the bytes between starts and stops, checked against the page."""
+        start, stop = edges
+        ascending = bool(np.all(start <= stop)) and bool(np.all(stop[:-1] <= start[1:]))
+        if not ascending or int(start[0]) < 0 or int(stop[-1]) > int(self._page.size[0]):
+            raise CorruptDataError(
+                "the rows of a full-zip page are not within it",
+                column=self._leaf.column,
+                last_byte=int(stop[-1]),
+                page_bytes=int(self._page.size[0]),
+            )
+        return Ranges(self._page.position[0] + start, stop - start)
+
+    def _decode(self, slices: Slices, spans: Spans) -> LeafRows:
+        layers, shape, data_type = self._layout.layers, self._shape, self._leaf.data_type
+        repetition: Levels | None = None
+        definition: Levels | None = None
+        zipped: FixedWidth | Variable
+        if self._layout.value_bits is None:
+            length_bytes = (self._layout.length_bits or 0) // 8
+            repetition, definition, offsets, data, _ = kernels.unzip_variable(
+                slices, shape, length_bytes, _offset_bits(data_type)
+            )
+            zipped = Variable(offsets, data)
+        elif shape.control_bytes == 0:
+            zipped = FixedWidth(self._layout.value_bits, gather(slices), spans.num_rows)
+        else:
+            repetition, definition, data, _ = kernels.unzip_fixed(slices, shape, self._value_bytes)
+            count = len(data) // self._value_bytes
+            zipped = FixedWidth(self._layout.value_bits, data, count)
+        repetition = repetition if shape.bits_rep else None
+        definition = definition if shape.bits_def else None
+        check_levels(layers, repetition, definition)
+        block = registry.decode_values(self._layout.values, zipped)
+        values = arrow_from_block(block, data_type, visible_validity(layers, definition))
+        return LeafRows(layers, repetition, definition, values)
+
+
+def _whole_bytes(layout: FullZipLayout, leaf: LeafContext) -> int:
+    """Return the bytes of a value, or 0 if values differ in length."""
+    bits = layout.length_bits if layout.value_bits is None else layout.value_bits
+    is_length = layout.value_bits is None
+    if not bits or bits % 8 or (is_length and bits not in (32, 64)):
+        raise CorruptDataError(
+            "the values of a full-zip page have an impossible width",
+            column=leaf.column,
+            bits=bits,
+        )
+    return 0 if is_length else bits // 8
+
+
+def _offset_bits(data_type: pa.DataType) -> int:
+    """Return the width of offsets that the values are wanted with."""
+    return 32 if pa.types.is_string(data_type) or pa.types.is_binary(data_type) else 64
+
+
+def _parse_index(slices: Slices) -> Int64s:
+    """Return the entries of the row index: one row of starts, one of stops."""
+    width = int(slices.size[0])
+    data: Bytes = kernels.take_fixed(slices.source, slices.position, width)
+    entries = data.view(f"<u{width}").reshape(2, -1)
+    # What does not fit 63 bits becomes negative, and is refused with what lies out of bounds.
+    return entries.astype(np.int64)
