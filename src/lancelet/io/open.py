@@ -9,38 +9,54 @@ from __future__ import annotations
 import os
 
 from lancelet.errors import UnsupportedError
+from lancelet.io.client import REMOTE_SCHEMES, open_client
+from lancelet.io.credentials import OptionsProvider
 from lancelet.io.local import LocalStore
 from lancelet.io.memory import MemoryStore
+from lancelet.io.remote import RemoteStore
 from lancelet.io.store import StorageOptions, Store
 from lancelet.io.uri import Location, parse_uri
 
 
 def open_store(
-    uri: str | os.PathLike[str], storage_options: StorageOptions | None = None
+    uri: str | os.PathLike[str],
+    storage_options: StorageOptions | None = None,
+    *,
+    provider: OptionsProvider | None = None,
 ) -> tuple[Store, str]:
     """Return the store that a URI names and the path in it.
+
+    `provider` is asked for credentials, and again before they expire.
 
     >>> store, path = open_store("memory://shelf/tables/t.lance")
     >>> store.uri, path
     ('memory://shelf', 'tables/t.lance')
     """
     location = parse_uri(uri)
-    return _store_of(location, storage_options or {}), location.path
+    return _store_of(location, storage_options or {}, provider), location.path
 
 
 def open_folder(
-    uri: str | os.PathLike[str], storage_options: StorageOptions | None = None
+    uri: str | os.PathLike[str],
+    storage_options: StorageOptions | None = None,
+    *,
+    provider: OptionsProvider | None = None,
 ) -> Store:
     """Return a store whose root is the folder that a URI names."""
-    store, path = open_store(uri, storage_options)
+    store, path = open_store(uri, storage_options, provider=provider)
     return store.at(path)
 
 
-def _store_of(location: Location, storage_options: StorageOptions) -> Store:
+def _store_of(
+    location: Location, storage_options: StorageOptions, provider: OptionsProvider | None
+) -> Store:
     match location.scheme:
         case "file":
             return LocalStore(location.authority)
         case "memory":
             return MemoryStore(location.authority)
-        case _:
-            raise UnsupportedError("no store knows the scheme of the URI", scheme=location.scheme)
+        case scheme if (base := scheme.removesuffix("+ddb")) in REMOTE_SCHEMES:
+            return RemoteStore(open_client(base, location.authority, storage_options, provider))
+        case scheme:
+            known = sorted({"file", "memory", "s3+ddb", *REMOTE_SCHEMES})
+            raise UnsupportedError("no store has this scheme", scheme=scheme, known=known)

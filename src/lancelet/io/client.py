@@ -1,0 +1,328 @@
+"""A client of one bucket: made from options, remade in a forked child, errors translated.
+
+`obstore` runs its requests on threads of its own, and a forked child has none of them, so a
+request there would wait for ever. A child of a process that has used obstore therefore loads a
+second copy of its native module, which starts with nothing and makes threads of its own.
+
+    process           uses the module that was imported
+    forked child      loads a copy of the file, from memory, and uses that
+
+Errors say what may have happened. A connection that was never made left nothing behind, so
+anything may be tried again. After that, whether a write was done is unknown until someone looks.
+
+    could not connect                 StorageUnavailableError, surely not done
+    no reply, broken reply, 5xx       StorageUnavailableError; for put_if_absent: outcome unknown
+    refused                           StorageError
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import os
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import lru_cache
+from typing import Any, Final
+
+from lancelet.errors import (
+    CommitOutcomeUnknownError,
+    CorruptDataError,
+    InvalidInputError,
+    LanceletError,
+    StorageError,
+    StorageUnavailableError,
+    UnsupportedError,
+)
+from lancelet.io.credentials import (
+    OptionsProvider,
+    RefreshedOptions,
+    credential_provider,
+    profile_options,
+)
+from lancelet.io.fork import renew_after_fork
+from lancelet.io.options import option_of, sort_options
+from lancelet.io.region import bucket_region
+from lancelet.io.retry import RetryPolicy
+from lancelet.io.store import name_taken, not_stored
+
+_CLOUDS: Final = {
+    "s3": "s3",
+    "s3a": "s3",
+    "gs": "gs",
+    "gcs": "gs",
+    "az": "az",
+    "azure": "az",
+    "abfs": "az",
+    "abfss": "az",
+    "adl": "az",
+}
+"""The cloud behind each scheme of a URI."""
+
+REMOTE_SCHEMES: Final = frozenset(_CLOUDS)
+"""Schemes that have a client."""
+
+_S3_CREDENTIALS: Final = (
+    "aws_access_key_id",
+    "access_key_id",
+    "aws_skip_signature",
+    "skip_signature",
+)
+"""Settings that come before the credentials of a profile."""
+
+_S3_PLACES: Final = (
+    "aws_region",
+    "region",
+    "aws_default_region",
+    "default_region",
+    "aws_endpoint",
+    "aws_endpoint_url",
+    "aws_endpoint_url_s3",
+    "endpoint",
+    "endpoint_url",
+)
+"""Settings that say where a bucket is; without any of them S3 is asked."""
+
+_STATUS: Final = re.compile(r"status code: (\d{3})")
+_NOT_SATISFIABLE: Final = 416
+_TOO_EARLY_OR_MANY: Final = frozenset({408, 425, 429})
+"""Refusals that only ask for patience."""
+
+
+class _Native:
+    """The native module that this process may use."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.module: Any = None
+        self.is_copy_needed = False
+        renew_after_fork(self, _Native.forget)
+
+    def forget(self) -> None:
+        """Note, in a forked child, that the module's threads are gone, if it ever had any."""
+        self.lock = threading.Lock()
+        self.is_copy_needed = self.is_copy_needed or self.module is not None
+        self.module = None
+
+    def get(self) -> Any:
+        """Return the module, loaded on the first call."""
+        with self.lock:
+            if self.module is None:
+                self.module = _load_copy() if self.is_copy_needed else _load()
+            return self.module
+
+
+def _load() -> Any:
+    from obstore import _obstore  # noqa: PLC0415  # costs 15 MB that local datasets never need
+
+    return _obstore
+
+
+def _load_copy() -> Any:
+    """Load the native module again, as another file, so that it shares nothing with the first."""
+    if not hasattr(os, "memfd_create"):
+        raise UnsupportedError(
+            "a forked process cannot use remote storage on this system; start workers with spawn"
+        )
+    with open(_load().__file__, "rb") as file:  # noqa: PTH123  # a descriptor is what is needed
+        content = file.read()
+    handle = os.memfd_create("obstore")
+    try:
+        os.write(handle, content)
+        path = f"/proc/self/fd/{handle}"
+        loader = importlib.machinery.ExtensionFileLoader("_obstore", path)
+        spec = importlib.util.spec_from_loader("_obstore", loader)
+        assert spec is not None
+        module = importlib.util.module_from_spec(spec)
+        loader.exec_module(module)
+    finally:
+        os.close(handle)
+    return module
+
+
+_NATIVE: Final = _Native()
+
+
+class Client:
+    """A bucket, and how to ask for things in it."""
+
+    def __init__(
+        self,
+        scheme: str,
+        authority: str,
+        options: Mapping[str, str],
+        provider: OptionsProvider | None,
+    ) -> None:
+        """Prepare a client; it is made when first used, and anew in each forked child."""
+        self._cloud = _CLOUDS[scheme]
+        self.url = f"{scheme}://{authority}"
+        self._arguments = (scheme, authority, options, provider)
+        self._options = sort_options(options)
+        self._refreshed = RefreshedOptions(provider) if provider is not None else None
+        self._made: tuple[Any, Any, Any] | None = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle by URI and options."""
+        return (open_client, self._arguments)
+
+    @property
+    def retry(self) -> RetryPolicy:
+        """How often requests are tried again."""
+        return self._options.retry
+
+    @property
+    def lists_in_order(self) -> bool:
+        """Whether listings come ordered by name; directory buckets of S3 do not."""
+        return not self.url.endswith("--x-s3")
+
+    @property
+    def native(self) -> Any:
+        """The module that has the requests."""
+        return self._current()[0]
+
+    @property
+    def store(self) -> Any:
+        """The store object for single requests, which never tries again by itself."""
+        return self._current()[1]
+
+    @property
+    def upload_store(self) -> Any:
+        """The store object for uploads in parts, which tries parts again."""
+        return self._current()[2]
+
+    @contextmanager
+    def errors(self, path: str) -> Iterator[None]:
+        """Translate what the store answers about a path into our errors."""
+        try:
+            yield
+        except (LanceletError, MemoryError):
+            raise
+        except FileNotFoundError as error:
+            raise not_stored(path) from error
+        except ValueError as error:
+            raise InvalidInputError(
+                "the store refused a name or an option", path=path, reason=str(error)
+            ) from error
+        except self.native.exceptions.BaseError as error:
+            raise self._translated(error, path) from error
+
+    @contextmanager
+    def outcome(self, path: str) -> Iterator[None]:
+        """Like `errors`, for a write that must not be done twice: doubt is an error of its own."""
+        try:
+            with self.errors(path):
+                yield
+        except StorageUnavailableError as error:
+            if error.facts.get("sent") is False:
+                raise
+            raise CommitOutcomeUnknownError(
+                "the store did not say whether the object was stored; look before trying again",
+                **error.facts,
+            ) from error
+
+    def _current(self) -> tuple[Any, Any, Any]:
+        native = _NATIVE.get()
+        made = self._made
+        # Two threads may both make one; either is good.
+        if made is None or made[0] is not native:
+            made = (native, self._make(native, retries=0), self._make(native, retries=None))
+            self._made = made
+        return made
+
+    def _make(self, native: Any, *, retries: int | None) -> Any:
+        config = dict(self._options.store)
+        arguments: dict[str, Any] = {
+            "client_options": dict(self._options.http),
+            "retry_config": {
+                "max_retries": self.retry.retries_max if retries is None else retries,
+                "retry_timeout": timedelta(seconds=self.retry.timeout_seconds),
+            },
+        }
+        if self._refreshed is not None:
+            arguments["credential_provider"] = credential_provider(self._cloud, self._refreshed)
+        elif self._cloud == "s3" and not _has_any(config, *_S3_CREDENTIALS):
+            config = {**profile_options(), **config}
+        elif self._cloud == "gs" and (token := config.pop("google_storage_token", None)):
+            refreshed = RefreshedOptions(lambda: {"google_storage_token": token})
+            arguments["credential_provider"] = credential_provider("gs", refreshed)
+        if self._cloud == "s3" and not _has_any(config, *_S3_PLACES):
+            bucket = self.url.partition("://")[2]
+            config |= {"region": region} if (region := bucket_region(bucket)) else {}
+        with self.errors(self.url):
+            try:
+                return native._store.from_url(self.url, config=config, **arguments)  # noqa: SLF001  # a copy has no public front
+            except native.exceptions.UnknownConfigurationKeyError:
+                known = {key: config[key] for key in config if self._is_known(native, key)}
+                return native._store.from_url(self.url, config=known, **arguments)  # noqa: SLF001  # the same
+
+    def _is_known(self, native: Any, key: str) -> bool:
+        """Say whether the store knows an option at all, whatever its value."""
+        try:
+            native._store.from_url(self.url, config={key: ""})  # noqa: SLF001  # the same
+        except native.exceptions.UnknownConfigurationKeyError:
+            return False
+        except (native.exceptions.BaseError, ValueError):
+            return True
+        return True
+
+    def _translated(self, error: Exception, path: str) -> LanceletError:
+        text = str(error)
+        kinds = self.native.exceptions
+        # What follows is a dump of the error's structure, for obstore's own developers.
+        reason = text.partition("\n\nDebug source")[0]
+        status = int(match[1]) if (match := _STATUS.search(reason)) else None
+        if isinstance(error, kinds.AlreadyExistsError):
+            return name_taken(path)
+        if isinstance(error, kinds.NotSupportedError):
+            return UnsupportedError("the store cannot do this", path=path, reason=reason)
+        if isinstance(error, kinds.PermissionDeniedError | kinds.UnauthenticatedError):
+            return StorageError(
+                "the store refused the credentials; check the storage options",
+                path=path,
+                reason=reason,
+            )
+        if status == _NOT_SATISFIABLE:
+            return CorruptDataError(
+                "a byte range lies outside of the object; was it cut short by a copy?",
+                path=path,
+                reason=reason,
+            )
+        if not isinstance(error, kinds.GenericError) or (
+            status is not None and 400 <= status < 500 and status not in _TOO_EARLY_OR_MANY
+        ):
+            return StorageError("the store refused a request", path=path, reason=reason)
+        if "Generic Config error" in reason or "MissingCredentials" in text:
+            return InvalidInputError("the storage options are not sound", path=path, reason=reason)
+        return StorageUnavailableError(
+            "the store did not answer as it should",
+            path=path,
+            reason=reason,
+            sent="kind: Connect" not in text,
+        )
+
+
+def open_client(
+    scheme: str, authority: str, options: Mapping[str, str], provider: OptionsProvider | None = None
+) -> Client:
+    """Return the client of a bucket; equal arguments share one, with its connections."""
+    return _shared_client(scheme, authority, tuple(sorted(options.items())), provider)
+
+
+@lru_cache(maxsize=64)
+def _shared_client(
+    scheme: str,
+    authority: str,
+    options: tuple[tuple[str, str], ...],
+    provider: OptionsProvider | None,
+) -> Client:
+    return Client(scheme, authority, dict(options), provider)
+
+
+def _has_any(
+    config: Mapping[str, str], *names: str, environment: Mapping[str, str] = os.environ
+) -> bool:
+    """Say whether options or environment have any of several settings."""
+    return option_of(config, *names) is not None or option_of(environment, *names) is not None

@@ -1,0 +1,111 @@
+"""Counting requests and bytes: for a scan, for a handle and for the process at once.
+
+    process         read_iops 12   read_bytes 9000
+      handle        read_iops  7   read_bytes 5000
+        scan        read_iops  3   read_bytes 1200
+
+A scope adds to those around it, so the numbers of a handle are the sum of its scans and of what
+it read by itself. Counts do not depend on the machine, which makes them good for tests.
+
+A read of ranges counts as many reads as there are ranges; a store may merge near ones.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from lancelet.io.fork import renew_after_fork
+from lancelet.io.store import Store
+from lancelet.io.wrapped import Request, WrappedStore, answer_bytes
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class IoCounts:
+    """What was asked of storage; names are those of pylance where it has them."""
+
+    read_iops: int = 0
+    read_bytes: int = 0
+    write_iops: int = 0
+    written_bytes: int = 0
+
+    def __add__(self, other: IoCounts) -> IoCounts:
+        """Return both together."""
+        return IoCounts(
+            self.read_iops + other.read_iops,
+            self.read_bytes + other.read_bytes,
+            self.write_iops + other.write_iops,
+            self.written_bytes + other.written_bytes,
+        )
+
+
+class IoMeter:
+    """Counts for one scope, and for the scopes around it.
+
+    >>> process = IoMeter()
+    >>> scan = process.scope()
+    >>> scan.add(IoCounts(read_iops=2, read_bytes=10))
+    >>> process.counts
+    IoCounts(read_iops=2, read_bytes=10, write_iops=0, written_bytes=0)
+    """
+
+    def __init__(self, outer: IoMeter | None = None) -> None:
+        """Count from zero, within `outer`."""
+        self._outer = outer
+        self._lock = threading.Lock()
+        self._counts = IoCounts()
+        renew_after_fork(self, IoMeter._renew)
+
+    @property
+    def counts(self) -> IoCounts:
+        """What was counted so far."""
+        return self._counts
+
+    def scope(self) -> IoMeter:
+        """Return a meter that starts at zero and adds to this one too."""
+        return IoMeter(self)
+
+    def add(self, counts: IoCounts) -> None:
+        """Count here and in every scope around."""
+        meter: IoMeter | None = self
+        while meter is not None:
+            with meter._lock:
+                meter._counts += counts
+            meter = meter._outer
+
+    def take(self) -> IoCounts:
+        """Return what was counted and start again from zero; scopes around go on."""
+        with self._lock:
+            counts, self._counts = self._counts, IoCounts()
+        return counts
+
+    def request(self, request: Request, action: Callable[[], T]) -> T:
+        """Run a request and count it when it succeeded."""
+        answer = action()
+        if request.is_change:
+            self.add(IoCounts(write_iops=1, written_bytes=request.written_bytes))
+        elif request.operation not in {"open_reader", "open_writer"}:
+            self.add(IoCounts(read_iops=request.reads, read_bytes=answer_bytes(answer)))
+        return answer
+
+    def _renew(self) -> None:
+        self._lock = threading.Lock()
+
+
+PROCESS_METER: Final = IoMeter()
+"""What this process asked of every metered store."""
+
+
+def metered(store: Store, meter: IoMeter) -> Store:
+    """Return a store whose requests are counted.
+
+    A store that is metered already is counted by the new meter only; make that a scope of the
+    old one to count in both.
+    """
+    if isinstance(store, WrappedStore) and isinstance(store.around, IoMeter):
+        store = store.inner
+    return WrappedStore(store, meter)

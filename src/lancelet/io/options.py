@@ -1,0 +1,112 @@
+"""Storage options, by the names that pylance takes, sorted by who understands them.
+
+    allow_http, timeout, proxy_url ...          the HTTP client
+    client_max_retries, client_retry_timeout    our retries
+    expires_at_millis                           when the credentials among the options expire
+    aws_..., google_..., azure_...              the store; so are short forms such as `region`
+    anything else                               nobody: ignored, as the reference does
+
+Names may be in any case. What the environment says (`AWS_ENDPOINT`, ...) is read by the store
+itself, and options come first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from lancelet.errors import InvalidInputError
+from lancelet.io.retry import RetryPolicy
+
+EXPIRES_AT: Final = "expires_at_millis"
+"""The option that says when the credentials beside it expire, in milliseconds since 1970."""
+
+_CLIENT_KEYS: Final = frozenset(
+    {
+        "allow_http",
+        "allow_invalid_certificates",
+        "connect_timeout",
+        "default_content_type",
+        "http1_only",
+        "http2_keep_alive_interval",
+        "http2_keep_alive_timeout",
+        "http2_keep_alive_while_idle",
+        "http2_only",
+        "pool_idle_timeout",
+        "pool_max_idle_per_host",
+        "proxy_ca_certificate",
+        "proxy_excludes",
+        "proxy_url",
+        "randomize_addresses",
+        "read_timeout",
+        "root_certificate",
+        "timeout",
+        "user_agent",
+    }
+)
+
+_PREFIXES: Final = ("aws_", "azure_storage_", "azure_", "google_")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientOptions:
+    """What a client is made from."""
+
+    store: Mapping[str, str]
+    http: Mapping[str, str]
+    retry: RetryPolicy
+
+
+def sort_options(options: Mapping[str, str]) -> ClientOptions:
+    """Sort storage options by who understands them.
+
+    >>> sorted_options = sort_options({"AWS_Region": "eu-1", "aws_allow_http": "true"})
+    >>> sorted_options.store, sorted_options.http
+    ({'aws_region': 'eu-1'}, {'allow_http': 'true'})
+    """
+    store: dict[str, str] = {}
+    http: dict[str, str] = {}
+    for name, value in options.items():
+        key = name.lower()
+        if (client_key := _without_prefix(key)) in _CLIENT_KEYS:
+            http[client_key] = value
+        elif key == "azure_storage_use_http":
+            http["allow_http"] = value
+        else:
+            store[key] = value
+    return ClientOptions(store, http, _take_retry_policy(store))
+
+
+def option_of(options: Mapping[str, str], *names: str) -> str | None:
+    """Return the first of several names that is among the options, in any case.
+
+    >>> option_of({"AWS_REGION": "eu-1"}, "region", "aws_region")
+    'eu-1'
+    """
+    lower = {name.lower(): value for name, value in options.items()}
+    return next((lower[name] for name in names if name in lower), None)
+
+
+def _without_prefix(key: str) -> str:
+    for prefix in _PREFIXES:
+        if key.startswith(prefix):
+            return key.removeprefix(prefix)
+    return key
+
+
+def _take_retry_policy(store: dict[str, str]) -> RetryPolicy:
+    default = RetryPolicy()
+    return RetryPolicy(
+        retries_max=_take_int(store, "client_max_retries", default.retries_max),
+        timeout_seconds=_take_int(store, "client_retry_timeout", int(default.timeout_seconds)),
+    )
+
+
+def _take_int(store: dict[str, str], name: str, default: int) -> int:
+    text = store.pop(name, None)
+    if text is None:
+        return default
+    if not text.isdigit():
+        raise InvalidInputError("a storage option must be a whole number", name=name, found=text)
+    return int(text)

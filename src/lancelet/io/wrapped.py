@@ -1,0 +1,210 @@
+"""A store around another: every request passes one place, where it can be counted or refused.
+
+    Around.request(Request("put", "a"), action)     called for each request; runs `action()`
+
+What the wrapper adds is one object with that method; the store, its readers and its writers
+delegate, so nothing can slip past it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar
+
+import numpy as np
+
+from lancelet.buffers import Bytes, Ranges, Slices
+from lancelet.io.store import (
+    BytesLike,
+    Listing,
+    ObjectInfo,
+    ObjectReader,
+    ObjectWriter,
+    Store,
+    as_memoryview,
+)
+
+T = TypeVar("T")
+
+CHANGES: Final = frozenset(
+    {"put", "put_if_absent", "write", "close_writer", "delete", "copy", "rename_if_absent"}
+)
+"""Operations that change what is stored; all others only look."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One thing asked of a store: what, of which object, how many reads it is, and its bytes."""
+
+    operation: str
+    path: str
+    written_bytes: int = 0
+    reads: int = 1
+
+    @property
+    def is_change(self) -> bool:
+        """Whether the request changes what is stored."""
+        return self.operation in CHANGES
+
+
+class Around(Protocol):
+    """What happens around each request."""
+
+    def request(self, request: Request, action: Callable[[], T]) -> T:
+        """Run `action()` and return its result, or do not."""
+
+
+class WrappedStore(Store):
+    """Delegates to `inner`, with `around` at every request."""
+
+    def __init__(self, inner: Store, around: Around) -> None:
+        """Wrap a store."""
+        self.inner = inner
+        self.around = around
+
+    @property
+    def uri(self) -> str:
+        """The URI of the root."""
+        return self.inner.uri
+
+    def at(self, folder: str) -> WrappedStore:
+        """Return the same store with a folder as its root, wrapped alike."""
+        return WrappedStore(self.inner.at(folder), self.around)
+
+    def open_reader(self, path: str, size: int | None = None) -> ObjectReader:
+        """Open an object."""
+        reader = self._request("open_reader", path, lambda: self.inner.open_reader(path, size))
+        return _WrappedReader(reader, self.around)
+
+    def read(self, path: str) -> bytes:
+        """Return all bytes of an object."""
+        return self._request("read", path, lambda: self.inner.read(path))
+
+    def put(self, path: str, data: BytesLike) -> None:
+        """Store an object whole."""
+        self._request("put", path, lambda: self.inner.put(path, data), data)
+
+    def put_if_absent(self, path: str, data: BytesLike) -> None:
+        """Store an object if the name is free."""
+        self._request("put_if_absent", path, lambda: self.inner.put_if_absent(path, data), data)
+
+    def open_writer(self, path: str) -> ObjectWriter:
+        """Start a new object."""
+        writer = self._request("open_writer", path, lambda: self.inner.open_writer(path))
+        return _WrappedWriter(path, writer, self.around)
+
+    def list(self, folder: str = "", start_after: str | None = None) -> Iterator[ObjectInfo]:
+        """Yield the objects below a folder."""
+        return self._request("list", folder, lambda: self.inner.list(folder, start_after))
+
+    def list_delimited(self, folder: str = "") -> Listing:
+        """Return what lies directly in a folder."""
+        return self._request("list_delimited", folder, lambda: self.inner.list_delimited(folder))
+
+    def info(self, path: str) -> ObjectInfo:
+        """Return size and times of an object."""
+        return self._request("info", path, lambda: self.inner.info(path))
+
+    def delete(self, path: str) -> None:
+        """See to it that an object is gone."""
+        self._request("delete", path, lambda: self.inner.delete(path))
+
+    def delete_many(self, paths: Iterable[str]) -> None:
+        """See to it that objects are gone; each counts as a request."""
+        for path in paths:
+            self.delete(path)
+
+    def copy(self, source: str, target: str) -> None:
+        """Copy an object within the store."""
+        self._request("copy", target, lambda: self.inner.copy(source, target))
+
+    def rename_if_absent(self, source: str, target: str) -> None:
+        """Move an object to a free name."""
+        self._request(
+            "rename_if_absent", target, lambda: self.inner.rename_if_absent(source, target)
+        )
+
+    def _request(
+        self, operation: str, path: str, action: Callable[[], T], data: BytesLike = b""
+    ) -> T:
+        request = Request(operation, path, as_memoryview(data).nbytes)
+        return self.around.request(request, action)
+
+
+class _WrappedReader(ObjectReader):
+    """Delegates reads."""
+
+    def __init__(self, inner: ObjectReader, around: Around) -> None:
+        self._inner = inner
+        self._around = around
+
+    @property
+    def path(self) -> str:
+        return self._inner.path
+
+    @property
+    def size(self) -> int:
+        return self._inner.size
+
+    def read_ranges(self, ranges: Ranges) -> Slices:
+        request = Request("read_ranges", self.path, reads=len(ranges))
+        return self._around.request(request, lambda: self._inner.read_ranges(ranges))
+
+    def read_tail(self, size: int) -> Bytes:
+        request = Request("read_tail", self.path)
+        return self._around.request(request, lambda: self._inner.read_tail(size))
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class _WrappedWriter(ObjectWriter):
+    """Delegates writes."""
+
+    def __init__(self, path: str, inner: ObjectWriter, around: Around) -> None:
+        self._path = path
+        self._inner = inner
+        self._around = around
+        self._is_open = True
+
+    @property
+    def position(self) -> int:
+        return self._inner.position
+
+    def write(self, *buffers: BytesLike) -> None:
+        written = sum(as_memoryview(buffer).nbytes for buffer in buffers)
+        request = Request("write", self._path, written)
+        self._around.request(request, lambda: self._inner.write(*buffers))
+
+    def close(self) -> int:
+        if not self._is_open:
+            return self._inner.close()
+        self._is_open = False
+        try:
+            return self._around.request(Request("close_writer", self._path), self._inner.close)
+        except BaseException:
+            # Without a reply the writer cannot stay half open.
+            self._inner.abort()
+            raise
+
+    def abort(self) -> None:
+        self._is_open = False
+        self._inner.abort()
+
+
+def answer_bytes(answer: Any) -> int:
+    """Return how many bytes an answer brought.
+
+    >>> answer_bytes(Slices.whole(np.zeros(5, np.uint8))), answer_bytes(b"abc"), answer_bytes(None)
+    (5, 3, 0)
+    """
+    match answer:
+        case Slices():
+            return int(answer.size.sum())
+        case bytes():
+            return len(answer)
+        case np.ndarray():
+            return int(answer.nbytes)
+        case _:
+            return 0
