@@ -1,14 +1,13 @@
 """Slices of one buffer, laid end to end.
 
-A single slice is returned as a view, which is what makes the scan of a mapped file free. Many
-slices of one size are taken as rows of a window over the source, and only slices of many sizes
-pay for an index of every byte.
+A single slice is returned as a view, which is what makes the scan of a mapped file free.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from lancelet import kernels
 from lancelet.buffers import Bytes, Slices
 from lancelet.encodings.spans import Spans, expand
 
@@ -23,12 +22,12 @@ def gather(slices: Slices) -> Bytes:
     if len(slices) == 1:
         return slices.slice_bytes(0)
     if not len(slices):
-        return slices.source[:0]
+        return np.empty(0, np.uint8)
     width = int(slices.size[0])
-    if width and (slices.size == width).all():
-        windows = np.lib.stride_tricks.sliding_window_view(slices.source, width)
-        return windows[slices.position].reshape(-1)
-    return slices.source[expand(slices.position, slices.size)]
+    if (slices.size == width).all():
+        return kernels.take_fixed(slices.source, slices.position, width)
+    ends = np.cumsum(slices.size)
+    return kernels.place_slices(slices, ends - slices.size, int(slices.size.sum()), 0)
 
 
 def gather_bits(slices: Slices, spans: Spans) -> Bytes:

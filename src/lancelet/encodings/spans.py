@@ -127,11 +127,11 @@ class Spans:
         """Return the spans of items, when every row has `dimension` of them."""
         return Spans(self.start * dimension, self.count * dimension)
 
-    def byte_ranges(self, position: int, width: int) -> Ranges:
-        """Return where the values are, `width` bytes each, from `position` on."""
+    def byte_ranges(self, position: int | Int64s, width: int) -> Ranges:
+        """Return where the values are, `width` bytes each, from `position` on (one per span)."""
         return Ranges(position + self.start * width, self.count * width)
 
-    def bit_ranges(self, position: int, width: int) -> Ranges:
+    def bit_ranges(self, position: int | Int64s, width: int) -> Ranges:
         """Return the whole bytes that hold the values, `width` bits each."""
         first = (self.start * width) >> 3
         last = ((self.start + self.count) * width + 7) >> 3

@@ -1,0 +1,23 @@
+"""Version 0.1: batches of plain pages, without nulls."""
+
+from lancelet.encodings.v0_1.dictionaries import Dictionaries
+from lancelet.encodings.v0_1.pages import FieldPages, StoredBatches
+from lancelet.encodings.v0_1.reader import FieldReader, open_field
+from lancelet.encodings.v0_1.writer import (
+    BatchEncoder,
+    Page,
+    check_storable,
+    dictionary_fields,
+)
+
+__all__ = [
+    "BatchEncoder",
+    "Dictionaries",
+    "FieldPages",
+    "FieldReader",
+    "Page",
+    "StoredBatches",
+    "check_storable",
+    "dictionary_fields",
+    "open_field",
+]

@@ -22,8 +22,8 @@ from lancelet.encodings import registry
 from lancelet.encodings.arrow import arrow_from_block, bits_per_value
 from lancelet.encodings.base import FixedWidth
 from lancelet.encodings.gather import gather, gather_bits
-from lancelet.encodings.v2_0.page import PageCache, StoredBuffer
 from lancelet.encodings.spans import Spans
+from lancelet.encodings.v2_0.page import PageCache, StoredBuffer
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.format.protos import encodings20_pb as pb
 from lancelet.format.protos import encodings21_pb as pb21

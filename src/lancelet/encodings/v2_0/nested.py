@@ -12,8 +12,8 @@ from lancelet.buffers import Bytes, Reading, read_together
 from lancelet.encodings.arrow import arrow_from_block, bits_per_value
 from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth
 from lancelet.encodings.gather import gather
-from lancelet.encodings.v2_0.page import Decoder, PageCache, StoredBuffer
 from lancelet.encodings.spans import Spans
+from lancelet.encodings.v2_0.page import Decoder, PageCache, StoredBuffer
 from lancelet.errors import CorruptDataError, UnsupportedError
 
 

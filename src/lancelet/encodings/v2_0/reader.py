@@ -27,8 +27,9 @@ from lancelet.encodings.base import (
     StoredPage,
     Variable,
 )
-from lancelet.encodings.v2_0.columns import LIST_TYPES, columns_of
 from lancelet.encodings.gather import gather
+from lancelet.encodings.spans import Spans
+from lancelet.encodings.v2_0.columns import LIST_TYPES, columns_of
 from lancelet.encodings.v2_0.open_page import open_encoding, open_end_offsets
 from lancelet.encodings.v2_0.page import (
     ARRAY_ENCODING_URL,
@@ -38,7 +39,6 @@ from lancelet.encodings.v2_0.page import (
     PageCache,
     parse_envelope,
 )
-from lancelet.encodings.spans import Spans
 from lancelet.encodings.v2_0.variable import EndOffsets, Extents
 from lancelet.errors import CorruptDataError, InternalError, UnsupportedError
 from lancelet.format.field import Field

@@ -20,8 +20,8 @@ from lancelet.buffers import Bytes, Int64s, Reading
 from lancelet.encodings import registry
 from lancelet.encodings.arrow import arrow_from_block, block_from_arrow, validity_bits
 from lancelet.encodings.base import Variable
-from lancelet.encodings.v2_0.page import Decoder
 from lancelet.encodings.spans import Spans
+from lancelet.encodings.v2_0.page import Decoder
 from lancelet.errors import CorruptDataError
 from lancelet.format.protos import encodings21_pb as pb21
 
