@@ -45,6 +45,8 @@ class FullZipLayout:
     bits_def: int
     value_bits: int | None
     length_bits: int | None
+    num_items: int = 0
+    num_visible_items: int = 0
 
 
 class FullZipPage:
@@ -148,9 +150,25 @@ class FullZipPage:
         repetition = repetition if shape.bits_rep else None
         definition = definition if shape.bits_def else None
         check_levels(layers, repetition, definition)
-        block = registry.decode_values(self._layout.values, zipped)
-        values = arrow_from_block(block, data_type, visible_validity(layers, definition))
+        validity = visible_validity(layers, definition)
+        if pa.types.is_struct(data_type) and isinstance(zipped, Variable):
+            values = self._unpack(zipped, definition)
+        else:
+            block = registry.decode_values(self._layout.values, zipped)
+            values = arrow_from_block(block, data_type, validity)
         return LeafRows(layers, repetition, definition, values)
+
+    def _unpack(self, zipped: Variable, definition: Levels | None) -> pa.Array:
+        """Return packed structs; nulls have no bytes, so they are left out while decoding."""
+        encoding, data_type = self._layout.values, self._leaf.data_type
+        if definition is None:
+            return arrow_from_block(registry.decode_values(encoding, zipped), data_type, None)
+        is_valid = definition[definition <= self._layout.layers.visible_def_max] == 0
+        valid = np.flatnonzero(is_valid)
+        offsets = np.append(zipped.offsets[valid], zipped.offsets[-1])
+        block = registry.decode_values(encoding, Variable(offsets, zipped.data))
+        packed = arrow_from_block(block, data_type, None)
+        return packed.take(pa.array(np.cumsum(is_valid) - 1, mask=~is_valid))
 
 
 def _whole_bytes(layout: FullZipLayout, leaf: LeafContext) -> int:
