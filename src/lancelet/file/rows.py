@@ -1,0 +1,221 @@
+"""Reading rows of fields in tasks that run side by side, in whatever way a file keeps fields.
+
+    fields, rows  --plan_read-->  splits x groups of fields
+    each task     --FieldReader.read of every field, run together-->  Ranges  --store-->  Slices
+    results       --in order-->   arrays, or batches
+
+The decoders of a task run side by side, so that the columns of a table cost no more round trips
+than one column does.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import islice
+from typing import Final
+
+import pyarrow as pa
+
+from lancelet.buffers import Fetch, Int64s, run_together
+from lancelet.encodings.base import FieldReader, FileVersion, RowIndices, RowRange, Rows
+from lancelet.errors import InvalidInputError, LanceletError
+from lancelet.file.base import check_rows, distinct_rows
+from lancelet.file.batches import rebatch
+from lancelet.file.pool import map_ordered
+from lancelet.file.schedule import TASK_BYTES, decoded_row_bytes, plan_read
+from lancelet.file.storage import from_storage
+from lancelet.format.schema import Field
+
+_TAKE_ROWS_MIN: Final = 1024
+
+
+class RowReader(ABC):
+    """Reads rows of a file whose fields are opened one by one."""
+
+    _fetch: Fetch
+    _waits: bool
+    """Whether a task waits for storage, so that more of them should be under way."""
+
+    @property
+    @abstractmethod
+    def path(self) -> str:
+        """The path of the file in its store."""
+
+    @property
+    @abstractmethod
+    def version(self) -> FileVersion:
+        """The version of the format that the file was written in."""
+
+    @property
+    @abstractmethod
+    def num_rows(self) -> int:
+        """How many rows the file has."""
+
+    @abstractmethod
+    def _open(self, fields: Sequence[Field]) -> list[FieldReader]:
+        """Return a reader of each field."""
+
+    @abstractmethod
+    def _page_borders(self, fields: Sequence[Field]) -> Int64s | None:
+        """Return rows, ascending, at which it is cheap to cut a read of the fields."""
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def read(self, fields: Sequence[Field], rows: Rows) -> list[pa.Array]:
+        """Return the values of fields as one array each."""
+        return [_joined(chunks) for chunks in self.read_chunks(fields, rows)]
+
+    def read_chunks(self, fields: Sequence[Field], rows: Rows) -> list[pa.ChunkedArray]:
+        """Return the values of fields as they were decoded, without joining the pieces."""
+        with self._facts():
+            check_rows(rows, num_rows=self.num_rows)
+            readers = self._open(fields)
+            match rows:
+                case RowRange():
+                    pieces = list(self._scan(fields, readers, rows, batch_size=None))
+                case RowIndices(indices):
+                    pieces = self._take(fields, readers, indices)
+            types = [pa.array([], reader.data_type) for reader in readers]
+            return [
+                pa.chunked_array(
+                    [piece[place] for piece in pieces],
+                    from_storage(types[place], field).type,
+                )
+                for place, field in enumerate(fields)
+            ]
+
+    def iter_batches(
+        self, fields: Sequence[Field], rows: Rows, batch_size: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield batches in the order of the rows, decoding a few of them ahead."""
+        if batch_size is not None and batch_size < 1:
+            raise InvalidInputError("a batch has at least one row", batch_size=batch_size)
+        with self._facts():
+            check_rows(rows, num_rows=self.num_rows)
+            readers = self._open(fields)
+        schema = pa.schema([field.to_arrow() for field in fields])
+        match rows:
+            case RowRange():
+                pieces = self._scan(fields, readers, rows, batch_size=batch_size)
+            case RowIndices(indices):
+                step = batch_size or max(_TAKE_ROWS_MIN, len(indices))
+                parts = (indices[start : start + step] for start in range(0, len(indices), step))
+                pieces = map_ordered(
+                    partial(self._take_sorted, fields, readers), parts, waits=self._waits
+                )
+        batches = self._batches(schema, pieces)
+        yield from batches if batch_size is None else rebatch(batches, batch_size)
+
+    def encoded_bytes(self, fields: Sequence[Field], rows: Rows) -> int:
+        """Estimate the bytes that reading these rows would fetch."""
+        with self._facts():
+            check_rows(rows, num_rows=self.num_rows)
+            readers = self._open(fields)
+        match rows:
+            case RowRange():
+                return sum(reader.encoded_bytes(rows) for reader in readers)
+            case RowIndices(indices):
+                everything = RowRange(0, self.num_rows)
+                total = sum(reader.encoded_bytes(everything) for reader in readers)
+                return total * len(indices) // max(1, self.num_rows)
+
+    # --- tasks --------------------------------------------------------------------------------
+
+    def _scan(
+        self,
+        fields: Sequence[Field],
+        readers: Sequence[FieldReader],
+        rows: RowRange,
+        *,
+        batch_size: int | None,
+    ) -> Iterator[list[pa.Array]]:
+        """Yield the arrays of all fields split by split."""
+        widths = self._row_bytes(readers, rows)
+        borders = self._page_borders(fields) if batch_size is None else None
+        plan = plan_read(rows, widths, borders=borders, batch_size=batch_size)
+        tasks = ((split, group) for split in plan.splits for group in plan.groups)
+        results = map_ordered(partial(self._read_part, fields, readers), tasks, waits=self._waits)
+        for _ in plan.splits:
+            yield [array for part in islice(results, len(plan.groups)) for array in part]
+
+    def _read_part(
+        self, fields: Sequence[Field], readers: Sequence[FieldReader], task: tuple[Rows, range]
+    ) -> list[pa.Array]:
+        """Read some fields of some rows: the body of every task."""
+        rows, group = task
+        readings = [readers[place].read(rows) for place in group]
+        arrays = run_together(readings, self._fetch)
+        return [
+            from_storage(array, fields[place]) for place, array in zip(group, arrays, strict=True)
+        ]
+
+    def _take(
+        self, fields: Sequence[Field], readers: Sequence[FieldReader], indices: Int64s
+    ) -> list[list[pa.Array]]:
+        """Read single rows, cut into tasks where they are many."""
+        rows, where = distinct_rows(indices)
+        width = sum(self._row_bytes(readers, RowRange(0, self.num_rows)))
+        step = max(_TAKE_ROWS_MIN, int(TASK_BYTES / max(width, 1.0)))
+        every = range(len(fields))
+        tasks = [
+            (RowIndices(rows.rows[start : start + step]), every)
+            for start in range(0, len(rows), step)
+        ]
+        pieces = list(
+            map_ordered(partial(self._read_part, fields, readers), tasks, waits=self._waits)
+        )
+        if where is None:
+            return pieces
+        chosen = pa.array(where)
+        joined = [_joined(pa.chunked_array(column)) for column in zip(*pieces, strict=True)]
+        return [[array.take(chosen) for array in joined]]
+
+    def _take_sorted(
+        self, fields: Sequence[Field], readers: Sequence[FieldReader], indices: Int64s
+    ) -> list[pa.Array]:
+        rows, where = distinct_rows(indices)
+        arrays = self._read_part(fields, readers, (rows, range(len(fields))))
+        return arrays if where is None else [array.take(pa.array(where)) for array in arrays]
+
+    def _batches(
+        self, schema: pa.Schema, pieces: Iterator[list[pa.Array]]
+    ) -> Iterator[pa.RecordBatch]:
+        while True:
+            with self._facts():
+                arrays = next(pieces, None)
+            if arrays is None:
+                return
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _row_bytes(self, readers: Sequence[FieldReader], rows: RowRange) -> list[float]:
+        count = max(1, len(rows))
+        return [
+            decoded_row_bytes(reader.data_type, reader.encoded_bytes(rows) / count)
+            for reader in readers
+        ]
+
+    @contextmanager
+    def _facts(self) -> Iterator[None]:
+        """Add what only the file knows to errors of those who know only bytes."""
+        try:
+            yield
+        except LanceletError as error:
+            error.with_facts(path=self.path, version=self.version.value)
+            raise
+
+
+def _joined(chunks: pa.ChunkedArray) -> pa.Array:
+    """Return chunks as one array, copied only if there are several."""
+    if chunks.num_chunks == 1:
+        return chunks.chunk(0)
+    try:
+        return pa.concat_arrays(chunks.chunks) if chunks.num_chunks else pa.array([], chunks.type)
+    except pa.ArrowInvalid as error:
+        raise InvalidInputError(
+            "the values do not fit into one array; read them as chunks or batches",
+            type=str(chunks.type),
+            values=len(chunks),
+        ) from error
