@@ -79,7 +79,7 @@ class DatasetNotFoundError(NotFoundError, FileNotFoundError, ValueError):
     """No dataset lives at the path."""
 
 
-class ObjectNotFoundError(NotFoundError, FileNotFoundError):
+class ObjectNotFoundError(NotFoundError, FileNotFoundError, ValueError):
     """No object of that name is in the store."""
 
 

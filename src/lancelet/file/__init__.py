@@ -1,0 +1,30 @@
+"""One data file of any generation, and the names of pylance's `lance.file`."""
+
+from lancelet.file.api import (
+    LanceFileReader,
+    LanceFileWriter,
+    ReaderResults,
+    stable_version,
+)
+from lancelet.file.describe import (
+    LanceBufferDescriptor,
+    LanceColumnMetadata,
+    LanceFileMetadata,
+    LanceFileStatistics,
+    LancePageMetadata,
+)
+from lancelet.file.session import LanceFileSession, ListResult
+
+__all__ = [
+    "LanceBufferDescriptor",
+    "LanceColumnMetadata",
+    "LanceFileMetadata",
+    "LanceFileReader",
+    "LanceFileSession",
+    "LanceFileStatistics",
+    "LanceFileWriter",
+    "LancePageMetadata",
+    "ListResult",
+    "ReaderResults",
+    "stable_version",
+]

@@ -16,10 +16,12 @@ from lancelet.buffers import run
 from lancelet.encodings.base import FileVersion, Memo
 from lancelet.errors import LanceletError, UnsupportedError
 from lancelet.file.checksums import Verify
+from lancelet.file.sidecars import SidecarSink
 from lancelet.file.v2.footer import parse_version
-from lancelet.file.v2.generation import place_columns
+from lancelet.file.v2.generation import check_storable, place_columns
 from lancelet.file.v2.metadata import read_metadata, tail_size
 from lancelet.file.v2.reader import FileReader
+from lancelet.file.v2.writer import FileWriter, WriterOptions
 from lancelet.format.schema import Schema
 from lancelet.io.store import ObjectReader, Store
 
@@ -52,6 +54,19 @@ def open_data_file(
         source.close()
         error.with_facts(path=path)
         raise
+
+
+def create_data_file(
+    store: Store, path: str, schema: Schema, options: WriterOptions | None = None
+) -> FileWriter:
+    """Start a data file of version 2.0 or later; its blobs go beside it.
+
+    Types that the version cannot store are refused here, before a byte is written.
+    """
+    options = options or WriterOptions()
+    check_storable(schema.fields, options.version)
+    blobs = SidecarSink(store, path)
+    return FileWriter(store.open_writer(path), schema, options, blobs=blobs)
 
 
 def _open(

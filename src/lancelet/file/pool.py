@@ -17,7 +17,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -94,8 +94,10 @@ def map_ordered(
         while running:
             yield running.popleft().result()
     finally:
+        # Whoever stops taking results may close the file next, so nothing may go on reading it.
         for future in running:
             future.cancel()
+        wait(running)
 
 
 def submit(task: Callable[[], R]) -> Future[R]:

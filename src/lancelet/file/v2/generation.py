@@ -27,6 +27,7 @@ from lancelet.encodings.base import (
     Memo,
     StoredColumn,
 )
+from lancelet.encodings.v2_0.columns import check_storable as check_storable_in_2_0
 from lancelet.errors import InternalError
 from lancelet.file.v2.column_metadata import PLAIN_COLUMN_ENCODING
 from lancelet.format.field import Field
@@ -63,6 +64,14 @@ def generation_of(version: FileVersion) -> Generation:
             return v2_1
         case FileVersion.V0_1:
             raise InternalError("files of version 0.1 have no columns", version=version.value)
+
+
+def check_storable(fields: Iterable[Field], version: FileVersion) -> None:
+    """Raise unless files of a version can store the types of all fields."""
+    for field in fields:
+        if version is FileVersion.V2_0:
+            check_storable_in_2_0(field)
+        generation_of(version).columns_of(field, version)
 
 
 def place_columns(fields: Iterable[Field], version: FileVersion) -> Mapping[int, int]:

@@ -23,9 +23,10 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.config import CPU_THREADS
-from lancelet.encodings.base import BlobSink, ColumnChoice, EncodedPage, FileVersion
+from lancelet.encodings.base import ColumnChoice, EncodedPage, FileVersion
 from lancelet.errors import InvalidInputError
 from lancelet.file.pool import submit
+from lancelet.file.sidecars import SidecarSink
 from lancelet.file.storage import check_nulls, to_storage
 from lancelet.file.v2.column_metadata import WrittenPage, encode_column
 from lancelet.file.v2.container import Container, Description, Place
@@ -85,7 +86,7 @@ class FileWriter:
         schema: Schema,
         options: WriterOptions,
         *,
-        blobs: BlobSink | None = None,
+        blobs: SidecarSink | None = None,
     ) -> None:
         """Write rows of `schema` to `target`; types that the version lacks are refused here."""
         self._options = options
@@ -94,6 +95,8 @@ class FileWriter:
         self._generation = generation_of(options.version)
         self._container = Container(target, with_checksums=options.checksums)
         self._blobs = blobs
+        if blobs is not None:
+            blobs.attach(self._container)
         self._columns: list[list[WrittenPage]] = [[] for _ in self._placement]
         self._pending = self._make_pending()
         self._encoding: deque[tuple[_Pending, int, Future[Sequence[EncodedPage]]]] = deque()
@@ -148,6 +151,8 @@ class FileWriter:
         for pending in self._pending:
             self._flush(pending)
         self._write_encoded(keep=0)
+        if self._blobs is not None:
+            self._blobs.finish()
         size = self._container.finish(
             Description(
                 self._options.version,
@@ -164,6 +169,8 @@ class FileWriter:
             encoded.cancel()
         self._encoding.clear()
         self._container.abort()
+        if self._blobs is not None:
+            self._blobs.abort()
 
     # --- cutting pages ------------------------------------------------------------------------
 

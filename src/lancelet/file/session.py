@@ -1,0 +1,126 @@
+"""Reading and writing many files below one place, of pylance's `lance.file`."""
+
+from __future__ import annotations
+
+import builtins
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from lancelet.buffers import Ranges
+from lancelet.file.api import (
+    LanceFileReader,
+    LanceFileWriter,
+    NamespaceClient,
+    NegativeRowError,
+    open_file,
+    store_of,
+)
+from lancelet.file.sidecars import DedicatedBlobWriter, PackedBlobWriter
+
+_COPY_BYTES: Final = 8 * 1024 * 1024
+
+
+@dataclass
+class ListResult:
+    """What lies directly in a folder.
+
+    Attributes:
+        common_prefixes: The folders in it.
+        objects: The files in it.
+    """
+
+    common_prefixes: list[str]
+    objects: list[str]
+
+
+class LanceFileSession:
+    """Files below a base path; they share one store, so opening many of them is cheap."""
+
+    def __init__(
+        self,
+        base_path: str | os.PathLike[str],
+        storage_options: Mapping[str, str] | None = None,
+        namespace_client: NamespaceClient | None = None,
+        table_id: Sequence[str] | None = None,
+    ) -> None:
+        """Work below a path on this machine or a URI; see `LanceFileReader` for the rest."""
+        store, path = store_of(base_path, storage_options, namespace_client, table_id)
+        self._store = store.at(path)
+
+    def open_reader(self, path: str, columns: Sequence[str] | None = None) -> LanceFileReader:
+        """Open a file for reading."""
+        return LanceFileReader(None, columns=columns, _inner_reader=open_file(self._store, path))
+
+    def open_writer(
+        self,
+        path: str,
+        *,
+        schema: pa.Schema | None = None,
+        data_cache_bytes: int | None = None,
+        version: str | None = None,
+        keep_original_array: bool | None = None,
+        max_page_bytes: int | None = None,
+    ) -> LanceFileWriter:
+        """Start a file; see `LanceFileWriter`."""
+        return LanceFileWriter(
+            None,
+            schema,
+            data_cache_bytes=data_cache_bytes,
+            version=version,
+            keep_original_array=keep_original_array,
+            max_page_bytes=max_page_bytes,
+            _store=(self._store, path),
+        )
+
+    def open_packed_blob_writer(self, path: str, blob_id: int) -> PackedBlobWriter:
+        """Start a sidecar of many blobs beside the data file at `path`."""
+        return PackedBlobWriter(self._store, path, blob_id)
+
+    def open_dedicated_blob_writer(self, path: str, blob_id: int) -> DedicatedBlobWriter:
+        """Start a sidecar of one blob beside the data file at `path`."""
+        return DedicatedBlobWriter(self._store, path, blob_id)
+
+    def contains(self, path: str) -> bool:
+        """Say whether a file is there."""
+        return self._store.exists(path)
+
+    def list(self, path: str | None = None) -> builtins.list[str]:
+        """Return the paths of all files below a folder."""
+        return [info.path for info in self._store.list(path or "")]
+
+    def list_with_delimiter(self, path: str | None = None) -> ListResult:
+        """Return what lies directly in a folder."""
+        listing = self._store.list_delimited(path or "")
+        return ListResult(builtins.list(listing.folders), [info.path for info in listing.objects])
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        """Return bytes of a file."""
+        if offset < 0 or length < 0:
+            raise NegativeRowError(
+                "an offset or a length must not be negative", offset=offset, length=length
+            )
+        with self._store.open_reader(path) as reader:
+            return reader.read_ranges(Ranges.of((offset, length))).slice_bytes(0).tobytes()
+
+    def delete_file(self, path: str) -> None:
+        """Delete a file, which must be there."""
+        self._store.info(path)
+        self._store.delete(path)
+
+    def upload_file(self, local_path: str | os.PathLike[str], remote_path: str) -> None:
+        """Copy a file of this machine into the store."""
+        with Path(local_path).open("rb") as source, self._store.open_writer(remote_path) as target:
+            while part := source.read(_COPY_BYTES):
+                target.write(part)
+
+    def download_file(self, remote_path: str, local_path: str | os.PathLike[str]) -> None:
+        """Copy a file of the store to this machine."""
+        with self._store.open_reader(remote_path) as source, Path(local_path).open("wb") as target:
+            for start in range(0, source.size, _COPY_BYTES):
+                size = min(_COPY_BYTES, source.size - start)
+                target.write(source.read_ranges(Ranges.of((start, size))).slice_bytes(0).data)

@@ -1,0 +1,176 @@
+"""Page statistics: the nulls, least and greatest value of every batch of a field.
+
+Each covered field becomes a struct named by the field's id, with a row per batch, and these
+structs are written with the encodings of the format itself:
+
+    field 7, batches [3, null] and [-0.0, nan]
+    "7": {null_count 1, min_value 3.0, max_value 3.0}, {0, -0.0, 0.0}
+
+Writers leave nulls and NaN out, while readers see a null number as some other number, since the
+format stores no nulls. So what may be concluded from a batch is not quite what is stored:
+`zone_statistics` gives bounds only where they hold for what is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancelet.buffers import Ranges, Reading, read_together
+from lancelet.encodings.base import RowRange
+from lancelet.encodings.v0_1 import StoredBatches, is_variable, open_field
+from lancelet.errors import CorruptDataError
+from lancelet.file.base import ZoneStatistics
+from lancelet.file.v0_1.bounds import bounds_of_batch, is_covered
+from lancelet.file.v0_1.metadata import FileMetadata
+from lancelet.file.v0_1.page_table import parse_table, table_range
+from lancelet.format.logical_type import STRUCT
+from lancelet.format.schema import Field, Schema
+
+NULL_COUNT: Final = "null_count"
+MIN_VALUE: Final = "min_value"
+MAX_VALUE: Final = "max_value"
+
+
+class StatisticsCollector:
+    """Statistics of the batches that were written so far."""
+
+    def __init__(self, fields: Sequence[Field]) -> None:
+        """Cover those of the fields, and of the children of structs, whose type is covered."""
+        covered = [node for top in fields for node in _reachable(top)]
+        self._fields = sorted(
+            (node for node in covered if is_covered(node.storage_type)), key=lambda node: node.id
+        )
+        self._nulls: dict[int, list[int]] = {node.id: [] for node in self._fields}
+        self._bounds: dict[int, list[pa.Array]] = {node.id: [] for node in self._fields}
+
+    def add_batch(self, fields: Sequence[Field], arrays: Sequence[pa.Array]) -> None:
+        """Add a batch, given as an array per top-level field."""
+        for node, array in zip(fields, arrays, strict=True):
+            self._add(node, array)
+
+    def finish(self) -> tuple[Schema, list[pa.Array]] | None:
+        """Return the fields of the statistics and their values, or None if there are none."""
+        if not self._fields or not self._bounds[self._fields[0].id]:
+            return None
+        arrays = [self._array_of(node) for node in self._fields]
+        names = [str(node.id) for node in self._fields]
+        columns = [
+            pa.field(name, array.type, nullable=False)
+            for name, array in zip(names, arrays, strict=True)
+        ]
+        return Schema.from_arrow(pa.schema(columns)), arrays
+
+    def _add(self, node: Field, array: pa.Array) -> None:
+        if node.logical_type == STRUCT:
+            for index, child in enumerate(node.children):
+                self._add(child, array.field(index))
+        elif node.id in self._bounds:
+            self._nulls[node.id].append(array.null_count)
+            self._bounds[node.id].append(bounds_of_batch(array))
+
+    def _array_of(self, node: Field) -> pa.Array:
+        bounds = pa.concat_arrays(self._bounds[node.id])
+        value_type = node.storage_type
+        fields = [
+            pa.field(NULL_COUNT, pa.int64(), nullable=False),
+            pa.field(MIN_VALUE, value_type, node.nullable),
+            pa.field(MAX_VALUE, value_type, node.nullable),
+        ]
+        places = np.arange(0, len(bounds), 2)
+        children = [
+            pa.array(self._nulls[node.id], pa.int64()),
+            bounds.take(pa.array(places)),
+            bounds.take(pa.array(places + 1)),
+        ]
+        return pa.StructArray.from_arrays(children, fields=fields)
+
+
+def read_statistics(metadata: FileMetadata) -> Reading[Mapping[int, pa.StructArray]]:
+    """Read what a file stores for each covered field, a row per batch."""
+    stored = metadata.statistics
+    if stored is None or not metadata.num_batches or not stored.fields:
+        return {}
+    if min(stored.fields) < 0:
+        raise CorruptDataError("the statistics of the file name an impossible field")
+    ids = range(max(stored.fields) + 1)
+    place = table_range(stored.page_table_position, ids, 1, file_bytes=metadata.file_bytes)
+    pages = parse_table((yield Ranges.of(place)).slice_bytes(0), ids, 1)
+    rows = np.array([0, metadata.num_batches], np.int64)
+    batches = StoredBatches(rows, pages, {}, metadata.file_bytes)
+    fields = [
+        node
+        for node in Schema.from_protos(stored.schema).fields
+        if node.name.isdecimal() and _is_statistics(node)
+    ]
+    everything = RowRange(0, metadata.num_batches)
+    arrays = yield from read_together(
+        [open_field(node, batches).read(everything) for node in fields]
+    )
+    return {int(node.name): array for node, array in zip(fields, arrays, strict=True)}
+
+
+def zone_statistics(
+    field: Field, stored: pa.StructArray, metadata: FileMetadata
+) -> ZoneStatistics | None:
+    """Return what holds for the values of a field as they are read, or None if nothing does."""
+    rows = np.diff(metadata.bounds)
+    data_type = field.storage_type
+    minimum, maximum = stored.field(MIN_VALUE), stored.field(MAX_VALUE)
+    if minimum.type != data_type or maximum.type != data_type:
+        return None
+    # Zones are of one size, with a shorter one at the end; other batches cannot be told so.
+    if (rows[:-1] != rows[0]).any() or rows[-1] > rows[0]:
+        return None
+    nulls = stored.field(NULL_COUNT).to_numpy()
+    if is_variable(data_type):
+        null_count, minimum, maximum = _bounds_of_text(field, nulls, minimum, maximum)
+    else:
+        # A null is read as a number that the bounds leave out, and as no null.
+        has_nulls = pa.array(nulls > 0)
+        nothing = pa.scalar(None, data_type)
+        minimum = pc.if_else(has_nulls, nothing, minimum)
+        maximum = pc.if_else(has_nulls, nothing, maximum)
+        null_count = np.zeros(len(rows), np.int64)
+    return ZoneStatistics(
+        rows_per_zone=int(rows[0]),
+        num_rows=int(metadata.bounds[-1]),
+        null_count=null_count,
+        # NaN are not counted, so there may be as many as there are rows.
+        nan_count=rows if pa.types.is_floating(data_type) else None,
+        minimum=minimum,
+        maximum=maximum,
+    )
+
+
+def _bounds_of_text(
+    field: Field, nulls: np.ndarray, minimum: pa.Array, maximum: pa.Array
+) -> tuple[np.ndarray, pa.Array, pa.Array]:
+    """Return null counts and bounds of strings, among which empty ones are read as nulls."""
+    empty_max = pc.equal(pc.fill_null(pc.binary_length(maximum), 0), 0)
+    maximum = pc.if_else(empty_max, pa.scalar(None, maximum.type), maximum)
+    if not field.nullable:
+        return np.zeros(len(nulls), np.int64), minimum, maximum
+    may_be_empty = pc.equal(pc.fill_null(pc.binary_length(minimum), 0), 0).to_numpy(
+        zero_copy_only=False
+    )
+    return np.maximum(nulls, may_be_empty.astype(np.int64)), minimum, maximum
+
+
+def _is_statistics(node: Field) -> bool:
+    return node.logical_type == STRUCT and {NULL_COUNT, MIN_VALUE, MAX_VALUE} <= {
+        child.name for child in node.children
+    }
+
+
+def _reachable(node: Field) -> Iterator[Field]:
+    """Yield the fields that are reached through structs alone."""
+    if node.logical_type != STRUCT:
+        yield node
+        return
+    for child in node.children:
+        yield from _reachable(child)
