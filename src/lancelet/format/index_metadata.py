@@ -10,7 +10,7 @@ index it is stands in the type of `details`, whose content only that kind unders
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -84,16 +84,23 @@ class IndexMetadata:
         return index_directory(self.uuid)
 
 
-def parse_index_section(data: bytes | memoryview) -> tuple[IndexMetadata, ...]:
-    """Return the segments of an index section."""
-    section = parse_message(table_pb.IndexSection, data)
-    return tuple(index_from_proto(proto) for proto in section.indices)
+@dataclass(frozen=True, slots=True)
+class IndexSection:
+    """The segments of all indices of one version."""
 
+    indices: tuple[IndexMetadata, ...] = ()
+    unknown: bytes = b""
 
-def render_index_section(indices: Iterable[IndexMetadata]) -> bytes:
-    """Return the wire form of an index section."""
-    section = table_pb.IndexSection(indices=[index_to_proto(index) for index in indices])
-    return render_message(section)
+    @staticmethod
+    def parse(data: bytes | memoryview) -> IndexSection:
+        """Return the section of its wire form."""
+        proto = parse_message(table_pb.IndexSection, data)
+        return IndexSection(tuple(map(index_from_proto, proto.indices)), unknown_fields(proto))
+
+    def render(self) -> bytes:
+        """Return the wire form."""
+        proto = table_pb.IndexSection(indices=[index_to_proto(index) for index in self.indices])
+        return render_message(proto) + self.unknown
 
 
 def index_from_proto(proto: table_pb.IndexMetadata) -> IndexMetadata:

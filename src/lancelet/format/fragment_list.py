@@ -1,0 +1,283 @@
+"""The fragments of a version, mostly left as bytes.
+
+A table may have 100 000 fragments, and opening it must not decode them. So the list keeps their
+wire form, one entry after another as a manifest holds them, and a few columns of numbers taken
+from it in one pass. A `Fragment` is made when somebody asks for it.
+
+    wire     12 04 08 00 20 64   12 08 08 01 20 32 1a 02 20 05
+    ids      0                   1
+    rows     100                 50, of which 5 are deleted
+
+A commit that appends joins bytes and columns; one that changes a few fragments copies what lies
+between them. Both cost a copy of memory and no decoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.errors import CorruptDataError, NotFoundError
+from lancelet.format.fragment import Fragment
+from lancelet.kernels import find_parts, read_varints
+
+FRAGMENTS_FIELD: Final = 2
+
+_TAG: Final = bytes([FRAGMENTS_FIELD << 3 | 2])
+_PATHS: Final = np.array(
+    [(0, 1), (0, 4), (3, 0), (3, 4), (5, 0), (12, 0), (13, 0), (14, 0), (11, 0)], np.int64
+).reshape(-1)
+_FRAGMENT_ID_MAX: Final = 2**32 - 1
+_ROWS_MAX: Final = 2**48
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FragmentList(Sequence[Fragment]):
+    """Fragments in the order of the manifest, with their numbers as columns.
+
+    `position` and `size` are those of each fragment's message within `wire`.
+    """
+
+    wire: Bytes
+    position: Int64s
+    size: Int64s
+    ids: Int64s
+    physical_rows: Int64s
+    num_deleted_rows: Int64s
+    has_deletion_file: npt.NDArray[np.bool_]
+    has_row_ids: npt.NDArray[np.bool_]
+    has_spilled_lineage: npt.NDArray[np.bool_]
+    has_overlays: npt.NDArray[np.bool_]
+    _parsed: dict[int, Fragment] = field(default_factory=dict, repr=False)
+
+    @staticmethod
+    def parse(wire: Bytes) -> FragmentList:
+        """Return the fragments of the manifest entries that `wire` is made of."""
+        head, position, size = find_parts(wire, FRAGMENTS_FIELD)
+        return _scan(*_in_one_piece(wire, head, position, size))
+
+    @staticmethod
+    def of(fragments: Iterable[Fragment]) -> FragmentList:
+        """Return a list of these fragments."""
+        return FragmentList.parse(_as_bytes(b"".join(map(_render_entry, fragments))))
+
+    def __len__(self) -> int:
+        """Return how many fragments there are."""
+        return len(self.position)
+
+    @overload
+    def __getitem__(self, index: int) -> Fragment: ...
+    @overload
+    def __getitem__(self, index: slice) -> FragmentList: ...
+    def __getitem__(self, index: int | slice) -> Fragment | FragmentList:
+        """Return one fragment, decoding it if this is the first time, or some of them."""
+        if isinstance(index, slice):
+            return self.select(np.arange(len(self), dtype=np.int64)[index])
+        place = range(len(self))[index]
+        fragment = self._parsed.get(place)
+        if fragment is None:
+            start = int(self.position[place])
+            fragment = Fragment.parse(self.wire[start : start + int(self.size[place])].data)
+            self._parsed[place] = fragment
+        return fragment
+
+    def __iter__(self) -> Iterator[Fragment]:
+        """Yield every fragment, decoding each."""
+        return (self[place] for place in range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both hold the same bytes."""
+        return isinstance(other, FragmentList) and np.array_equal(self.wire, other.wire)
+
+    __hash__ = None  # type: ignore[assignment]  # a list of a hundred thousand is no key
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows of all fragments are alive."""
+        return int(self.physical_rows.sum() - self.num_deleted_rows.sum())
+
+    @property
+    def max_id(self) -> int | None:
+        """The highest fragment id, or None if there are no fragments."""
+        return int(self.ids.max()) if len(self) else None
+
+    def place_of(self, fragment_id: int) -> int:
+        """Return the place of the fragment with that id."""
+        places = np.flatnonzero(self.ids == fragment_id)
+        if not len(places):
+            raise NotFoundError("no fragment has the id", fragment_id=fragment_id)
+        return int(places[0])
+
+    def by_id(self, fragment_id: int) -> Fragment:
+        """Return the fragment with that id."""
+        return self[self.place_of(fragment_id)]
+
+    def select(self, places: Int64s) -> FragmentList:
+        """Return the fragments at these places, in the order given."""
+        pieces = [self._entries(int(a), int(b)) for a, b in _runs(places)]
+        return self._rebuilt(pieces, self._columns(places))
+
+    def appended(self, fragments: Iterable[Fragment]) -> FragmentList:
+        """Return the list with more fragments behind."""
+        return self.joined(FragmentList.of(fragments))
+
+    def joined(self, more: FragmentList) -> FragmentList:
+        """Return the list with another behind."""
+        columns = {
+            name: np.concatenate([getattr(self, name), getattr(more, name)]) for name in _COLUMNS
+        }
+        return self._rebuilt([self.wire, more.wire], columns)
+
+    def changed(
+        self, *, replaced: Mapping[int, Fragment] | None = None, removed: Iterable[int] = ()
+    ) -> FragmentList:
+        """Return the list with some fragments replaced, in place, and some removed, by id.
+
+        An id that the list does not have is an error, as the caller's version is not this one.
+        """
+        replaced = replaced or {}
+        gone = np.unique(np.fromiter(removed, np.int64))
+        if int(np.isin(self.ids, gone).sum()) < len(gone):
+            missing = np.setdiff1d(gone, self.ids)
+            raise NotFoundError("no fragment has the id", fragment_id=int(missing[0]))
+        kept = np.flatnonzero(~np.isin(self.ids, gone))
+        remaining = self if len(kept) == len(self) else self.select(kept)
+        if not replaced:
+            return remaining
+        both = remaining.joined(FragmentList.of(replaced.values()))
+        order = np.arange(len(remaining), dtype=np.int64)
+        for place, fragment_id in enumerate(replaced):
+            order[remaining.place_of(fragment_id)] = len(remaining) + place
+        return both.select(order)
+
+    def sorted_by_id(self) -> FragmentList:
+        """Return the fragments in the order of their ids, which is that of a manifest."""
+        if (self.ids[1:] > self.ids[:-1]).all():
+            return self
+        return self.select(np.argsort(self.ids, kind="stable"))
+
+    def _entries(self, first: int, stop: int) -> Bytes:
+        """Return the bytes of the entries from one place to before another, heads included."""
+        start = int(self.position[first - 1] + self.size[first - 1]) if first else 0
+        return self.wire[start : int(self.position[stop - 1] + self.size[stop - 1])]
+
+    def _columns(self, places: Int64s) -> dict[str, npt.NDArray[np.generic]]:
+        return {name: getattr(self, name)[places] for name in _COLUMNS}
+
+    def _rebuilt(
+        self, pieces: Sequence[Bytes], columns: dict[str, npt.NDArray[np.generic]]
+    ) -> FragmentList:
+        size = columns["size"].astype(np.int64)
+        position = np.cumsum(_head_bytes(size) + size) - size
+        wire = np.concatenate(pieces) if pieces else np.empty(0, np.uint8)
+        return FragmentList(wire=wire, position=position, **columns)  # type: ignore[arg-type]
+
+
+_COLUMNS: Final = (
+    "size",
+    "ids",
+    "physical_rows",
+    "num_deleted_rows",
+    "has_deletion_file",
+    "has_row_ids",
+    "has_spilled_lineage",
+    "has_overlays",
+)
+
+
+def split_fragments(message: Bytes) -> tuple[FragmentList, bytes]:
+    """Return the fragments of a manifest message, and the message without them."""
+    head, position, size = find_parts(message, FRAGMENTS_FIELD)
+    # What lies between the entries is the rest; entries that touch leave nothing between.
+    starts = np.concatenate([np.zeros(1, np.int64), position + size])
+    stops = np.append(head, len(message))
+    gaps = np.flatnonzero(stops > starts)
+    rest = b"".join(message[starts[gap] : stops[gap]].tobytes() for gap in gaps)
+    return _scan(*_in_one_piece(message, head, position, size)), rest
+
+
+def _in_one_piece(
+    message: Bytes, head: Int64s, position: Int64s, size: Int64s
+) -> tuple[Bytes, Int64s, Int64s]:
+    """Return the entries back to back, each with the shortest head, copying only if need be."""
+    if not len(head):
+        return message[:0], position, size
+    stop = position + size
+    if (head[1:] == stop[:-1]).all() and (position - head == _head_bytes(size)).all():
+        return message[head[0] : stop[-1]], position - head[0], size
+    entries = (
+        _TAG + _varint(int(size[place])) + message[position[place] : stop[place]].tobytes()
+        for place in range(len(head))
+    )
+    return _as_bytes(b"".join(entries)), np.cumsum(_head_bytes(size) + size) - size, size
+
+
+def _scan(wire: Bytes, position: Int64s, size: Int64s) -> FragmentList:
+    """Read the columns of entries that lie back to back."""
+    values, present = read_varints(Slices(wire, position, size), _PATHS)
+    ids, physical_rows, _, num_deleted_rows = values[:4]
+    # A table from before rows were counted says 0, whatever is deleted.
+    unsound = (ids > _FRAGMENT_ID_MAX) | (physical_rows > _ROWS_MAX)
+    unsound |= (num_deleted_rows > physical_rows) & (physical_rows > 0)
+    unsound |= num_deleted_rows > _ROWS_MAX
+    if unsound.any():
+        place = int(unsound.argmax())
+        raise CorruptDataError(
+            "a fragment has numbers that contradict each other",
+            fragment_id=int(ids[place]),
+            physical_rows=int(physical_rows[place]),
+            num_deleted_rows=int(num_deleted_rows[place]),
+        )
+    return FragmentList(
+        wire=wire,
+        position=position,
+        size=size,
+        ids=ids.astype(np.int64),
+        physical_rows=physical_rows.astype(np.int64),
+        num_deleted_rows=num_deleted_rows.astype(np.int64),
+        has_deletion_file=present[2],
+        has_row_ids=present[4] | present[5],
+        has_spilled_lineage=present[5] | present[6] | present[7],
+        has_overlays=present[8],
+    )
+
+
+def _runs(places: Int64s) -> Int64s:
+    """Return consecutive places as pairs of first and stop."""
+    if not len(places):
+        return np.empty((0, 2), np.int64)
+    breaks = np.flatnonzero(np.diff(places) != 1) + 1
+    first = places[np.concatenate([np.zeros(1, np.int64), breaks])]
+    last = places[np.append(breaks - 1, len(places) - 1)]
+    return np.stack([first, last + 1], axis=1)
+
+
+def _render_entry(fragment: Fragment) -> bytes:
+    body = fragment.render()
+    return _TAG + _varint(len(body)) + body
+
+
+def _head_bytes(size: Int64s) -> Int64s:
+    """Return how many bytes the tag and the size of each entry take."""
+    bytes_of_size = np.ones(len(size), np.int64)
+    for bits in (7, 14, 21, 28, 35):
+        bytes_of_size += size >= 1 << bits
+    return bytes_of_size + len(_TAG)
+
+
+def _varint(value: int) -> bytes:
+    parts = bytearray()
+    while value > 0x7F:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    parts.append(value)
+    return bytes(parts)
+
+
+def _as_bytes(data: bytes) -> Bytes:
+    return np.frombuffer(data, np.uint8)

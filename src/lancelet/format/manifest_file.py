@@ -1,0 +1,160 @@
+"""The file of a manifest: sections, the message, and a footer that says where it starts.
+
+    0      dictionary values, in tables of 0.1 files only
+    ..     u32 size + index section            if the version has indices
+    ..     u32 size + transaction              what was committed
+    p      u32 size + manifest                 up to 16 bytes before the end
+    -16    u64 p, u16 0, u16 2, "LANC"
+
+The manifest names the positions of the two sections before it, where 0 is a position like any
+other. One read of the tail is enough for most tables.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from lancelet.buffers import Bytes, Ranges, Reading, Slices, run
+from lancelet.errors import CorruptDataError
+from lancelet.format.index_metadata import IndexSection
+from lancelet.format.manifest import (
+    Manifest,
+    SectionPositions,
+    parse_manifest,
+    render_manifest,
+)
+from lancelet.format.transaction import Transaction
+
+TAIL_BYTES: Final = 64 * 1024
+"""How much of the end a reader fetches first."""
+
+_FOOTER: Final = struct.Struct("<QHH4s")
+_SIZE: Final = struct.Struct("<I")
+_MAGIC: Final = b"LANC"
+_FOOTER_VERSION: Final = (0, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredManifest:
+    """A manifest that was read from a file, and where the sections of that file are."""
+
+    manifest: Manifest
+    positions: SectionPositions
+    position: int
+    file_bytes: int
+
+
+def read_manifest(file_bytes: int) -> Reading[StoredManifest]:
+    """Read the manifest of a file: one round, and a second if it is longer than the tail."""
+    tail_bytes = min(file_bytes, TAIL_BYTES)
+    slices = yield Ranges.of((file_bytes - tail_bytes, tail_bytes))
+    tail = slices.slice_bytes(0)
+    position = _parse_footer(tail, file_bytes)
+    wanted = file_bytes - _FOOTER.size - position
+    if wanted > tail_bytes - _FOOTER.size:
+        slices = yield Ranges.of((position, wanted))
+        section = slices.slice_bytes(0)
+    else:
+        section = tail[len(tail) - _FOOTER.size - wanted : len(tail) - _FOOTER.size]
+    (size,) = _SIZE.unpack(section[: _SIZE.size].data)
+    if size != wanted - _SIZE.size:
+        raise CorruptDataError(
+            "the manifest does not end where the footer starts",
+            expected_bytes=wanted - _SIZE.size,
+            found_bytes=size,
+        )
+    manifest, positions = parse_manifest(section[_SIZE.size :])
+    for place in (positions.index, positions.transaction):
+        if place is not None and place >= position:
+            raise CorruptDataError(
+                "a section of the manifest's file lies behind the manifest", position=place
+            )
+    return StoredManifest(manifest, positions, position, file_bytes)
+
+
+def read_indices(stored: StoredManifest) -> Reading[IndexSection]:
+    """Read the index section of a manifest's file; empty if there is none."""
+    section = yield from _read_section(stored, stored.positions.index)
+    return IndexSection() if section is None else IndexSection.parse(section.data)
+
+
+def read_transaction(stored: StoredManifest) -> Reading[Transaction | None]:
+    """Read the transaction in a manifest's file, if there is one."""
+    section = yield from _read_section(stored, stored.positions.transaction)
+    return None if section is None else Transaction.parse(section.data)
+
+
+def parse_manifest_file(data: Bytes) -> StoredManifest:
+    """Return the manifest of a file that is in memory."""
+    return run(read_manifest(len(data)), lambda wanted: Slices(data, wanted.position, wanted.size))
+
+
+def render_manifest_file(
+    manifest: Manifest,
+    indices: IndexSection,
+    transaction: Transaction | None,
+    *,
+    dictionary_values: bytes = b"",
+) -> bytes:
+    """Return the file of a manifest.
+
+    `dictionary_values` goes to the start of the file, where the schema's dictionary locations
+    point to.
+    """
+    pieces: list[bytes | memoryview] = [dictionary_values]
+    at = len(dictionary_values)
+    places: list[int | None] = []
+    sections = (
+        indices.render() if indices.indices or indices.unknown else None,
+        None if transaction is None else transaction.render(),
+    )
+    for section in sections:
+        places.append(None if section is None else at)
+        if section is not None:
+            pieces += [_SIZE.pack(len(section)), section]
+            at += _SIZE.size + len(section)
+    head, fragments = render_manifest(manifest, SectionPositions(*places))
+    pieces += [_SIZE.pack(len(head) + len(fragments)), head, np.ascontiguousarray(fragments).data]
+    pieces.append(_FOOTER.pack(at, *_FOOTER_VERSION, _MAGIC))
+    return b"".join(pieces)
+
+
+def _parse_footer(tail: Bytes, file_bytes: int) -> int:
+    """Return the position of the manifest."""
+    if len(tail) < _FOOTER.size + _SIZE.size:
+        raise CorruptDataError("the file is too short for a manifest", file_bytes=file_bytes)
+    position, _, _, magic = _FOOTER.unpack(tail[-_FOOTER.size :].data)
+    if magic != _MAGIC:
+        raise CorruptDataError(
+            "the file does not end as a manifest; was it cut short?", found=magic.hex()
+        )
+    if position > file_bytes - _FOOTER.size - _SIZE.size:
+        raise CorruptDataError(
+            "the footer points past the end of the file; was it cut short by a copy?",
+            position=position,
+            file_bytes=file_bytes,
+        )
+    return int(position)
+
+
+def _read_section(stored: StoredManifest, position: int | None) -> Reading[Bytes | None]:
+    """Read a section, which ends at the latest where the next thing in the file starts."""
+    if position is None:
+        return None
+    others = (stored.positions.index, stored.positions.transaction, stored.position)
+    stop = min(place for place in others if place is not None and place > position)
+    slices = yield Ranges.of((position, stop - position))
+    section = slices.slice_bytes(0)
+    size = int.from_bytes(section[: _SIZE.size].data, "little")
+    if size > len(section) - _SIZE.size:
+        raise CorruptDataError(
+            "a section of the manifest's file runs into the next",
+            position=position,
+            section_bytes=size,
+            file_bytes=stored.file_bytes,
+        )
+    return section[_SIZE.size : _SIZE.size + size]
