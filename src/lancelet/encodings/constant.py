@@ -14,7 +14,7 @@ Levels are whole buffers, so reading some rows reads them all; they are small.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -30,12 +30,22 @@ from lancelet.encodings.base import (
     StoredPage,
     Variable,
 )
-from lancelet.encodings.codecs.base import Encoding
+from lancelet.encodings.codecs.base import EncodedBlock, Encoding
 from lancelet.encodings.leaf import LeafContext, LeafRows, Picked, values_at
-from lancelet.encodings.levels import Layers, Levels, check_levels, visible_validity
+from lancelet.encodings.levels import (
+    Layers,
+    Levels,
+    ShreddedLeaf,
+    check_levels,
+    visible_validity,
+)
 from lancelet.encodings.miniblock.read import levels_from_block
+from lancelet.encodings.miniblock.write import encode_levels
 from lancelet.encodings.spans import expand
 from lancelet.errors import CorruptDataError
+
+INLINE_BYTES_MAX = 32
+"""The longest value that is kept in the message."""
 
 LEVELS_MAX = 1 << 32
 """The most levels that a page is believed to have."""
@@ -138,6 +148,53 @@ class ConstantPage:
         else:
             return pa.nulls(count, data_type)
         return repeated(one, data_type, count, visible_validity(layers, definition))
+
+
+def build_constant(
+    leaf: ShreddedLeaf, value: FixedWidth | Variable | None, *, has_level_encodings: bool
+) -> tuple[ConstantLayout, tuple[Bytes, ...]]:
+    """Return the layout and the buffers of a page whose valid slots all hold `value`, if any.
+
+    `has_level_encodings` says whether the file version knows encoded levels here.
+    """
+    layout = ConstantLayout(leaf.layers, None)
+    buffers: list[Bytes] = []
+    repetition, definition = leaf.repetition, leaf.definition
+    if value is None and leaf.layers.def_max == 1 and repetition is None:
+        return layout, ()
+    if isinstance(value, FixedWidth) and len(value.data) <= INLINE_BYTES_MAX:
+        layout = replace(layout, inline_value=value.data.tobytes())
+    elif value is not None:
+        layout = replace(layout, has_value_buffer=True)
+        buffers.append(build_value(value))
+    if repetition is None and definition is None:
+        return layout, tuple(buffers)
+    if repetition is not None:
+        encoded = _smaller(repetition, has_level_encodings=has_level_encodings)
+        buffers.append(repetition.view(np.uint8) if encoded is None else encoded.data)
+        if encoded is not None:
+            layout = replace(layout, repetition=encoded.encoding, num_repetition=len(repetition))
+    else:
+        buffers.append(np.empty(0, np.uint8))
+    if definition is not None:
+        encoded = _smaller(definition, has_level_encodings=has_level_encodings)
+        buffers.append(definition.view(np.uint8) if encoded is None else encoded.data)
+        if encoded is not None:
+            layout = replace(layout, definition=encoded.encoding, num_definition=len(definition))
+    else:
+        buffers.append(np.empty(0, np.uint8))
+    return layout, tuple(buffers)
+
+
+def _smaller(levels: Levels, *, has_level_encodings: bool) -> EncodedBlock | None:
+    """Return levels encoded, or `None` if plain numbers take no more."""
+    if not has_level_encodings:
+        return None
+    count = np.array([len(levels)], np.int64)
+    encoded = encode_levels(levels, count, has_run_lengths=True)
+    if int(encoded.slices.size[0]) >= levels.nbytes:
+        return None
+    return EncodedBlock(encoded.encoding, encoded.slices.slice_bytes(0))
 
 
 def entries_of_rows(repetition: Levels | None, rep_max: int, num_rows: int, rows: Rows) -> Picked:

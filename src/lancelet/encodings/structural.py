@@ -81,7 +81,7 @@ class StructuralReader:
     @property
     def data_type(self) -> pa.DataType:
         """The Arrow type of what is read."""
-        return self._node.field.storage_type
+        return self._node.data_type
 
     @property
     def num_rows(self) -> int:
@@ -142,7 +142,7 @@ class _LeafReader:
         self._path = path
         self._column = column
         self._open_page = open_page
-        self._context = LeafContext(leaf.field.storage_type, column.index, memo)
+        self._context = LeafContext(leaf.data_type, column.index, memo)
         self._opened: dict[int, PageReader] = {}
         self._multiple = multiple_of(path)
         lengths = np.array([page.length for page in column.pages], np.object_)

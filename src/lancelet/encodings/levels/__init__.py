@@ -2,6 +2,7 @@
 
 from lancelet.encodings.levels.layers import Layer, LayerKind, Layers
 from lancelet.encodings.levels.nesting import (
+    BLOB_V2_DESCRIPTOR,
     FixedListNode,
     LeafNode,
     ListNode,
@@ -23,6 +24,7 @@ from lancelet.encodings.levels.unravel import (
 from lancelet.kernels.reference.levels import Levels
 
 __all__ = [
+    "BLOB_V2_DESCRIPTOR",
     "FixedListNode",
     "Layer",
     "LayerKind",

@@ -16,8 +16,8 @@ primitive items, dictionaries, packed structs, blobs and structs without childre
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
@@ -26,11 +26,24 @@ from lancelet.errors import UnsupportedError
 from lancelet.format.field import Field
 
 
+BLOB_V2_DESCRIPTOR: Final = pa.struct(
+    [
+        pa.field("kind", pa.uint8(), nullable=False),
+        pa.field("position", pa.uint64(), nullable=False),
+        pa.field("size", pa.uint64(), nullable=False),
+        pa.field("blob_id", pa.uint32(), nullable=False),
+        pa.field("blob_uri", pa.string(), nullable=False),
+    ]
+)
+"""What a column of blobs holds from 2.2 on: where the bytes are."""
+
+
 @dataclass(frozen=True, slots=True)
 class LeafNode:
     """A column."""
 
     field: Field
+    data_type: pa.DataType
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +51,7 @@ class StructNode:
     """A struct whose children are columns or contain them."""
 
     field: Field
+    data_type: pa.DataType
     children: tuple[Node, ...]
 
 
@@ -46,6 +60,7 @@ class ListNode:
     """A list, large list or map."""
 
     field: Field
+    data_type: pa.DataType
     child: Node
 
 
@@ -54,6 +69,7 @@ class FixedListNode:
     """A list of a fixed size whose items are structs."""
 
     field: Field
+    data_type: pa.DataType
     child: Node
     dimension: int
 
@@ -63,14 +79,23 @@ Path: TypeAlias = tuple[Node, ...]
 
 
 def nest(field: Field, version: FileVersion) -> Node:
-    """Return the tree of a field, or raise if the file version cannot store its type."""
+    """Return the tree of a field, or raise if the file version cannot store its type.
+
+    The type of a node is what its columns hold, which differs from the field's own storage type
+    for blobs of 2.2 and later only.
+    """
     data_type = field.storage_type
     if is_leaf(field):
-        return LeafNode(field)
+        return LeafNode(field, BLOB_V2_DESCRIPTOR if field.is_blob_v2 else data_type)
     if pa.types.is_struct(data_type):
-        return StructNode(field, tuple(nest(child, version) for child in field.children))
-    if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
-        return ListNode(field, nest(field.children[0], version))
+        children = tuple(nest(child, version) for child in field.children)
+        return StructNode(field, pa.struct([_arrow_field(child) for child in children]), children)
+    if pa.types.is_list(data_type):
+        child = nest(field.children[0], version)
+        return ListNode(field, pa.list_(_arrow_field(child)), child)
+    if pa.types.is_large_list(data_type):
+        child = nest(field.children[0], version)
+        return ListNode(field, pa.large_list(_arrow_field(child)), child)
     if version < FileVersion.V2_2:
         raise UnsupportedError(
             "files before 2.2 cannot store this type; write 2.2",
@@ -79,9 +104,14 @@ def nest(field: Field, version: FileVersion) -> Node:
             version=version.value,
         )
     if pa.types.is_map(data_type):
-        return ListNode(field, nest(field.children[0], version))
+        entries = nest(field.children[0], version)
+        # Users see "key" and "value", whatever the entries are called in the file.
+        named = pa.struct([data_type.key_field, data_type.item_field])
+        return ListNode(field, data_type, replace(entries, data_type=named))
     if pa.types.is_fixed_size_list(data_type):
-        return FixedListNode(field, nest(field.children[0], version), data_type.list_size)
+        child = nest(field.children[0], version)
+        dimension = data_type.list_size
+        return FixedListNode(field, pa.list_(_arrow_field(child), dimension), child, dimension)
     raise UnsupportedError("no file can store this type", field=field.name, type=str(data_type))
 
 
@@ -93,6 +123,10 @@ def is_leaf(field: Field) -> bool:
 def is_packed(field: Field) -> bool:
     """Whether a struct's rows are stored as one value each."""
     return field.is_packed and pa.types.is_struct(field.storage_type)
+
+
+def _arrow_field(node: Node) -> pa.Field:
+    return pa.field(node.field.name, node.data_type, node.field.nullable)
 
 
 def paths(node: Node, above: Path = ()) -> Iterator[Path]:

@@ -146,7 +146,7 @@ def merge(node: Node, leaves: Sequence[pa.Array]) -> pa.Array:
                 merged.append(merge(child, mine))
             _check_siblings(node, {len(array) for array in merged})
             return pa.Array.from_buffers(
-                node.field.storage_type, len(leaves[0]), leaves[0].buffers()[:1], children=merged
+                node.data_type, len(leaves[0]), leaves[0].buffers()[:1], children=merged
             )
         case ListNode(child=child):
             offsets = [np.asarray(array.offsets) for array in leaves]
@@ -154,13 +154,13 @@ def merge(node: Node, leaves: Sequence[pa.Array]) -> pa.Array:
                 raise _siblings_differ(node)
             items = merge(child, [array.values for array in leaves])
             return pa.Array.from_buffers(
-                node.field.storage_type, len(leaves[0]), leaves[0].buffers()[:2], children=[items]
+                node.data_type, len(leaves[0]), leaves[0].buffers()[:2], children=[items]
             )
         case FixedListNode(child=child):
             _check_siblings(node, {len(array) for array in leaves})
             items = merge(child, [array.values for array in leaves])
             return pa.Array.from_buffers(
-                node.field.storage_type, len(leaves[0]), leaves[0].buffers()[:1], children=[items]
+                node.data_type, len(leaves[0]), leaves[0].buffers()[:1], children=[items]
             )
 
 
@@ -208,7 +208,7 @@ def _list_array(node: ListNode, items: pa.Array, offsets: Int64s, bitmap: Bytes 
             expected=len(items),
             found=int(offsets[-1]),
         )
-    is_large = pa.types.is_large_list(node.field.storage_type)
+    is_large = pa.types.is_large_list(node.data_type)
     if not is_large and len(items) > _INT32_MAX:
         raise UnsupportedError(
             "more than 2**31 items do not fit one list array; read fewer rows at a time",

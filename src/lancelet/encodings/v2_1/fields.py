@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from lancelet.encodings.base import FileVersion, Memo, StoredColumn
-from lancelet.encodings.levels import nest, paths
+import pyarrow as pa
+
+from lancelet.encodings.base import BlobSink, EncodedPage, FileVersion, Memo, StoredColumn
+from lancelet.encodings.encode_leaf import encode_leaf
+from lancelet.encodings.levels import nest, paths, rows_multiple, shred
+from lancelet.encodings.options import EncodingOptions
 from lancelet.encodings.structural import StructuralReader
+from lancelet.encodings.v2_1.messages import message_of, sealed
 from lancelet.encodings.v2_1.open_page import open_page
 from lancelet.format.field import Field
 
@@ -14,6 +19,13 @@ from lancelet.format.field import Field
 def columns_of(field: Field, version: FileVersion) -> tuple[Field, ...]:
     """Return the fields within `field` that own a column each, in order: its leaves."""
     return tuple(path[-1].field for path in paths(nest(field, version)))
+
+
+def encode_field(
+    array: pa.Array, field: Field, version: FileVersion, *, blobs: BlobSink | None
+) -> Sequence[EncodedPage]:
+    """Encode values as pages of each of the columns of the field."""
+    return tuple(_pages(array, field, version, blobs)) if len(array) else ()
 
 
 def open_field(
@@ -24,3 +36,20 @@ def open_field(
 ) -> StructuralReader:
     """Prepare to read a (projected) field from its columns, in the order of `columns_of`."""
     return StructuralReader(nest(field, version), columns, open_page, memo=memo)
+
+
+def _pages(
+    array: pa.Array, field: Field, version: FileVersion, blobs: BlobSink | None
+) -> Iterator[EncodedPage]:
+    node = nest(field, version)
+    for column, (path, leaf) in enumerate(zip(paths(node), shred(node, array), strict=True)):
+        options = EncodingOptions.from_metadata(leaf.field.name, leaf.field.metadata)
+        multiple = rows_multiple(path)
+        for body in encode_leaf(leaf, version, options, multiple=multiple):
+            yield EncodedPage(
+                column=column,
+                first_row=body.first_row // multiple,
+                length=body.num_rows,
+                buffers=body.buffers,
+                encoding=sealed(message_of(body.layout)),
+            )

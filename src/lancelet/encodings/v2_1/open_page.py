@@ -39,9 +39,7 @@ def _open_layout(
             mini_block = mini_block_from_message(layout.mini_block_layout)
             return MiniBlockPage(page, mini_block, leaf, index=index)
         case "constant_layout":
-            constant = constant_from_message(
-                layout.constant_layout, num_buffers=len(page.position)
-            )
+            constant = constant_from_message(layout.constant_layout, num_buffers=len(page.position))
             return ConstantPage(page, constant, leaf)
         case "full_zip_layout":
             return FullZipPage(page, full_zip_from_message(layout.full_zip_layout), leaf)
