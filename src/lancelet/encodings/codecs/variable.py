@@ -27,7 +27,7 @@ from lancelet.encodings.codecs.base import (
     ChunkLimits,
     Codec,
     Codecs,
-    EncodedBlock,
+    EncodedBlocks,
     EncodedValues,
     as_words,
     chunk_counts,
@@ -81,16 +81,17 @@ class VariableCodec(Codec):
         counts = chunk_counts(values.count, _chunk_values(values, limits))
         return ChunkedValues(variable_encoding(width * 8), (_cut(values, counts),), counts)
 
-    def encode_block(self, block: Block) -> EncodedBlock:
-        """Return offsets and bytes behind a head of two words."""
+    def encode_blocks(self, block: Block, counts: Int64s) -> EncodedBlocks:
+        """Put offsets and bytes of each block behind a head of two words."""
         values = expect_variable(block, self.wire_name)
-        word = np.dtype(f"<u{values.offsets.itemsize}")
-        start = word.itemsize * (3 + values.count)
-        head = np.array([word.itemsize * 8, start], word)
-        offsets = (values.offsets - values.offsets[0]).astype(word)
-        data = values.data[int(values.offsets[0]) : int(values.offsets[-1])]
-        whole = np.concatenate([head.view(np.uint8), offsets.view(np.uint8), data])
-        return EncodedBlock(variable_encoding(word.itemsize * 8), whole)
+        stops = np.cumsum(counts).tolist()
+        blocks = [
+            _encode_block(Variable(values.offsets[stop - count : stop + 1], values.data))
+            for count, stop in zip(counts.tolist(), stops, strict=True)
+        ]
+        sizes = np.array([len(data) for data in blocks], np.int64)
+        encoding = variable_encoding(values.offsets.itemsize * 8)
+        return EncodedBlocks(encoding, slices_of(sizes, np.concatenate([NO_BYTES, *blocks])))
 
     def encode_values(self, block: Block) -> EncodedValues:
         """Return the strings, which are already apart."""
@@ -172,6 +173,14 @@ def _checked_offset_bits(bits: int) -> int:
     if bits not in (32, 64):
         raise CorruptDataError("offsets of strings have 32 or 64 bits", found_bits=int(bits))
     return int(bits)
+
+
+def _encode_block(values: Variable) -> Bytes:
+    word = np.dtype(f"<u{values.offsets.itemsize}")
+    head = np.array([word.itemsize * 8, word.itemsize * (3 + values.count)], word)
+    start, stop = int(values.offsets[0]), int(values.offsets[-1])
+    offsets = (values.offsets - start).astype(word)
+    return np.concatenate([head.view(np.uint8), offsets.view(np.uint8), values.data[start:stop]])
 
 
 def _decode_block(data: Bytes, count: int) -> Variable:
