@@ -30,9 +30,10 @@ from lancelet.file.describe import (
     describe_metadata,
     describe_statistics,
 )
+from lancelet.file.base import WriteSummary
 from lancelet.file.open import create_data_file, open_data_file
 from lancelet.file.v2.reader import FileReader
-from lancelet.file.v2.writer import FileWriter, WriterOptions, WriteSummary
+from lancelet.file.v2.writer import FileWriter, WriterOptions
 from lancelet.format import logical_type
 from lancelet.format.field import Field
 from lancelet.format.schema import Schema

@@ -46,6 +46,14 @@ class ZoneStatistics:
         return len(self.null_count)
 
 
+@dataclass(frozen=True, slots=True)
+class WriteSummary:
+    """What was written to a data file."""
+
+    num_rows: int
+    size_bytes: int
+
+
 class DataFileReader(Protocol):
     """Reads one data file, from as many threads as the caller likes."""
 

@@ -14,9 +14,11 @@ from dataclasses import dataclass
 
 from lancelet.buffers import run
 from lancelet.encodings.base import FileVersion, Memo
-from lancelet.errors import LanceletError, UnsupportedError
+from lancelet.errors import LanceletError
+from lancelet.file import v0_1
 from lancelet.file.checksums import Verify
 from lancelet.file.sidecars import SidecarSink
+from lancelet.file.v0_1 import LegacyFileReader
 from lancelet.file.v2.footer import parse_version
 from lancelet.file.v2.generation import check_storable, place_columns
 from lancelet.file.v2.metadata import read_metadata, tail_size
@@ -30,7 +32,8 @@ from lancelet.io.store import ObjectReader, Store
 class StoredFields:
     """What a table knows of its data file.
 
-    `columns` gives the column of each field that owns one, by the field's id.
+    `columns` gives the column of each field that owns one, by the field's id; a file of version
+    0.1 has no columns, and only the ids count.
     """
 
     schema: Schema
@@ -45,7 +48,7 @@ def open_data_file(
     stored: StoredFields | None = None,
     verify: Verify = Verify.FULL,
     memo: Memo | None = None,
-) -> FileReader:
+) -> FileReader | LegacyFileReader:
     """Open a data file for reading; with its size known, this is one request."""
     source = store.open_reader(path, size)
     try:
@@ -76,12 +79,14 @@ def _open(
     stored: StoredFields | None,
     verify: Verify,
     memo: Memo | None,
-) -> FileReader:
+) -> FileReader | LegacyFileReader:
     num_columns = None if stored is None else len(stored.columns)
     tail = source.read_tail(tail_size(size, num_columns=num_columns))
     version = parse_version(tail, file_bytes=source.size)
     if version is FileVersion.V0_1:
-        raise UnsupportedError("files of version 0.1 are not known here", version=version.value)
+        if stored is None:
+            return v0_1.open_file(source, tail)
+        return v0_1.open_file(source, tail, schema=stored.schema, field_ids=stored.columns)
     with_checksums = verify is not Verify.OFF
     metadata = run(
         read_metadata(tail, file_bytes=source.size, with_checksums=with_checksums),

@@ -51,6 +51,23 @@ def from_storage(array: pa.Array, field: Field) -> pa.Array:
     return array if array.type == wanted else array.cast(wanted)
 
 
+def stored_column(batch: pa.RecordBatch | pa.Table, field: Field) -> list[pa.Array]:
+    """Return the values of a field, found by its name, as they are stored and known to fit."""
+    index = batch.schema.get_field_index(field.name)
+    if index < 0:
+        raise InvalidInputError(
+            "the batch lacks a column of the file",
+            field=field.name,
+            found=batch.schema.names[:100],
+        )
+    column = batch.column(index)
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    arrays = [to_storage(chunk, field) for chunk in chunks]
+    for array in arrays:
+        check_nulls(array, field)
+    return arrays
+
+
 def check_nulls(array: pa.Array, field: Field) -> None:
     """Raise unless values that must not be null are not; what lies under a null is nobody's.
 

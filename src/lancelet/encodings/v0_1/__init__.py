@@ -1,7 +1,7 @@
 """Version 0.1: batches of plain pages, without nulls."""
 
 from lancelet.encodings.v0_1.dictionaries import Dictionaries
-from lancelet.encodings.v0_1.pages import FieldPages, StoredBatches
+from lancelet.encodings.v0_1.pages import FieldPages, StoredBatches, is_variable
 from lancelet.encodings.v0_1.reader import FieldReader, open_field
 from lancelet.encodings.v0_1.writer import (
     BatchEncoder,
@@ -19,5 +19,6 @@ __all__ = [
     "StoredBatches",
     "check_storable",
     "dictionary_fields",
+    "is_variable",
     "open_field",
 ]

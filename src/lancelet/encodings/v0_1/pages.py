@@ -83,3 +83,16 @@ class StoredBatches:
                 file_bytes=self.file_bytes,
             )
         return length - extra
+
+
+def is_variable(data_type: pa.DataType) -> bool:
+    """Whether values are strings or bytes, each as long as it likes."""
+    return any(
+        is_kind(data_type)
+        for is_kind in (
+            pa.types.is_string,
+            pa.types.is_large_string,
+            pa.types.is_binary,
+            pa.types.is_large_binary,
+        )
+    )

@@ -24,7 +24,7 @@ from lancelet.encodings.arrow import arrow_from_block, bits_per_value
 from lancelet.encodings.base import FixedWidth, RowRange, Rows, Variable
 from lancelet.encodings.gather import gather, gather_bits
 from lancelet.encodings.spans import Pieces, Spans
-from lancelet.encodings.v0_1.pages import FieldPages, StoredBatches
+from lancelet.encodings.v0_1.pages import FieldPages, StoredBatches, is_variable
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.format.field import Field
 from lancelet.format.logical_type import LARGE_LISTS, LISTS, STRUCT
@@ -95,7 +95,7 @@ def _open(field: Field, batches: StoredBatches, *, bounds: Int64s | None) -> Nod
         return _Null(field, batches)
     if pa.types.is_dictionary(data_type):
         return _Dictionary(field, batches)
-    if _is_variable(data_type):
+    if is_variable(data_type):
         return _Binary(field, batches)
     if field.children:
         raise UnsupportedError(
@@ -374,12 +374,3 @@ def _wrap_lists(items: pa.Array, data_type: pa.DataType, count: int) -> pa.Array
         return items
     inner = _wrap_lists(items, data_type.value_type, count * data_type.list_size)
     return pa.Array.from_buffers(data_type, count, [None], children=[inner])
-
-
-def _is_variable(data_type: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(data_type)
-        or pa.types.is_large_string(data_type)
-        or pa.types.is_binary(data_type)
-        or pa.types.is_large_binary(data_type)
-    )

@@ -24,6 +24,7 @@ from lancelet.buffers import Bytes
 from lancelet.encodings.arrow import block_from_arrow
 from lancelet.encodings.base import FixedSizeList, FixedWidth, Variable
 from lancelet.encodings.v0_1.dictionaries import Dictionaries
+from lancelet.encodings.v0_1.pages import is_variable
 from lancelet.errors import UnsupportedError
 from lancelet.format.field import Field
 from lancelet.format.logical_type import LARGE_LISTS, LISTS, MAP, STRUCT
@@ -128,20 +129,8 @@ def _check_type(node: Field, data_type: pa.DataType) -> None:
     if pa.types.is_dictionary(data_type):
         values = data_type.value_type
         is_number = pa.types.is_integer(values) or pa.types.is_floating(values)
-        if not is_number and not _is_variable(values):
+        if not is_number and not is_variable(values):
             raise _refusal(node, f"dictionaries of {values}", since="2.0")
-
-
-def _is_variable(data_type: pa.DataType) -> bool:
-    return any(
-        is_kind(data_type)
-        for is_kind in (
-            pa.types.is_string,
-            pa.types.is_large_string,
-            pa.types.is_binary,
-            pa.types.is_large_binary,
-        )
-    )
 
 
 def _refusal(node: Field, what: str, *, since: str | None) -> UnsupportedError:

@@ -1,0 +1,6 @@
+"""Data files of version 0.1: batches of plain pages, a page table, and statistics."""
+
+from lancelet.file.v0_1.reader import LegacyFileReader, open_file
+from lancelet.file.v0_1.writer import LegacyFileWriter, LegacyWriterOptions
+
+__all__ = ["LegacyFileReader", "LegacyFileWriter", "LegacyWriterOptions", "open_file"]

@@ -24,10 +24,10 @@ import pyarrow as pa
 
 from lancelet.config import CPU_THREADS
 from lancelet.encodings.base import ColumnChoice, EncodedPage, FileVersion
-from lancelet.errors import InvalidInputError
+from lancelet.file.base import WriteSummary
 from lancelet.file.pool import submit
 from lancelet.file.sidecars import SidecarSink
-from lancelet.file.storage import check_nulls, to_storage
+from lancelet.file.storage import stored_column
 from lancelet.file.v2.column_metadata import WrittenPage, encode_column
 from lancelet.file.v2.container import Container, Description, Place
 from lancelet.file.v2.generation import column_encodings, generation_of, place_columns
@@ -53,14 +53,6 @@ class WriterOptions:
     """Whether to keep checksums in the file."""
     zone_rows: int | None = 8192
     """The rows of a zone whose smallest and largest values are kept; None keeps none."""
-
-
-@dataclass(frozen=True, slots=True)
-class WriteSummary:
-    """What was written."""
-
-    num_rows: int
-    size_bytes: int
 
 
 @dataclass(slots=True)
@@ -140,7 +132,7 @@ class FileWriter:
 
     def write(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Take rows; the columns are found by name, and others are left alone."""
-        columns = [self._column_of(batch, pending.field) for pending in self._pending]
+        columns = [stored_column(batch, pending.field) for pending in self._pending]
         for pending, arrays in zip(self._pending, columns, strict=True):
             for array in arrays:
                 self._append(pending, array)
@@ -184,21 +176,6 @@ class FileWriter:
             pending.append(_Pending(node, first_column, count, has_blobs=has_blobs))
             first_column += count
         return pending
-
-    def _column_of(self, batch: pa.RecordBatch | pa.Table, node: Field) -> list[pa.Array]:
-        index = batch.schema.get_field_index(node.name)
-        if index < 0:
-            raise InvalidInputError(
-                "the batch lacks a column of the file",
-                field=node.name,
-                found=batch.schema.names[:100],
-            )
-        column = batch.column(index)
-        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-        arrays = [to_storage(chunk, node) for chunk in chunks]
-        for array in arrays:
-            check_nulls(array, node)
-        return arrays
 
     def _append(self, pending: _Pending, array: pa.Array) -> None:
         """Add values to a page in the making, and cut as many pages as they fill."""

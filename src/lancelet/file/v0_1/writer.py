@@ -1,0 +1,224 @@
+"""Writing a 0.1 data file: batches of rows, then everything that says where they are.
+
+    batch 0 | batch 1 | ...     every field's pages, in schema order
+    page table                  where they are
+    statistics                  nulls, least and greatest value per batch, as pages of their own
+    dictionary values
+    manifest                    the schema
+    Metadata, footer
+
+Rows are cut into batches of `max_rows_per_group`, or as another file of the same fragment was
+cut, since readers of this version pair the files of a fragment batch by batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, repeat
+from typing import Final
+
+import pyarrow as pa
+
+from lancelet.encodings.v0_1 import (
+    BatchEncoder,
+    Dictionaries,
+    Page,
+    check_storable,
+    dictionary_fields,
+)
+from lancelet.errors import InvalidInputError, UnsupportedError
+from lancelet.file.base import WriteSummary
+from lancelet.file.storage import stored_column
+from lancelet.file.v0_1.metadata import FOOTER, message_bytes
+from lancelet.file.v0_1.page_table import table_bytes
+from lancelet.file.v0_1.statistics import StatisticsCollector
+from lancelet.format.protos import file_pb, table_pb
+from lancelet.format.schema import Schema
+from lancelet.format.version import FileVersion
+from lancelet.io.store import ObjectWriter
+
+MAX_ROWS_PER_GROUP: Final = 1024
+_ROWS_MAX: Final = (1 << 31) - 1
+_MAGIC: Final = b"LANC"
+
+
+@dataclass(frozen=True, slots=True)
+class LegacyWriterOptions:
+    """How a 0.1 file is written; what is not given is what the reference does."""
+
+    max_rows_per_group: int = MAX_ROWS_PER_GROUP
+    """The rows of a batch."""
+    batch_lengths: Sequence[int] | None = None
+    """The rows of each batch, as another file of the fragment has them."""
+    dictionaries: Mapping[int, pa.Array] | None = None
+    """The values of dictionary fields that files of the table already have, by field id."""
+    statistics: bool = True
+    """Whether to keep nulls, least and greatest values per batch."""
+
+
+class LegacyFileWriter:
+    """Writes one 0.1 file; nothing is visible before `finish` returns."""
+
+    def __init__(
+        self, target: ObjectWriter, schema: Schema, options: LegacyWriterOptions | None = None
+    ) -> None:
+        """Write rows of `schema` to `target`; types that the version lacks are refused here."""
+        for node in schema.fields:
+            check_storable(node)
+        options = options or LegacyWriterOptions()
+        self._target = target
+        self._schema = schema
+        self._lengths = _lengths(options)
+        self._batch_rows = next(self._lengths, None)
+        self._dictionaries = Dictionaries(options.dictionaries)
+        self._statistics = StatisticsCollector(schema.fields if options.statistics else ())
+        self._pending: list[pa.Table] = []
+        self._pending_rows = 0
+        self._batches: list[list[Page]] = []
+        self._lengths_written: list[int] = []
+        self._num_rows = 0
+
+    @property
+    def schema(self) -> Schema:
+        """The fields that are written."""
+        return self._schema
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows were taken so far."""
+        return self._num_rows
+
+    @property
+    def bytes_written(self) -> int:
+        """How many bytes are in the file so far; rows that wait for their batch are not."""
+        return self._target.position
+
+    @property
+    def dictionaries(self) -> Mapping[int, pa.Array]:
+        """The values of dictionary fields so far, which the manifest of the table needs too."""
+        nodes = dictionary_fields(self._schema.fields)
+        return {node.id: self._dictionaries.values_of(node) for node in nodes}
+
+    def write(self, batch: pa.RecordBatch | pa.Table) -> None:
+        """Take rows; the columns are found by name, and others are left alone."""
+        if self._num_rows + batch.num_rows > _ROWS_MAX:
+            raise UnsupportedError(
+                "files of version 0.1 hold at most 2^31 - 1 rows; start another file",
+                rows=self._num_rows + batch.num_rows,
+            )
+        columns = [
+            pa.chunked_array(stored_column(batch, node), node.storage_type)
+            for node in self._schema.fields
+        ]
+        self._pending.append(pa.table(columns, names=self._schema.names))
+        self._pending_rows += batch.num_rows
+        self._num_rows += batch.num_rows
+        while self._batch_rows is not None and self._pending_rows >= self._batch_rows:
+            self._write_batch(self._take(self._batch_rows))
+            self._batch_rows = next(self._lengths, None)
+        if self._batch_rows is None and self._pending_rows:
+            raise InvalidInputError(
+                "there are more rows than the other files of the fragment have",
+                rows=self._num_rows,
+            )
+
+    def finish(self) -> WriteSummary:
+        """Write what still waits and the metadata, and make the file visible."""
+        if self._pending_rows:
+            self._write_batch(self._take(self._pending_rows))
+        page_table = self._target.position
+        ids = [node.id for node in self._schema.walk()]
+        self._target.write(table_bytes(self._batches, ids))
+        statistics = self._write_statistics()
+        manifest = self._write_manifest(self._write_dictionaries())
+        metadata = self._target.position
+        message = file_pb.Metadata(
+            manifest_position=manifest,
+            batch_offsets=accumulate(self._lengths_written, initial=0),
+            page_table_position=page_table,
+            statistics=statistics,
+        )
+        footer = FOOTER.pack(metadata, *FileVersion.V0_1.footer_numbers, _MAGIC)
+        self._target.write(message_bytes(message), footer)
+        return WriteSummary(self._num_rows, self._target.close())
+
+    def abort(self) -> None:
+        """Leave nothing behind."""
+        self._target.abort()
+
+    def _take(self, rows: int) -> pa.Table:
+        """Return the first rows that wait, and keep the others waiting."""
+        waiting = pa.concat_tables(self._pending)
+        self._pending = [waiting.slice(rows)]
+        self._pending_rows -= rows
+        return waiting.slice(0, rows)
+
+    def _write_batch(self, rows: pa.Table) -> None:
+        arrays = [_joined(column) for column in rows.columns]
+        self._statistics.add_batch(self._schema.fields, arrays)
+        encoder = BatchEncoder(self._target.position, self._dictionaries)
+        for node, array in zip(self._schema.fields, arrays, strict=True):
+            encoder.add(node, array)
+        self._target.write(*encoder.buffers)
+        self._batches.append(encoder.pages)
+        self._lengths_written.append(rows.num_rows)
+
+    def _write_statistics(self) -> file_pb.Metadata.StatisticsMetadata | None:
+        collected = self._statistics.finish()
+        if collected is None:
+            return None
+        schema, arrays = collected
+        encoder = BatchEncoder(self._target.position)
+        for node, array in zip(schema.fields, arrays, strict=True):
+            encoder.add(node, array)
+        self._target.write(*encoder.buffers)
+        position = self._target.position
+        ids = [node.id for node in schema.walk()]
+        self._target.write(table_bytes([encoder.pages], ids))
+        return file_pb.Metadata.StatisticsMetadata(
+            schema=schema.to_protos(), fields=ids, page_table_position=position
+        )
+
+    def _write_dictionaries(self) -> Mapping[int, file_pb.Dictionary]:
+        """Write the values of dictionary fields and return where they are, by field id."""
+        places: dict[int, file_pb.Dictionary] = {}
+        for field_id, values in self.dictionaries.items():
+            encoder = BatchEncoder(self._target.position)
+            offset = encoder.add_values(values)
+            self._target.write(*encoder.buffers)
+            places[field_id] = file_pb.Dictionary(offset=offset, length=len(values))
+        return places
+
+    def _write_manifest(self, dictionaries: Mapping[int, file_pb.Dictionary]) -> int:
+        fields = self._schema.to_protos()
+        for proto in fields:
+            if proto.id in dictionaries:
+                proto.dictionary.CopyFrom(dictionaries[proto.id])
+        manifest = table_pb.Manifest(
+            fields=fields,
+            schema_metadata=self._schema.metadata_bytes(),
+            version=1,
+            data_format=table_pb.Manifest.DataStorageFormat(
+                file_format="lance", version=FileVersion.V0_1.value
+            ),
+        )
+        position = self._target.position
+        self._target.write(message_bytes(manifest))
+        return position
+
+
+def _lengths(options: LegacyWriterOptions) -> Iterator[int]:
+    """Return the rows of each batch to come."""
+    lengths: Iterable[int] = repeat(options.max_rows_per_group)
+    if options.batch_lengths is not None:
+        lengths = [int(length) for length in options.batch_lengths]
+    elif options.max_rows_per_group < 1:
+        raise InvalidInputError(
+            "a batch has at least one row", max_rows_per_group=options.max_rows_per_group
+        )
+    return iter(lengths)
+
+
+def _joined(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
