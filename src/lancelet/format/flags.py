@@ -53,8 +53,16 @@ UNDERSTOOD: Final = (
 )
 """The features that this release reads and keeps intact when it writes."""
 
-PAIRED: Final = Feature.MIXED_FILE_VERSIONS | Feature.TAGGED_FRAGMENT_REUSE | Feature.MANAGED_BLOBS
+PAIRED: Final = (
+    Feature.MIXED_FILE_VERSIONS
+    | Feature.TAGGED_FRAGMENT_REUSE
+    | Feature.MANAGED_BLOBS
+    | Feature.ZONE_WRITE_SEED
+)
 """Features that are set in both words or in neither."""
+
+WRITERS_ONLY: Final = Feature.NON_REUSABLE_FIELD_IDS
+"""Features that readers need not know, so that it is an error to ask it of them."""
 
 DERIVED: Final = (
     Feature.DELETION_FILES
@@ -69,13 +77,18 @@ DERIVED: Final = (
 def check_readable(reader: int, writer: int) -> None:
     """Refuse a manifest with a reader feature that this release does not understand."""
     _check(reader, "read")
-    lone = (reader ^ writer) & PAIRED
+    lone = (reader ^ writer) & int(PAIRED)
     if lone:
         raise CorruptDataError(
             "a feature must be set for readers and writers alike",
             feature=feature_names(lone),
             reader_flags=reader,
             writer_flags=writer,
+        )
+    if reader & int(WRITERS_ONLY):
+        raise CorruptDataError(
+            "a feature that only writers need is asked of readers",
+            feature=feature_names(reader & int(WRITERS_ONLY)),
         )
 
 
@@ -103,16 +116,16 @@ def commit_flags(
     ...              spilled_lineage=False)
     (0, 8)
     """
-    both = (
+    both = int(
         deletion_files * Feature.DELETION_FILES
         | base_paths * Feature.BASE_PATHS
         | spilled_lineage * Feature.SPILLED_ROW_LINEAGE
         | data_overlays * Feature.DATA_OVERLAYS
     )
-    return (
-        int(reader & ~DERIVED | both),
-        int(writer & ~DERIVED | both | config * Feature.TABLE_CONFIG),
-    )
+    # The complement of an IntFlag has none of the bits that have no name, so it must be an int's.
+    kept = ~int(DERIVED)
+    own = int(config * Feature.TABLE_CONFIG)
+    return reader & kept | both, writer & kept | both | own
 
 
 def feature_names(flags: int) -> list[str]:
@@ -127,7 +140,7 @@ def feature_names(flags: int) -> list[str]:
 
 
 def _check(flags: int, verb: str) -> None:
-    strange = flags & ~UNDERSTOOD
+    strange = flags & ~int(UNDERSTOOD)
     if strange:
         raise UnsupportedError(
             f"a newer release is needed to {verb} this version of the table",
