@@ -17,6 +17,16 @@ LANCELET_INLINE int64_t row_start(int64_t row) {
   return order[row / 8] * 16 + row % 8 * 128;
 }
 
+// The row that holds a value: `row_start` backwards. The order reverses three bits, so it is its
+// own inverse.
+template <class T>
+LANCELET_INLINE int64_t row_of(int64_t value) {
+  constexpr int64_t lanes = kBlock / (8 * sizeof(T));
+  const int64_t order = value % 128 / lanes * lanes / 16;
+  const int64_t group = (order & 1) << 2 | (order & 2) | order >> 2;
+  return group * 8 + value / 128;
+}
+
 template <class T>
 void unpack_block(const uint8_t* LANCELET_RESTRICT packed, int64_t width,
                   uint8_t* LANCELET_RESTRICT out) {
@@ -51,45 +61,224 @@ void unpack_block(const uint8_t* LANCELET_RESTRICT packed, int64_t width,
 }
 
 template <class T>
-int64_t unpack_chunks_of(ConstBytes source, ConstInts position, ConstInts size, ConstInts count,
-                         Bytes out) {
-  alignas(64) uint8_t whole[kBlock * sizeof(T)];
-  int64_t written = 0;
-  for (int64_t i = 0; i < position.size; ++i) {
-    if (!within(position.data[i], size.data[i], source.size)) return fail(kOutOfSource, i);
-    const int64_t values = count.data[i];
-    if (values < 0 || values > kBlock) return fail(kBadCount, i);
-    if (values > (out.size - written) / static_cast<int64_t>(sizeof(T)))
-      return fail(kOutputFull, i);
-    if (size.data[i] < static_cast<int64_t>(sizeof(T))) return fail(kTooShort, i);
-    const uint8_t* chunk = source.data + position.data[i];
-    const T width = load<T>(chunk);
-    if (width > 8 * sizeof(T)) return fail(kBadWidth, i);
-    const int64_t packed_bytes = static_cast<int64_t>(width) * (kBlock / 8);
-    if (size.data[i] - static_cast<int64_t>(sizeof(T)) < packed_bytes) return fail(kTooShort, i);
-    const int64_t bytes = values * static_cast<int64_t>(sizeof(T));
-    if (values == kBlock) {
-      unpack_block<T>(chunk + sizeof(T), width, out.data + written);
-    } else if (values > 0) {
-      unpack_block<T>(chunk + sizeof(T), width, whole);
-      memcpy(out.data + written, whole, bytes);
+void pack_block(const uint8_t* LANCELET_RESTRICT values, int64_t width,
+                uint8_t* LANCELET_RESTRICT packed) {
+  constexpr int64_t bits = 8 * sizeof(T);
+  constexpr int64_t lanes = kBlock / bits;
+  constexpr int64_t row_bytes = lanes * sizeof(T);
+  for (int64_t row = 0; row < bits && width > 0; ++row) {
+    const int64_t bit = row * width;
+    const int shift = static_cast<int>(bit % bits);
+    const uint8_t* from = values + row_start<T>(row) * sizeof(T);
+    uint8_t* low = packed + bit / bits * row_bytes;
+    if (shift == 0) {
+      memcpy(low, from, row_bytes);
+      continue;
     }
-    written += bytes;
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      const T value = static_cast<T>(load<T>(from + lane * sizeof(T)) << shift);
+      store<T>(low + lane * sizeof(T), load<T>(low + lane * sizeof(T)) | value);
+    }
+    if (shift + width > bits) {
+      uint8_t* high = low + row_bytes;
+      const int down = static_cast<int>(bits) - shift;
+      for (int64_t lane = 0; lane < lanes; ++lane)
+        store<T>(high + lane * sizeof(T),
+                 static_cast<T>(load<T>(from + lane * sizeof(T)) >> down));
+    }
   }
-  return written;
 }
+
+constexpr int64_t block_bytes(int64_t width) { return width * (kBlock / 8); }
+
+// An inline block: its width, and where its packed words are.
+struct Inline {
+  int64_t width;
+  const uint8_t* packed;
+};
+
+template <class T>
+LANCELET_INLINE int64_t read_inline(ConstBytes source, int64_t position, int64_t size,
+                                    int64_t place, Inline* block) {
+  if (!within(position, size, source.size)) return fail(kOutOfSource, place);
+  if (size < static_cast<int64_t>(sizeof(T))) return fail(kTooShort, place);
+  const T width = load<T>(source.data + position);
+  if (width > 8 * sizeof(T)) return fail(kBadWidth, place);
+  *block = {static_cast<int64_t>(width), source.data + position + sizeof(T)};
+  if (size - static_cast<int64_t>(sizeof(T)) < block_bytes(block->width))
+    return fail(kTooShort, place);
+  return 0;
+}
+
+template <class T>
+struct Kernels {
+  static constexpr int64_t bytes = sizeof(T);
+
+  static int64_t unpack_chunks(ConstBytes source, ConstInts position, ConstInts size,
+                               ConstInts count, Bytes out) {
+    alignas(64) uint8_t whole[kBlock * sizeof(T)];
+    int64_t written = 0;
+    for (int64_t i = 0; i < position.size; ++i) {
+      Inline block = {};
+      const int64_t status = read_inline<T>(source, position.data[i], size.data[i], i, &block);
+      if (status < 0) return status;
+      const int64_t values = count.data[i];
+      if (values < 0 || values > kBlock) return fail(kBadCount, i);
+      if (values > (out.size - written) / bytes) return fail(kOutputFull, i);
+      if (values == kBlock) {
+        unpack_block<T>(block.packed, block.width, out.data + written);
+      } else if (values > 0) {
+        unpack_block<T>(block.packed, block.width, whole);
+        memcpy(out.data + written, whole, values * bytes);
+      }
+      written += values * bytes;
+    }
+    return written;
+  }
+
+  static int64_t unpack_blocks(ConstBytes data, int64_t width, int64_t blocks, Bytes out) {
+    alignas(64) uint8_t whole[kBlock * sizeof(T)];
+    if (width < 0 || width > 8 * bytes) return fail(kBadWidth, 0);
+    if (blocks < 0 || (width > 0 && blocks > data.size / block_bytes(width)))
+      return fail(kTooShort, 0);
+    for (int64_t i = 0; i < blocks; ++i) {
+      const uint8_t* packed = data.data + i * block_bytes(width);
+      const int64_t start = i * kBlock * bytes;
+      if (start >= out.size) return fail(kOutputFull, i);
+      if (out.size - start >= kBlock * bytes) {
+        unpack_block<T>(packed, width, out.data + start);
+      } else {
+        unpack_block<T>(packed, width, whole);
+        memcpy(out.data + start, whole, out.size - start);
+      }
+    }
+    return out.size;
+  }
+
+  static int64_t bit_widths(ConstBytes values, int64_t chunk, Bytes widths) {
+    const int64_t count = values.size / bytes;
+    for (int64_t i = 0; i < widths.size; ++i) {
+      const uint8_t* from = values.data + i * chunk * bytes;
+      const int64_t n = smaller(chunk, count - i * chunk);
+      T seen = 0;
+      for (int64_t k = 0; k < n; ++k) seen |= load<T>(from + k * bytes);
+      int64_t width = 0;
+      for (uint64_t rest = seen; rest; rest >>= 1) ++width;
+      widths.data[i] = static_cast<uint8_t>(width);
+    }
+    return widths.size;
+  }
+
+  static int64_t pack_chunks(ConstBytes values, int64_t chunk, ConstBytes widths, Bytes out) {
+    alignas(64) uint8_t padded[kBlock * sizeof(T)];
+    const int64_t count = values.size / bytes;
+    int64_t written = 0;
+    for (int64_t i = 0; i < widths.size; ++i) {
+      const int64_t width = widths.data[i];
+      const int64_t n = smaller(chunk, count - i * chunk);
+      const int64_t size = bytes + block_bytes(width);
+      if (width > 8 * bytes || n < 0 || n > kBlock) return fail(kBadWidth, i);
+      if (size > out.size - written) return fail(kOutputFull, i);
+      const uint8_t* from = values.data + i * chunk * bytes;
+      if (n < kBlock) {
+        memcpy(padded, from, n * bytes);
+        memset(padded + n * bytes, 0, (kBlock - n) * bytes);
+        from = padded;
+      }
+      store<T>(out.data + written, static_cast<T>(width));
+      pack_block<T>(from, width, out.data + written + bytes);
+      written += size;
+    }
+    return written;
+  }
+
+  static int64_t pack_blocks(ConstBytes values, int64_t width, Bytes out) {
+    alignas(64) uint8_t padded[kBlock * sizeof(T)];
+    if (width < 0 || width > 8 * bytes) return fail(kBadWidth, 0);
+    const int64_t blocks = (values.size / bytes + kBlock - 1) / kBlock;
+    if (blocks * block_bytes(width) > out.size) return fail(kOutputFull, 0);
+    for (int64_t i = 0; i < blocks; ++i) {
+      const uint8_t* from = values.data + i * kBlock * bytes;
+      const int64_t left = values.size - i * kBlock * bytes;
+      if (left < kBlock * bytes) {
+        memcpy(padded, from, left);
+        memset(padded + left, 0, kBlock * bytes - left);
+        from = padded;
+      }
+      pack_block<T>(from, width, out.data + i * block_bytes(width));
+    }
+    return blocks * block_bytes(width);
+  }
+
+  static int64_t pick_packed(ConstBytes source, ConstInts position, ConstInts size,
+                             ConstInts index, Bytes out) {
+    constexpr int64_t bits = 8 * sizeof(T);
+    constexpr int64_t lanes = kBlock / bits;
+    if (out.size < position.size * bytes) return fail(kOutputFull, 0);
+    for (int64_t i = 0; i < position.size; ++i) {
+      Inline block = {};
+      const int64_t status = read_inline<T>(source, position.data[i], size.data[i], i, &block);
+      if (status < 0) return status;
+      const int64_t at = index.data[i];
+      if (at < 0 || at >= kBlock) return fail(kBadIndex, i);
+      T value = 0;
+      if (block.width > 0) {
+        const int64_t row = row_of<T>(at);
+        const int64_t lane = at - row_start<T>(row);
+        const int64_t bit = row * block.width;
+        const int shift = static_cast<int>(bit % bits);
+        const uint8_t* word = block.packed + (bit / bits * lanes + lane) * bytes;
+        value = static_cast<T>(load<T>(word) >> shift);
+        if (shift + block.width > bits)
+          value |= static_cast<T>(load<T>(word + lanes * bytes) << (bits - shift));
+        value &= static_cast<T>(static_cast<T>(~T{0}) >> (bits - block.width));
+      }
+      store<T>(out.data + i * bytes, value);
+    }
+    return position.size * bytes;
+  }
+};
 
 }  // namespace
 
+// Calls a kernel for words of `word_bits`.
+#define FOR_WORD(word_bits, call)                   \
+  switch (word_bits) {                              \
+    case 8: return Kernels<uint8_t>::call;          \
+    case 16: return Kernels<uint16_t>::call;        \
+    case 32: return Kernels<uint32_t>::call;        \
+    case 64: return Kernels<uint64_t>::call;        \
+    default: return fail(kBadWidth, 0);             \
+  }
+
 int64_t unpack_chunks(ConstBytes source, ConstInts position, ConstInts size, ConstInts count,
                       int64_t word_bits, Bytes out) {
-  switch (word_bits) {
-    case 8: return unpack_chunks_of<uint8_t>(source, position, size, count, out);
-    case 16: return unpack_chunks_of<uint16_t>(source, position, size, count, out);
-    case 32: return unpack_chunks_of<uint32_t>(source, position, size, count, out);
-    case 64: return unpack_chunks_of<uint64_t>(source, position, size, count, out);
-    default: return fail(kBadWidth, 0);
-  }
+  FOR_WORD(word_bits, unpack_chunks(source, position, size, count, out))
 }
+
+int64_t unpack_blocks(ConstBytes data, int64_t width, int64_t blocks, int64_t word_bits,
+                      Bytes out) {
+  FOR_WORD(word_bits, unpack_blocks(data, width, blocks, out))
+}
+
+int64_t bit_widths(ConstBytes values, int64_t chunk, int64_t word_bits, Bytes widths) {
+  FOR_WORD(word_bits, bit_widths(values, chunk, widths))
+}
+
+int64_t pack_chunks(ConstBytes values, int64_t chunk, int64_t word_bits, ConstBytes widths,
+                    Bytes out) {
+  FOR_WORD(word_bits, pack_chunks(values, chunk, widths, out))
+}
+
+int64_t pack_blocks(ConstBytes values, int64_t width, int64_t word_bits, Bytes out) {
+  FOR_WORD(word_bits, pack_blocks(values, width, out))
+}
+
+int64_t pick_packed(ConstBytes source, ConstInts position, ConstInts size, ConstInts index,
+                    int64_t word_bits, Bytes out) {
+  FOR_WORD(word_bits, pick_packed(source, position, size, index, out))
+}
+
+#undef FOR_WORD
 
 }  // namespace LANCELET_NAMESPACE

@@ -67,11 +67,40 @@ def check_slices(slices: Slices, counts: Int64s | None = None, *, kernel: str) -
         raise corrupt(Fault.OUT_OF_SOURCE, kernel=kernel, place=int(bad.argmax()))
 
 
+def check_layout(slices: Slices, out_position: Int64s, out_bytes: int) -> None:
+    """Check that slices are to be laid out in order, apart, and within the output."""
+    if out_bytes < 0 or len(out_position) != len(slices):
+        raise InvalidInputError("every slice needs one position", bytes=out_bytes)
+    ends = out_position + slices.size
+    if len(slices) and (
+        int(out_position[0]) < 0
+        or int(ends.max()) > out_bytes
+        or bool(np.any(out_position[1:] < ends[:-1]))
+    ):
+        raise InvalidInputError("slices must be laid out in order and in bounds", bytes=out_bytes)
+
+
 def check_counts(counts: Int64s, *, most: int, kernel: str) -> None:
     """Check that every count is between 0 and `most`, so that their sum is honest."""
     bad = (counts < 0) | (counts > most)
     if bad.any():
         raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=int(bad.argmax()))
+
+
+def check_packed_chunk(chunk: int) -> None:
+    """Check how many values a packed chunk is to hold."""
+    if not 0 < chunk <= BLOCK:
+        raise InvalidInputError("a packed chunk holds 1 to 1024 values", chunk=chunk)
+
+
+def check_packed_width(widths: Bytes, *, width: int) -> None:
+    """Check that values of these widths fit the one to pack them in."""
+    if len(widths) and int(widths.max()) > width:
+        raise InvalidInputError(
+            "a value needs more bits than the width to pack it in",
+            width=width,
+            needed=int(widths.max()),
+        )
 
 
 def packs_tail(count: int, *, width: int, word_bits: int) -> bool:
@@ -132,10 +161,20 @@ def offsets_of(size: Int64s, *, out_bits: int, kernel: str) -> Offsets:
     return offsets.astype(dtype)
 
 
+def check_has_offsets(offsets: Offsets, *, kernel: str) -> None:
+    """Check that there are Arrow offsets, which are one more than the values."""
+    if not len(offsets) or offsets.dtype not in (np.int32, np.int64):
+        raise InvalidInputError(
+            "offsets are 32 or 64 bits wide and one more than the values",
+            kernel=kernel,
+            dtype=str(offsets.dtype),
+            offsets=len(offsets),
+        )
+
+
 def check_offsets(offsets: Offsets, data_bytes: int, *, kernel: str) -> None:
     """Check that offsets never go backwards and stay within their data."""
-    if not len(offsets):
-        raise InvalidInputError("offsets have one entry more than there are values", kernel=kernel)
+    check_has_offsets(offsets, kernel=kernel)
     bad = offsets < 0
     bad[1:] |= offsets[1:] < offsets[:-1]
     bad |= offsets > data_bytes

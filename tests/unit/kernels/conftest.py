@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lancelet.errors import LanceletError
-from lancelet.kernels import instruction_sets, native, reference, select
+from lancelet.kernels import native, reference, select
 
 
 def outcome(kernel: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -28,23 +28,32 @@ def assert_same(found: Any, expected: Any, where: str) -> None:
         assert found.dtype == expected.dtype, where
         np.testing.assert_array_equal(found, expected, err_msg=where)
     else:
+        assert type(found) is type(expected), (where, found, expected)
         assert found == expected, where
 
 
 @pytest.fixture(scope="session")
-def agree() -> Callable[..., Any]:
+def instruction_sets() -> tuple[str, ...]:
+    """Every instruction set there is native code for; at least one, or nothing is tested."""
+    sets = select.instruction_sets()
+    assert sets, "the native kernels are not built: make build"
+    return sets
+
+
+@pytest.fixture(scope="session")
+def agree(instruction_sets: tuple[str, ...]) -> Callable[..., Any]:
     """Run a kernel in every way there is; return its result or the class of its error."""
 
     def run(name: str, *arguments: Any, **options: Any) -> Any:
-        sets = instruction_sets()
-        assert sets, "the native kernels are not built: make build"
         expected = outcome(getattr(reference, name), arguments, options)
         before = select.backend()
-        for instruction_set in sets:
-            select.use_instruction_set(instruction_set)
-            found = outcome(getattr(native, name), arguments, options)
-            assert_same(found, expected, f"{name} on {instruction_set}")
-        select.use_instruction_set(before)
+        try:
+            for instruction_set in instruction_sets:
+                select.use_instruction_set(instruction_set)
+                found = outcome(getattr(native, name), arguments, options)
+                assert_same(found, expected, f"{name} on {instruction_set}")
+        finally:
+            select.use_instruction_set(before)
         return expected
 
     return run

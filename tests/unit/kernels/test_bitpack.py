@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancelet.buffers import Slices
-from lancelet.errors import CorruptDataError
+from lancelet.errors import CorruptDataError, InvalidInputError
 
 WORDS = st.sampled_from([8, 16, 32, 64])
 
@@ -69,3 +69,60 @@ def test_a_width_beyond_the_word_is_corrupt(agree):
     source[0] = 33
     slices = Slices.whole(source)
     assert agree("unpack_chunks", slices, np.array([1024]), 32) is CorruptDataError
+
+
+@st.composite
+def packable(draw):
+    """Values of a width, of a count around the size of a block."""
+    word_bits = draw(WORDS)
+    width = draw(st.integers(0, word_bits))
+    count = draw(
+        st.sampled_from([0, 1, 2, 511, 512, 513, 1000, 1023, 1024, 1025, 1536, 2048, 3000])
+    )
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    values = rng.integers(0, 1 << 64, count, dtype=np.uint64) & np.uint64((1 << width) - 1)
+    return values.astype(f"u{word_bits // 8}"), width, word_bits, rng
+
+
+@given(packable(), st.sampled_from([1, 100, 1000, 1024]))
+def test_unpacking_undoes_inline_packing(agree, case, chunk):
+    values, _, word_bits, _ = case
+    data, position, size = agree("pack_chunks", values, chunk)
+    counts = np.minimum(chunk, len(values) - chunk * np.arange(len(position)))
+    slices = Slices(data, position, size)
+    np.testing.assert_array_equal(agree("unpack_chunks", slices, counts, word_bits), values)
+    agree("bit_widths", values, chunk)
+    index = counts - 1
+    picked = agree("pick_packed", slices, index, word_bits)
+    np.testing.assert_array_equal(picked, values[np.arange(len(index)) * chunk + index])
+
+
+@given(packable())
+def test_unpacking_undoes_out_of_line_packing(agree, case):
+    values, width, word_bits, _ = case
+    data = agree("pack_blocks", values, width)
+    np.testing.assert_array_equal(
+        agree("unpack_blocks", data, width, len(values), word_bits), values
+    )
+
+
+@given(packable(), st.integers(-1, 66), st.integers(-1, 4000))
+def test_lying_out_of_line_blocks_never_crash(agree, case, width, count):
+    values, _, word_bits, _ = case
+    agree("unpack_blocks", values.view(np.uint8), width, count, word_bits)
+
+
+@given(inline_chunks(), st.integers(-2, 1030))
+def test_picks_from_any_block_agree(agree, damage, case, index):
+    slices, _, word_bits, rng = case
+    damaged = Slices(damage(rng, slices.source), slices.position, slices.size)
+    agree("pick_packed", damaged, np.full(len(slices), index), word_bits)
+
+
+@pytest.mark.parametrize("chunk", [0, -1, 1025])
+def test_a_chunk_holds_at_most_a_block(agree, chunk):
+    assert agree("pack_chunks", np.zeros(3, np.uint32), chunk) is InvalidInputError
+
+
+def test_values_must_fit_the_width(agree):
+    assert agree("pack_blocks", np.array([4], np.uint32), 2) is InvalidInputError

@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lancelet.buffers import Bytes
+
 _POOL_FROM_BYTES: Final = 64 * 1024
 
 
@@ -22,3 +24,8 @@ def empty(count: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         return np.empty(count, dtype)
     array: npt.NDArray[Any] = np.frombuffer(memoryview(pa.allocate_buffer(size)), dtype)
     return array
+
+
+def empty_bytes(count: int) -> Bytes:
+    """Return `count` uninitialised bytes."""
+    return empty(count, np.dtype(np.uint8))

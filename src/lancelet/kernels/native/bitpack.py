@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Int64s, Slices
+from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.kernels import _native
 from lancelet.kernels.arguments import (
     BLOCK,
     as_bytes,
     as_int64s,
     check_counts,
+    check_packed_chunk,
+    check_packed_width,
+    out_of_line_shape,
+    packs_tail,
     slice_arrays,
     word_type,
 )
 from lancelet.kernels.faults import checked
 from lancelet.kernels.native.allocate import empty
+
+_BYTE: Final = np.dtype(np.uint8)
 
 
 def unpack_chunks(slices: Slices, counts: Int64s, word_bits: int) -> npt.NDArray[Any]:
@@ -25,9 +32,76 @@ def unpack_chunks(slices: Slices, counts: Int64s, word_bits: int) -> npt.NDArray
     kernel = "unpack_chunks"
     dtype = word_type(word_bits)
     check_counts(counts, most=BLOCK, kernel=kernel)
+    arrays = slice_arrays(slices, counts)
     out = empty(int(counts.sum()), dtype)
-    status = _native.unpack_chunks(
-        *slice_arrays(slices, counts), as_int64s(counts), word_bits, as_bytes(out)
-    )
+    status = _native.unpack_chunks(*arrays, as_int64s(counts), word_bits, as_bytes(out))
     checked(status, kernel=kernel)
+    return out
+
+
+def unpack_blocks(data: Bytes, width: int, count: int, word_bits: int) -> npt.NDArray[Any]:
+    """Unpack out-of-line blocks; the last, partial one is plain iff exactly its values are left."""
+    kernel = "unpack_blocks"
+    dtype = word_type(word_bits)
+    full_bytes, tail_bytes, plain = out_of_line_shape(
+        data.nbytes, width=width, count=count, word_bits=word_bits
+    )
+    out = empty(count, dtype)
+    packed = count // BLOCK * BLOCK if plain else count
+    blocks = -(-packed // BLOCK)
+    status = _native.unpack_blocks(data, width, blocks, word_bits, as_bytes(out[:packed]))
+    checked(status, kernel=kernel)
+    if plain:
+        as_bytes(out[packed:])[:] = data[full_bytes : full_bytes + tail_bytes]
+    return out
+
+
+def bit_widths(values: npt.NDArray[Any], chunk: int = BLOCK) -> Bytes:
+    """Return the bits that the largest value of each `chunk` values needs."""
+    check_packed_chunk(chunk)
+    word_bits = word_type(values.dtype.itemsize * 8).itemsize * 8
+    widths = np.empty(-(-len(values) // chunk), _BYTE)
+    checked(_native.bit_widths(as_bytes(values), chunk, word_bits, widths), kernel="bit_widths")
+    return widths
+
+
+def pack_chunks(values: npt.NDArray[Any], chunk: int = BLOCK) -> tuple[Bytes, Int64s, Int64s]:
+    """Pack each `chunk` values as an inline block of its own width, back to back.
+
+    Returns the bytes, and the position and size of each block.
+    """
+    dtype = word_type(values.dtype.itemsize * 8)
+    widths = bit_widths(values, chunk)
+    size = dtype.itemsize + widths.astype(np.int64) * (BLOCK // 8)
+    out = empty(int(size.sum()), _BYTE)
+    status = _native.pack_chunks(as_bytes(values), chunk, dtype.itemsize * 8, widths, out)
+    checked(status, kernel="pack_chunks")
+    return out, np.cumsum(size) - size, size
+
+
+def pack_blocks(values: npt.NDArray[Any], width: int) -> Bytes:
+    """Pack values as out-of-line blocks of one width.
+
+    The tail is packed like the others where that is shorter than leaving it plain.
+    """
+    dtype = word_type(values.dtype.itemsize * 8)
+    word_bits = dtype.itemsize * 8
+    check_packed_width(bit_widths(values), width=width)
+    tail = len(values) % BLOCK
+    packs = packs_tail(tail, width=width, word_bits=word_bits)
+    packed = len(values) if packs else len(values) - tail
+    packed_bytes = -(-packed // BLOCK) * width * (BLOCK // 8)
+    out = empty(packed_bytes + (len(values) - packed) * dtype.itemsize, _BYTE)
+    status = _native.pack_blocks(as_bytes(values[:packed]), width, word_bits, out[:packed_bytes])
+    checked(status, kernel="pack_blocks")
+    out[packed_bytes:] = as_bytes(values[packed:])
+    return out
+
+
+def pick_packed(slices: Slices, index: Int64s, word_bits: int) -> npt.NDArray[Any]:
+    """Return value `index[i]` of the inline block in slice i, without unpacking the block."""
+    out = np.empty(len(slices), word_type(word_bits))
+    arrays = slice_arrays(slices, index)
+    status = _native.pick_packed(*arrays, as_int64s(index), word_bits, as_bytes(out))
+    checked(status, kernel="pick_packed")
     return out

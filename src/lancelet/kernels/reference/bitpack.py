@@ -22,10 +22,11 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet.buffers import Bytes, Int64s, Slices
-from lancelet.errors import InvalidInputError
 from lancelet.kernels.arguments import (
     BLOCK,
     check_counts,
+    check_packed_chunk,
+    check_packed_width,
     check_slices,
     out_of_line_shape,
     packs_tail,
@@ -107,7 +108,7 @@ def unpack_blocks(data: Bytes, width: int, count: int, word_bits: int) -> npt.ND
 
 def bit_widths(values: npt.NDArray[Any], chunk: int = BLOCK) -> Bytes:
     """Return the bits that the largest value of each `chunk` values needs."""
-    _check_chunk(chunk)
+    check_packed_chunk(chunk)
     starts = np.arange(0, len(values), chunk)
     if not len(starts):
         return np.empty(0, np.uint8)
@@ -147,8 +148,7 @@ def pack_blocks(values: npt.NDArray[Any], width: int) -> Bytes:
     dtype = word_type(values.dtype.itemsize * 8)
     word_bits = dtype.itemsize * 8
     values = values.view(dtype)
-    if len(values) and int(bit_widths(values, BLOCK).max()) > width:
-        raise InvalidInputError("a value needs more bits than the width to pack it in", width=width)
+    check_packed_width(bit_widths(values), width=width)
     tail_count = len(values) % BLOCK
     plain = not packs_tail(tail_count, width=width, word_bits=word_bits)
     packed_count = len(values) - tail_count if plain else len(values)
@@ -182,11 +182,6 @@ def pick_packed(slices: Slices, index: Int64s, word_bits: int) -> npt.NDArray[An
     blocks = unpack_chunks(slices, np.full(len(slices), BLOCK), word_bits)
     picked: npt.NDArray[Any] = blocks.reshape(-1, BLOCK)[np.arange(len(slices)), index]
     return picked
-
-
-def _check_chunk(chunk: int) -> None:
-    if not 0 < chunk <= BLOCK:
-        raise InvalidInputError("a packed chunk holds 1 to 1024 values", chunk=chunk)
 
 
 def _padded_slots(count: int, chunk: int) -> Int64s:

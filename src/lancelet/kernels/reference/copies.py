@@ -11,7 +11,7 @@ import numpy as np
 
 from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.errors import InvalidInputError
-from lancelet.kernels.arguments import Offsets, check_offsets, check_slices, offsets_of
+from lancelet.kernels.arguments import Offsets, check_layout, check_slices, offsets_of
 from lancelet.kernels.faults import Fault, corrupt
 
 
@@ -27,16 +27,23 @@ def copy_slices(slices: Slices, out: Bytes, out_position: Int64s) -> None:
 
 def place_slices(slices: Slices, out_position: Int64s, out_bytes: int, pad: int) -> Bytes:
     """Lay slices out at ascending positions of a new buffer, with `pad` bytes in between."""
-    ends = out_position + slices.size
-    if np.any(out_position[1:] < ends[:-1]) or np.any(ends > out_bytes) or np.any(out_position < 0):
-        raise InvalidInputError("slices must be laid out in order and in bounds", bytes=out_bytes)
+    check_slices(slices, out_position, kernel="place_slices")
+    check_layout(slices, out_position, out_bytes)
     out = np.full(out_bytes, pad, np.uint8)
     copy_slices(slices, out, out_position)
     return out
 
 
+def join_slices(slices: Slices) -> Bytes:
+    """Return the bytes of the slices, back to back."""
+    check_slices(slices, kernel="join_slices")
+    return gather(slices.source, slices.position, slices.size)
+
+
 def take_fixed(source: Bytes, position: Int64s, width: int) -> Bytes:
     """Gather the `width` bytes at each position."""
+    if width < 0:
+        raise InvalidInputError("a width is not negative", width=width)
     size = np.full(len(position), width, np.int64)
     check_slices(Slices(source, position, size), kernel="take_fixed")
     taken: Bytes = source[position[:, None] + np.arange(width)].reshape(-1)
@@ -49,9 +56,11 @@ def take_variable(offsets: Offsets, data: Bytes, rows: Int64s) -> tuple[Offsets,
     outside = (rows < 0) | (rows >= len(offsets) - 1)
     if outside.any():
         raise corrupt(Fault.BAD_INDEX, kernel=kernel, place=int(outside.argmax()))
-    check_offsets(offsets, data.nbytes, kernel=kernel)
     start = offsets[rows].astype(np.int64)
     size = offsets[rows + 1].astype(np.int64) - start
+    bad = (start < 0) | (size < 0) | (start + size > data.nbytes)
+    if bad.any():
+        raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, place=int(bad.argmax()))
     out_offsets = offsets_of(size, out_bits=offsets.dtype.itemsize * 8, kernel=kernel)
     return out_offsets, gather(data, start, size)
 

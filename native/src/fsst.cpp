@@ -1,0 +1,355 @@
+// FSST decoding in one pass: bytes and offsets together.
+//
+// Codes of neighbouring strings lie side by side, so a window of many strings is decoded as one
+// stream, eight codes at a time. Where each string starts in the output is looked up afterwards:
+// `mark[i]` is how many bytes came out before code byte i. A branch per string, which would be
+// mispredicted at the end of nearly each, is gone.
+#include "variable.hpp"
+
+namespace LANCELET_NAMESPACE {
+namespace {
+
+constexpr int64_t kWindow = 4096;        // code bytes decoded at a time; marks stay in the L1 cache
+constexpr uint32_t kInside = 0xffffffff;  // the mark of a byte behind an escape: no string ends here
+constexpr uint8_t kEscape = 255;
+
+// Symbols and lengths for all 256 codes; a code that is not defined has length 0.
+struct SymbolTable {
+  const uint64_t* symbols;
+  const uint8_t* lengths;
+};
+
+// What goes on between calls.
+struct Progress {
+  int64_t chunk, row, rows_done, written;
+};
+
+// The position of the first byte of `word` that is 255, or 8.
+LANCELET_INLINE int first_escape(uint64_t word) {
+  const uint64_t inverse = ~word;
+  const uint64_t zero = (inverse - 0x0101010101010101u) & word & 0x8080808080808080u;
+  return zero ? __builtin_ctzll(zero) / 8 : 8;
+}
+
+// One code: its bytes, and the lengths seen, less one, so that 0 shows as a large number.
+LANCELET_INLINE void decode_code(const SymbolTable& table, uint8_t code, uint8_t* to,
+                                 int64_t* written, uint32_t* seen) {
+  const uint32_t length = table.lengths[code];
+  store<uint64_t>(to + *written, table.symbols[code]);
+  *written += length;
+  *seen |= length - 1;
+}
+
+// Decode `size` code bytes to `to`, which has room for 8 * size + 8. With marks, size is at most
+// kWindow and mark has size + 1 entries. Returns the bytes written, or -1.
+template <bool kMarks>
+int64_t decode_stream(const SymbolTable& table, const uint8_t* codes, int64_t size, uint8_t* to,
+                      uint32_t* mark) {
+  int64_t at = 0, written = 0;
+  uint32_t seen = 0;
+  while (at < size) {
+    int plain = 1;
+    if (LANCELET_LIKELY(size - at >= 8)) {
+      const uint64_t word = load<uint64_t>(codes + at);
+      plain = first_escape(word);
+      if (LANCELET_LIKELY(plain == 8)) {
+        for (int k = 0; k < 8; ++k) {
+          if (kMarks) mark[at + k] = static_cast<uint32_t>(written);
+          decode_code(table, static_cast<uint8_t>(word >> (8 * k)), to, &written, &seen);
+        }
+        at += 8;
+        continue;
+      }
+    } else if (codes[at] == kEscape) {
+      plain = 0;
+    }
+    for (int k = 0; k < plain; ++k, ++at) {
+      if (kMarks) mark[at] = static_cast<uint32_t>(written);
+      decode_code(table, codes[at], to, &written, &seen);
+    }
+    if (at < size && codes[at] == kEscape) {
+      if (at + 1 >= size) return -1;
+      if (kMarks) {
+        mark[at] = static_cast<uint32_t>(written);
+        mark[at + 1] = kInside;
+      }
+      to[written++] = codes[at + 1];
+      at += 2;
+    }
+  }
+  if (kMarks) mark[size] = static_cast<uint32_t>(written);
+  return seen > 7 ? -1 : written;
+}
+
+// Decode rows of codes whose offsets are in order and within `codes`. Returns 0 when all are
+// done, the room that is missing when the output is full, or a fault.
+template <class Stored, class Arrow>
+int64_t decode_rows(const SymbolTable& table, const uint8_t* codes, const uint8_t* offsets,
+                    int64_t rows, Bytes out_offsets, Bytes out, int64_t place,
+                    Progress* progress) {
+  alignas(64) uint32_t mark[kWindow + 1];
+  const auto offset = [offsets](int64_t row) {
+    return static_cast<int64_t>(load<Stored>(offsets + row * sizeof(Stored)));
+  };
+  while (progress->row < rows) {
+    const int64_t row = progress->row;
+    const int64_t start = offset(row);
+    int64_t end = rows;
+    if (offset(rows) - start > kWindow)
+      for (end = row; offset(end + 1) - start <= kWindow;) ++end;
+    const bool single = end == row;  // one string that is longer than the window
+    if (single) ++end;
+    const int64_t size = offset(end) - start;
+    if (size > (out.size - progress->written - 8) / 8) return 8 * size + 8;
+    uint8_t* to = out.data + progress->written;
+    const int64_t bytes = single
+                              ? decode_stream<false>(table, codes + start, size, to, mark)
+                              : decode_stream<true>(table, codes + start, size, to, mark);
+    if (bytes < 0) return fail(kBadCode, place);
+    if (sizeof(Arrow) == 4 && progress->written + bytes > INT32_MAX)
+      return fail(kTooLarge, place);
+    uint8_t* ends = out_offsets.data + (progress->rows_done + 1) * sizeof(Arrow);
+    if (single) {
+      store<Arrow>(ends, static_cast<Arrow>(progress->written + bytes));
+    } else {
+      uint32_t inside = 0;
+      for (int64_t k = row; k < end; ++k) {
+        const uint32_t value = mark[offset(k + 1) - start];
+        inside |= value == kInside;
+        store<Arrow>(ends + (k - row) * sizeof(Arrow),
+                     static_cast<Arrow>(progress->written + value));
+      }
+      if (inside) return fail(kBadCode, place);
+    }
+    progress->written += bytes;
+    progress->rows_done += end - row;
+    progress->row = end;
+  }
+  return 0;
+}
+
+template <class Stored, class Arrow>
+int64_t decode_chunks(const SymbolTable& table, ConstBytes source, ConstInts position,
+                      ConstInts size, ConstInts count, Bytes out_offsets, Bytes out,
+                      Progress* progress) {
+  const int64_t room = out_offsets.size / static_cast<int64_t>(sizeof(Arrow));
+  for (; progress->chunk < position.size; ++progress->chunk, progress->row = 0) {
+    const int64_t i = progress->chunk, n = count.data[i];
+    VariableChunk chunk = {};
+    const int64_t status =
+        read_chunk<Stored>(source, position.data[i], size.data[i], n, i, &chunk);
+    if (status < 0) return status;
+    if (n - progress->row >= room - progress->rows_done) return fail(kOutputFull, i);
+    if (!in_order<Stored>(chunk.start, n)) return fail(kBadOffsets, i);
+    const int64_t result = decode_rows<Stored, Arrow>(table, chunk.start, chunk.start, n,
+                                                      out_offsets, out, i, progress);
+    if (result != 0) return result;
+  }
+  return 0;
+}
+
+template <class Stored, class Arrow>
+int64_t decode_arrow(const SymbolTable& table, ConstBytes offsets, ConstBytes data,
+                     Bytes out_offsets, Bytes out, Progress* progress) {
+  const int64_t rows = offsets.size / static_cast<int64_t>(sizeof(Stored)) - 1;
+  if (rows < 0 || out_offsets.size / static_cast<int64_t>(sizeof(Arrow)) <= rows)
+    return fail(kOutputFull, 0);
+  const Stored first = load<Stored>(offsets.data);
+  const Stored last = load<Stored>(offsets.data + rows * sizeof(Stored));
+  // Negative offsets are huge without a sign.
+  if (first > last || last > static_cast<uint64_t>(data.size) ||
+      !in_order<Stored>(offsets.data, rows))
+    return fail(kBadOffsets, 0);
+  return decode_rows<Stored, Arrow>(table, data.data, offsets.data, rows, out_offsets, out, 0,
+                                    progress);
+}
+
+template <class Arrow>
+int64_t decode_slices(const SymbolTable& table, ConstBytes source, ConstInts position,
+                      ConstInts size, Bytes out_offsets, Bytes out, Progress* progress) {
+  if (out_offsets.size / static_cast<int64_t>(sizeof(Arrow)) <= position.size)
+    return fail(kOutputFull, 0);
+  for (; progress->row < position.size; ++progress->row) {
+    const int64_t i = progress->row;
+    if (!within(position.data[i], size.data[i], source.size)) return fail(kOutOfSource, i);
+    if (size.data[i] > (out.size - progress->written - 8) / 8) return 8 * size.data[i] + 8;
+    const int64_t bytes = decode_stream<false>(table, source.data + position.data[i],
+                                               size.data[i], out.data + progress->written, nullptr);
+    if (bytes < 0) return fail(kBadCode, i);
+    progress->written += bytes;
+    if (sizeof(Arrow) == 4 && progress->written > INT32_MAX) return fail(kTooLarge, i);
+    store<Arrow>(out_offsets.data + (i + 1) * sizeof(Arrow),
+                 static_cast<Arrow>(progress->written));
+    progress->rows_done = i + 1;
+  }
+  return 0;
+}
+
+// Symbols in the order in which a string is compared with them.
+struct Encoder {
+  static constexpr int kSlots = 4096;
+  uint16_t pair[65536];  // code and length << 8 for the next two bytes, if nothing longer fits
+  uint16_t single[256];  // the same for a last byte
+  uint8_t slot_start[kSlots + 1];
+  // Symbols of three bytes and more, by hash of the first three, longest first.
+  uint64_t symbol[255], mask[255];
+  uint8_t length[255], code[255];
+
+  static LANCELET_INLINE uint32_t slot(uint64_t word) {
+    return static_cast<uint32_t>((word & 0xffffff) * 2654435761u) >> 20;
+  }
+
+  void build(Span<const uint64_t> symbols, ConstBytes lengths) {
+    for (int b = 0; b < 256; ++b) single[b] = kEscape | 1 << 8;
+    const int n = static_cast<int>(lengths.size);
+    for (int c = n - 1; c >= 0; --c)
+      if (lengths.data[c] == 1)
+        single[symbols.data[c] & 0xff] = static_cast<uint16_t>(c | 1 << 8);
+    for (int w = 0; w < 65536; ++w) pair[w] = single[w & 0xff];
+    for (int c = n - 1; c >= 0; --c)
+      if (lengths.data[c] == 2)
+        pair[symbols.data[c] & 0xffff] = static_cast<uint16_t>(c | 2 << 8);
+    int used = 0;
+    uint16_t slots[256];
+    for (int c = 0; c < n; ++c) {
+      const int bytes = lengths.data[c];
+      if (bytes < 3) continue;
+      const uint64_t m = ~uint64_t{0} >> (64 - 8 * bytes);
+      const uint64_t s = symbols.data[c] & m;
+      const uint16_t h = static_cast<uint16_t>(slot(s));
+      int at = used++;
+      for (; at > 0 && (slots[at - 1] > h || (slots[at - 1] == h && length[at - 1] < bytes)); --at) {
+        slots[at] = slots[at - 1], symbol[at] = symbol[at - 1], mask[at] = mask[at - 1];
+        length[at] = length[at - 1], code[at] = code[at - 1];
+      }
+      slots[at] = h, symbol[at] = s, mask[at] = m;
+      length[at] = static_cast<uint8_t>(bytes), code[at] = static_cast<uint8_t>(c);
+    }
+    int next = 0;
+    for (int h = 0; h <= kSlots; ++h) {
+      while (next < used && slots[next] < h) ++next;
+      slot_start[h] = static_cast<uint8_t>(next);
+    }
+  }
+
+  // Encode one string; `safe` is how far 8 bytes may be read from any position before it.
+  LANCELET_INLINE uint8_t* encode(const uint8_t* from, const uint8_t* end, const uint8_t* safe,
+                                  uint8_t* to) const {
+    while (from < end) {
+      const int64_t left = end - from;
+      uint64_t word = 0;
+      if (LANCELET_LIKELY(from < safe)) {
+        word = load<uint64_t>(from);
+      } else {
+        memcpy(&word, from, left < 8 ? left : 8);
+      }
+      const uint32_t h = slot(word);
+      int k = slot_start[h];
+      const int stop = slot_start[h + 1];
+      for (; k < stop; ++k)
+        if ((word & mask[k]) == symbol[k] && length[k] <= left) break;
+      if (k < stop) {
+        *to++ = code[k];
+        from += length[k];
+      } else {
+        const uint16_t found = left > 1 ? pair[word & 0xffff] : single[word & 0xff];
+        to[0] = static_cast<uint8_t>(found);
+        to[1] = static_cast<uint8_t>(word);
+        to += 1 + ((found & 0xff) == kEscape);
+        from += found >> 8;
+      }
+    }
+    return to;
+  }
+};
+
+template <class Offset>
+int64_t encode_rows(const Encoder& encoder, ConstBytes offsets, ConstBytes data, Bytes out_offsets,
+                    Bytes out) {
+  const int64_t rows = offsets.size / static_cast<int64_t>(sizeof(Offset)) - 1;
+  if (rows < 0 || out_offsets.size < offsets.size) return fail(kOutputFull, 0);
+  const uint8_t* safe = data.data + (data.size >= 8 ? data.size - 7 : 0);
+  uint8_t* to = out.data;
+  int64_t start = load<Offset>(offsets.data);
+  if (start < 0) return fail(kBadOffsets, 0);
+  store<Offset>(out_offsets.data, 0);
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t end = load<Offset>(offsets.data + (row + 1) * sizeof(Offset));
+    if (end < start || end > data.size) return fail(kBadOffsets, row);
+    if (2 * (end - start) + 8 > out.size - (to - out.data)) return fail(kOutputFull, row);
+    to = encoder.encode(data.data + start, data.data + end, safe, to);
+    if (sizeof(Offset) == 4 && to - out.data > INT32_MAX) return fail(kTooLarge, row);
+    store<Offset>(out_offsets.data + (row + 1) * sizeof(Offset),
+                  static_cast<Offset>(to - out.data));
+    start = end;
+  }
+  return to - out.data;
+}
+
+LANCELET_INLINE Progress read_progress(Ints progress) {
+  return {progress.data[0], progress.data[1], progress.data[2], progress.data[3]};
+}
+
+LANCELET_INLINE void write_progress(Ints progress, const Progress& from) {
+  progress.data[0] = from.chunk;
+  progress.data[1] = from.row;
+  progress.data[2] = from.rows_done;
+  progress.data[3] = from.written;
+}
+
+}  // namespace
+
+int64_t fsst_decode_chunks(ConstBytes source, ConstInts position, ConstInts size, ConstInts count,
+                           int64_t offset_bytes, Span<const uint64_t> symbols, ConstBytes lengths,
+                           int64_t out_bytes, Bytes out_offsets, Bytes out, Ints progress) {
+  const SymbolTable table = {symbols.data, lengths.data};
+  Progress state = read_progress(progress);
+  const auto decode =
+      offset_bytes == 4
+          ? (out_bytes == 4 ? decode_chunks<uint32_t, uint32_t> : decode_chunks<uint32_t, uint64_t>)
+          : (out_bytes == 4 ? decode_chunks<uint64_t, uint32_t> : decode_chunks<uint64_t, uint64_t>);
+  const int64_t result =
+      decode(table, source, position, size, count, out_offsets, out, &state);
+  write_progress(progress, state);
+  return result;
+}
+
+int64_t fsst_decode_rows(ConstBytes offsets, int64_t offset_bytes, ConstBytes data,
+                         Span<const uint64_t> symbols, ConstBytes lengths, int64_t out_bytes,
+                         Bytes out_offsets, Bytes out, Ints progress) {
+  const SymbolTable table = {symbols.data, lengths.data};
+  Progress state = read_progress(progress);
+  const auto decode =
+      offset_bytes == 4
+          ? (out_bytes == 4 ? decode_arrow<uint32_t, uint32_t> : decode_arrow<uint32_t, uint64_t>)
+          : (out_bytes == 4 ? decode_arrow<uint64_t, uint32_t> : decode_arrow<uint64_t, uint64_t>);
+  const int64_t result = decode(table, offsets, data, out_offsets, out, &state);
+  write_progress(progress, state);
+  return result;
+}
+
+int64_t fsst_decode_slices(ConstBytes source, ConstInts position, ConstInts size,
+                           Span<const uint64_t> symbols, ConstBytes lengths, int64_t out_bytes,
+                           Bytes out_offsets, Bytes out, Ints progress) {
+  const SymbolTable table = {symbols.data, lengths.data};
+  Progress state = read_progress(progress);
+  const auto decode = out_bytes == 4 ? decode_slices<uint32_t> : decode_slices<uint64_t>;
+  const int64_t result = decode(table, source, position, size, out_offsets, out, &state);
+  write_progress(progress, state);
+  return result;
+}
+
+int64_t fsst_encode(ConstBytes offsets, int64_t offset_bytes, ConstBytes data,
+                    Span<const uint64_t> symbols, ConstBytes lengths, Bytes out_offsets,
+                    Bytes out) {
+  Encoder* encoder = static_cast<Encoder*>(malloc(sizeof(Encoder)));
+  if (encoder == nullptr) return fail(kNoMemory, 0);
+  encoder->build(symbols, lengths);
+  const int64_t result =
+      offset_bytes == 4 ? encode_rows<int32_t>(*encoder, offsets, data, out_offsets, out)
+                        : encode_rows<int64_t>(*encoder, offsets, data, out_offsets, out);
+  free(encoder);
+  return result;
+}
+
+}  // namespace LANCELET_NAMESPACE

@@ -1,0 +1,44 @@
+// Reading the offsets of a variable chunk, which come from storage and are not to be trusted.
+#pragma once
+
+#include "kernel.hpp"
+
+namespace LANCELET_NAMESPACE {
+
+// A chunk of `count` > 0 values: where its offsets are, and the first and last of them.
+struct VariableChunk {
+  const uint8_t* start;
+  uint64_t first, last;
+};
+
+// Check that the offsets of a chunk are there, and that the outer two are in order.
+template <class Stored>
+static LANCELET_INLINE int64_t read_chunk(ConstBytes source, int64_t position, int64_t size,
+                                          int64_t count, int64_t place, VariableChunk* chunk) {
+  constexpr int64_t bytes = sizeof(Stored);
+  if (!within(position, size, source.size)) return fail(kOutOfSource, place);
+  if (count < 0) return fail(kBadCount, place);
+  if (count == 0) {
+    *chunk = {source.data + position, 0, 0};
+    return 0;
+  }
+  if (count >= size / bytes) return fail(kTooShort, place);
+  const uint8_t* start = source.data + position;
+  *chunk = {start, load<Stored>(start), load<Stored>(start + count * bytes)};
+  if (chunk->first < static_cast<uint64_t>((count + 1) * bytes) || chunk->last < chunk->first ||
+      chunk->last > static_cast<uint64_t>(size))
+    return fail(kBadOffsets, place);
+  return 0;
+}
+
+// Whether `count` + 1 offsets never go backwards.
+template <class Stored>
+static LANCELET_INLINE bool in_order(const uint8_t* offsets, int64_t count) {
+  uint32_t backwards = 0;
+  for (int64_t i = 0; i < count; ++i)
+    backwards |= load<Stored>(offsets + (i + 1) * sizeof(Stored)) <
+                 load<Stored>(offsets + i * sizeof(Stored));
+  return !backwards;
+}
+
+}  // namespace LANCELET_NAMESPACE

@@ -1,0 +1,153 @@
+"""FSST by `native/src/fsst.cpp`; `reference/fsst.py` defines it.
+
+How many bytes come out is not known before. The decoder starts with a little room, stops when
+it is full, and goes on with the room that the rows so far make one expect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.kernels import _native
+from lancelet.kernels.arguments import (
+    Offsets,
+    as_bytes,
+    as_int64s,
+    check_chunk_counts,
+    check_has_offsets,
+    check_offsets,
+    check_slices,
+    check_symbols,
+    offset_type,
+    slice_arrays,
+)
+from lancelet.kernels.faults import checked
+from lancelet.kernels.native.allocate import empty, empty_bytes
+from lancelet.kernels.native.variable import picked_spans
+
+Symbols: TypeAlias = npt.NDArray[np.uint64]
+
+_ROOM_FIRST: Final = 256 * 1024
+_GROWTH_MAX: Final = 8
+_SLACK: Final = 8
+
+
+def fsst_decode_chunks(
+    slices: Slices,
+    counts: Int64s,
+    offset_bytes: int,
+    symbols: Symbols,
+    lengths: Bytes,
+    out_bits: int,
+) -> tuple[Offsets, Bytes]:
+    """Decode variable chunks of codes into one pair of Arrow offsets and bytes."""
+    kernel = "fsst_decode_chunks"
+    arrays = (*slice_arrays(slices, counts), as_int64s(counts), offset_bytes)
+    check_slices(slices, counts, kernel=kernel)
+    check_chunk_counts(slices, counts, offset_bytes, kernel=kernel)
+    table = _table(symbols, lengths, kernel)
+    return _decode(
+        lambda *rest: _native.fsst_decode_chunks(*arrays, *table, *rest),
+        rows=int(counts.sum()),
+        code_bytes=int(slices.size.sum()),
+        out_bits=out_bits,
+        kernel=kernel,
+    )
+
+
+def pick_fsst(
+    slices: Slices,
+    counts: Int64s,
+    index: Int64s,
+    offset_bytes: int,
+    symbols: Symbols,
+    lengths: Bytes,
+    out_bits: int,
+) -> tuple[Offsets, Bytes]:
+    """Decode value `index[i]` of the variable chunk in slice i, which holds `counts[i]` values."""
+    kernel = "pick_fsst"
+    table = _table(symbols, lengths, kernel)
+    position, size, total = picked_spans(slices, counts, index, offset_bytes, kernel=kernel)
+    return _decode(
+        lambda *rest: _native.fsst_decode_slices(slices.source, position, size, *table, *rest),
+        rows=len(slices),
+        code_bytes=total,
+        out_bits=out_bits,
+        kernel=kernel,
+    )
+
+
+def fsst_decode(
+    offsets: Offsets, data: Bytes, symbols: Symbols, lengths: Bytes, out_bits: int
+) -> tuple[Offsets, Bytes]:
+    """Decode strings of codes that have Arrow offsets already."""
+    kernel = "fsst_decode"
+    table = _table(symbols, lengths, kernel)
+    check_has_offsets(offsets, kernel=kernel)
+    width = offsets.dtype.itemsize
+    return _decode(
+        lambda *rest: _native.fsst_decode_rows(as_bytes(offsets), width, data, *table, *rest),
+        rows=len(offsets) - 1,
+        code_bytes=data.nbytes,
+        out_bits=out_bits,
+        kernel=kernel,
+    )
+
+
+def fsst_encode(
+    offsets: Offsets, data: Bytes, symbols: Symbols, lengths: Bytes
+) -> tuple[Offsets, Bytes]:
+    """Encode strings, each alone, with the longest symbol that fits at every step."""
+    kernel = "fsst_encode"
+    check_symbols(symbols, lengths, kernel=kernel)
+    check_offsets(offsets, data.nbytes, kernel=kernel)
+    out_offsets = np.empty(len(offsets), offsets.dtype)
+    # Every byte escaped is the worst; memory that is not touched is not used.
+    out = empty_bytes(2 * (int(offsets[-1]) - int(offsets[0])) + _SLACK)
+    status = _native.fsst_encode(
+        as_bytes(offsets),
+        offsets.dtype.itemsize,
+        data,
+        np.require(symbols, np.uint64, ["C", "A"]),
+        as_bytes(lengths),
+        as_bytes(out_offsets),
+        out,
+    )
+    return out_offsets, out[: checked(status, kernel=kernel)]
+
+
+def _table(symbols: Symbols, lengths: Bytes, kernel: str) -> tuple[Symbols, Bytes]:
+    """Return symbols and lengths for every code; those that are not defined have length 0."""
+    check_symbols(symbols, lengths, kernel=kernel)
+    all_symbols = np.zeros(256, np.uint64)
+    all_symbols[: len(symbols)] = symbols
+    all_lengths = np.zeros(256, np.uint8)
+    all_lengths[: len(lengths)] = lengths
+    return all_symbols, all_lengths
+
+
+def _decode(
+    decode: Callable[..., int], *, rows: int, code_bytes: int, out_bits: int, kernel: str
+) -> tuple[Offsets, Bytes]:
+    """Decode all rows, with more room as often as it takes; no code makes more than 8 bytes."""
+    dtype = offset_type(out_bits)
+    offsets = empty(rows + 1, dtype)
+    offsets[0] = 0
+    progress = np.zeros(4, np.int64)
+    most = _GROWTH_MAX * code_bytes + _SLACK
+    out = empty_bytes(min(most, _ROOM_FIRST))
+    while True:
+        status = decode(dtype.itemsize, as_bytes(offsets), out, progress)
+        missing = checked(status, kernel=kernel)
+        rows_done, written = int(progress[2]), int(progress[3])
+        if not missing:
+            return offsets, out[:written]
+        expected = written * rows // max(1, rows_done) * 9 // 8
+        larger = empty_bytes(min(most, max(expected, written + written // 2) + missing))
+        larger[:written] = out[:written]
+        out = larger

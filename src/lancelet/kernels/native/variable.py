@@ -1,0 +1,59 @@
+"""Variable-width chunks by `native/src/variable.cpp`; `reference/variable.py` defines it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.kernels import _native
+from lancelet.kernels.arguments import (
+    Offsets,
+    as_bytes,
+    as_int64s,
+    check_offset_bytes,
+    offset_type,
+    offsets_of,
+    slice_arrays,
+)
+from lancelet.kernels.faults import checked
+from lancelet.kernels.native.allocate import empty, empty_bytes
+
+
+def concat_variable(
+    slices: Slices, counts: Int64s, offset_bytes: int, out_bits: int
+) -> tuple[Offsets, Bytes]:
+    """Join variable chunks into one pair of offsets (of `out_bits`) and bytes."""
+    kernel = "concat_variable"
+    check_offset_bytes(offset_bytes)
+    dtype = offset_type(out_bits)
+    arrays = (*slice_arrays(slices, counts), as_int64s(counts), offset_bytes)
+    total = checked(_native.variable_bytes(*arrays), kernel=kernel)
+    offsets = empty(int(counts.sum()) + 1, dtype)
+    data = empty_bytes(total)
+    status = _native.concat_variable(*arrays, dtype.itemsize, as_bytes(offsets), data)
+    checked(status, kernel=kernel)
+    return offsets, data
+
+
+def pick_variable(
+    slices: Slices, counts: Int64s, index: Int64s, offset_bytes: int, out_bits: int
+) -> tuple[Offsets, Bytes]:
+    """Return value `index[i]` of the variable chunk in slice i, which holds `counts[i]` values."""
+    kernel = "pick_variable"
+    position, size, total = picked_spans(slices, counts, index, offset_bytes, kernel=kernel)
+    offsets = offsets_of(size, out_bits=out_bits, kernel=kernel)
+    data = empty_bytes(total)
+    checked(_native.join_slices(slices.source, position, size, data), kernel=kernel)
+    return offsets, data
+
+
+def picked_spans(
+    slices: Slices, counts: Int64s, index: Int64s, offset_bytes: int, *, kernel: str
+) -> tuple[Int64s, Int64s, int]:
+    """Return position and size of one value of each chunk, checked, and the sum of the sizes."""
+    check_offset_bytes(offset_bytes)
+    arrays = (*slice_arrays(slices, counts, index), as_int64s(counts), as_int64s(index))
+    position = np.empty(len(slices), np.int64)
+    size = np.empty(len(slices), np.int64)
+    status = _native.pick_spans(*arrays, offset_bytes, position, size)
+    return position, size, checked(status, kernel=kernel)
