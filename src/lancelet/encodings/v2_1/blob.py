@@ -16,15 +16,28 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lancelet.buffers import Bytes, Int64s, Ranges, Reading
-from lancelet.encodings.arrow import arrow_from_block
-from lancelet.encodings.base import Fields, FixedWidth, RowRange, Rows, Variable
+from lancelet.encodings.arrow import arrow_from_block, block_from_arrow
+from lancelet.encodings.base import BlobSink, Fields, FixedWidth, RowRange, Rows, Variable
+from lancelet.encodings.codecs.base import ChunkLimits
+from lancelet.encodings.codecs.packed_struct import PackedStruct
 from lancelet.encodings.gather import gather
 from lancelet.encodings.leaf import LeafContext, LeafRows
-from lancelet.encodings.levels import Layers, Levels, check_levels, visible_validity
+from lancelet.encodings.levels import (
+    LayerKind,
+    Layers,
+    Levels,
+    ShreddedLeaf,
+    check_levels,
+    visible_validity,
+)
+from lancelet.encodings.miniblock.write import build_mini_block
 from lancelet.encodings.structural import PageReader
+from lancelet.encodings.v2_1.messages import message_of
 from lancelet.errors import CorruptDataError, UnsupportedError
+from lancelet.format.protos import encodings21_pb as pb
 
 DESCRIPTOR_TYPE: Final = pa.struct([("position", pa.uint64()), ("size", pa.uint64())])
 """What a page of blobs holds, and what a scan shows of them."""
@@ -72,6 +85,41 @@ class BlobPage:
     def encoded_bytes(self, rows: RowRange) -> int:
         """Estimate the bytes of the positions and sizes; those of the values are not known."""
         return self._inner.encoded_bytes(rows)
+
+
+def build_blob(
+    leaf: ShreddedLeaf, sink: BlobSink, *, has_large_chunks: bool
+) -> tuple[pb.PageLayout, tuple[Bytes, ...]]:
+    """Write the values of a leaf to the file; return the message and buffers of their page."""
+    if leaf.repetition is not None:
+        raise UnsupportedError(
+            "blobs cannot lie in lists before 2.2; write blobs of 2.2", field=leaf.field.name
+        )
+    count = len(leaf.values)
+    pairs = np.zeros((count, 2), np.int64)
+    if leaf.definition is not None:
+        pairs[:, 0] = leaf.definition.astype(np.int64) << DEFINITION_SHIFT
+    lengths = pc.fill_null(pc.binary_length(leaf.values), 0).to_numpy(zero_copy_only=False)
+    for row in np.flatnonzero(lengths).tolist():
+        if not pairs[row, 0]:
+            value = np.frombuffer(leaf.values[row].as_buffer(), np.uint8)
+            pairs[row] = sink.write_inline(value), len(value)
+    descriptors = replace(
+        leaf,
+        layers=Layers.of([LayerKind.ALL_VALID_ITEM]),
+        definition=None,
+        values=_described(pairs[:, 0], pairs[:, 1], None),
+    )
+    chunks = PackedStruct().encode_chunks(block_from_arrow(descriptors.values), ChunkLimits())
+    body = build_mini_block(
+        descriptors, chunks, has_large_chunks=has_large_chunks, has_run_lengths=False
+    )
+    assert body is not None, "a page without levels always fits"
+    layout, buffers = body
+    message = pb.PageLayout(
+        blob_layout=pb.BlobLayout(inner_layout=message_of(layout), layers=leaf.layers.kinds)
+    )
+    return message, buffers
 
 
 def _definition(position: Int64s, size: Int64s) -> Levels:

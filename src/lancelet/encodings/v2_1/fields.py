@@ -7,12 +7,15 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from lancelet.encodings.base import BlobSink, EncodedPage, FileVersion, Memo, StoredColumn
+from lancelet.encodings.blob_v2 import with_placed_blobs
 from lancelet.encodings.encode_leaf import encode_leaf
 from lancelet.encodings.levels import nest, paths, rows_multiple, shred
 from lancelet.encodings.options import EncodingOptions
 from lancelet.encodings.structural import StructuralReader
+from lancelet.encodings.v2_1.blob import build_blob
 from lancelet.encodings.v2_1.messages import message_of, sealed
 from lancelet.encodings.v2_1.open_page import open_page
+from lancelet.errors import InternalError
 from lancelet.format.field import Field
 
 
@@ -43,7 +46,15 @@ def _pages(
 ) -> Iterator[EncodedPage]:
     node = nest(field, version)
     for column, (path, leaf) in enumerate(zip(paths(node), shred(node, array), strict=True)):
+        if _is_blob_v1(leaf.field):
+            message, buffers = build_blob(
+                leaf, _sink(blobs, leaf.field), has_large_chunks=version >= FileVersion.V2_2
+            )
+            yield EncodedPage(column, 0, leaf.num_entries, buffers, sealed(message))
+            continue
         options = EncodingOptions.from_metadata(leaf.field.name, leaf.field.metadata)
+        if leaf.field.is_blob_v2:
+            leaf = with_placed_blobs(leaf, options, _sink(blobs, leaf.field))
         multiple = rows_multiple(path)
         for body in encode_leaf(leaf, version, options, multiple=multiple):
             yield EncodedPage(
@@ -53,3 +64,13 @@ def _pages(
                 buffers=body.buffers,
                 encoding=sealed(message_of(body.layout)),
             )
+
+
+def _is_blob_v1(field: Field) -> bool:
+    return field.is_blob and not field.is_blob_v2 and not field.children
+
+
+def _sink(blobs: BlobSink | None, field: Field) -> BlobSink:
+    if blobs is None:
+        raise InternalError("blobs are written without a place for them", field=field.name)
+    return blobs
