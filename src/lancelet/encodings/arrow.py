@@ -95,9 +95,9 @@ def _is_variable(data_type: pa.DataType) -> bool:
     )
 
 
-def _offsets_type(data_type: pa.DataType) -> type[np.int32 | np.int64]:
+def _offsets_type(data_type: pa.DataType) -> np.dtype[Any]:
     is_large = pa.types.is_large_string(data_type) or pa.types.is_large_binary(data_type)
-    return np.int64 if is_large else np.int32
+    return np.dtype(np.int64 if is_large else np.int32)
 
 
 def _variable_from_arrow(array: pa.Array) -> Variable:
@@ -108,7 +108,7 @@ def _variable_from_arrow(array: pa.Array) -> Variable:
         array = _without_bytes_under_nulls(array)
     _, offsets, data = array.buffers()
     return Variable(
-        np.frombuffer(offsets, offsets_type, len(array) + 1, array.offset * offsets_type().nbytes),
+        np.frombuffer(offsets, offsets_type, len(array) + 1, array.offset * offsets_type.itemsize),
         _bytes(data),
     )
 
@@ -117,14 +117,14 @@ def _without_bytes_under_nulls(array: pa.Array) -> pa.Array:
     lengths = pc.binary_length(pc.fill_null(array.view(_binary_like(array.type)), b""))
     _, offsets, _ = array.buffers()
     kind = _offsets_type(array.type)
-    ends = np.frombuffer(offsets, kind, len(array) + 1, array.offset * kind().nbytes)
+    ends = np.frombuffer(offsets, kind, len(array) + 1, array.offset * kind.itemsize)
     if int(ends[-1]) - int(ends[0]) == pc.sum(lengths).as_py():
         return array
     return pc.fill_null(array.view(_binary_like(array.type)), b"")
 
 
 def _binary_like(data_type: pa.DataType) -> pa.DataType:
-    return pa.binary() if _offsets_type(data_type) is np.int32 else pa.large_binary()
+    return pa.binary() if _offsets_type(data_type) == np.int32 else pa.large_binary()
 
 
 def _list_from_arrow(array: pa.Array) -> FixedSizeList:
@@ -208,7 +208,7 @@ def _arrow_from_variable(
         raise _mismatch(block, data_type)
     offsets, data = block.offsets, block.data
     kind = _offsets_type(data_type)
-    if kind is np.int32 and offsets.dtype != np.int32:
+    if kind == np.int32 and offsets.dtype != np.int32:
         if int(offsets[-1]) - int(offsets[0]) > _INT32_MAX:
             raise UnsupportedError(
                 "more than 2 GiB of strings do not fit one array; read fewer rows at a time",

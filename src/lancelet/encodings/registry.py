@@ -20,11 +20,11 @@ import numpy as np
 
 from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.encodings.base import Block, FixedWidth, Variable
-from lancelet.encodings.codecs.base import CHUNK_VALUES_MAX, Codec, Encoding
+from lancelet.encodings.codecs.base import CHUNK_VALUES_MAX, Codec, Encoding, Picks
 from lancelet.encodings.codecs.byte_stream_split import ByteStreamSplit
 from lancelet.encodings.codecs.constant import Constant
 from lancelet.encodings.codecs.delta import Delta
-from lancelet.encodings.codecs.dictionary import Dictionary
+from lancelet.encodings.codecs.dictionary import Dictionary, look_up
 from lancelet.encodings.codecs.fixed_size_list import FixedSizeListCodec
 from lancelet.encodings.codecs.flat import Flat
 from lancelet.encodings.codecs.fsst import Fsst
@@ -36,7 +36,7 @@ from lancelet.encodings.codecs.range import Range
 from lancelet.encodings.codecs.rle import Rle
 from lancelet.encodings.codecs.variable import VariableCodec
 from lancelet.encodings.codecs.variable_packed_struct import VariablePackedStruct
-from lancelet.errors import CorruptDataError, UnsupportedError
+from lancelet.errors import CorruptDataError, InternalError, UnsupportedError
 
 CODECS: Final[tuple[type[Codec], ...]] = (
     Flat,
@@ -86,15 +86,18 @@ class _Registry:
 
     def decode_chunks(self, encoding: Encoding, parts: Sequence[Slices], counts: Int64s) -> Block:
         codec, message, inner = self._resolve(encoding)
-        expected = codec.num_buffers(message, inner)
-        if len(parts) != expected:
-            raise CorruptDataError(
-                "the page does not have the number of buffers that its encoding needs",
-                encoding=codec.wire_name,
-                expected_buffers=expected,
-                found_buffers=len(parts),
-            )
         return codec.decode_chunks(message, parts, counts, inner)
+
+    def pick_chunks(
+        self, encoding: Encoding, parts: Sequence[Slices], counts: Int64s, picks: Picks
+    ) -> Block:
+        codec, message, inner = self._resolve(encoding)
+        picked = codec.pick_chunks(message, parts, counts, picks, inner)
+        if picked is not None:
+            return picked
+        starts = np.cumsum(counts) - counts
+        block = codec.decode_chunks(message, parts, counts, inner)
+        return look_up(block, starts[picks.chunk] + picks.index)
 
     def decode_blocks(self, encoding: Encoding, slices: Slices, counts: Int64s) -> Block:
         codec, message, inner = self._resolve(encoding)
@@ -144,15 +147,21 @@ def decode_chunks(encoding: Encoding, parts: Sequence[Slices], counts: Int64s) -
     `parts[i]` is the i-th buffer of every chunk and `counts` their values. The block has
     `counts.sum()` values; where the bytes allow, it is a view of them.
     """
-    _check_counts(counts, limit=CHUNK_VALUES_MAX)
-    for part in parts:
-        if len(part) != len(counts):
-            raise CorruptDataError(
-                "the chunks and their buffers differ in number",
-                chunks=len(counts),
-                buffers=len(part),
-            )
+    check_parts(encoding, parts, counts)
     return _REGISTRY.decode_chunks(encoding, parts, counts)
+
+
+def pick_chunks(encoding: Encoding, parts: Sequence[Slices], counts: Int64s, picks: Picks) -> Block:
+    """Decode single values of chunks, in the order asked for, and no more than the codec must.
+
+    `parts` and `counts` describe chunks as in `decode_chunks`, each chunk once.
+    """
+    check_parts(encoding, parts, counts)
+    if len(picks.index) and (
+        int(picks.index.min()) < 0 or (picks.index >= counts[picks.chunk]).any()
+    ):
+        raise InternalError("a value was picked that its chunk does not have")
+    return _REGISTRY.pick_chunks(encoding, parts, counts, picks)
 
 
 def decode_blocks(encoding: Encoding, slices: Slices, counts: Int64s) -> Block:
@@ -180,6 +189,20 @@ def decode_block(encoding: Encoding, data: Bytes, count: int) -> Block:
 def decode_values(encoding: Encoding, rows: FixedWidth | Variable) -> Block:
     """Decode values that were encoded one by one, as full-zip pages hold them."""
     return _REGISTRY.decode_values(encoding, rows)
+
+
+def check_parts(encoding: Encoding, parts: Sequence[Slices], counts: Int64s) -> None:
+    """Raise unless there are as many buffers as the encoding needs, and of every chunk."""
+    _check_counts(counts, limit=CHUNK_VALUES_MAX)
+    expected = num_buffers(encoding)
+    if len(parts) != expected or any(len(part) != len(counts) for part in parts):
+        raise CorruptDataError(
+            "the chunks do not have the buffers that their encoding needs",
+            encoding=describe(encoding),
+            expected_buffers=expected,
+            found_buffers=len(parts),
+            chunks=len(counts),
+        )
 
 
 def _check_counts(counts: Int64s, *, limit: int) -> None:

@@ -67,7 +67,7 @@ class ChunkedValues:
     All `counts` are the same power of two, except the last, which is what remains.
     """
 
-    encoding: Encoding
+    encoding: pb21.CompressiveEncoding
     parts: tuple[Slices, ...]
     counts: Int64s
 
@@ -97,8 +97,25 @@ class EncodedBlocks:
 class EncodedValues:
     """Values encoded one by one."""
 
-    encoding: Encoding
+    encoding: pb21.CompressiveEncoding
     rows: FixedWidth | Variable
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Picks:
+    """Single values of chunks: value `index[i]` of chunk `chunk[i]`."""
+
+    chunk: Int64s
+    index: Int64s
+
+    def of(self, slices: Slices) -> Slices:
+        """Return the slice of the chunk of every value.
+
+        >>> picks = Picks(np.array([1, 1]), np.array([0, 7]))
+        >>> picks.of(Slices(np.zeros(9, np.uint8), np.array([0, 4]), np.array([4, 5]))).size
+        array([5, 5])
+        """
+        return Slices(slices.source, slices.position[self.chunk], slices.size[self.chunk])
 
 
 class Codecs(Protocol):
@@ -118,6 +135,11 @@ class Codecs(Protocol):
 
     def decode_chunks(self, encoding: Encoding, parts: Sequence[Slices], counts: Int64s) -> Block:
         """Decode chunks of a mini-block page, as one block."""
+
+    def pick_chunks(
+        self, encoding: Encoding, parts: Sequence[Slices], counts: Int64s, picks: Picks
+    ) -> Block:
+        """Decode single values of chunks, as one block."""
 
     def decode_blocks(self, encoding: Encoding, slices: Slices, counts: Int64s) -> Block:
         """Decode many buffers of block context, as one block."""
@@ -193,6 +215,14 @@ class Codec:
         raise _no_context(cls.wire_name, "mini-block pages")
 
     @classmethod
+    def pick_chunks(
+        cls, message: Any, parts: Sequence[Slices], counts: Int64s, picks: Picks, codecs: Codecs
+    ) -> Block | None:
+        """Decode single values of chunks, or return `None` if only whole chunks can be decoded."""
+        del message, parts, counts, picks, codecs
+        return None
+
+    @classmethod
     def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
         """Decode many buffers of block context."""
         del message, slices, counts, codecs
@@ -216,7 +246,12 @@ VIRTUAL_VALUES_MAX = 1 << 28
 
 NO_BYTES: Bytes = np.empty(0, np.uint8)
 
-WORDS = {8: np.dtype("<u1"), 16: np.dtype("<u2"), 32: np.dtype("<u4"), 64: np.dtype("<u8")}
+WORDS: dict[int, np.dtype[Any]] = {
+    8: np.dtype("<u1"),
+    16: np.dtype("<u2"),
+    32: np.dtype("<u4"),
+    64: np.dtype("<u8"),
+}
 """The unsigned type of each width that codecs calculate with."""
 
 

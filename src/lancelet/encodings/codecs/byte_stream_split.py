@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+
 from lancelet import kernels
 from lancelet.buffers import Int64s, Slices
 from lancelet.encodings.base import Block, FixedWidth
@@ -20,6 +22,7 @@ from lancelet.encodings.codecs.base import (
     ChunkLimits,
     Codec,
     Codecs,
+    Picks,
     check_sizes,
     chunk_counts,
     chunk_values,
@@ -62,9 +65,26 @@ class ByteStreamSplit(Codec):
     ) -> Block:
         """Put the bytes of each value together again."""
         del codecs
-        bits = int(message.values.flat.bits_per_value)
-        if message.values.WhichOneof("compression") != "flat" or bits not in (32, 64):
-            raise UnsupportedError("only plain 32 and 64 bits are split by bytes", bits=bits)
-        check_sizes(parts[0], counts * (bits // 8), codec=cls.wire_name)
+        bits = _checked_bits(message, parts[0], counts)
         data = kernels.join_bytes_chunks(parts[0], counts, bits // 8)
         return FixedWidth(bits, data, int(counts.sum()))
+
+    @classmethod
+    def pick_chunks(
+        cls, message: Any, parts: Sequence[Slices], counts: Int64s, picks: Picks, codecs: Codecs
+    ) -> Block | None:
+        """Gather the bytes of each value, one from every plane."""
+        del codecs
+        width = _checked_bits(message, parts[0], counts) // 8
+        first = parts[0].position[picks.chunk] + picks.index
+        places = first[:, None] + np.arange(width) * counts[picks.chunk][:, None]
+        data = kernels.take_fixed(parts[0].source, places.reshape(-1), 1)
+        return FixedWidth(width * 8, data, len(first))
+
+
+def _checked_bits(message: Any, slices: Slices, counts: Int64s) -> int:
+    bits = int(message.values.flat.bits_per_value)
+    if message.values.WhichOneof("compression") != "flat" or bits not in (32, 64):
+        raise UnsupportedError("only plain 32 and 64 bits are split by bytes", bits=bits)
+    check_sizes(slices, counts * (bits // 8), codec=ByteStreamSplit.wire_name)
+    return bits

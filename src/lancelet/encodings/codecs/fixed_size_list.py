@@ -27,6 +27,7 @@ from lancelet.encodings.codecs.base import (
     EncodedBlocks,
     EncodedValues,
     Encoding,
+    Picks,
     check_sizes,
     chunk_counts,
     chunk_values,
@@ -140,6 +141,20 @@ class FixedSizeListCodec(Codec):
             parts = parts[1:]
         items = codecs.decode_chunks(message.values, parts, item_counts)
         return FixedSizeList(dimension, validity, items, int(counts.sum()))
+
+    @classmethod
+    def pick_chunks(
+        cls, message: Any, parts: Sequence[Slices], counts: Int64s, picks: Picks, codecs: Codecs
+    ) -> Block | None:
+        """Gather single lists as wide values, if no item can be null."""
+        levels, bits = _levels(message)
+        width = bits * levels[-1].items
+        if width % 8 or any(level.has_validity for level in levels):
+            return None
+        wide = flat_encoding(width)
+        rows = codecs.pick_chunks(wide, parts, counts, picks)
+        assert isinstance(rows, FixedWidth)
+        return rows_as_lists(message, rows)
 
     @classmethod
     def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from lancelet import kernels
 from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.encodings.base import Block, FixedWidth, Variable
 from lancelet.encodings.codecs.base import (
@@ -24,6 +25,7 @@ from lancelet.encodings.codecs.base import (
     Codecs,
     EncodedBlocks,
     EncodedValues,
+    Picks,
     check_sizes,
     chunk_counts,
     chunk_values,
@@ -79,8 +81,8 @@ class Flat(Codec):
         """Cut values into chunks of `limits.bytes_aim`."""
         values = expect_fixed_width(block, self.wire_name)
         counts = chunk_counts(values.count, chunk_values(values.count, values.bits / 8, limits))
-        encoded = self.encode_blocks(block, counts)
-        return ChunkedValues(encoded.encoding, (encoded.slices,), counts)
+        slices = self.encode_blocks(values, counts).slices
+        return ChunkedValues(flat_encoding(values.bits), (slices,), counts)
 
     def encode_blocks(self, block: Block, counts: Int64s) -> EncodedBlocks:
         """Cut the bytes of the values."""
@@ -101,6 +103,22 @@ class Flat(Codec):
     ) -> Block:
         """Join the chunks."""
         return cls.decode_blocks(message, parts[0], counts, codecs)
+
+    @classmethod
+    def pick_chunks(
+        cls, message: Any, parts: Sequence[Slices], counts: Int64s, picks: Picks, codecs: Codecs
+    ) -> Block | None:
+        """Gather values from where they are."""
+        del codecs
+        bits = flat_bits(message)
+        check_sizes(parts[0], (counts * bits + 7) // 8, codec=cls.wire_name)
+        start = parts[0].position[picks.chunk]
+        if bits > 1:
+            data = kernels.take_fixed(parts[0].source, start + picks.index * (bits // 8), bits // 8)
+            return FixedWidth(bits, data, len(start))
+        held = kernels.take_fixed(parts[0].source, start + picks.index // 8, 1)
+        picked = held >> (picks.index % 8).astype(np.uint8) & 1
+        return FixedWidth(1, np.packbits(picked, bitorder="little"), len(start))
 
     @classmethod
     def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:

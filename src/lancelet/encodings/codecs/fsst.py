@@ -10,7 +10,7 @@ strings are stored as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -26,11 +26,11 @@ from lancelet.encodings.codecs.base import (
     Codec,
     Codecs,
     EncodedValues,
-    Encoding,
+    Picks,
     expect_variable,
     expect_variable_rows,
 )
-from lancelet.encodings.codecs.variable import VariableCodec, plain_offset_bits
+from lancelet.encodings.codecs.variable import VariableCodec, plain_offset_bits, with_offsets
 from lancelet.errors import CorruptDataError
 from lancelet.format.protos import encodings21_pb as pb21
 
@@ -96,7 +96,20 @@ class Fsst(Codec):
             return _decode(codecs.decode_chunks(message.values, parts, counts), table)
         stored = plain_offset_bits(message.values.variable.offsets)
         decode = partial(kernels.fsst_decode_chunks, parts[0], counts, stored // 8, *table)
-        return _with_offsets(decode, stored)
+        return with_offsets(decode, stored)
+
+    @classmethod
+    def pick_chunks(
+        cls, message: Any, parts: Sequence[Slices], counts: Int64s, picks: Picks, codecs: Codecs
+    ) -> Block | None:
+        """Decode single strings."""
+        table = parse_table(message.symbol_table)
+        if table is None or not _is_plain(message.values):
+            return _decode(codecs.pick_chunks(message.values, parts, counts, picks), table)
+        stored = plain_offset_bits(message.values.variable.offsets)
+        slices, within = picks.of(parts[0]), counts[picks.chunk]
+        decode = partial(kernels.pick_fsst, slices, within, picks.index, stored // 8, *table)
+        return with_offsets(decode, stored)
 
     @classmethod
     def decode_values(cls, message: Any, rows: FixedWidth | Variable, codecs: Codecs) -> Block:
@@ -139,7 +152,7 @@ def _encode(values: Variable) -> tuple[SymbolTable, Variable]:
     return table, Variable(*kernels.fsst_encode(values.offsets, values.data, *table))
 
 
-def _encoding(table: SymbolTable, inner: Encoding) -> pb21.CompressiveEncoding:
+def _encoding(table: SymbolTable, inner: pb21.CompressiveEncoding) -> pb21.CompressiveEncoding:
     fsst = pb21.Fsst(symbol_table=stored_table(table), values=inner)
     return pb21.CompressiveEncoding(fsst=fsst)
 
@@ -156,12 +169,4 @@ def _decode(codes: Block, table: SymbolTable | None) -> Variable:
     if table is None:
         return strings
     decode = partial(kernels.fsst_decode, strings.offsets, strings.data, *table)
-    return _with_offsets(decode, strings.offsets.itemsize * 8)
-
-
-def _with_offsets(decode: Callable[[int], tuple[Any, Bytes]], bits: int) -> Variable:
-    """Decode to offsets of the stored width, or of 64 bits if what comes out needs them."""
-    try:
-        return Variable(*decode(bits))
-    except kernels.OffsetOverflowError:
-        return Variable(*decode(64))
+    return with_offsets(decode, strings.offsets.itemsize * 8)

@@ -26,6 +26,7 @@ from lancelet.encodings.codecs.base import (
     Codecs,
     EncodedBlocks,
     EncodedValues,
+    Picks,
     expect_variable_rows,
 )
 from lancelet.encodings.options import Compression
@@ -101,6 +102,14 @@ class General(Codec):
         """Decompress the first buffer of each chunk and decode."""
         plain = _decompress(parts[0], message.compression)
         return codecs.decode_chunks(message.values, (plain, *parts[1:]), counts)
+
+    @classmethod
+    def pick_chunks(
+        cls, message: Any, parts: Sequence[Slices], counts: Int64s, picks: Picks, codecs: Codecs
+    ) -> Block | None:
+        """Decompress each chunk once, and pick from what comes out."""
+        plain = _decompress(parts[0], message.compression)
+        return codecs.pick_chunks(message.values, (plain, *parts[1:]), counts, picks)
 
     @classmethod
     def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:

@@ -22,6 +22,7 @@ from lancelet.encodings.codecs.base import (
     Codec,
     Codecs,
     EncodedBlocks,
+    Picks,
     as_words,
     check_counts,
     checked_word_bits,
@@ -76,6 +77,16 @@ class InlineBitpacking(Codec):
     ) -> Block:
         """Unpack the chunks."""
         return cls.decode_blocks(message, parts[0], counts, codecs)
+
+    @classmethod
+    def pick_chunks(
+        cls, message: Any, parts: Sequence[Slices], counts: Int64s, picks: Picks, codecs: Codecs
+    ) -> Block | None:
+        """Unpack single values where they lie."""
+        del codecs
+        bits = checked_word_bits(message.uncompressed_bits_per_value, cls.wire_name)
+        check_counts(counts, most=BLOCK_VALUES, codec=cls.wire_name)
+        return from_words(kernels.pick_packed(picks.of(parts[0]), picks.index, bits))
 
     @classmethod
     def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:

@@ -17,7 +17,7 @@ import numpy as np
 
 from lancelet.buffers import Int64s, Slices
 from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth
-from lancelet.encodings.codecs.base import ChunkedValues, ChunkLimits, Codec, Codecs
+from lancelet.encodings.codecs.base import ChunkedValues, ChunkLimits, Codec, Codecs, Picks
 from lancelet.encodings.codecs.flat import Flat
 from lancelet.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from lancelet.format.protos import encodings21_pb as pb21
@@ -66,25 +66,35 @@ class PackedStruct(Codec):
         cls, message: Any, parts: Sequence[Slices], counts: Int64s, codecs: Codecs
     ) -> Block:
         """Unzip the rows."""
-        rows = codecs.decode_chunks(message.values, parts, counts)
-        widths = [int(bits) for bits in message.bits_per_value]
-        if any(bits % 8 or bits == 0 for bits in widths):
-            raise CorruptDataError("a field of a packed struct has no whole bytes", bits=widths)
-        if not isinstance(rows, FixedWidth) or rows.bits != sum(widths):
-            raise CorruptDataError(
-                "the fields of a packed struct do not add up to its rows", bits=widths
-            )
-        table = rows.data.reshape(rows.count, rows.bits // 8)
-        stops = list(accumulate(bits // 8 for bits in widths))
-        children = tuple(
-            FixedWidth(
-                bits,
-                np.ascontiguousarray(table[:, stop - bits // 8 : stop]).reshape(-1),
-                rows.count,
-            )
-            for bits, stop in zip(widths, stops, strict=True)
+        return _unzip(message, codecs.decode_chunks(message.values, parts, counts))
+
+    @classmethod
+    def pick_chunks(
+        cls, message: Any, parts: Sequence[Slices], counts: Int64s, picks: Picks, codecs: Codecs
+    ) -> Block | None:
+        """Unzip single rows."""
+        return _unzip(message, codecs.pick_chunks(message.values, parts, counts, picks))
+
+
+def _unzip(message: Any, rows: Block) -> Fields:
+    widths = [int(bits) for bits in message.bits_per_value]
+    if any(bits % 8 or bits == 0 for bits in widths):
+        raise CorruptDataError("a field of a packed struct has no whole bytes", bits=widths)
+    if not isinstance(rows, FixedWidth) or rows.bits != sum(widths):
+        raise CorruptDataError(
+            "the fields of a packed struct do not add up to its rows", bits=widths
         )
-        return Fields(children, rows.count)
+    table = rows.data.reshape(rows.count, rows.bits // 8)
+    stops = list(accumulate(bits // 8 for bits in widths))
+    children = tuple(
+        FixedWidth(
+            bits,
+            np.ascontiguousarray(table[:, stop - bits // 8 : stop]).reshape(-1),
+            rows.count,
+        )
+        for bits, stop in zip(widths, stops, strict=True)
+    )
+    return Fields(children, rows.count)
 
 
 def as_columns(child: Block) -> Any:

@@ -12,7 +12,8 @@ their own: they begin at 0 then, and the bytes are a second buffer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,6 +30,7 @@ from lancelet.encodings.codecs.base import (
     Codecs,
     EncodedBlocks,
     EncodedValues,
+    Picks,
     as_words,
     chunk_counts,
     expect_variable,
@@ -112,6 +114,19 @@ class VariableCodec(Codec):
         return _join_parts(ends.astype(np.int64), parts[-1], counts)
 
     @classmethod
+    def pick_chunks(
+        cls, message: Any, parts: Sequence[Slices], counts: Int64s, picks: Picks, codecs: Codecs
+    ) -> Block | None:
+        """Copy single strings from between their offsets."""
+        del codecs
+        if message.offsets.WhichOneof("compression") != "flat":
+            return None
+        bits = plain_offset_bits(message.offsets)
+        slices = picks.of(parts[0])
+        pick = partial(kernels.pick_variable, slices, counts[picks.chunk], picks.index, bits // 8)
+        return with_offsets(pick, bits)
+
+    @classmethod
     def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
         """Join the buffers, reading the width of their offsets from their heads."""
         del message, codecs
@@ -163,10 +178,17 @@ def plain_offset_bits(offsets: Any) -> int:
     return _checked_offset_bits(int(offsets.flat.bits_per_value))
 
 
+def with_offsets(decode: Callable[[int], tuple[kernels.Offsets, Bytes]], bits: int) -> Variable:
+    """Decode to offsets of the stored width, or of 64 bits if what comes out needs them."""
+    try:
+        return Variable(*decode(bits))
+    except kernels.OffsetOverflowError:
+        return Variable(*decode(64))
+
+
 def join_chunks(slices: Slices, counts: Int64s, bits: int) -> Variable:
     """Join chunks with plain offsets; the result has offsets of 64 bits if it needs them."""
-    out_bits = bits if int(slices.size.sum()) <= INT32_MAX else 64
-    return Variable(*kernels.concat_variable(slices, counts, bits // 8, out_bits))
+    return with_offsets(partial(kernels.concat_variable, slices, counts, bits // 8), bits)
 
 
 def _checked_offset_bits(bits: int) -> int:

@@ -52,7 +52,9 @@ class VariablePackedStruct(Codec):
             raise UnsupportedError("only structs are packed", found=type(block).__name__)
         message = pb21.VariablePackedStruct()
         pieces = [piece for child in block.children for piece in _pieces(child, message)]
-        sizes = np.sum([piece.size for piece in pieces], axis=0, dtype=np.int64)
+        sizes = np.zeros(block.count, np.int64)
+        for piece in pieces:
+            sizes += piece.size
         offsets = offsets_from_sizes(sizes)
         out = np.empty(int(offsets[-1]), np.uint8)
         at = offsets[:-1].astype(np.int64)
