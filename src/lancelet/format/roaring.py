@@ -13,6 +13,7 @@ addresses, the high half is the fragment.
 
 from __future__ import annotations
 
+from array import array
 from typing import Final
 
 import numpy as np
@@ -38,6 +39,17 @@ def parse_bitmap(data: bytes | memoryview) -> FrozenBitMap:
     data = bytes(data)
     bitmap_bytes(data)
     return FrozenBitMap.deserialize(data)
+
+
+def bitmap_of(numbers: npt.NDArray[np.integer]) -> FrozenBitMap:
+    """Return the bitmap of these 32-bit numbers."""
+    # The library reads an array of this type at once, and any other one number at a time.
+    return FrozenBitMap(array("I", numbers.astype(np.uint32).tobytes()))
+
+
+def numbers_of(bitmap: BitMap | FrozenBitMap) -> npt.NDArray[np.uint32]:
+    """Return the numbers of a bitmap, ascending."""
+    return np.frombuffer(bitmap.to_array(), np.uint32)
 
 
 def render_bitmap(bitmap: BitMap | FrozenBitMap) -> bytes:

@@ -1,0 +1,71 @@
+"""Row addresses and row ids: two 64-bit numbers that must not mix.
+
+An address says where a row is now, and changes when the row moves. An id says which row it is,
+and stays, in tables with stable row ids. In other tables the address is the id.
+
+    address = fragment << 32 | offset      fragment 2, offset 5 -> 8589934597
+"""
+
+from __future__ import annotations
+
+from typing import Final, NewType, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.buffers import Int64s
+from lancelet.errors import InvalidInputError
+
+RowAddress = NewType("RowAddress", int)
+RowId = NewType("RowId", int)
+UInt64s: TypeAlias = npt.NDArray[np.uint64]
+
+OFFSET_BITS: Final = 32
+OFFSETS_MAX: Final = 1 << OFFSET_BITS
+NO_ADDRESS: Final = np.uint64(2**64 - 1)
+"""Stands for a row that is nowhere: the last offset of the last fragment, which none can have."""
+
+_SHIFT: Final = np.uint64(OFFSET_BITS)
+_OFFSET_MASK: Final = np.uint64(OFFSETS_MAX - 1)
+
+
+def row_address(fragment_id: int, offset: int) -> RowAddress:
+    """Return the address of a row.
+
+    >>> row_address(2, 5)
+    8589934597
+    """
+    if not (0 <= fragment_id < OFFSETS_MAX and 0 <= offset < OFFSETS_MAX):
+        raise InvalidInputError(
+            "a fragment id and an offset have 32 bits", fragment_id=fragment_id, offset=offset
+        )
+    return RowAddress(fragment_id << OFFSET_BITS | offset)
+
+
+def addresses_of(fragment_id: int, offsets: npt.NDArray[np.integer]) -> UInt64s:
+    """Return the addresses of rows of one fragment."""
+    return offsets.astype(np.uint64) | np.uint64(fragment_id << OFFSET_BITS)
+
+
+def fragments_of(addresses: UInt64s) -> Int64s:
+    """Return the fragment of each address."""
+    return (addresses >> _SHIFT).astype(np.int64)
+
+
+def offsets_of(addresses: UInt64s) -> Int64s:
+    """Return the offset of each address within its fragment."""
+    return (addresses & _OFFSET_MASK).astype(np.int64)
+
+
+def group_by_fragment(addresses: UInt64s) -> dict[int, Int64s]:
+    """Return where the addresses of each fragment are, by fragment, in order of appearance.
+
+    >>> group_by_fragment(np.array([5, 8589934597, 6], np.uint64))
+    {0: array([0, 2]), 2: array([1])}
+    """
+    fragments = fragments_of(addresses)
+    order = np.argsort(fragments, kind="stable")
+    ordered = fragments[order]
+    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+    parts = np.split(order, starts[1:]) if len(order) else []
+    return {int(ordered[start]): part for start, part in zip(starts, parts, strict=True)}

@@ -1,0 +1,142 @@
+"""Deletion vectors: which rows of a fragment are deleted, and the two files that say so.
+
+Few deletions are an Arrow file with one column of offsets; many are a Roaring bitmap. Once a
+fragment's deletions were a bitmap they stay one, so the form is part of the value.
+
+    offsets {1, 7}    fewer than 5000    _deletions/0-3-<id>.arrow
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyroaring import BitMap, FrozenBitMap
+
+from lancelet.buffers import Int64s
+from lancelet.errors import CorruptDataError, InvalidInputError
+from lancelet.format.fragment import DeletionFileType
+from lancelet.format.roaring import bitmap_of, numbers_of, parse_bitmap, render_bitmap
+from lancelet.rowids.address import OFFSETS_MAX
+
+BITMAP_FROM_ROWS: Final = 5000
+"""How many deleted rows make a set a bitmap."""
+
+_SCHEMA: Final = pa.schema([pa.field("row_id", pa.uint32(), nullable=False)])
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionVector:
+    """The offsets of a fragment's deleted rows."""
+
+    offsets: FrozenBitMap
+    file_type: DeletionFileType = DeletionFileType.ARROW_ARRAY
+
+    @staticmethod
+    def of(offsets: npt.ArrayLike) -> DeletionVector:
+        """Return the vector of these offsets, in the form that so many rows take.
+
+        >>> len(DeletionVector.of([7, 1, 7]))
+        2
+        """
+        found = np.asarray(offsets)
+        if len(found) and not 0 <= int(found.min()) <= int(found.max()) < OFFSETS_MAX:
+            raise InvalidInputError("a row offset has 32 bits")
+        return NO_DELETIONS.union(bitmap_of(found))
+
+    @staticmethod
+    def parse(data: bytes, file_type: DeletionFileType) -> DeletionVector:
+        """Return the vector of a deletion file."""
+        if file_type is DeletionFileType.BITMAP:
+            return DeletionVector(parse_bitmap(data), file_type)
+        return DeletionVector(_parse_arrow(data), file_type)
+
+    def render(self) -> bytes:
+        """Return the deletion file of the vector, of the type that it says."""
+        if self.file_type is DeletionFileType.BITMAP:
+            return render_bitmap(self.offsets)
+        return _render_arrow(self.to_array())
+
+    def __len__(self) -> int:
+        """Return how many rows are deleted."""
+        return len(self.offsets)
+
+    def union(self, offsets: FrozenBitMap | BitMap) -> DeletionVector:
+        """Return the vector after more rows are deleted."""
+        merged = FrozenBitMap(self.offsets | offsets)
+        is_bitmap = self.file_type is DeletionFileType.BITMAP or len(merged) >= BITMAP_FROM_ROWS
+        return DeletionVector(
+            merged, DeletionFileType.BITMAP if is_bitmap else DeletionFileType.ARROW_ARRAY
+        )
+
+    def as_bitmap(self) -> DeletionVector:
+        """Return the same rows in the form of a bitmap, as a rebase leaves them."""
+        return DeletionVector(self.offsets, DeletionFileType.BITMAP)
+
+    def to_array(self) -> npt.NDArray[np.uint32]:
+        """Return the offsets, ascending."""
+        return numbers_of(self.offsets)
+
+    def live_offsets(self, physical_rows: int) -> Int64s:
+        """Return the offsets of the rows that are not deleted, ascending."""
+        return np.flatnonzero(self.live_mask(physical_rows)).astype(np.int64)
+
+    def live_mask(self, physical_rows: int) -> npt.NDArray[np.bool_]:
+        """Return for each row whether it is not deleted."""
+        live = np.ones(physical_rows, np.bool_)
+        deleted = self.to_array()
+        if len(deleted) and deleted[-1] >= physical_rows:
+            raise CorruptDataError(
+                "a deleted row lies behind the end of its fragment",
+                offset=int(deleted[-1]),
+                physical_rows=physical_rows,
+            )
+        live[deleted] = False
+        return live
+
+    def physical_offsets(self, live: Int64s) -> Int64s:
+        """Return where live rows are, given their places among the live ones.
+
+        >>> DeletionVector.of([0, 2]).physical_offsets(np.array([0, 1, 2])).tolist()
+        [1, 3, 4]
+        """
+        deleted = self.to_array().astype(np.int64)
+        # Before the i-th deleted row there are deleted[i] - i live ones.
+        live_before = deleted - np.arange(len(deleted))
+        return live + np.searchsorted(live_before, live, side="right")
+
+
+NO_DELETIONS: Final = DeletionVector(FrozenBitMap())
+
+
+def _parse_arrow(data: bytes) -> FrozenBitMap:
+    try:
+        with pa.ipc.open_file(pa.py_buffer(data)) as reader:
+            if reader.num_record_batches != 1 or reader.schema.types != _SCHEMA.types:
+                raise CorruptDataError(
+                    "a deletion file must hold one batch with one column of offsets",
+                    batches=reader.num_record_batches,
+                    found=str(reader.schema),
+                )
+            batch = reader.get_batch(0)
+            batch.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        if isinstance(error, CorruptDataError):
+            raise
+        raise CorruptDataError("a deletion file is not an Arrow file") from error
+    column = batch.column(0)
+    if column.null_count:
+        raise CorruptDataError("a deletion file has nulls", nulls=column.null_count)
+    return bitmap_of(column.to_numpy())
+
+
+def _render_arrow(offsets: npt.NDArray[np.uint32]) -> bytes:
+    sink = io.BytesIO()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_file(sink, _SCHEMA, options=options) as writer:
+        writer.write_batch(pa.record_batch([pa.array(offsets)], schema=_SCHEMA))
+    return sink.getvalue()

@@ -1,0 +1,101 @@
+"""The row id index: where the row with a stable id is now.
+
+Ids were given out in runs and most rows stay together, so the index is a list of runs of ids
+that lie one after another in one fragment, ordered by id:
+
+    ids 0..3     fragment 0 from offset 0
+    ids 3..4     fragment 1 from offset 0        row 3 was updated and moved
+    ids 4..5     fragment 0 from offset 4
+
+A table of 10^9 rows that was only appended to has as many runs as fragments. A lookup is one
+binary search for all ids together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from lancelet.buffers import Int64s
+from lancelet.errors import CorruptDataError
+from lancelet.rowids.address import NO_ADDRESS, UInt64s, row_address
+from lancelet.rowids.deletion import NO_DELETIONS, DeletionVector
+from lancelet.rowids.segment import Range
+from lancelet.rowids.sequence import RowIdSequence
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowIdIndex:
+    """Runs of ids `start <= id < stop`, ascending, and the address of the first of each."""
+
+    start: UInt64s
+    stop: UInt64s
+    address: UInt64s
+
+    @staticmethod
+    def build(
+        fragments: Iterable[tuple[int, RowIdSequence, DeletionVector | None]],
+    ) -> RowIdIndex:
+        """Return the index of the live rows of fragments, given by id, sequence and deletions."""
+        parts = [
+            _runs(fragment_id, sequence, deletions or NO_DELETIONS)
+            for fragment_id, sequence, deletions in fragments
+        ]
+        if not parts:
+            return RowIdIndex(*(np.empty(0, np.uint64) for _ in range(3)))
+        start, stop, address = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        order = np.argsort(start, kind="stable")
+        start, stop, address = start[order], stop[order], address[order]
+        twice = start[1:] < stop[:-1]
+        if twice.any():
+            raise CorruptDataError(
+                "two live rows have one row id", row_id=int(start[1:][twice.argmax()])
+            )
+        return RowIdIndex(start, stop, address)
+
+    def __len__(self) -> int:
+        """Return how many rows have an id here."""
+        return int((self.stop - self.start).sum())
+
+    def addresses(self, ids: UInt64s) -> UInt64s:
+        """Return the address of each row, `NO_ADDRESS` where no live row has the id."""
+        if not len(self.start):
+            return np.full(len(ids), NO_ADDRESS)
+        place = np.searchsorted(self.start, ids, side="right") - 1
+        at = np.maximum(place, 0)
+        found = (place >= 0) & (ids < self.stop[at])
+        return np.where(found, self.address[at] + (ids - self.start[at]), NO_ADDRESS)
+
+    def ids(self, addresses: UInt64s) -> UInt64s:
+        """Return the id of the row at each address, `NO_ADDRESS` where no live row is."""
+        order = np.argsort(self.address, kind="stable")
+        turned = RowIdIndex(
+            self.address[order],
+            self.address[order] + (self.stop - self.start)[order],
+            self.start[order],
+        )
+        return turned.addresses(addresses)
+
+
+def _runs(
+    fragment_id: int, sequence: RowIdSequence, deletions: DeletionVector
+) -> tuple[UInt64s, UInt64s, UInt64s]:
+    """Return the runs of live ids of a fragment, in row order."""
+    first = np.uint64(row_address(fragment_id, 0))
+    ranges = [segment for segment in sequence.segments if isinstance(segment, Range)]
+    if len(ranges) == len(sequence.segments) and not len(deletions):
+        start = np.array([segment.start for segment in ranges], np.uint64)
+        stop = np.array([segment.stop for segment in ranges], np.uint64)
+        size = stop - start
+        return start, stop, first + np.cumsum(size) - size
+    offsets: Int64s = deletions.live_offsets(len(sequence))
+    ids = sequence.to_array()[offsets]
+    if not len(ids):
+        return (np.empty(0, np.uint64),) * 3
+    # A run breaks where the next id or the next offset is not one more.
+    breaks = (ids[1:] - ids[:-1] != 1) | (np.diff(offsets) != 1)
+    starts = np.append(0, np.flatnonzero(breaks) + 1)
+    ends = np.append(starts[1:], len(ids)) - 1
+    return ids[starts], ids[ends] + np.uint64(1), first + offsets[starts].astype(np.uint64)

@@ -1,0 +1,132 @@
+"""Row id sequences: the stable ids of a fragment's rows, in row order.
+
+The sequence is as long as the fragment, deleted rows included: a row that an update moved away
+keeps its id in the old fragment, where it is deleted, and has it again in the new one.
+
+    fragment 0, 5 rows     range 0..5
+    update of row 3        range 0..5, row 3 deleted      fragment 1: range 3..4
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from lancelet.buffers import Int64s
+from lancelet.errors import CorruptDataError
+from lancelet.format.protos import rowids_pb
+from lancelet.format.wire import parse_message, render_message
+from lancelet.rowids.address import UInt64s
+from lancelet.rowids.segment import (
+    Range,
+    Segment,
+    drop_places,
+    segment_from_proto,
+    segment_of,
+    segment_to_proto,
+    slice_segment,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RowIdSequence:
+    """Row ids in row order, as segments one after another."""
+
+    segments: tuple[Segment, ...]
+
+    @staticmethod
+    def of(ids: UInt64s) -> RowIdSequence:
+        """Return the sequence of these ids."""
+        return RowIdSequence((segment_of(ids),) if len(ids) else ())
+
+    @staticmethod
+    def of_range(start: int, stop: int) -> RowIdSequence:
+        """Return the sequence `start..stop`."""
+        return RowIdSequence((Range(start, stop),) if start < stop else ())
+
+    @staticmethod
+    def parse(data: bytes, *, expected_rows: int | None = None) -> RowIdSequence:
+        """Return the sequence of its wire form, which must have as many ids as expected.
+
+        >>> RowIdSequence.parse(bytes.fromhex("0a06 0a04 0802 1005")).to_array()
+        array([2, 3, 4], dtype=uint64)
+        """
+        proto = parse_message(rowids_pb.RowIdSequence, data)
+        sequence = RowIdSequence(tuple(map(segment_from_proto, proto.segments)))
+        if expected_rows is not None and len(sequence) != expected_rows:
+            raise CorruptDataError(
+                "a row id sequence is not as long as its fragment",
+                expected=expected_rows,
+                found=len(sequence),
+            )
+        return sequence
+
+    def render(self) -> bytes:
+        """Return the wire form."""
+        return render_message(
+            rowids_pb.RowIdSequence(segments=map(segment_to_proto, self.segments))
+        )
+
+    def __len__(self) -> int:
+        """Return how many ids there are."""
+        return sum(map(len, self.segments))
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both hold the same ids in the same order, however segmented."""
+        return isinstance(other, RowIdSequence) and np.array_equal(
+            self.to_array(), other.to_array()
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # equality looks at every id
+
+    def to_array(self) -> UInt64s:
+        """Return the ids."""
+        if not self.segments:
+            return np.empty(0, np.uint64)
+        return np.concatenate([segment.to_array() for segment in self.segments])
+
+    def slice(self, start: int, stop: int) -> RowIdSequence:
+        """Return the ids of the rows from one offset to before another."""
+        kept: list[Segment] = []
+        at = 0
+        for segment in self.segments:
+            first, last = max(start - at, 0), min(stop - at, len(segment))
+            if first < last:
+                kept.append(slice_segment(segment, first, last))
+            at += len(segment)
+        return RowIdSequence(tuple(kept))
+
+    def take(self, offsets: Int64s) -> UInt64s:
+        """Return the ids of the rows at these offsets."""
+        if len(self.segments) == 1 and isinstance(self.segments[0], Range):
+            return offsets.astype(np.uint64) + np.uint64(self.segments[0].start)
+        return self.to_array()[offsets]
+
+    def without(self, offsets: Int64s) -> RowIdSequence:
+        """Return the ids of the rows that are left when those at these offsets are dropped."""
+        dropped = np.unique(offsets)
+        kept: list[Segment] = []
+        at = 0
+        for segment in self.segments:
+            first, last = np.searchsorted(dropped, [at, at + len(segment)])
+            rest = drop_places(segment, dropped[first:last] - at)
+            if len(rest):
+                kept.append(rest)
+            at += len(segment)
+        return RowIdSequence(tuple(kept))
+
+    @staticmethod
+    def concat(sequences: Iterable[RowIdSequence]) -> RowIdSequence:
+        """Join sequences end to end; ranges that continue each other become one."""
+        joined: list[Segment] = []
+        for sequence in sequences:
+            for segment in sequence.segments:
+                last = joined[-1] if joined else None
+                match last, segment:
+                    case Range(start, middle), Range(continued, stop) if middle == continued:
+                        joined[-1] = Range(start, stop)
+                    case _:
+                        joined.append(segment)
+        return RowIdSequence(tuple(joined))
