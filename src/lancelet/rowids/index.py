@@ -53,7 +53,11 @@ class RowIdIndex:
             raise CorruptDataError(
                 "two live rows have one row id", row_id=int(start[1:][twice.argmax()])
             )
-        return RowIdIndex(start, stop, address)
+        # A run may go on where another ends, since writers cut sequences where batches ended.
+        goes_on = (start[1:] == stop[:-1]) & (address[1:] - address[:-1] == stop[:-1] - start[:-1])
+        first = np.append(True, ~goes_on)[: len(start)]
+        last = np.append(~goes_on, True)[: len(start)]
+        return RowIdIndex(start[first], stop[last], address[first])
 
     def __len__(self) -> int:
         """Return how many rows have an id here."""
@@ -84,8 +88,9 @@ def _runs(
 ) -> tuple[UInt64s, UInt64s, UInt64s]:
     """Return the runs of live ids of a fragment, in row order."""
     first = np.uint64(row_address(fragment_id, 0))
-    ranges = [segment for segment in sequence.segments if isinstance(segment, Range)]
-    if len(ranges) == len(sequence.segments) and not len(deletions):
+    segments = [segment for segment in sequence.segments if len(segment)]
+    ranges = [segment for segment in segments if isinstance(segment, Range)]
+    if len(ranges) == len(segments) and not len(deletions):
         start = np.array([segment.start for segment in ranges], np.uint64)
         stop = np.array([segment.stop for segment in ranges], np.uint64)
         size = stop - start
