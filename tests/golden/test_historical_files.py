@@ -2,7 +2,8 @@
 
 The datasets are described in `historical/README.md`; they never change. The values were recorded
 with the release of the reference that `historical_files.json` names, which read files of version
-2.0 by themselves and files of version 0.1 as part of their dataset.
+2.0 by themselves and files of version 0.1 as part of their dataset. Two files of
+`corrupt_schema` are hidden by others there, so nothing could be recorded of them.
 """
 
 import hashlib
@@ -69,9 +70,16 @@ def test_an_old_index_of_version_0_1_holds_the_column_in_order() -> None:
     assert [column.to_pylist() for column in columns] == [[1], [4], [0], [0]]
 
 
-def test_statistics_of_an_old_file_bound_its_values() -> None:
-    (path,) = [path for path in FILES if path.startswith("v0.7.5")]
-    reader = open_data_file(STORE, path)
-    zones = reader.zone_statistics(reader.schema.fields[0])
-    assert (zones.rows_per_zone, len(zones)) == (100, 1)
-    assert (zones.minimum.to_pylist(), zones.maximum.to_pylist()) == ([0], [99])
+def test_statistics_of_old_files_bound_their_values() -> None:
+    covered = 0
+    for path in (path for path, file in FILES.items() if file["format"] == "0.1"):
+        reader = open_data_file(STORE, path)
+        for field in reader.schema.fields:
+            zones = reader.zone_statistics(field)
+            (values,) = reader.read([field], RowRange(0, reader.num_rows))
+            if zones is not None:
+                covered += 1
+                assert (zones.rows_per_zone, len(zones)) == (reader.num_rows, 1)
+                assert zones.minimum.to_pylist() == [min(values.to_pylist())]
+                assert zones.maximum.to_pylist() == [max(values.to_pylist())]
+    assert covered == 9

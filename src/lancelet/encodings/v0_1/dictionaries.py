@@ -35,22 +35,14 @@ class Dictionaries:
 
     def keys_of(self, node: Field, array: pa.DictionaryArray) -> pa.Array:
         """Return the keys of an array in the field's own numbering; new values are added."""
-        known = self._values.get(node.id)
-        if known is None and not array.dictionary.null_count:
-            self._values[node.id] = array.dictionary
-            return array.indices
-        if known is None:
-            known = self.values_of(node)
+        known = self._values.setdefault(node.id, array.dictionary)
         if array.dictionary.equals(known):
             return array.indices
-        found = pc.index_in(array.dictionary, known)
-        missing = pc.and_(found.is_null(), array.dictionary.is_valid())
-        if pc.any(missing).as_py():
-            known = pa.concat_arrays([known, array.dictionary.filter(missing).unique()])
-            found = pc.index_in(array.dictionary, known)
-        self._values[node.id] = known
-        # A value of a dictionary may itself be null, which is a null like any other.
-        renumbered = pc.if_else(array.dictionary.is_valid(), found, pa.scalar(None, pa.int32()))
+        renumbered = pc.index_in(array.dictionary, known)
+        if renumbered.null_count:
+            added = array.dictionary.filter(renumbered.is_null()).unique()
+            known = self._values[node.id] = pa.concat_arrays([known, added])
+            renumbered = pc.index_in(array.dictionary, known)
         try:
             return pc.take(renumbered, array.indices).cast(array.indices.type)
         except pa.ArrowInvalid as error:

@@ -311,6 +311,9 @@ class _Dictionary:
                 most=bounds["max"],
                 values=len(self._values),
             )
+        elif self._values.null_count:
+            # What a value that is null looks like to Arrow's functions depends on the function.
+            keys = pc.if_else(pc.is_valid(pc.take(self._values, keys)), keys, None)
         return pa.DictionaryArray.from_arrays(
             keys, self._values, ordered=self.data_type.ordered, safe=False
         )

@@ -91,21 +91,22 @@ class BatchEncoder:
         return position
 
 
-def check_storable(node: Field) -> None:
+def check_storable(node: Field, *, path: str = "") -> None:
     """Raise `UnsupportedError` if version 0.1 cannot store a field of this type."""
+    path = f"{path}.{node.name}" if path else node.name
     if node.logical_type == MAP:
-        raise _refusal(node, "maps", since="2.2")
+        raise _refusal(path, "maps", since="2.2")
     if node.is_blob:
-        raise _refusal(node, "blobs", since="2.0")
+        raise _refusal(path, "blobs", since="2.0")
     if node.logical_type in (STRUCT, *LISTS, *LARGE_LISTS):
         if not node.children:
-            raise _refusal(node, "structs without fields", since="2.0")
+            raise _refusal(path, "structs without fields", since="2.0")
         for child in node.children:
-            check_storable(child)
+            check_storable(child, path=path)
         return
     if node.children:
-        raise _refusal(node, "fixed-size lists of structs", since="2.2")
-    _check_type(node, node.storage_type)
+        raise _refusal(path, "fixed-size lists of structs", since="2.2")
+    _check_type(path, node.storage_type)
 
 
 def dictionary_fields(fields: Iterable[Field]) -> Iterator[Field]:
@@ -115,7 +116,7 @@ def dictionary_fields(fields: Iterable[Field]) -> Iterator[Field]:
     yield from sorted(chosen, key=lambda node: node.id)
 
 
-def _check_type(node: Field, data_type: pa.DataType) -> None:
+def _check_type(path: str, data_type: pa.DataType) -> None:
     item = data_type
     while pa.types.is_fixed_size_list(item):
         item = item.value_type
@@ -125,17 +126,17 @@ def _check_type(node: Field, data_type: pa.DataType) -> None:
         or pa.types.is_fixed_size_binary(item)
     )
     if item is not data_type and not is_fixed:
-        raise _refusal(node, f"fixed-size lists of {item}", since=None)
+        raise _refusal(path, f"fixed-size lists of {item}", since=None)
     if pa.types.is_dictionary(data_type):
         values = data_type.value_type
         is_number = pa.types.is_integer(values) or pa.types.is_floating(values)
         if not is_number and not is_variable(values):
-            raise _refusal(node, f"dictionaries of {values}", since="2.0")
+            raise _refusal(path, f"dictionaries of {values}", since="2.0")
 
 
-def _refusal(node: Field, what: str, *, since: str | None) -> UnsupportedError:
+def _refusal(path: str, what: str, *, since: str | None) -> UnsupportedError:
     advice = f"; write version {since} or later" if since else ""
-    return UnsupportedError(f"files of version 0.1 cannot store {what}{advice}", column=node.name)
+    return UnsupportedError(f"files of version 0.1 cannot store {what}{advice}", column=path)
 
 
 def _zeroed(block: FixedWidth | FixedSizeList, valid: npt.NDArray[np.bool_] | None) -> Bytes:

@@ -31,51 +31,62 @@ def columns_of(field: Field, version: FileVersion) -> tuple[Field, ...]:
     return (field, *below)
 
 
-def check_storable(field: Field) -> None:
+def check_storable(field: Field, *, path: str = "") -> None:
     """Raise `UnsupportedError` if version 2.0 cannot store a field of this type."""
+    path = f"{path}.{field.name}" if path else field.name
     if field.logical_type == MAP:
-        raise _refusal(field, "maps", since="2.2")
+        raise _refusal(path, "maps", since="2.2")
     if field.is_blob and field.logical_type != "large_binary":
-        raise _refusal(field, "blobs of this type", since="2.2")
+        raise _refusal(path, "blobs of this type", since="2.2")
     if field.logical_type.startswith("fixed_size_list:") and field.children:
-        raise _refusal(field, "fixed-size lists of structs", since="2.2")
+        raise _refusal(path, "fixed-size lists of structs", since="2.2")
     if field.logical_type == STRUCT and field.is_packed:
         for child in field.children:
-            _check_packable(child, child.storage_type)
-    elif not field.children and field.logical_type != STRUCT:
-        _check_leaf(field, field.storage_type)
+            _check_packable(f"{path}.{child.name}", child.storage_type)
+        return
+    if not field.children and field.logical_type != STRUCT:
+        _check_leaf(path, field.storage_type)
     for child in field.children:
-        check_storable(child)
+        check_storable(child, path=path)
 
 
-def check_values(field: Field, array: pa.Array) -> None:
-    """Raise `UnsupportedError` if the values hold null structs, for which there is no place."""
+def check_values(field: Field, array: pa.Array, *, path: str = "") -> None:
+    """Raise `UnsupportedError` if the values hold nulls for which there is no place."""
+    path = f"{path}.{field.name}" if path else field.name
     if pa.types.is_struct(array.type):
         if array.null_count:
-            raise _refusal(field, "null structs", since="2.1", nulls=array.null_count)
+            raise _refusal(path, "null structs", since="2.1", nulls=array.null_count)
         for index, child in enumerate(field.children):
-            check_values(child, array.field(index))
+            check_values(child, array.field(index), path=path)
+            if field.is_packed and _has_nulls(array.field(index)):
+                raise _refusal(path, "nulls in packed structs", since=None, child=child.name)
     elif pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
-        check_values(field.children[0], array.flatten())
+        check_values(field.children[0], array.flatten(), path=path)
 
 
-def _check_leaf(field: Field, data_type: pa.DataType) -> None:
+def _has_nulls(array: pa.Array) -> bool:
+    if pa.types.is_fixed_size_list(array.type) and not array.null_count:
+        return _has_nulls(array.flatten())
+    return bool(array.null_count)
+
+
+def _check_leaf(path: str, data_type: pa.DataType) -> None:
     if pa.types.is_dictionary(data_type) and pa.types.is_nested(data_type.value_type):
-        raise _refusal(field, "dictionaries of nested values", since=None)
+        raise _refusal(path, "dictionaries of nested values", since=None)
     if not pa.types.is_fixed_size_list(data_type):
         return
     item = data_type.value_type
     if pa.types.is_fixed_size_list(item):
-        _check_leaf(field, item)
+        _check_leaf(path, item)
     elif not _is_fixed_width(item):
-        raise _refusal(field, f"fixed-size lists of {item}", since=None)
+        raise _refusal(path, f"fixed-size lists of {item}", since=None)
 
 
-def _check_packable(field: Field, data_type: pa.DataType) -> None:
+def _check_packable(path: str, data_type: pa.DataType) -> None:
     if pa.types.is_fixed_size_list(data_type):
-        _check_packable(field, data_type.value_type)
+        _check_packable(path, data_type.value_type)
     elif not _is_fixed_width(data_type) or pa.types.is_boolean(data_type):
-        raise _refusal(field, f"packed structs with {data_type}", since="2.2")
+        raise _refusal(path, f"packed structs with {data_type}", since="2.2")
 
 
 def _is_fixed_width(data_type: pa.DataType) -> bool:
@@ -86,8 +97,8 @@ def _is_fixed_width(data_type: pa.DataType) -> bool:
     )
 
 
-def _refusal(field: Field, what: str, *, since: str | None, **facts: object) -> UnsupportedError:
+def _refusal(path: str, what: str, *, since: str | None, **facts: object) -> UnsupportedError:
     advice = f"; write version {since} or later" if since else ""
     return UnsupportedError(
-        f"files of version 2.0 cannot store {what}{advice}", column=field.name, **facts
+        f"files of version 2.0 cannot store {what}{advice}", column=path, **facts
     )

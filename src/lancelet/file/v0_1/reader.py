@@ -138,7 +138,7 @@ class LegacyFileReader(RowReader):
     def _open_values(self, node: Field, location: DictionaryLocation) -> FieldReader:
         """Open the values of a dictionary like a column of one batch."""
         value_type = node.storage_type.value_type
-        values = Field(node.name, node.id, logical_type_of(value_type), nullable=False)
+        values = Field(node.name, node.id, logical_type_of(value_type), nullable=node.nullable)
         pages = FieldPages(
             np.array([location.offset], np.int64), np.array([location.length], np.int64)
         )
