@@ -39,9 +39,7 @@ class BlobKind(IntEnum):
     EXTERNAL = 3
 
 
-def with_placed_blobs(
-    leaf: ShreddedLeaf, options: EncodingOptions, sink: BlobSink
-) -> ShreddedLeaf:
+def with_placed_blobs(leaf: ShreddedLeaf, options: EncodingOptions, sink: BlobSink) -> ShreddedLeaf:
     """Write the bytes of blobs where they belong and return the leaf of their descriptors.
 
     The values are structs of `data` and `uri`, of which each valid row has just one; `position`
@@ -82,9 +80,7 @@ def with_placed_blobs(
         uri.cast(pa.string()).fill_null(""),
     ]
     validity = None if is_valid.all() else pa.py_buffer(np.packbits(is_valid, bitorder="little"))
-    described = pa.Array.from_buffers(
-        BLOB_V2_DESCRIPTOR, count, [validity], children=children
-    )
+    described = pa.Array.from_buffers(BLOB_V2_DESCRIPTOR, count, [validity], children=children)
     return replace(leaf, values=described)
 
 

@@ -11,8 +11,6 @@ their position: they are returned as the bytes of the file, not copied.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 
@@ -21,32 +19,15 @@ from lancelet.buffers import Bytes, Int64s, Ranges, Reading, Slices
 from lancelet.encodings import registry
 from lancelet.encodings.arrow import arrow_from_block
 from lancelet.encodings.base import FixedWidth, RowRange, Rows, StoredPage, Variable
-from lancelet.encodings.codecs.base import Encoding
 from lancelet.encodings.gather import gather
+from lancelet.encodings.layout import FullZipLayout
 from lancelet.encodings.leaf import LeafContext, LeafRows
-from lancelet.encodings.levels import Layers, Levels, check_levels, visible_validity
+from lancelet.encodings.levels import Levels, check_levels, visible_validity
 from lancelet.encodings.spans import Spans
 from lancelet.errors import CorruptDataError
 from lancelet.kernels import ZipShape
 
 _INDEX_WIDTHS = (1, 2, 4, 8)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FullZipLayout:
-    """A full-zip page as its message describes it, whatever the generation.
-
-    Values have `value_bits` each, or lengths of `length_bits`; the other is `None`.
-    """
-
-    layers: Layers
-    values: Encoding
-    bits_rep: int
-    bits_def: int
-    value_bits: int | None
-    length_bits: int | None
-    num_items: int = 0
-    num_visible_items: int = 0
 
 
 class FullZipPage:

@@ -6,18 +6,17 @@ import numpy as np
 
 from lancelet import kernels
 from lancelet.buffers import Bytes, Int64s
+from lancelet.encodings import registry
 from lancelet.encodings.base import FixedWidth
 from lancelet.encodings.codecs.base import EncodedValues
-from lancelet.encodings.fullzip.read import FullZipLayout
+from lancelet.encodings.layout import Body, FullZipLayout
 from lancelet.encodings.levels import ShreddedLeaf
 from lancelet.kernels import ZipShape
 
 _NO_LEVELS = np.empty(0, np.uint16)
 
 
-def build_full_zip(
-    leaf: ShreddedLeaf, values: EncodedValues
-) -> tuple[FullZipLayout, tuple[Bytes, ...]]:
+def build_full_zip(leaf: ShreddedLeaf, values: EncodedValues) -> Body:
     """Return the layout and the buffers of a page."""
     repetition = _NO_LEVELS if leaf.repetition is None else leaf.repetition
     definition = _NO_LEVELS if leaf.definition is None else leaf.definition
@@ -52,12 +51,13 @@ def build_full_zip(
         num_items=leaf.num_entries,
         num_visible_items=rows.count,
     )
+    description = registry.describe(values.encoding)
     if starts is None or (value_bits is not None and leaf.repetition is None):
-        return layout, (zipped,)
+        return Body(layout, (zipped,), description)
     if leaf.repetition is not None:
         opens_row = np.append(leaf.repetition == layers.rep_max, True)
         starts = starts[opens_row]
-    return layout, (zipped, row_index(starts, len(zipped)))
+    return Body(layout, (zipped, row_index(starts, len(zipped))), description)
 
 
 def row_index(starts: Int64s, data_bytes: int) -> Bytes:

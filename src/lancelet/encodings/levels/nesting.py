@@ -25,7 +25,6 @@ from lancelet.encodings.base import FileVersion
 from lancelet.errors import UnsupportedError
 from lancelet.format.field import Field
 
-
 BLOB_V2_DESCRIPTOR: Final = pa.struct(
     [
         pa.field("kind", pa.uint8(), nullable=False),

@@ -61,6 +61,41 @@ class ShreddedLeaf:
                 return len(levels)
         return len(self.values)
 
+    @property
+    def num_rows(self) -> int:
+        """Return how many rows there are; each item of a fixed-size list is one."""
+        if self.repetition is None:
+            return self.num_entries
+        return int(np.count_nonzero(self.repetition == self.layers.rep_max))
+
+    def valid_slots(self) -> Int64s | None:
+        """Return the slots that hold a value, or `None` if all do."""
+        if self.definition is None:
+            return None
+        visible = self.definition
+        if self.layers.visible_def_max < self.layers.def_max:
+            visible = visible[visible <= self.layers.visible_def_max]
+        valid = np.flatnonzero(visible == 0)
+        return None if len(valid) == len(visible) else valid
+
+    def cut(self, row: int) -> tuple[ShreddedLeaf, ShreddedLeaf]:
+        """Return the rows before `row`, and those from it on."""
+        entry = row
+        if self.repetition is not None:
+            entry = int(np.flatnonzero(self.repetition == self.layers.rep_max)[row])
+        slot = entry
+        if self.definition is not None:
+            slot = int(np.count_nonzero(self.definition[:entry] <= self.layers.visible_def_max))
+        return (
+            self._part(slice(None, entry), self.values.slice(0, slot)),
+            self._part(slice(entry, None), self.values.slice(slot)),
+        )
+
+    def _part(self, entries: slice, values: pa.Array) -> ShreddedLeaf:
+        repetition = None if self.repetition is None else self.repetition[entries]
+        definition = None if self.definition is None else self.definition[entries]
+        return replace(self, repetition=repetition, definition=definition, values=values)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Entries:
@@ -126,14 +161,7 @@ def _leaf(field: Field, array: pa.Array, entries: _Entries) -> ShreddedLeaf:
     if entries.codes is not None:
         occurs = np.bincount(entries.codes, minlength=code_max + 1) > 0
     inwards = range(len(is_list))
-    kinds = [
-        LayerKind.of(
-            is_list=is_list[depth],
-            has_nulls=bool(occurs[2 * depth + _NULL]),
-            has_empties=bool(occurs[2 * depth + _EMPTY]),
-        )
-        for depth in reversed(inwards)
-    ]
+    kinds = [*reversed(_tightest(is_list, occurs))]
     layers = Layers.of(kinds)
     definition = None
     if entries.codes is not None and layers.def_max:
@@ -146,6 +174,25 @@ def _leaf(field: Field, array: pa.Array, entries: _Entries) -> ShreddedLeaf:
     if entries.continued is not None:
         repetition = np.uint16(layers.rep_max) - entries.continued
     return ShreddedLeaf(field, layers, repetition, definition, array)
+
+
+def _tightest(is_list: tuple[bool, ...], occurs: _Flags) -> list[LayerKind]:
+    """Return the tightest kinds of layers for the codes that occur, from the outside in."""
+    kinds: list[LayerKind] = []
+    is_null_around = False
+    for depth, layer_is_list in enumerate(is_list):
+        kind = LayerKind.of(
+            is_list=layer_is_list,
+            has_nulls=bool(occurs[2 * depth + _NULL]),
+            has_empties=bool(occurs[2 * depth + _EMPTY]),
+        )
+        if kind is LayerKind.ALL_VALID_LIST and is_null_around:
+            # The reference implementation reads a list under a null struct as a null list, and
+            # miscounts in layers that have no level for one.
+            kind = LayerKind.NULLABLE_LIST
+        is_null_around = not layer_is_list and (is_null_around or kind.can_be_null)
+        kinds.append(kind)
+    return kinds
 
 
 def _items(array: pa.Array, entries: _Entries) -> tuple[pa.Array, _Entries]:

@@ -22,6 +22,7 @@ from lancelet.encodings import registry
 from lancelet.encodings.arrow import arrow_from_block
 from lancelet.encodings.base import Block, FixedWidth, RowIndices, RowRange, Rows, StoredPage
 from lancelet.encodings.codecs.base import Encoding
+from lancelet.encodings.layout import MiniBlockLayout
 from lancelet.encodings.leaf import (
     LeafContext,
     LeafRows,
@@ -45,32 +46,6 @@ from lancelet.encodings.miniblock.repetition_index import (
     starts_of_rows,
 )
 from lancelet.errors import CorruptDataError, UnsupportedError
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MiniBlockLayout:
-    """A mini-block page as its message describes it, whatever the generation."""
-
-    layers: Layers
-    values: Encoding
-    num_values: int
-    num_buffers: int
-    has_large_chunks: bool
-    repetition: Encoding | None = None
-    definition: Encoding | None = None
-    dictionary: Encoding | None = None
-    num_dictionary_items: int = 0
-    repetition_index_depth: int = 0
-
-    @property
-    def shape(self) -> FrameShape:
-        """Return what the chunks hold."""
-        return FrameShape(
-            self.repetition is not None,
-            self.definition is not None,
-            self.num_buffers,
-            self.has_large_chunks,
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -200,7 +175,7 @@ class MiniBlockPage:
     def _decode(self, head: MiniBlockHead, chunks: Int64s, slices: Slices) -> _Decoded:
         layout = self._layout
         counts = np.diff(head.chunks.first_value)[chunks]
-        parts = split_chunks(slices, layout.shape)
+        parts = split_chunks(slices, _shape_of(layout))
         values = registry.decode_chunks(layout.values, parts.buffers, counts)
         repetition, definition = _decode_levels(layout, parts)
         num_levels = counts
@@ -241,8 +216,9 @@ class MiniBlockPage:
                 counts = np.diff(first_value)[chunks]
                 joined = np.cumsum(counts) - counts
                 chunk = np.searchsorted(first_value, indices, side="right") - 1
-                within: Int64s = indices - first_value[chunk]
-                return within + joined[np.searchsorted(chunks, chunk)]
+                entries: Int64s = indices - first_value[chunk]
+                entries += joined[np.searchsorted(chunks, chunk)]
+                return entries
 
     def _pick(self, head: MiniBlockHead, decoded: _Decoded, entries: Picked) -> LeafRows:
         layers = self._layout.layers
@@ -270,6 +246,15 @@ def slots_of(layers: Layers, definition: Levels | None, entries: Picked) -> Pick
         return slice(before, before + int(np.count_nonzero(is_visible[entries])))
     slots = np.cumsum(is_visible) - 1
     return slots[entries[is_visible[entries]]]
+
+
+def _shape_of(layout: MiniBlockLayout) -> FrameShape:
+    return FrameShape(
+        layout.repetition is not None,
+        layout.definition is not None,
+        layout.num_buffers,
+        layout.has_large_chunks,
+    )
 
 
 def _chunks_of(rows: Rows, head: MiniBlockHead) -> Int64s:

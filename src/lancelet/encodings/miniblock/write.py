@@ -14,43 +14,32 @@ from dataclasses import replace
 
 import numpy as np
 
-from lancelet.buffers import Bytes, Int64s
-from lancelet.encodings.base import FixedWidth
-from lancelet.encodings.codecs.base import (
-    SMALL_CHUNK_BYTES_MAX,
-    ChunkedValues,
-    EncodedBlock,
-    EncodedBlocks,
-)
+from lancelet.buffers import Int64s
+from lancelet.encodings.base import FileVersion, FixedWidth
+from lancelet.encodings.choose import MiniBlock
+from lancelet.encodings.codecs.base import SMALL_CHUNK_BYTES_MAX, EncodedBlocks
 from lancelet.encodings.codecs.out_of_line_bitpacking import OutOfLineBitpacking
 from lancelet.encodings.codecs.rle import Rle
+from lancelet.encodings.layout import Body, MiniBlockLayout
 from lancelet.encodings.levels import Levels, ShreddedLeaf
 from lancelet.encodings.miniblock.frame import LEVELS_MAX, ChunkParts, build_words, join_chunks
-from lancelet.encodings.miniblock.read import MiniBlockLayout
 from lancelet.encodings.miniblock.repetition_index import DEPTH, build_repetition_index
 
 
-def build_mini_block(
-    leaf: ShreddedLeaf,
-    values: ChunkedValues,
-    *,
-    has_large_chunks: bool,
-    has_run_lengths: bool,
-    dictionary: EncodedBlock | None = None,
-    num_dictionary_items: int = 0,
-) -> tuple[MiniBlockLayout, tuple[Bytes, ...]] | None:
+def build_mini_block(leaf: ShreddedLeaf, chosen: MiniBlock, *, version: FileVersion) -> Body | None:
     """Return the layout and the buffers of a page.
 
-    `has_run_lengths` says whether the file version knows run lengths for levels. Returns `None`
-    if a chunk would not fit its numbers, because too many entries have no value.
+    Returns `None` if a chunk would not fit its numbers, because too many entries have no value.
     """
+    has_large_chunks = has_run_lengths = version >= FileVersion.V2_2
+    values, dictionary = chosen.values, chosen.dictionary
     layout = MiniBlockLayout(
         layers=leaf.layers,
         values=values.encoding,
         num_values=int(values.counts.sum()),
         num_buffers=len(values.parts),
         has_large_chunks=has_large_chunks,
-        num_dictionary_items=num_dictionary_items,
+        num_dictionary_items=chosen.num_dictionary_items,
     )
     first_entry = _first_entries(leaf, values.counts)
     num_levels = np.diff(first_entry)
@@ -86,7 +75,7 @@ def build_mini_block(
         repetition=None if repetition is None else repetition.encoding,
         definition=None if definition is None else definition.encoding,
     )
-    return layout, tuple(buffers)
+    return Body(layout, tuple(buffers), chosen.description, chosen.refused)
 
 
 def encode_levels(levels: Levels, counts: Int64s, *, has_run_lengths: bool) -> EncodedBlocks:

@@ -19,8 +19,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.buffers import Bytes, Int64s, Ranges, Reading
+from lancelet.encodings import registry
 from lancelet.encodings.arrow import arrow_from_block, block_from_arrow
-from lancelet.encodings.base import BlobSink, Fields, FixedWidth, RowRange, Rows, Variable
+from lancelet.encodings.base import (
+    BlobSink,
+    Fields,
+    FileVersion,
+    FixedWidth,
+    RowRange,
+    Rows,
+    Variable,
+)
+from lancelet.encodings.choose import MiniBlock
 from lancelet.encodings.codecs.base import ChunkLimits
 from lancelet.encodings.codecs.packed_struct import PackedStruct
 from lancelet.encodings.gather import gather
@@ -35,7 +45,7 @@ from lancelet.encodings.levels import (
 )
 from lancelet.encodings.miniblock.write import build_mini_block
 from lancelet.encodings.structural import PageReader
-from lancelet.encodings.v2_1.messages import message_of
+from lancelet.encodings.v2_1.messages import layer_names, message_of
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.format.protos import encodings21_pb as pb
 
@@ -88,7 +98,7 @@ class BlobPage:
 
 
 def build_blob(
-    leaf: ShreddedLeaf, sink: BlobSink, *, has_large_chunks: bool
+    leaf: ShreddedLeaf, sink: BlobSink, *, version: FileVersion
 ) -> tuple[pb.PageLayout, tuple[Bytes, ...]]:
     """Write the values of a leaf to the file; return the message and buffers of their page."""
     if leaf.repetition is not None:
@@ -111,15 +121,15 @@ def build_blob(
         values=_described(pairs[:, 0], pairs[:, 1], None),
     )
     chunks = PackedStruct().encode_chunks(block_from_arrow(descriptors.values), ChunkLimits())
-    body = build_mini_block(
-        descriptors, chunks, has_large_chunks=has_large_chunks, has_run_lengths=False
-    )
+    chosen = MiniBlock(chunks, registry.describe(chunks.encoding), {})
+    body = build_mini_block(descriptors, chosen, version=version)
     assert body is not None, "a page without levels always fits"
-    layout, buffers = body
     message = pb.PageLayout(
-        blob_layout=pb.BlobLayout(inner_layout=message_of(layout), layers=leaf.layers.kinds)
+        blob_layout=pb.BlobLayout(
+            inner_layout=message_of(body.layout), layers=layer_names(leaf.layers)
+        )
     )
-    return message, buffers
+    return message, body.buffers
 
 
 def _definition(position: Int64s, size: Int64s) -> Levels:

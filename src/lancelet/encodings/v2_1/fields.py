@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from lancelet.encodings.base import BlobSink, EncodedPage, FileVersion, Memo, StoredColumn
 from lancelet.encodings.blob_v2 import with_placed_blobs
-from lancelet.encodings.encode_leaf import encode_leaf
+from lancelet.encodings.encode_leaf import check_writable, choice_of, encode_leaf
 from lancelet.encodings.levels import nest, paths, rows_multiple, shred
 from lancelet.encodings.options import EncodingOptions
 from lancelet.encodings.structural import StructuralReader
@@ -45,24 +45,26 @@ def _pages(
     array: pa.Array, field: Field, version: FileVersion, blobs: BlobSink | None
 ) -> Iterator[EncodedPage]:
     node = nest(field, version)
-    for column, (path, leaf) in enumerate(zip(paths(node), shred(node, array), strict=True)):
+    for path in paths(node):
+        check_writable(path)
+    for column, (path, shredded) in enumerate(zip(paths(node), shred(node, array), strict=True)):
+        leaf = shredded
         if _is_blob_v1(leaf.field):
-            message, buffers = build_blob(
-                leaf, _sink(blobs, leaf.field), has_large_chunks=version >= FileVersion.V2_2
-            )
+            message, buffers = build_blob(leaf, _sink(blobs, leaf.field), version=version)
             yield EncodedPage(column, 0, leaf.num_entries, buffers, sealed(message))
             continue
         options = EncodingOptions.from_metadata(leaf.field.name, leaf.field.metadata)
         if leaf.field.is_blob_v2:
             leaf = with_placed_blobs(leaf, options, _sink(blobs, leaf.field))
         multiple = rows_multiple(path)
-        for body in encode_leaf(leaf, version, options, multiple=multiple):
+        for page in encode_leaf(leaf, version, options, multiple=multiple):
             yield EncodedPage(
                 column=column,
-                first_row=body.first_row // multiple,
-                length=body.num_rows,
-                buffers=body.buffers,
-                encoding=sealed(message_of(body.layout)),
+                first_row=page.first_row // multiple,
+                length=page.num_rows,
+                buffers=page.body.buffers,
+                encoding=sealed(message_of(page.body.layout)),
+                report=(choice_of(path, leaf, page.body),),
             )
 
 

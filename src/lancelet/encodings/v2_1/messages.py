@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 from lancelet.encodings.codecs.base import Encoding
-from lancelet.encodings.constant import ConstantLayout
 from lancelet.encodings.envelope import seal
-from lancelet.encodings.fullzip.read import FullZipLayout
+from lancelet.encodings.layout import ConstantLayout, FullZipLayout, Layout, MiniBlockLayout
 from lancelet.encodings.levels import Layers
-from lancelet.encodings.miniblock.read import MiniBlockLayout
 from lancelet.format.protos import encodings21_pb as pb
 
 PAGE_LAYOUT_URL = "/lance.encodings21.PageLayout"
-
-Layout: TypeAlias = MiniBlockLayout | FullZipLayout | ConstantLayout
 
 
 def mini_block_from_message(message: pb.MiniBlockLayout) -> MiniBlockLayout:
@@ -43,6 +37,8 @@ def full_zip_from_message(message: pb.FullZipLayout) -> FullZipLayout:
         bits_def=message.bits_def,
         value_bits=message.bits_per_value if is_fixed else None,
         length_bits=None if is_fixed else message.bits_per_offset,
+        num_items=message.num_items,
+        num_visible_items=message.num_visible_items,
     )
 
 
@@ -78,12 +74,12 @@ def sealed(message: pb.PageLayout) -> bytes:
 
 def _mini_block(layout: MiniBlockLayout) -> pb.MiniBlockLayout:
     return pb.MiniBlockLayout(
-        rep_compression=layout.repetition,
-        def_compression=layout.definition,
-        value_compression=layout.values,
-        dictionary=layout.dictionary,
+        rep_compression=_encoding(layout.repetition),
+        def_compression=_encoding(layout.definition),
+        value_compression=_encoding(layout.values),
+        dictionary=_encoding(layout.dictionary),
         num_dictionary_items=layout.num_dictionary_items,
-        layers=layout.layers.kinds,
+        layers=layer_names(layout.layers),
         num_buffers=layout.num_buffers,
         repetition_index_depth=layout.repetition_index_depth,
         num_items=layout.num_values,
@@ -99,20 +95,30 @@ def _full_zip(layout: FullZipLayout) -> pb.FullZipLayout:
         bits_per_offset=layout.length_bits,
         num_items=layout.num_items,
         num_visible_items=layout.num_visible_items,
-        value_compression=layout.values,
-        layers=layout.layers.kinds,
+        value_compression=_encoding(layout.values),
+        layers=layer_names(layout.layers),
     )
 
 
 def _constant(layout: ConstantLayout) -> pb.ConstantLayout:
     return pb.ConstantLayout(
-        layers=layout.layers.kinds,
+        layers=layer_names(layout.layers),
         inline_value=layout.inline_value,
-        rep_compression=layout.repetition,
-        def_compression=layout.definition,
+        rep_compression=_encoding(layout.repetition),
+        def_compression=_encoding(layout.definition),
         num_rep_values=layout.num_repetition,
         num_def_values=layout.num_definition,
     )
+
+
+def layer_names(layers: Layers) -> list[str]:
+    """Return layers by the names that messages have for them."""
+    return [f"REPDEF_{kind.name}" for kind in layers.kinds]
+
+
+def _encoding(encoding: Encoding | None) -> pb.CompressiveEncoding | None:
+    assert encoding is None or isinstance(encoding, pb.CompressiveEncoding)
+    return encoding
 
 
 def _optional(message: pb.MiniBlockLayout | pb.ConstantLayout, name: str) -> Encoding | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from lancelet.encodings.base import StoredPage
-from lancelet.encodings.constant import ConstantPage
+from lancelet.encodings.constant.read import ConstantPage
 from lancelet.encodings.envelope import unseal
 from lancelet.encodings.fullzip.read import FullZipPage
 from lancelet.encodings.leaf import LeafContext
+from lancelet.encodings.levels import Layers
 from lancelet.encodings.miniblock.read import MiniBlockPage
 from lancelet.encodings.structural import PageReader
 from lancelet.encodings.v2_1.blob import BlobPage, descriptor_context
@@ -16,7 +17,6 @@ from lancelet.encodings.v2_1.messages import (
     full_zip_from_message,
     mini_block_from_message,
 )
-from lancelet.encodings.levels import Layers
 from lancelet.errors import UnsupportedError
 from lancelet.format.protos import encodings21_pb as pb
 

@@ -1,0 +1,125 @@
+"""Reads rows of constant pages."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet.buffers import NO_RANGES, Ranges, Reading, Slices
+from lancelet.encodings import registry
+from lancelet.encodings.base import FixedWidth, RowIndices, RowRange, Rows, StoredPage
+from lancelet.encodings.codecs.base import Encoding
+from lancelet.encodings.constant.value import fixed_value, parse_value, repeated
+from lancelet.encodings.layout import ConstantLayout
+from lancelet.encodings.leaf import LeafContext, LeafRows, Picked
+from lancelet.encodings.levels import Levels, check_levels, visible_validity
+from lancelet.encodings.miniblock.read import levels_from_block
+from lancelet.encodings.spans import expand
+from lancelet.errors import CorruptDataError
+
+LEVELS_MAX = 1 << 32
+"""The most levels that a page is believed to have."""
+
+
+class ConstantPage:
+    """A page whose rows can be read."""
+
+    def __init__(self, page: StoredPage, layout: ConstantLayout, leaf: LeafContext) -> None:
+        """Check the message of a page."""
+        if layout.layers.rep_max and len(page.position) == 0:
+            raise CorruptDataError(
+                "a constant page of lists has no repetition levels", column=leaf.column
+            )
+        self._page = page
+        self._layout = layout
+        self._leaf = leaf
+
+    def read(self, rows: Rows) -> Reading[LeafRows]:
+        """Read rows of the page, counted from its first one."""
+        page, layout = self._page, self._layout
+        layers = layout.layers
+        slices = Slices(np.empty(0, np.uint8), NO_RANGES.position, NO_RANGES.size)
+        if page.size.any():
+            slices = yield Ranges(page.position[:3], page.size[:3])
+        first = int(layout.has_value_buffer)
+        repetition = self._levels(slices, first, layout.repetition, layout.num_repetition)
+        definition = self._levels(slices, first + 1, layout.definition, layout.num_definition)
+        if not layers.rep_max:
+            repetition = None
+        check_levels(layers, repetition, definition)
+        entries = entries_of_rows(repetition, layers.rep_max, page.length, rows)
+        num_entries = page.length if repetition is None else len(repetition)
+        if definition is not None and len(definition) != num_entries:
+            raise CorruptDataError(
+                "the levels of a constant page differ in number",
+                column=self._leaf.column,
+                expected=num_entries,
+                found=len(definition),
+            )
+        if repetition is not None:
+            repetition = repetition[entries]
+        if definition is not None:
+            definition = definition[entries]
+        values = self._values(slices, definition, _count(entries))
+        return LeafRows(layers, repetition, definition, values)
+
+    def encoded_bytes(self, rows: RowRange) -> int:
+        """Return the bytes of the levels."""
+        del rows
+        return int(self._page.size.sum())
+
+    def _levels(
+        self, slices: Slices, index: int, encoding: Encoding | None, count: int
+    ) -> Levels | None:
+        if index >= len(slices) or not slices.size[index]:
+            if count:
+                raise CorruptDataError(
+                    "a constant page misses levels", column=self._leaf.column, levels=count
+                )
+            return None
+        data = slices.slice_bytes(index)
+        if encoding is not None:
+            if count > LEVELS_MAX:
+                raise CorruptDataError("a page claims too many levels", levels=count)
+            return levels_from_block(registry.decode_block(encoding, data, count))
+        if len(data) % 2:
+            raise CorruptDataError("levels are not numbers of 16 bits", bytes=len(data))
+        return levels_from_block(FixedWidth(16, data, len(data) // 2))
+
+    def _values(self, slices: Slices, definition: Levels | None, num_entries: int) -> pa.Array:
+        layers, data_type = self._layout.layers, self._leaf.data_type
+        count = num_entries
+        if definition is not None:
+            count = int(np.count_nonzero(definition <= layers.visible_def_max))
+        if self._layout.has_value_buffer:
+            one = parse_value(slices.slice_bytes(0))
+        elif self._layout.inline_value is not None:
+            one = fixed_value(np.frombuffer(self._layout.inline_value, np.uint8))
+        elif pa.types.is_struct(data_type):
+            # A struct without children is written as if it were null, and never is.
+            return pa.Array.from_buffers(data_type, count, [None])
+        else:
+            return pa.nulls(count, data_type)
+        return repeated(one, data_type, count, visible_validity(layers, definition))
+
+
+def entries_of_rows(repetition: Levels | None, rep_max: int, num_rows: int, rows: Rows) -> Picked:
+    """Return the entries of rows, given the levels of a whole page."""
+    if repetition is None:
+        return slice(rows.start, rows.stop) if isinstance(rows, RowRange) else rows.rows
+    starts = np.append(np.flatnonzero(repetition == rep_max), len(repetition))
+    if len(starts) - 1 != num_rows or (len(repetition) and starts[0] != 0):
+        raise CorruptDataError(
+            "the repetition levels of a page do not have its rows",
+            expected_rows=num_rows,
+            found_rows=len(starts) - 1,
+        )
+    match rows:
+        case RowRange(start, stop):
+            return slice(int(starts[start]), int(starts[stop]))
+        case RowIndices(indices):
+            return expand(starts[indices], starts[indices + 1] - starts[indices])
+
+
+def _count(entries: Picked) -> int:
+    return entries.stop - entries.start if isinstance(entries, slice) else len(entries)
