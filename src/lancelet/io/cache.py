@@ -20,7 +20,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from lancelet.config import CACHE_BYTES
 from lancelet.io.fork import renew_after_fork
@@ -110,8 +110,7 @@ class Cache:
             with self._lock:
                 entry = self._look_up(key)
                 if entry is not None:
-                    value: T = entry.value
-                    return value
+                    return cast("T", entry.value)
                 running = self._loads.get(key)
                 if running is None:
                     running = self._loads[key] = _Load()
@@ -121,8 +120,7 @@ class Cache:
                 return load()[0]
             running.done.wait()
             if running.entry is not None:
-                value = running.entry.value
-                return value
+                return cast("T", running.entry.value)
         return self._run(key, load, running)
 
     def discard(self, is_unwanted: Callable[[Hashable], bool]) -> None:

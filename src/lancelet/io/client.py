@@ -88,6 +88,7 @@ _S3_PLACES: Final = (
 
 _STATUS: Final = re.compile(r"status code: (\d{3})")
 _NOT_SATISFIABLE: Final = 416
+_SERVER_ERRORS: Final = 500
 _TOO_EARLY_OR_MANY: Final = frozenset({408, 425, 429})
 """Refusals that only ask for patience."""
 
@@ -206,7 +207,7 @@ class Client:
             raise InvalidInputError(
                 "the store refused a name or an option", path=path, reason=str(error)
             ) from error
-        except self.native.exceptions.BaseError as error:
+        except _NATIVE.get().exceptions.BaseError as error:
             raise self._translated(error, path) from error
 
     @contextmanager
@@ -270,7 +271,7 @@ class Client:
 
     def _translated(self, error: Exception, path: str) -> LanceletError:
         text = str(error)
-        kinds = self.native.exceptions
+        kinds = _NATIVE.get().exceptions
         # What follows is a dump of the error's structure, for obstore's own developers.
         reason = text.partition("\n\nDebug source")[0]
         status = int(match[1]) if (match := _STATUS.search(reason)) else None
@@ -284,18 +285,16 @@ class Client:
                 path=path,
                 reason=reason,
             )
-        if status == _NOT_SATISFIABLE:
+        if status == _NOT_SATISFIABLE or "NotPartial" in text:
             return CorruptDataError(
                 "a byte range lies outside of the object; was it cut short by a copy?",
                 path=path,
                 reason=reason,
             )
-        if not isinstance(error, kinds.GenericError) or (
-            status is not None and 400 <= status < 500 and status not in _TOO_EARLY_OR_MANY
-        ):
-            return StorageError("the store refused a request", path=path, reason=reason)
         if "Generic Config error" in reason or "MissingCredentials" in text:
             return InvalidInputError("the storage options are not sound", path=path, reason=reason)
+        if not isinstance(error, kinds.GenericError) or not _is_passing(status, text):
+            return StorageError("the store refused a request", path=path, reason=reason)
         return StorageUnavailableError(
             "the store did not answer as it should",
             path=path,
@@ -319,6 +318,13 @@ def _shared_client(
     provider: OptionsProvider | None,
 ) -> Client:
     return Client(scheme, authority, dict(options), provider)
+
+
+def _is_passing(status: int | None, text: str) -> bool:
+    """Say whether a failure is one of the network, or of a server that may recover."""
+    if status is None:
+        return "HttpError" in text
+    return status >= _SERVER_ERRORS or status in _TOO_EARLY_OR_MANY
 
 
 def _has_any(

@@ -146,8 +146,7 @@ class LocalStore(Store):
     def rename_if_absent(self, source: str, target: str) -> None:
         """Move a file to a free name."""
         native_source, native = self._native(source), self._native(target)
-        with as_storage_errors(source):
-            os.stat(native_source)
+        self.info(source)
         with as_storage_errors(target):
             make_folder(os.path.dirname(native))
             give_name_if_free(native_source, native)

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import stat
 from functools import partial
 from typing import Final
 
@@ -31,7 +32,7 @@ import numpy as np
 from lancelet.buffers import Bytes, Ranges, Slices
 from lancelet.errors import CorruptDataError
 from lancelet.io.pool import run_in_background
-from lancelet.io.store import ObjectReader, check_ranges
+from lancelet.io.store import ObjectReader, check_ranges, not_stored
 from lancelet.kernels import read_ahead
 
 _BACKGROUND_FROM_BYTES: Final = 4 << 20
@@ -48,7 +49,10 @@ class MappedReader(ObjectReader):
         self._source = np.empty(0, np.uint8)
         handle = os.open(native, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         try:
-            self._size = os.fstat(handle).st_size
+            found = os.fstat(handle)
+            if not stat.S_ISREG(found.st_mode):
+                raise not_stored(path)
+            self._size = found.st_size
             # Nothing can be mapped of an empty file.
             if self._size:
                 self._map = mmap.mmap(handle, self._size, access=mmap.ACCESS_READ)

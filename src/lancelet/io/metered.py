@@ -71,11 +71,10 @@ class IoMeter:
 
     def add(self, counts: IoCounts) -> None:
         """Count here and in every scope around."""
-        meter: IoMeter | None = self
-        while meter is not None:
-            with meter._lock:
-                meter._counts += counts
-            meter = meter._outer
+        with self._lock:
+            self._counts += counts
+        if self._outer is not None:
+            self._outer.add(counts)
 
     def take(self) -> IoCounts:
         """Return what was counted and start again from zero; scopes around go on."""
@@ -91,6 +90,10 @@ class IoMeter:
         elif request.operation not in {"open_reader", "open_writer"}:
             self.add(IoCounts(read_iops=request.reads, read_bytes=answer_bytes(answer)))
         return answer
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle as a meter at zero: what another process does is for that process to count."""
+        return (IoMeter, ())
 
     def _renew(self) -> None:
         self._lock = threading.Lock()

@@ -114,11 +114,14 @@ class RemoteStore(Store):
         prefix = self._list_prefix(folder)
         after = None if start_after is None else self._prefix + start_after
         if self._client.lists_in_order:
-            return self._list_by_page(prefix, after)
-        found = self._request(
-            folder, lambda native, store: native.list(store, prefix, offset=after).collect()
-        )
-        return iter(sorted(map(self._info, found), key=lambda info: info.path))
+            found = self._list_by_page(prefix, after)
+        else:
+            answer = self._request(
+                folder, lambda native, store: native.list(store, prefix, offset=after).collect()
+            )
+            found = iter(sorted(map(self._info, answer), key=lambda info: info.path))
+        # The client takes a slash off the end of an offset, and would start too early.
+        return (info for info in found if info.path > (start_after or ""))
 
     def list_delimited(self, folder: str = "") -> Listing:
         """Return what lies directly in a folder."""

@@ -28,7 +28,17 @@ from lancelet.io.store import (
 T = TypeVar("T")
 
 CHANGES: Final = frozenset(
-    {"put", "put_if_absent", "write", "close_writer", "delete", "copy", "rename_if_absent"}
+    {
+        "put",
+        "put_if_absent",
+        "write",
+        "close_writer",
+        "delete",
+        "delete_many",
+        "delete_folder",
+        "copy",
+        "rename_if_absent",
+    }
 )
 """Operations that change what is stored; all others only look."""
 
@@ -111,9 +121,14 @@ class WrappedStore(Store):
         self._request("delete", path, lambda: self.inner.delete(path))
 
     def delete_many(self, paths: Iterable[str]) -> None:
-        """See to it that objects are gone; each counts as a request."""
-        for path in paths:
-            self.delete(path)
+        """See to it that objects are gone, with one request."""
+        names = tuple(paths)
+        if names:
+            self._request("delete_many", names[0], lambda: self.inner.delete_many(names))
+
+    def delete_folder(self, folder: str) -> None:
+        """See to it that nothing is left below a folder, with one request."""
+        self._request("delete_folder", folder, lambda: self.inner.delete_folder(folder))
 
     def copy(self, source: str, target: str) -> None:
         """Copy an object within the store."""

@@ -1,1 +1,1 @@
-"""The test kit: suites, models and faults, for our tests and for those who add a store or a kind."""
+"""The test kit, shipped: suites, models and faults, for whoever adds a store or a kind."""

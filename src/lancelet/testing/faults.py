@@ -87,7 +87,10 @@ class _Failing:
         facts = {"operation": request.operation, "path": request.path, "at": self._at}
         if self._fault == "refuse":
             raise StorageUnavailableError("this request was made to fail", **facts)
-        action()
+        # A writer that its caller never gets to see must not stay open.
+        abort = getattr(action(), "abort", None)
+        if abort is not None:
+            abort()
         if request.operation in {"put_if_absent", "rename_if_absent"}:
             raise CommitOutcomeUnknownError("this reply was made to be lost", **facts)
         raise StorageUnavailableError("this reply was made to be lost", **facts)

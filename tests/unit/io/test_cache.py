@@ -1,0 +1,172 @@
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lancelet.config import CACHE_BYTES
+from lancelet.io.cache import _ENTRY_BYTES, CACHE, Cache, read_cached
+from lancelet.io.memory import MemoryStore
+from lancelet.testing.faults import FaultyStore
+
+steps = st.lists(
+    st.tuples(st.sampled_from(["get", "put"]), st.integers(0, 8), st.integers(0, 2000)),
+    max_size=60,
+)
+
+
+@given(steps, st.integers(0, 12_000))
+def test_cache_is_a_bounded_least_recently_used_map(steps, budget):
+    """Against a plain list, most recent last."""
+    cache = Cache(budget)
+    model: list[tuple[int, int]] = []
+    for what, key, weight in steps:
+        kept = next((entry for entry in model if entry[0] == key), None)
+        if what == "get":
+            assert cache.get(key) == (None if kept is None else ("value", *kept))
+            if kept is not None:
+                model.remove(kept)
+                model.append(kept)
+            continue
+        cache.put(key, ("value", key, weight), value_bytes=weight)
+        if kept is not None:
+            model.remove(kept)
+        if weight + _ENTRY_BYTES <= budget // 8:
+            model.append((key, weight))
+        while sum(weight + _ENTRY_BYTES for _, weight in model) > budget:
+            model.pop(0)
+    assert cache.stats.bytes == sum(weight + _ENTRY_BYTES for _, weight in model) <= budget
+    assert cache.stats.entries == len(model)
+
+
+def test_stats_count_hits_misses_and_evictions():
+    cache = Cache(8 * (_ENTRY_BYTES + 100))
+    for key in range(10):
+        cache.put(key, key, value_bytes=100)
+    assert cache.get(0) is None
+    assert cache.get(9) == 9
+    stats = cache.stats
+    assert (stats.hits, stats.misses, stats.evictions, stats.entries) == (1, 1, 2, 8)
+    assert stats.budget_bytes == 8 * (_ENTRY_BYTES + 100)
+
+
+def test_value_is_loaded_once_for_all_threads():
+    cache = Cache(10_000)
+    started = threading.Barrier(8)
+    loads: list[int] = []
+
+    def load() -> tuple[str, int]:
+        loads.append(1)
+        time.sleep(0.05)
+        return "value", 5
+
+    def want(_: int) -> str:
+        started.wait()
+        return cache.get_or_load("key", load)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(want, range(8))) == ["value"] * 8
+    assert len(loads) == 1
+
+
+def test_value_too_large_to_keep_is_still_shared_and_returned():
+    cache = Cache(0)
+    assert cache.get_or_load("key", lambda: (b"value", 5)) == b"value"
+    assert cache.stats.entries == 0
+
+
+def test_failed_load_fails_for_its_caller_and_is_tried_by_others():
+    cache = Cache(10_000)
+    first_is_loading, second_may_end = threading.Event(), threading.Event()
+
+    def fail() -> tuple[str, int]:
+        first_is_loading.set()
+        second_may_end.wait(5)
+        raise KeyError
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(cache.get_or_load, "key", fail)
+        first_is_loading.wait(5)
+        second = pool.submit(cache.get_or_load, "key", lambda: ("value", 5))
+        second_may_end.set()
+        assert second.result(5) == "value"
+        with pytest.raises(KeyError):
+            first.result(5)
+
+
+def test_load_that_needs_itself_does_not_wait_for_ever():
+    cache = Cache(10_000)
+
+    def outer() -> tuple[str, int]:
+        return cache.get_or_load("key", lambda: ("inner", 1)) + "+outer", 1
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(cache.get_or_load, "key", outer).result(5) == "inner+outer"
+
+
+def test_unwanted_entries_can_be_dropped():
+    cache = Cache(100_000)
+    for owner in ("a", "b"):
+        for number in range(3):
+            cache.put((owner, number), number, value_bytes=10)
+    cache.discard(lambda key: key[0] == "a")
+    assert cache.get(("a", 0)) is None
+    assert cache.get(("b", 0)) == 0
+    cache.resize(_ENTRY_BYTES + 10)
+    assert cache.stats.entries == 1
+    cache.clear()
+    assert cache.stats.bytes == 0
+
+
+def test_forked_child_starts_empty_and_does_not_wait():
+    """Even when another thread of the parent was loading, or held the lock."""
+    cache = Cache(100_000)
+    cache.put("kept", 1, value_bytes=1)
+    with cache._lock:
+        child = os.fork()
+        if child == 0:
+            fine = cache.get("kept") is None and cache.get_or_load("x", lambda: (2, 1)) == 2
+            os._exit(0 if fine else 1)
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            break
+        time.sleep(0.01)
+    else:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+        pytest.fail("the child hangs")
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert cache.get("kept") == 1
+
+
+def test_process_has_one_cache_with_the_configured_budget():
+    assert CACHE.stats.budget_bytes == CACHE_BYTES
+
+
+def test_objects_are_read_once_until_they_change(tmp_path):
+    from lancelet.io.local import LocalStore
+
+    store = FaultyStore(LocalStore(tmp_path))
+    cache = Cache(100_000)
+    store.put("a", b"first")
+    for _ in range(3):
+        assert read_cached(store, store.info("a"), cache=cache) == b"first"
+    store.delete("a")
+    store.put("a", b"other")
+    assert read_cached(store, store.info("a"), cache=cache) == b"other"
+    assert [request.operation for request in store.log].count("read") == 2
+
+
+def test_objects_without_a_tag_are_read_each_time():
+    store = FaultyStore(MemoryStore("untagged"))
+    store.put("a", b"x")
+    (info,) = store.list()
+    assert info.etag is None
+    for _ in range(2):
+        assert read_cached(store, info, cache=Cache(100_000)) == b"x"
+    assert [request.operation for request in store.log].count("read") == 2

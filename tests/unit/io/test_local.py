@@ -1,0 +1,215 @@
+import errno
+import os
+import pickle
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lancelet.buffers import Ranges
+from lancelet.errors import AlreadyExistsError, CorruptDataError, StorageError
+from lancelet.io import durable
+from lancelet.io.durable import TEMPORARY_PREFIX
+from lancelet.io.local import LocalStore, native_path
+from lancelet.io.memory import MemoryStore
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return LocalStore(tmp_path)
+
+
+def test_reading_copies_nothing(store: LocalStore):
+    store.put("a", bytes(100_000))
+    with store.open_reader("a") as reader:
+        first = reader.read_ranges(Ranges.of((5, 10)))
+        second = reader.read_ranges(Ranges.of((50_000, 10)))
+    assert first.source is second.source
+    assert first.source.nbytes == 100_000
+    assert not first.source.flags.writeable
+
+
+def test_closed_reader_holds_no_descriptor(store: LocalStore):
+    store.put("a", b"x" * 5000)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(20):
+        reader = store.open_reader("a")
+        reader.read_tail(5)
+        reader.close()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_file_that_shrinks_is_an_error_and_not_a_crash(store: LocalStore, tmp_path: Path):
+    store.put("a", bytes(100_000))
+    with store.open_reader("a") as reader:
+        os.truncate(tmp_path / "a", 10)
+        with pytest.raises(CorruptDataError) as caught:
+            reader.read_ranges(Ranges.of((0, 4)))
+        assert caught.value.facts["file_bytes"] == 10
+        with pytest.raises(CorruptDataError):
+            reader.read_tail(4)
+
+
+def test_large_cold_ranges_are_read_in_the_background(store: LocalStore, tmp_path: Path):
+    data = np.random.default_rng(1).integers(0, 256, 9 << 20, np.uint8)
+    store.put("a", data)
+    with (tmp_path / "a").open("rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    with store.open_reader("a") as reader:
+        slices = reader.read_ranges(Ranges.of((1, len(data) - 1)))
+    assert (slices.slice_bytes(0) == data[1:]).all()
+
+
+def test_unfinished_files_are_hidden_and_swept(store: LocalStore, tmp_path: Path):
+    writer = store.open_writer("data/a")
+    writer.write(b"x")
+    (unfinished,) = [path.name for path in (tmp_path / "data").iterdir()]
+    assert unfinished.startswith(TEMPORARY_PREFIX)
+    assert list(store.list()) == []
+    assert store.list_delimited("data").objects == ()
+    assert store.sweep_temporaries(older_than_seconds=3600) == 0
+    old = time.time() - 7200
+    os.utime(tmp_path / "data" / unfinished, (old, old))
+    assert store.sweep_temporaries("data", older_than_seconds=3600) == 1
+    assert list((tmp_path / "data").iterdir()) == []
+    writer.abort()
+
+
+def test_writer_that_is_killed_leaves_only_a_hidden_file(store: LocalStore, tmp_path: Path):
+    program = (
+        "import os, sys\n"
+        "from lancelet.io.local import LocalStore\n"
+        "writer = LocalStore(sys.argv[1]).open_writer('data/a')\n"
+        "writer.write(b'x' * (4 << 20))\n"
+        "os._exit(9)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False)
+    assert ended.returncode == 9
+    assert list(store.list()) == []
+    assert store.sweep_temporaries(older_than_seconds=-1) == 1
+
+
+@pytest.mark.parametrize("code", [errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_names_are_claimed_where_there_are_no_links(store: LocalStore, monkeypatch, code: int):
+    def no_links(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(durable.os, "link", no_links)
+
+    def attempt(writer: int) -> bool:
+        try:
+            store.put_if_absent("v/1", b"writer %d" % writer)
+        except AlreadyExistsError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(attempt, range(8)))
+    assert sum(won) == 1
+    assert store.read("v/1") == b"writer %d" % won.index(True)
+    assert [info.path for info in store.list()] == ["v/1"]
+
+
+def test_put_is_flushed_with_its_folders_before_it_counts(store: LocalStore, monkeypatch):
+    """The file first, then its name; every new folder in its parent."""
+    done: list[str] = []
+    flush, link = os.fsync, os.link
+
+    def spy_flush(handle: int) -> None:
+        done.append("flush " + Path(f"/proc/self/fd/{handle}").readlink().name[:12])
+        flush(handle)
+
+    def spy_link(source: str, target: str) -> None:
+        done.append("link")
+        link(source, target)
+
+    monkeypatch.setattr(durable.os, "fsync", spy_flush)
+    monkeypatch.setattr(durable.os, "link", spy_link)
+    root = store.root.name[:12]
+    store.put_if_absent("v/w/1", b"x")
+    assert done == [
+        f"flush {root}",
+        "flush v",
+        "flush " + TEMPORARY_PREFIX[:12],
+        "link",
+        "flush w",
+    ]
+
+
+def test_full_disk_leaves_no_object_and_no_rest(store: LocalStore, tmp_path: Path, monkeypatch):
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(durable.os, "fsync", full)
+    with pytest.raises(StorageError) as caught:
+        store.put_if_absent("a", b"x")
+    assert caught.value.facts["errno"] == errno.ENOSPC
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_listing_follows_links_but_not_in_circles(store: LocalStore, tmp_path: Path):
+    store.put("real/a", b"x")
+    (tmp_path / "linked").symlink_to(tmp_path / "real")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
+    assert [info.path for info in store.list()] == ["linked/a", "real/a"]
+    (tmp_path / "real" / "up").symlink_to(tmp_path / "real")
+    with pytest.raises(StorageError, match="symbolic link"):
+        list(store.list())
+
+
+def test_listing_reads_sizes_only_of_what_is_taken(store: LocalStore, monkeypatch):
+    for version in range(50):
+        store.put(f"_versions/{version:03}", b"x")
+    asked: list[str] = []
+    stat = os.stat
+
+    def spy(path: object, *args: object, **kwargs: object) -> os.stat_result:
+        asked.append(str(path))
+        return stat(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "stat", spy)
+    assert next(iter(store.list("_versions"))).path == "_versions/000"
+    assert len(asked) == 1
+
+
+def test_no_permission_is_a_storage_error(store: LocalStore, monkeypatch):
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr("builtins.open", refuse)
+    with pytest.raises(StorageError) as caught:
+        store.put("a", b"x")
+    assert caught.value.facts["reason"] == "Permission denied"
+
+
+def test_windows_names_are_long_and_shared():
+    assert native_path("C:\\", "a/b", windows=True) == "C:\\a\\b"
+    long = native_path("C:\\data", "x" * 240, windows=True)
+    assert long == "\\\\?\\C:\\data\\" + "x" * 240
+    share = native_path("\\\\server\\share", "x" * 240, windows=True)
+    assert share == "\\\\?\\UNC\\server\\share\\" + "x" * 240
+    assert native_path("\\\\?\\C:\\data", "y" * 300, windows=True).count("?") == 1
+
+
+def test_store_in_memory_stays_in_its_process(tmp_path: Path):
+    store = MemoryStore("shelf")
+    store.put("a", b"x")
+    (tmp_path / "pickled").write_bytes(pickle.dumps(store))
+    program = (
+        "import pickle, sys\n"
+        "try:\n"
+        "    pickle.load(open(sys.argv[1], 'rb'))\n"
+        "except ValueError as error:\n"
+        "    print(error)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program, str(tmp_path / "pickled")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "another process" in ended.stdout

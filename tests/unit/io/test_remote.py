@@ -1,0 +1,348 @@
+"""What remote stores do beyond the suite: requests, failures, processes, credentials."""
+
+import itertools
+import multiprocessing
+import pickle
+import threading
+import time
+from collections.abc import Callable, Iterator
+from urllib.parse import unquote
+
+import numpy as np
+import pytest
+
+from lancelet.buffers import Ranges
+from lancelet.errors import (
+    AlreadyExistsError,
+    CommitOutcomeUnknownError,
+    CorruptDataError,
+    InvalidInputError,
+    ObjectNotFoundError,
+    StorageError,
+    StorageUnavailableError,
+)
+from lancelet.io import Store, open_folder
+from lancelet.io.client import Client, open_client
+from lancelet.testing.http_server import Answer, ScriptedServer
+from lancelet.testing.s3_server import S3Server
+
+IMPATIENT = {"client_max_retries": "0", "timeout": "1s"}
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def bucket(s3_server: S3Server) -> str:
+    name = f"remote-{next(_numbers)}"
+    s3_server.make_bucket(name)
+    return name
+
+
+@pytest.fixture
+def own_server() -> Iterator[S3Server]:
+    with S3Server("bucket") as server:
+        yield server
+
+
+def scripted(answers: list[Answer], **options: str) -> tuple[ScriptedServer, Store]:
+    server = ScriptedServer(answers)
+    settings = {
+        "aws_access_key_id": "key",
+        "aws_secret_access_key": "secret",
+        "aws_region": "us-east-1",
+        "aws_endpoint": server.endpoint,
+        "allow_http": "true",
+        "timeout": "2s",
+        **options,
+    }
+    return server, open_folder("s3://bucket", settings)
+
+
+def test_near_ranges_are_one_request_and_far_ones_go_side_by_side(s3_server, bucket):
+    store = open_folder(f"s3://{bucket}", s3_server.storage_options)
+    data = np.random.default_rng(2).integers(0, 256, 1 << 20, np.uint8)
+    store.put("a", data)
+    with store.open_reader("a", len(data)) as reader:
+        near = reader.read_ranges(Ranges.of((10, 5), (5000, 5), (30, 2)))
+        far = reader.read_ranges(Ranges.of((900_000, 9), (10, 5), (0, 0), (500_000, 7)))
+    assert near.source.nbytes == 4995
+    assert far.source.nbytes == 21
+    assert far.slice_bytes(0).tobytes() == data[900_000:900_009].tobytes()
+    assert far.slice_bytes(3).tobytes() == data[500_000:500_007].tobytes()
+
+
+def test_wrong_size_is_corrupt_and_not_cut_short(s3_server, bucket):
+    store = open_folder(f"s3://{bucket}", s3_server.storage_options)
+    store.put("a", b"0123456789")
+    for position in (5, 50):
+        with pytest.raises(CorruptDataError) as caught:
+            store.open_reader("a", size=100).read_ranges(Ranges.of((position, 20)))
+        assert caught.value.facts["path"] == "a"
+
+
+def test_listing_is_lazy_and_goes_on_over_pages(s3_server, bucket):
+    store = open_folder(f"s3://{bucket}", s3_server.storage_options)
+    for number in range(1005):
+        store.put(f"v/{number:05}", b"")
+    assert [info.path for info in store.list("v")] == [f"v/{n:05}" for n in range(1005)]
+    assert next(store.list("v")).path == "v/00000"
+
+
+def test_given_up_upload_leaves_no_parts(s3_server, bucket):
+    store = open_folder(f"s3://{bucket}", s3_server.storage_options)
+    writer = store.open_writer("a")
+    writer.write(bytes(25 << 20))
+    assert b"<UploadId>" in s3_server.request("GET", f"{bucket}?uploads")
+    writer.abort()
+    assert b"<UploadId>" not in s3_server.request("GET", f"{bucket}?uploads")
+
+
+def test_dead_server_is_unavailable_after_the_last_retry(own_server):
+    options = own_server.storage_options | {"client_max_retries": "1"}
+    store = open_folder("s3://bucket", options)
+    store.put("a", b"x")
+    own_server.kill()
+    with pytest.raises(StorageUnavailableError) as caught:
+        store.read("a")
+    assert caught.value.__notes__ == ["gave up after 2 attempts"]
+    # A connection that was refused leaves no doubt: nothing was stored.
+    with pytest.raises(StorageUnavailableError):
+        store.put_if_absent("v/1", b"x")
+
+
+def test_lost_reply_of_put_if_absent_is_an_unknown_outcome(own_server):
+    store = open_folder("s3://bucket", own_server.storage_options | IMPATIENT)
+    store.put("warm", b"x")
+    own_server.pause()
+    with pytest.raises(CommitOutcomeUnknownError) as caught:
+        store.put_if_absent("v/1", b"mine")
+    assert caught.value.facts["path"] == "v/1"
+    own_server.resume()
+    # The request had reached the server, which does it as soon as it can.
+    deadline = time.monotonic() + 10
+    while not store.exists("v/1") and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert store.read("v/1") == b"mine"
+    with pytest.raises(AlreadyExistsError):
+        store.put_if_absent("v/1", b"again")
+
+
+def test_slow_server_is_waited_for_until_the_time_limit(own_server):
+    store = open_folder("s3://bucket", own_server.storage_options | IMPATIENT)
+    store.put("a", b"x")
+    own_server.pause()
+    started = time.monotonic()
+    with pytest.raises(StorageUnavailableError):
+        store.read("a")
+    assert 0.9 < time.monotonic() - started < 5
+    threading.Timer(0.3, own_server.resume).start()
+    assert store.read("a") == b"x"
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 429])
+def test_conditional_put_is_never_sent_twice(status):
+    server, store = scripted([Answer(status)] * 3)
+    with server, pytest.raises(CommitOutcomeUnknownError):
+        store.put_if_absent("v/1", b"x")
+    (request,) = server.requests
+    assert request.method == "PUT"
+    assert request.headers["if-none-match"] == "*"
+
+
+def test_conditional_put_whose_connection_breaks_is_unknown():
+    server, store = scripted([Answer.HANG_UP] * 3)
+    with server, pytest.raises(CommitOutcomeUnknownError):
+        store.put_if_absent("v/1", b"x")
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("status", [409, 412])
+def test_conditional_put_that_lost_is_already_there(status):
+    server, store = scripted([Answer(status)])
+    with server, pytest.raises(AlreadyExistsError):
+        store.put_if_absent("v/1", b"x")
+
+
+def test_other_requests_are_sent_again():
+    body = Answer(206, b"45", {"content-range": "bytes 4-5/10", "etag": "e"})
+    server, store = scripted([Answer(503), Answer.HANG_UP, body])
+    with server:
+        slices = store.open_reader("a", 10).read_ranges(Ranges.of((4, 2)))
+    assert slices.slice_bytes(0).tobytes() == b"45"
+    assert [request.headers["range"] for request in server.requests] == ["bytes=4-5"] * 3
+
+
+def test_answer_that_breaks_off_is_fetched_again():
+    headers = {"content-range": "bytes 0-9/10", "etag": "e"}
+    whole = Answer(206, b"0123456789", headers)
+    server, store = scripted([Answer(206, b"012", headers, claimed_bytes=10), whole])
+    with server:
+        slices = store.open_reader("a", 10).read_ranges(Ranges.of((0, 10)))
+    assert slices.slice_bytes(0).tobytes() == b"0123456789"
+
+
+@pytest.mark.parametrize("status", [401, 403, 400])
+def test_refusals_are_final(status):
+    server, store = scripted([Answer(status)] * 3)
+    with server, pytest.raises(StorageError) as caught:
+        store.put("a", b"x")
+    assert not isinstance(caught.value, StorageUnavailableError)
+    assert len(server.requests) == 1
+
+
+def test_missing_bucket_is_not_found(s3_server):
+    store = open_folder("s3://no-such-bucket", s3_server.storage_options)
+    with pytest.raises(ObjectNotFoundError):
+        store.read("a")
+
+
+def test_errors_hold_no_secrets(s3_server):
+    options = s3_server.storage_options | {"aws_secret_access_key": "hush-hush"}
+    store = open_folder("s3://no-such-bucket", options | {"client_max_retries": "0"})
+    for request in (store.read, store.info, lambda path: store.put(path, b"x")):
+        with pytest.raises((StorageError, ObjectNotFoundError)) as caught:
+            request("a")
+        assert "hush-hush" not in repr(caught.value) + str(caught.value.facts)
+
+
+def test_clouds_are_asked_in_their_own_ways():
+    """The conditional put of each cloud, as it goes over the wire."""
+    google = {"google_base_url": "{}", "google_storage_token": "token"}
+    azure = {
+        "azure_storage_account_name": "account",
+        "azure_storage_account_key": "a2V5",
+        "azure_storage_endpoint": "{}",
+    }
+    for uri, options, header, value in (
+        ("gs://bucket/t", google, "x-goog-if-generation-match", "0"),
+        ("az://bucket/t", azure, "if-none-match", "*"),
+        ("abfss://bucket@account.dfs.core.windows.net/t", azure, "if-none-match", "*"),
+    ):
+        with ScriptedServer([Answer(201, headers={"etag": "e"})]) as server:
+            filled = {key: text.format(server.endpoint) for key, text in options.items()}
+            open_folder(uri, filled | {"allow_http": "true"}).put_if_absent("v/1", b"x")
+        (request,) = server.requests
+        assert request.headers[header] == value
+        assert unquote(request.path).endswith("bucket/t/v/1")
+
+
+def test_options_may_be_in_any_case_and_unknown_ones_are_ignored(s3_server, bucket):
+    options = {name.upper(): value for name, value in s3_server.storage_options.items()}
+    store = open_folder(f"s3://{bucket}", options | {"ddbTableName": "x", "My-Own": "y"})
+    store.put("a", b"x")
+    assert store.read("a") == b"x"
+
+
+def test_short_names_of_options_work(s3_server, bucket):
+    options = {
+        name.removeprefix("aws_"): value for name, value in s3_server.storage_options.items()
+    }
+    store = open_folder(f"s3://{bucket}", options)
+    store.put("a", b"x")
+    assert store.read("a") == b"x"
+
+
+@pytest.mark.parametrize(
+    "options", [{"client_max_retries": "many"}, {"timeout": "soon"}, {"allow_http": "perhaps"}]
+)
+def test_unsound_options_are_refused(s3_server, options):
+    with pytest.raises(InvalidInputError):
+        open_folder("s3://bucket", s3_server.storage_options | options).read("a")
+
+
+def test_equal_options_share_a_client(s3_server):
+    options = s3_server.storage_options
+    first = open_client("s3", "bucket", options)
+    assert open_client("s3", "bucket", dict(reversed(options.items()))) is first
+    assert open_client("s3", "other", options) is not first
+    assert open_client("s3", "bucket", options | {"timeout": "9s"}) is not first
+    assert pickle.loads(pickle.dumps(first)) is first
+
+
+class CountingProvider:
+    """Credentials that last some seconds."""
+
+    def __init__(self, options: dict[str, str], lifetime_seconds: float) -> None:
+        self.options = options
+        self.lifetime_seconds = lifetime_seconds
+        self.asked = 0
+
+    def __call__(self) -> dict[str, str]:
+        self.asked += 1
+        expires_at = int((time.time() + self.lifetime_seconds) * 1000)
+        return self.options | {"expires_at_millis": str(expires_at)}
+
+
+@pytest.mark.parametrize(("lifetime_seconds", "asked"), [(3600, 1), (30, 4)])
+def test_provider_is_asked_again_before_its_credentials_expire(
+    s3_server, bucket, lifetime_seconds, asked
+):
+    """A minute of life left is too little, so then every request asks."""
+    options = s3_server.storage_options
+    secrets = {name: options.pop(name) for name in list(options) if "key" in name}
+    provider = CountingProvider(secrets, lifetime_seconds)
+    store = open_folder(f"s3://{bucket}", options, provider=provider)
+    for number in range(4):
+        store.put("a", b"%d" % number)
+        # Within a tenth of a second the client trusts what it was just told.
+        time.sleep(0.11)
+    assert provider.asked == asked
+
+
+def test_provider_without_credentials_is_named(s3_server):
+    store = open_folder(
+        "s3://bucket", {"aws_endpoint": s3_server.endpoint}, provider=lambda: {"region": "x"}
+    )
+    with pytest.raises(StorageError, match="credentials"):
+        store.read("a")
+
+
+def _in_fork(task: Callable[[], object]) -> object:
+    """Run a task in a forked child and return its result; a child that hangs is an error."""
+    context = multiprocessing.get_context("fork")
+    receive, send = context.Pipe(duplex=False)
+
+    def run() -> None:
+        send.send(task())
+
+    child = context.Process(target=run)
+    child.start()
+    try:
+        assert receive.poll(20), "the child hangs"
+        return receive.recv()
+    finally:
+        child.kill()
+        child.join()
+
+
+def test_forked_child_can_go_on(s3_server, bucket):
+    """Threads of the parent are gone in the child, whose requests must not wait for them."""
+    store = open_folder(f"s3://{bucket}", s3_server.storage_options)
+    data = np.arange(1 << 18, dtype=np.uint32)
+    store.put("a", data)
+    far = Ranges.of((0, 4), (500_000, 4), (1_000_000, 4))
+    with store.open_reader("a") as reader:
+        reader.read_ranges(far)
+
+    def child() -> object:
+        with store.open_reader("a") as reader:
+            slices = reader.read_ranges(far)
+        found = [slices.slice_bytes(index).tobytes() for index in range(3)]
+        try:
+            store.put_if_absent("a", b"")
+        except AlreadyExistsError:
+            found.append(b"taken")
+        store.put("from-child", b"x")
+        # A child of the child is no different.
+        return [*found, _in_fork(lambda: store.read("from-child"))]
+
+    expected = [data.view(np.uint8)[p : p + 4].tobytes() for p in far.position.tolist()]
+    assert _in_fork(child) == [*expected, b"taken", b"x"]
+    assert store.read("from-child") == b"x"
+
+
+def test_client_is_made_when_it_is_needed():
+    """Opening a store sends nothing and reads no certificates, so planning is cheap."""
+    client = open_client("s3", "bucket", {"aws_endpoint": "http://127.0.0.1:1"})
+    assert isinstance(client, Client)
+    assert client._made is None

@@ -1,0 +1,55 @@
+"""The suite of stores, for each store we have, alone and wrapped."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from lancelet.io import Store, open_folder
+from lancelet.io.local import LocalStore
+from lancelet.io.memory import MemoryStore
+from lancelet.io.metered import IoMeter, metered
+from lancelet.testing.s3_server import S3Server
+from lancelet.testing.store_suite import StoreSuite
+
+_numbers = itertools.count()
+
+
+class TestMemoryStore(StoreSuite):
+    @pytest.fixture
+    def store(self) -> Store:
+        return MemoryStore(f"suite-{next(_numbers)}")
+
+
+class TestLocalStore(StoreSuite):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Store:
+        return LocalStore(tmp_path / "not there yet" / "root")
+
+
+class TestLocalStoreByUri(StoreSuite):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Store:
+        return open_folder((tmp_path / "a b%").as_uri())
+
+
+class TestRemoteStore(StoreSuite):
+    @pytest.fixture
+    def store(self, s3_server: S3Server) -> Store:
+        bucket = f"suite-{next(_numbers)}"
+        s3_server.make_bucket(bucket)
+        return open_folder(f"s3://{bucket}", s3_server.storage_options)
+
+
+class TestRemoteFolder(StoreSuite):
+    @pytest.fixture
+    def store(self, s3_server: S3Server) -> Store:
+        bucket = f"suite-{next(_numbers)}"
+        s3_server.make_bucket(bucket)
+        return open_folder(f"s3://{bucket}/some/folder.lance", s3_server.storage_options)
+
+
+class TestMeteredStore(StoreSuite):
+    @pytest.fixture
+    def store(self) -> Store:
+        return metered(MemoryStore(f"suite-{next(_numbers)}"), IoMeter())
