@@ -28,7 +28,7 @@ struct Progress {
 LANCELET_INLINE int first_escape(uint64_t word) {
   const uint64_t inverse = ~word;
   const uint64_t zero = (inverse - 0x0101010101010101u) & word & 0x8080808080808080u;
-  return zero ? __builtin_ctzll(zero) / 8 : 8;
+  return zero ? trailing_zeros(zero) / 8 : 8;
 }
 
 // One code: its bytes, and the lengths seen, less one, so that 0 shows as a large number.

@@ -11,6 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(_MSC_VER)
+#include <intrin.h>
+#endif
+
 namespace lancelet {
 
 template <class T>
@@ -89,6 +93,17 @@ static LANCELET_INLINE T smaller(T a, T b) {
 template <class T>
 static LANCELET_INLINE T larger(T a, T b) {
   return a < b ? b : a;
+}
+
+// How many of the lowest bits are zero; `bits` is not.
+static LANCELET_INLINE int trailing_zeros(uint64_t bits) {
+#if defined(_MSC_VER)
+  unsigned long index;
+  _BitScanForward64(&index, bits);
+  return static_cast<int>(index);
+#else
+  return __builtin_ctzll(bits);
+#endif
 }
 
 }  // namespace LANCELET_NAMESPACE

@@ -128,9 +128,9 @@ def out_of_line_shape(
 
 
 def check_offset_bytes(offset_bytes: int) -> None:
-    """Check that stored offsets are 4 or 8 bytes wide."""
+    """Check that stored offsets or lengths are 4 or 8 bytes wide."""
     if offset_bytes not in (4, 8):
-        raise InvalidInputError("stored offsets have 4 or 8 bytes", offset_bytes=offset_bytes)
+        raise InvalidInputError("offsets and lengths have 4 or 8 bytes", bytes=offset_bytes)
 
 
 def check_chunk_counts(slices: Slices, counts: Int64s, offset_bytes: int, *, kernel: str) -> None:
@@ -151,13 +151,18 @@ def offset_type(out_bits: int) -> np.dtype[Any]:
     return np.dtype(np.int32) if out_bits == 32 else np.dtype(np.int64)
 
 
+def check_fits_offsets(data_bytes: int, dtype: np.dtype[Any], *, kernel: str) -> None:
+    """Refuse more bytes than offsets of this type can count."""
+    if data_bytes > np.iinfo(dtype).max:
+        raise corrupt(Fault.TOO_LARGE, kernel=kernel, place=0)
+
+
 def offsets_of(size: Int64s, *, out_bits: int, kernel: str) -> Offsets:
     """Return Arrow offsets for values of these sizes, or refuse what 32 bits cannot count."""
     dtype = offset_type(out_bits)
     offsets = np.zeros(len(size) + 1, np.int64)
     np.cumsum(size, out=offsets[1:])
-    if offsets[-1] > np.iinfo(dtype).max:
-        raise corrupt(Fault.TOO_LARGE, kernel=kernel, place=int((offsets > 2**31 - 1).argmax()))
+    check_fits_offsets(int(offsets[-1]), dtype, kernel=kernel)
     return offsets.astype(dtype)
 
 
@@ -195,6 +200,26 @@ def check_value_bytes(value_bytes: int) -> None:
     """Check that a value has at least one byte, and not absurdly many."""
     if not 0 < value_bytes <= 1 << 31:
         raise InvalidInputError("a value has at least one byte", value_bytes=value_bytes)
+
+
+def check_whole_values(values: Bytes, value_bytes: int) -> int:
+    """Return how many values of `value_bytes` the bytes are, which must be a whole number."""
+    check_value_bytes(value_bytes)
+    if values.nbytes % value_bytes:
+        raise InvalidInputError("bytes are not a whole number of values", bytes=values.nbytes)
+    return values.nbytes // value_bytes
+
+
+def check_block_bytes(block_bytes: int) -> None:
+    """Check the size of the blocks to checksum."""
+    if block_bytes <= 0:
+        raise InvalidInputError("a block has at least one byte", block_bytes=block_bytes)
+
+
+def check_seed(seed: int) -> None:
+    """Check that a seed is an unsigned number of 64 bits."""
+    if not 0 <= seed < 1 << 64:
+        raise InvalidInputError("a seed has 64 bits and no sign", seed=seed)
 
 
 def check_partition(counts: Int64s, total: int, *, kernel: str) -> None:
@@ -241,10 +266,10 @@ def plain_sizes(slices: Slices, out_sizes: Int64s | None, *, kernel: str) -> tup
         short = ~empty & (slices.size < 4)
         if short.any():
             raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=int(short.argmax()))
-        at = np.where(empty, 0, slices.position)[:, None] + np.arange(4)
-        head = slices.source[at % max(1, slices.source.nbytes)] if len(slices) else at
-        sizes = head.astype(np.uint8).reshape(-1, 4).copy().view(np.uint32).reshape(-1)
-        out_sizes = np.where(empty, 0, sizes.astype(np.int64))
+        which = np.flatnonzero(~empty)
+        head = slices.source[slices.position[which][:, None] + np.arange(4)]
+        out_sizes = np.zeros(len(slices), np.int64)
+        out_sizes[which] = head.view("<u4").reshape(-1)
         skip = np.where(empty, 0, 4)
         blocks = Slices(slices.source, slices.position + skip, slices.size - skip)
     bad = (out_sizes < 0) | (out_sizes > (blocks.size + 1) * LZ4_RATIO_MAX)
@@ -298,6 +323,12 @@ class ZipShape:
     def is_visible(self, control: Any) -> Any:
         """Return whether the item of a control word, or of each of many, owns a value slot."""
         return self.definition(control) <= self.max_visible_def
+
+
+def check_item_bytes(shape: ZipShape, value_bytes: int) -> None:
+    """Check that an item has bytes, without which there is no telling how many there are."""
+    if value_bytes < 0 or shape.control_bytes + value_bytes == 0:
+        raise InvalidInputError("an item has at least one byte", value_bytes=value_bytes)
 
 
 def check_zipped(

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lancelet.buffers import Slices
 from lancelet.errors import LanceletError
 from lancelet.kernels import native, reference, select
 
@@ -23,6 +24,10 @@ def assert_same(found: Any, expected: Any, where: str) -> None:
         assert len(found) == len(expected), where
         for one, other in zip(found, expected, strict=True):
             assert_same(one, other, where)
+    elif isinstance(expected, Slices):
+        assert_same(found.position, expected.position, where)
+        assert_same(found.size, expected.size, where)
+        assert_same(found.source, expected.source, where)
     elif isinstance(expected, np.ndarray):
         assert isinstance(found, np.ndarray), (where, found, expected)
         assert found.dtype == expected.dtype, where

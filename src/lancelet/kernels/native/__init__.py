@@ -8,6 +8,7 @@ from lancelet.kernels.native.bitpack import (
     unpack_blocks,
     unpack_chunks,
 )
+from lancelet.kernels.native.checksum import crc32c, crc32c_blocks
 from lancelet.kernels.native.copies import (
     copy_slices,
     join_slices,
@@ -16,17 +17,16 @@ from lancelet.kernels.native.copies import (
     take_variable,
 )
 from lancelet.kernels.native.fsst import fsst_decode, fsst_decode_chunks, fsst_encode, pick_fsst
+from lancelet.kernels.native.fsst_training import fsst_train
+from lancelet.kernels.native.full_zip import unzip_fixed, unzip_variable, zip_fixed, zip_variable
+from lancelet.kernels.native.hashing import xxh64_many
+from lancelet.kernels.native.lz4 import lz4_compress, lz4_compress_chunks, lz4_decompress_chunks
 from lancelet.kernels.native.protobuf import find_parts, read_varints
 from lancelet.kernels.native.read_ahead import read_ahead
+from lancelet.kernels.native.rle import count_runs, rle_decode_chunks, rle_encode_chunks
+from lancelet.kernels.native.split_bytes import join_bytes_chunks, split_bytes_chunks
 from lancelet.kernels.native.variable import concat_variable, pick_variable
-from lancelet.kernels.reference.checksum import crc32c, crc32c_blocks
-from lancelet.kernels.reference.fsst_training import fsst_train
-from lancelet.kernels.reference.full_zip import unzip_fixed, unzip_variable, zip_fixed, zip_variable
-from lancelet.kernels.reference.hashing import xxh64_many
-from lancelet.kernels.reference.lz4 import lz4_compress, lz4_compress_chunks, lz4_decompress_chunks
-from lancelet.kernels.reference.rle import count_runs, rle_decode_chunks, rle_encode_chunks
-from lancelet.kernels.reference.split_bytes import join_bytes_chunks, split_bytes_chunks
-from lancelet.kernels.reference.zones import zone_min_max
+from lancelet.kernels.native.zones import zone_min_max
 
 __all__ = [
     "bit_widths",

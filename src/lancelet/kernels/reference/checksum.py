@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet.buffers import Bytes
-from lancelet.errors import InvalidInputError
+from lancelet.kernels.arguments import check_block_bytes
 
 _POLYNOMIAL: Final = 0x82F63B78
 
@@ -35,8 +35,7 @@ def crc32c(data: Bytes, seed: int = 0) -> int:
 
 def crc32c_blocks(data: Bytes, block_bytes: int) -> npt.NDArray[np.uint32]:
     """Return the checksum of each `block_bytes` bytes; the last block may be shorter."""
-    if block_bytes <= 0:
-        raise InvalidInputError("a block has at least one byte", block_bytes=block_bytes)
+    check_block_bytes(block_bytes)
     full = data.nbytes // block_bytes
     blocks = data[: full * block_bytes].reshape(full, block_bytes)
     start = _shift(np.full(1, 0xFFFFFFFF, np.uint32), block_bytes)

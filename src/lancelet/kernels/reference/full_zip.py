@@ -20,11 +20,15 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet.buffers import Bytes, Int64s, Slices
-from lancelet.errors import InvalidInputError
 from lancelet.kernels.arguments import (
     Offsets,
     ZipShape,
+    check_has_offsets,
+    check_item_bytes,
+    check_offset_bytes,
+    check_offsets,
     check_slices,
+    check_whole_values,
     check_zipped,
     offsets_of,
 )
@@ -44,8 +48,7 @@ def unzip_fixed(
     """
     kernel = "unzip_fixed"
     check_slices(slices, kernel=kernel)
-    if shape.control_bytes + value_bytes <= 0 or value_bytes < 0:
-        raise InvalidInputError("an item has at least one byte", value_bytes=value_bytes)
+    check_item_bytes(shape, value_bytes)
     controls: list[int] = []
     starts: list[int] = []
     items = np.zeros(len(slices), np.int64)
@@ -78,7 +81,7 @@ def unzip_variable(
     """
     kernel = "unzip_variable"
     check_slices(slices, kernel=kernel)
-    _check_length_bytes(length_bytes)
+    check_offset_bytes(length_bytes)
     controls: list[int] = []
     starts: list[int] = []
     sizes: list[int] = []
@@ -117,9 +120,7 @@ def zip_fixed(
 
     Without levels of either kind the array for it is empty.
     """
-    if value_bytes <= 0 or values.nbytes % value_bytes:
-        raise InvalidInputError("bytes are not a whole number of values", bytes=values.nbytes)
-    count = values.nbytes // value_bytes
+    count = check_whole_values(values, value_bytes)
     control, visible = check_zipped(rep, definition, shape, count)
     size = shape.control_bytes + np.where(visible, value_bytes, 0)
     starts, out = _layout(control, size, shape)
@@ -140,13 +141,14 @@ def zip_variable(
 
     `offsets` has a slot for every visible item; the bytes of those that are null are dropped.
     """
-    _check_length_bytes(length_bytes)
+    check_offset_bytes(length_bytes)
+    check_has_offsets(offsets, kernel="zip_variable")
+    check_offsets(offsets, data.nbytes, kernel="zip_variable")
     control, visible = check_zipped(rep, definition, shape, len(offsets) - 1)
     present = shape.definition(control) == 0
     slot = np.flatnonzero(present[visible])
     source = offsets[slot].astype(np.int64)
     length = offsets[slot + 1].astype(np.int64) - source
-    check_slices(Slices(data, source, length), kernel="zip_variable")
     if length_bytes == 4 and np.any(length >= 1 << 32):
         raise corrupt(Fault.TOO_LARGE, kernel="zip_variable", place=int(slot[length.argmax()]))
     size = np.full(len(control), shape.control_bytes, np.int64)
@@ -159,11 +161,6 @@ def zip_variable(
     spread = np.arange(int(length.sum())) - np.repeat(ends - length, length)
     out[np.repeat(at + length_bytes, length) + spread] = gather(data, source, length)
     return out, starts
-
-
-def _check_length_bytes(length_bytes: int) -> None:
-    if length_bytes not in (4, 8):
-        raise InvalidInputError("a length has 4 or 8 bytes", length_bytes=length_bytes)
 
 
 def _control(data: Bytes, at: int, shape: ZipShape, kernel: str, index: int) -> tuple[int, int]:

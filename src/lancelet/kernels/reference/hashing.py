@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet.buffers import Bytes, Int64s
-from lancelet.kernels.arguments import Offsets, check_offsets
+from lancelet.kernels.arguments import Offsets, check_offsets, check_seed
 
 Hashes: TypeAlias = npt.NDArray[np.uint64]
 
@@ -28,6 +28,7 @@ _ZERO: Final = np.zeros(1, np.uint64)
 def xxh64_many(offsets: Offsets, data: Bytes, seed: int = 0) -> Hashes:
     """Return the XXH64 of every value."""
     check_offsets(offsets, data.nbytes, kernel="xxh64_many")
+    check_seed(seed)
     with np.errstate(over="ignore"):
         return _xxh64(offsets.astype(np.int64), data, seed)
 

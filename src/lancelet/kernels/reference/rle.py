@@ -15,12 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet.buffers import Bytes, Int64s, Slices
-from lancelet.errors import InvalidInputError
 from lancelet.kernels.arguments import (
     check_partition,
     check_run_counts,
     check_slices,
-    check_value_bytes,
+    check_whole_values,
 )
 from lancelet.kernels.faults import Fault, corrupt
 from lancelet.kernels.reference.copies import gather
@@ -81,9 +80,7 @@ def count_runs(values: Bytes, value_bytes: int) -> int:
 
 
 def _rows(values: Bytes, value_bytes: int) -> npt.NDArray[Any]:
-    check_value_bytes(value_bytes)
-    if values.nbytes % value_bytes:
-        raise InvalidInputError("bytes are not a whole number of values", bytes=values.nbytes)
+    check_whole_values(values, value_bytes)
     return values.reshape(-1, value_bytes)
 
 

@@ -9,21 +9,19 @@ from __future__ import annotations
 import numpy as np
 
 from lancelet.buffers import Bytes, Int64s, Slices
-from lancelet.errors import InvalidInputError
 from lancelet.kernels.arguments import (
     check_partition,
     check_plane_sizes,
     check_slices,
     check_value_bytes,
+    check_whole_values,
 )
 
 
 def split_bytes_chunks(values: Bytes, value_bytes: int, counts: Int64s) -> Bytes:
     """Split chunks of `counts[i]` values into planes; the result has the same size."""
-    check_value_bytes(value_bytes)
-    if values.nbytes % value_bytes:
-        raise InvalidInputError("bytes are not a whole number of values", bytes=values.nbytes)
-    check_partition(counts, values.nbytes // value_bytes, kernel="split_bytes_chunks")
+    total = check_whole_values(values, value_bytes)
+    check_partition(counts, total, kernel="split_bytes_chunks")
     ends = np.cumsum(counts) * value_bytes
     out = np.empty(values.nbytes, np.uint8)
     for end, count in zip(ends.tolist(), counts.tolist(), strict=True):

@@ -1,0 +1,127 @@
+// CRC-32C. The instruction takes three cycles and starts anew each cycle, so three stretches run
+// side by side; their checksums are joined by a carry-less product with x^(8 * bytes behind).
+//
+// In the reflected notation of the instruction, the product of two 32-bit polynomials sits one
+// bit low in 64 bits, and taking the checksum of 64 bits multiplies by x^32 once more. So the
+// factor that moves a checksum over n bytes is x^(8 n - 33).
+#include "kernel.hpp"
+
+#if defined(__SSE4_2__) && defined(__x86_64__)
+#include <nmmintrin.h>
+#include <wmmintrin.h>
+#define LANCELET_CRC_X86 1
+#elif defined(__ARM_FEATURE_CRC32)
+#include <arm_acle.h>
+#endif
+
+namespace LANCELET_NAMESPACE {
+namespace {
+
+constexpr uint32_t kPolynomial = 0x82F63B78u;
+
+struct Tables {
+  uint32_t of[8][256];
+};
+
+constexpr Tables make_tables() {
+  Tables tables = {};
+  for (uint32_t byte = 0; byte < 256; ++byte) {
+    uint32_t sum = byte;
+    for (int bit = 0; bit < 8; ++bit) sum = sum >> 1 ^ (sum & 1 ? kPolynomial : 0);
+    tables.of[0][byte] = sum;
+  }
+  for (uint32_t byte = 0; byte < 256; ++byte)
+    for (int k = 1; k < 8; ++k) {
+      const uint32_t before = tables.of[k - 1][byte];
+      tables.of[k][byte] = before >> 8 ^ tables.of[0][before & 0xff];
+    }
+  return tables;
+}
+
+[[maybe_unused]] constexpr Tables kTables = make_tables();
+
+LANCELET_INLINE uint32_t add_byte(uint32_t sum, uint8_t byte) {
+  return sum >> 8 ^ kTables.of[0][(sum ^ byte) & 0xff];
+}
+
+LANCELET_INLINE uint32_t add_word(uint32_t sum, uint64_t word) {
+#if LANCELET_CRC_X86
+  return static_cast<uint32_t>(_mm_crc32_u64(sum, word));
+#elif defined(__ARM_FEATURE_CRC32)
+  return __crc32cd(sum, word);
+#else
+  word ^= sum;
+  uint32_t out = 0;
+  for (int k = 0; k < 8; ++k) out ^= kTables.of[7 - k][word >> (8 * k) & 0xff];
+  return out;
+#endif
+}
+
+#if LANCELET_CRC_X86
+
+// x^n modulo the polynomial, reflected: bit 31 is x^0.
+constexpr uint32_t power_of_x(int64_t n) {
+  uint32_t result = 0x80000000u;
+  for (int64_t k = 0; k < n; ++k) result = result >> 1 ^ (result & 1 ? kPolynomial : 0);
+  return result;
+}
+
+template <int64_t kBytes>
+LANCELET_INLINE uint32_t move_over(uint32_t sum) {
+  constexpr uint32_t factor = power_of_x(8 * kBytes - 33);
+  const __m128i product = _mm_clmulepi64_si128(_mm_cvtsi32_si128(static_cast<int>(sum)),
+                                               _mm_cvtsi32_si128(static_cast<int>(factor)), 0);
+  return static_cast<uint32_t>(
+      _mm_crc32_u64(0, static_cast<uint64_t>(_mm_cvtsi128_si64(product))));
+}
+
+// Eat stretches of 3 * kBytes.
+template <int64_t kBytes>
+LANCELET_INLINE uint32_t add_stretches(uint32_t sum, const uint8_t** data, int64_t* size) {
+  while (*size >= 3 * kBytes) {
+    const uint8_t* at = *data;
+    uint64_t a = sum, b = 0, c = 0;
+    for (int64_t k = 0; k < kBytes; k += 8) {
+      a = _mm_crc32_u64(a, load<uint64_t>(at + k));
+      b = _mm_crc32_u64(b, load<uint64_t>(at + kBytes + k));
+      c = _mm_crc32_u64(c, load<uint64_t>(at + 2 * kBytes + k));
+    }
+    sum = move_over<2 * kBytes>(static_cast<uint32_t>(a)) ^
+          move_over<kBytes>(static_cast<uint32_t>(b)) ^ static_cast<uint32_t>(c);
+    *data += 3 * kBytes;
+    *size -= 3 * kBytes;
+  }
+  return sum;
+}
+
+#endif
+
+uint32_t checksum(uint32_t sum, const uint8_t* data, int64_t size) {
+  sum = ~sum;
+#if LANCELET_CRC_X86
+  sum = add_stretches<4096>(sum, &data, &size);
+  sum = add_stretches<512>(sum, &data, &size);
+  sum = add_stretches<64>(sum, &data, &size);
+#endif
+  for (; size >= 8; data += 8, size -= 8) sum = add_word(sum, load<uint64_t>(data));
+  for (; size > 0; ++data, --size) sum = add_byte(sum, *data);
+  return ~sum;
+}
+
+}  // namespace
+
+int64_t crc32c(ConstBytes data, int64_t seed) {
+  return checksum(static_cast<uint32_t>(seed), data.data, data.size);
+}
+
+int64_t crc32c_blocks(ConstBytes data, int64_t block_bytes, Span<uint32_t> sums) {
+  if (block_bytes <= 0) return fail(kBadWidth, 0);
+  int64_t block = 0;
+  for (int64_t at = 0; at < data.size; at += block_bytes, ++block) {
+    if (block >= sums.size) return fail(kOutputFull, block);
+    sums.data[block] = checksum(0, data.data + at, smaller(block_bytes, data.size - at));
+  }
+  return block;
+}
+
+}  // namespace LANCELET_NAMESPACE

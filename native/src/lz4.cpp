@@ -1,0 +1,199 @@
+// LZ4 blocks, both ways. lancelet/kernels/reference/lz4.py shows the format.
+#include "kernel.hpp"
+
+namespace LANCELET_NAMESPACE {
+namespace {
+
+constexpr int64_t kMatchMin = 4;
+constexpr int64_t kTailLiterals = 5;   // the format: the last 5 bytes are literals
+constexpr int64_t kNoMatchFrom = 12;   // and no copy starts in the last 12
+constexpr int64_t kFar = 65535;
+constexpr int64_t kBlockMax = 0x7E000000;
+
+// Add the bytes that a length of 15 goes on in. False if they end before the length does, or if
+// it exceeds what any block could hold.
+LANCELET_INLINE bool extend(const uint8_t** at, const uint8_t* end, int64_t* length) {
+  uint8_t more;
+  do {
+    if (*at >= end || *length > kBlockMax) return false;
+    more = *(*at)++;
+    *length += more;
+  } while (more == 255);
+  return true;
+}
+
+// Copy `length` bytes from `back` bytes before. The room behind the copy may be written to as
+// far as `end`.
+LANCELET_INLINE void copy_match(uint8_t* to, int64_t back, int64_t length, const uint8_t* end) {
+  const uint8_t* from = to - back;
+  if (LANCELET_LIKELY(back >= 16 && end - to >= length + 16)) {
+    for (int64_t k = 0; k < length; k += 16) memcpy(to + k, from + k, 16);
+  } else if (back >= 8 && end - to >= length + 8) {
+    for (int64_t k = 0; k < length; k += 8) memcpy(to + k, from + k, 8);
+  } else if (back == 1) {
+    memset(to, *from, length);
+  } else {
+    for (int64_t k = 0; k < length; ++k) to[k] = from[k];
+  }
+}
+
+// Whether a block is sound and yields exactly `out_size` bytes.
+bool decompress(const uint8_t* at, int64_t size, uint8_t* to, int64_t out_size) {
+  const uint8_t* const end = at + size;
+  uint8_t* const start = to;
+  uint8_t* const out_end = to + out_size;
+  while (at < end) {
+    const uint8_t token = *at++;
+    int64_t literals = token >> 4;
+    if (literals == 15 && !extend(&at, end, &literals)) return false;
+    if (literals > end - at || literals > out_end - to) return false;
+    if (literals <= 16 && end - at >= 16 && out_end - to >= 16) {
+      memcpy(to, at, 16);
+    } else {
+      memcpy(to, at, literals);
+    }
+    at += literals;
+    to += literals;
+    if (at == end) return to == out_end;
+    if (end - at < 2) return false;
+    const int64_t back = load<uint16_t>(at);
+    at += 2;
+    int64_t length = token & 15;
+    if (length == 15 && !extend(&at, end, &length)) return false;
+    length += kMatchMin;
+    if (back == 0 || back > to - start || length > out_end - to) return false;
+    copy_match(to, back, length, out_end);
+    to += length;
+  }
+  return false;
+}
+
+constexpr int64_t bound(int64_t size) { return size + size / 255 + 16; }
+
+LANCELET_INLINE uint8_t* write_length(uint8_t* to, int64_t rest) {
+  for (; rest >= 255; rest -= 255) *to++ = 255;
+  *to++ = static_cast<uint8_t>(rest);
+  return to;
+}
+
+// One sequence; `length` 0 is the last one, which copies nothing.
+LANCELET_INLINE uint8_t* write_sequence(uint8_t* to, const uint8_t* literals, int64_t count,
+                                        int64_t back, int64_t length) {
+  uint8_t* token = to++;
+  *token = static_cast<uint8_t>(smaller<int64_t>(count, 15) << 4);
+  if (count >= 15) to = write_length(to, count - 15);
+  if (count > 0) memcpy(to, literals, count);
+  to += count;
+  if (length == 0) return to;
+  store<uint16_t>(to, static_cast<uint16_t>(back));
+  to += 2;
+  *token |= static_cast<uint8_t>(smaller<int64_t>(length - kMatchMin, 15));
+  if (length - kMatchMin >= 15) to = write_length(to, length - kMatchMin - 15);
+  return to;
+}
+
+// Where four bytes were last seen. Positions count on from block to block, so that what earlier
+// blocks left is told apart without clearing the table.
+struct Seen {
+  static constexpr int kBits = 12;
+  uint32_t last[1 << kBits];
+  uint32_t base;
+
+  static LANCELET_INLINE uint32_t slot(uint32_t word) { return word * 2654435761u >> (32 - kBits); }
+};
+
+LANCELET_INLINE int64_t match_length(const uint8_t* a, const uint8_t* b, const uint8_t* end) {
+  const uint8_t* start = a;
+  while (end - a >= 8) {
+    const uint64_t differ = load<uint64_t>(a) ^ load<uint64_t>(b);
+    if (differ) return a - start + trailing_zeros(differ) / 8;
+    a += 8;
+    b += 8;
+  }
+  while (a < end && *a == *b) ++a, ++b;
+  return a - start;
+}
+
+// Compress into `to`, which has room for `bound(size)`; return the end of the block.
+uint8_t* compress(const uint8_t* data, int64_t size, uint8_t* to, Seen* seen) {
+  if (seen->base > UINT32_MAX - static_cast<uint32_t>(size) - 1) {
+    memset(seen->last, 0, sizeof seen->last);
+    seen->base = 1;
+  }
+  const uint32_t base = seen->base;
+  seen->base += static_cast<uint32_t>(size) + 1;
+  const uint8_t* const match_end = data + size - kTailLiterals;
+  int64_t anchor = 0;
+  int64_t at = 0;
+  while (at + kNoMatchFrom < size) {
+    // Look ahead in growing steps, since data that does not match goes on not matching.
+    int64_t match = -1;
+    for (int64_t tries = 1 << 6; at + kNoMatchFrom < size; at += tries++ >> 6) {
+      const uint32_t word = load<uint32_t>(data + at);
+      uint32_t* last = &seen->last[Seen::slot(word)];
+      const int64_t candidate = static_cast<int64_t>(*last) - base;
+      *last = base + static_cast<uint32_t>(at);
+      if (candidate >= 0 && at - candidate <= kFar && load<uint32_t>(data + candidate) == word) {
+        match = candidate;
+        break;
+      }
+    }
+    if (match < 0) break;
+    while (at > anchor && match > 0 && data[at - 1] == data[match - 1]) --at, --match;
+    const int64_t length =
+        kMatchMin + match_length(data + at + kMatchMin, data + match + kMatchMin, match_end);
+    to = write_sequence(to, data + anchor, at - anchor, at - match, length);
+    at += length;
+    anchor = at;
+    if (at + kNoMatchFrom < size)
+      seen->last[Seen::slot(load<uint32_t>(data + at - 2))] = base + static_cast<uint32_t>(at - 2);
+  }
+  return write_sequence(to, data + anchor, size - anchor, 0, 0);
+}
+
+}  // namespace
+
+int64_t lz4_decompress_chunks(ConstBytes source, ConstInts position, ConstInts size,
+                              ConstInts out_size, Bytes out) {
+  int64_t written = 0;
+  for (int64_t i = 0; i < position.size; ++i) {
+    if (!within(position.data[i], size.data[i], source.size)) return fail(kOutOfSource, i);
+    const int64_t bytes = out_size.data[i];
+    if (bytes < 0 || bytes > out.size - written) return fail(kOutputFull, i);
+    const bool nothing = bytes == 0 && size.data[i] == 0;
+    if (!nothing && !decompress(source.data + position.data[i], size.data[i], out.data + written,
+                                bytes))
+      return fail(kBadStream, i);
+    written += bytes;
+  }
+  return written;
+}
+
+int64_t lz4_compress_chunks(ConstBytes source, ConstInts position, ConstInts size, int64_t sized,
+                            Bytes out, Ints out_size) {
+  Seen* seen = static_cast<Seen*>(calloc(1, sizeof(Seen)));
+  if (seen == nullptr) return fail(kNoMemory, 0);
+  seen->base = 1;
+  int64_t written = 0, status = 0;
+  for (int64_t i = 0; i < position.size && status == 0; ++i) {
+    const int64_t bytes = size.data[i];
+    if (!within(position.data[i], bytes, source.size)) {
+      status = fail(kOutOfSource, i);
+    } else if (bytes > kBlockMax) {
+      status = fail(kTooLarge, i);
+    } else if (bound(bytes) + 4 > out.size - written) {
+      status = fail(kOutputFull, i);
+    } else {
+      uint8_t* const to = out.data + written;
+      if (sized) store<uint32_t>(to, static_cast<uint32_t>(bytes));
+      const uint8_t* end =
+          compress(source.data + position.data[i], bytes, to + (sized ? 4 : 0), seen);
+      out_size.data[i] = end - to;
+      written += end - to;
+    }
+  }
+  free(seen);
+  return status < 0 ? status : written;
+}
+
+}  // namespace LANCELET_NAMESPACE

@@ -1,0 +1,232 @@
+// Choosing the symbols of FSST; lancelet/kernels/reference/fsst_training.py says how and why.
+//
+// A code below 256 is that byte, 256 + i is symbol i of the table (if it is longer than a byte).
+#include "kernel.hpp"
+
+namespace LANCELET_NAMESPACE {
+namespace {
+
+constexpr int64_t kSampleBytes = 32 * 1024;
+constexpr int64_t kPieceBytes = 512;
+constexpr int kRounds[] = {8, 38, 68, 98, 128};
+constexpr int kLastRound = 128;
+constexpr int64_t kSingleBonus = 8;
+constexpr int kSymbols = 255;
+constexpr int kCodes = 512;
+constexpr uint32_t kCandidates = 1u << 17;  // twice what the sample could fill, and a power of 2
+
+struct Piece {
+  const uint8_t* start;
+  int64_t size;
+};
+
+struct Symbol {
+  uint64_t word;  // first byte lowest, zeros behind the last
+  int length;
+};
+
+struct Candidate {
+  Symbol symbol;  // length 0: a free place
+  int64_t gain;
+};
+
+struct Scratch {
+  Piece pieces[kSampleBytes];
+  int num_pieces;
+  Symbol table[kSymbols];
+  int num_symbols;
+  // Symbols of more than a byte by their first byte, longest first.
+  uint8_t chain[kSymbols];
+  uint16_t chain_start[257];
+  uint32_t single[kCodes];
+  uint32_t pair[kCodes * kCodes];
+  Candidate candidates[kCandidates];
+};
+
+uint64_t scattered(uint64_t number) {
+  uint64_t z = (number + 1) * 0x9E3779B97F4A7C15u;
+  z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+  return z ^ z >> 31;
+}
+
+uint64_t load_up_to_8(const uint8_t* from, int64_t left) {
+  uint64_t word = 0;
+  memcpy(&word, from, left < 8 ? left : 8);
+  return word;
+}
+
+uint64_t low_bytes(int length) { return ~uint64_t{0} >> (64 - 8 * length); }
+
+// The order of the bytes, as text is compared.
+uint64_t big_endian(uint64_t word) {
+  uint64_t out = 0;
+  for (int k = 0; k < 8; ++k, word >>= 8) out = out << 8 | (word & 0xff);
+  return out;
+}
+
+template <class Offset>
+void choose_pieces(const uint8_t* offsets, int64_t rows, const uint8_t* data, Scratch* s) {
+  const auto offset = [offsets](int64_t row) {
+    return static_cast<int64_t>(load<Offset>(offsets + row * sizeof(Offset)));
+  };
+  s->num_pieces = 0;
+  const int64_t first = offset(0), total = offset(rows) - first;
+  if (total <= kSampleBytes) {
+    for (int64_t row = 0; row < rows; ++row)
+      if (offset(row + 1) > offset(row))
+        s->pieces[s->num_pieces++] = {data + offset(row), offset(row + 1) - offset(row)};
+    return;
+  }
+  for (int64_t sampled = 0; sampled < kSampleBytes;) {
+    const int64_t wanted =
+        first + static_cast<int64_t>(scattered(s->num_pieces) % static_cast<uint64_t>(total));
+    int64_t low = 0, high = rows + 1;  // the first offset beyond the byte
+    while (low < high) {
+      const int64_t middle = low + (high - low) / 2;
+      if (offset(middle) > wanted) high = middle;
+      else low = middle + 1;
+    }
+    const int64_t row = low - 1, stop = offset(row + 1);
+    const int64_t start = larger(offset(row), smaller(wanted, stop - kPieceBytes));
+    const int64_t size = smaller(stop - start, kPieceBytes);
+    s->pieces[s->num_pieces++] = {data + start, size};
+    sampled += size;
+  }
+}
+
+void build_chains(Scratch* s) {
+  int next = 0;
+  for (int byte = 0; byte < 256; ++byte) {
+    s->chain_start[byte] = static_cast<uint16_t>(next);
+    for (int length = 8; length > 1; --length)
+      for (int i = 0; i < s->num_symbols; ++i)
+        if (s->table[i].length == length && (s->table[i].word & 0xff) == static_cast<uint64_t>(byte))
+          s->chain[next++] = static_cast<uint8_t>(i);
+  }
+  s->chain_start[256] = static_cast<uint16_t>(next);
+}
+
+int longest_code(const Scratch& s, uint64_t word, int64_t left) {
+  const int byte = static_cast<int>(word & 0xff);
+  for (int k = s.chain_start[byte]; k < s.chain_start[byte + 1]; ++k) {
+    const Symbol& symbol = s.table[s.chain[k]];
+    if (symbol.length <= left && (word & low_bytes(symbol.length)) == symbol.word)
+      return 256 + s.chain[k];
+  }
+  return byte;
+}
+
+void count_codes(Scratch* s, int part) {
+  memset(s->single, 0, sizeof s->single);
+  memset(s->pair, 0, sizeof s->pair);
+  for (int p = 0; p < s->num_pieces; ++p) {
+    if (static_cast<int64_t>(p) * 37 % kLastRound >= part) continue;
+    const Piece piece = s->pieces[p];
+    int before = -1;
+    for (int64_t at = 0; at < piece.size;) {
+      const uint64_t word = load_up_to_8(piece.start + at, piece.size - at);
+      const int code = longest_code(*s, word, piece.size - at);
+      const int byte = static_cast<int>(word & 0xff);
+      ++s->single[code];
+      if (before >= 0) ++s->pair[before * kCodes + code];
+      if (code >= 256) {
+        ++s->single[byte];
+        if (before >= 0) ++s->pair[before * kCodes + byte];
+      }
+      before = code;
+      at += code < 256 ? 1 : s->table[code - 256].length;
+    }
+  }
+}
+
+void add_gain(Scratch* s, Symbol symbol, int64_t gain) {
+  const uint64_t hash = (symbol.word * 0x9E3779B97F4A7C15u) ^ symbol.length * 0xBF58476D1CE4E5B9u;
+  for (uint32_t at = static_cast<uint32_t>(hash >> 40);; ++at) {
+    Candidate& place = s->candidates[at % kCandidates];
+    if (place.symbol.length == 0) place.symbol = symbol;
+    if (place.symbol.length == symbol.length && place.symbol.word == symbol.word) {
+      place.gain += gain;
+      return;
+    }
+  }
+}
+
+Symbol symbol_of(const Scratch& s, int code) {
+  return code < 256 ? Symbol{static_cast<uint64_t>(code), 1} : s.table[code - 256];
+}
+
+Symbol join(const Symbol& a, const Symbol& b) {
+  return {a.word | b.word << (8 * a.length), smaller(a.length + b.length, 8)};
+}
+
+void collect_candidates(Scratch* s, int part) {
+  memset(s->candidates, 0, sizeof s->candidates);
+  const uint32_t least = 5 * part / kLastRound;
+  for (int code = 0; code < kCodes; ++code) {
+    const int64_t count = s->single[code];
+    if (count == 0 || count < least) continue;
+    const Symbol symbol = symbol_of(*s, code);
+    add_gain(s, symbol, count * symbol.length * (symbol.length == 1 ? kSingleBonus : 1));
+  }
+  if (part == kLastRound) return;
+  for (int a = 0; a < kCodes; ++a) {
+    // A code that was not used has no neighbours; a symbol of 8 bytes cannot grow.
+    if (s->single[a] == 0 || symbol_of(*s, a).length == 8) continue;
+    for (int b = 0; b < kCodes; ++b) {
+      const int64_t count = s->pair[a * kCodes + b];
+      if (count == 0 || count < least) continue;
+      const Symbol joined = join(symbol_of(*s, a), symbol_of(*s, b));
+      add_gain(s, joined, count * joined.length);
+    }
+  }
+}
+
+bool better(const Candidate& a, const Candidate& b) {
+  if (a.gain != b.gain) return a.gain > b.gain;
+  if (a.symbol.length != b.symbol.length) return a.symbol.length > b.symbol.length;
+  return big_endian(a.symbol.word) < big_endian(b.symbol.word);
+}
+
+void keep_best(Scratch* s) {
+  Candidate best[kSymbols];
+  int kept = 0;
+  for (uint32_t k = 0; k < kCandidates; ++k) {
+    const Candidate& candidate = s->candidates[k];
+    if (candidate.symbol.length == 0) continue;
+    if (kept == kSymbols && !better(candidate, best[kSymbols - 1])) continue;
+    int at = kept < kSymbols ? kept++ : kSymbols - 1;
+    for (; at > 0 && better(candidate, best[at - 1]); --at) best[at] = best[at - 1];
+    best[at] = candidate;
+  }
+  for (int k = 0; k < kept; ++k) s->table[k] = best[k].symbol;
+  s->num_symbols = kept;
+}
+
+}  // namespace
+
+int64_t fsst_train(ConstBytes offsets, int64_t offset_bytes, ConstBytes data,
+                   Span<uint64_t> symbols, Bytes lengths) {
+  const int64_t rows = offsets.size / offset_bytes - 1;
+  if (rows < 0 || symbols.size < kSymbols || lengths.size < kSymbols) return fail(kOutputFull, 0);
+  Scratch* s = static_cast<Scratch*>(malloc(sizeof(Scratch)));
+  if (s == nullptr) return fail(kNoMemory, 0);
+  if (offset_bytes == 4) choose_pieces<int32_t>(offsets.data, rows, data.data, s);
+  else choose_pieces<int64_t>(offsets.data, rows, data.data, s);
+  s->num_symbols = 0;
+  for (const int part : kRounds) {
+    build_chains(s);
+    count_codes(s, part);
+    collect_candidates(s, part);
+    keep_best(s);
+  }
+  const int64_t count = s->num_symbols;
+  for (int64_t k = 0; k < count; ++k) {
+    symbols.data[k] = s->table[k].word;
+    lengths.data[k] = static_cast<uint8_t>(s->table[k].length);
+  }
+  free(s);
+  return count;
+}
+
+}  // namespace LANCELET_NAMESPACE

@@ -1,0 +1,24 @@
+"""CRC-32C by `native/src/checksum.cpp`; `reference/checksum.py` defines it."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.buffers import Bytes
+from lancelet.kernels import _native
+from lancelet.kernels.arguments import check_block_bytes
+from lancelet.kernels.faults import checked
+
+
+def crc32c(data: Bytes, seed: int = 0) -> int:
+    """Return the checksum of `data`, going on from the checksum `seed` of what came before."""
+    return checked(_native.crc32c(data, seed), kernel="crc32c")
+
+
+def crc32c_blocks(data: Bytes, block_bytes: int) -> npt.NDArray[np.uint32]:
+    """Return the checksum of each `block_bytes` bytes; the last block may be shorter."""
+    check_block_bytes(block_bytes)
+    sums = np.empty(-(-data.nbytes // block_bytes), np.uint32)
+    checked(_native.crc32c_blocks(data, block_bytes, sums), kernel="crc32c_blocks")
+    return sums

@@ -1,0 +1,21 @@
+"""XXH64 by `native/src/hashing.cpp`; `reference/hashing.py` defines it."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.buffers import Bytes
+from lancelet.kernels import _native
+from lancelet.kernels.arguments import Offsets, as_bytes, check_has_offsets, check_seed
+from lancelet.kernels.faults import checked
+
+
+def xxh64_many(offsets: Offsets, data: Bytes, seed: int = 0) -> npt.NDArray[np.uint64]:
+    """Return the XXH64 of every value."""
+    check_has_offsets(offsets, kernel="xxh64_many")
+    check_seed(seed)
+    hashes = np.empty(len(offsets) - 1, np.uint64)
+    width = offsets.dtype.itemsize
+    checked(_native.xxh64_many(as_bytes(offsets), width, data, seed, hashes), kernel="xxh64_many")
+    return hashes

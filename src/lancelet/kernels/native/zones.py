@@ -1,0 +1,44 @@
+"""Statistics per zone by `native/src/zones.cpp`; `reference/zones.py` defines them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.buffers import Bytes, Int64s
+from lancelet.kernels import _native
+from lancelet.kernels.arguments import as_bytes, check_validity, check_zone_values
+from lancelet.kernels.faults import checked
+
+_NO_NULLS: Final = np.empty(0, np.uint8)
+
+
+def zone_min_max(
+    values: npt.NDArray[Any], zone_rows: int, validity: Bytes | None = None
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any], Int64s, Int64s]:
+    """Return minimum, maximum, nulls and NaNs of each `zone_rows` values.
+
+    `validity` has a bit per value, 1 where it is not null. A zone without a value other than
+    nulls and NaNs has minimum and maximum 0, and its nulls and NaNs add up to its rows.
+    """
+    check_zone_values(values, zone_rows)
+    if validity is not None:
+        check_validity(validity, len(values))
+    zones = -(-len(values) // zone_rows)
+    minimum, maximum = np.empty(zones, values.dtype), np.empty(zones, values.dtype)
+    nulls, nans = np.empty(zones, np.int64), np.empty(zones, np.int64)
+    status = _native.zone_min_max(
+        as_bytes(values),
+        ord(values.dtype.kind),
+        values.dtype.itemsize,
+        zone_rows,
+        _NO_NULLS if validity is None else validity,
+        as_bytes(minimum),
+        as_bytes(maximum),
+        nulls,
+        nans,
+    )
+    checked(status, kernel="zone_min_max")
+    return minimum, maximum, nulls, nans
