@@ -1,0 +1,1 @@
+"""Versions of a table: snapshots, commits, conflicts and references."""

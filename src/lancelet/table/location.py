@@ -1,0 +1,75 @@
+"""Where the files of a table are: its own directory, and the bases it borrows from.
+
+    data/a.lance, base none    <root>/data/a.lance
+    a.lance, base 1 (root)     s3://cold/t/data/a.lance
+    a.lance, base 2 (plain)    s3://landing/a.lance
+
+A location knows no version. It opens stores, each base once, and says which path of which store
+an entry of a manifest means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from lancelet.format.base_paths import BasePath, base_of
+from lancelet.format.paths import check_relative_path
+from lancelet.io import Store, open_folder
+from lancelet.io.uri import join
+
+
+class Place(NamedTuple):
+    """A path of a store."""
+
+    store: Store
+    path: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableLocation:
+    """The directory of a table, as a store whose root it is.
+
+    `base_options` has storage options for bases that need others than the table, by their path.
+    """
+
+    uri: str
+    store: Store
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+    base_options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    _bases: dict[str, Store] = field(default_factory=dict, repr=False)
+
+    @staticmethod
+    def open(
+        uri: str,
+        storage_options: Mapping[str, str] | None = None,
+        base_options: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> TableLocation:
+        """Return the location that a URI names; nothing is read yet."""
+        options = dict(storage_options or {})
+        return TableLocation(uri, open_folder(uri, options), options, dict(base_options or {}))
+
+    def below(self, folder: str) -> TableLocation:
+        """Return the location of a table within this one's directory, such as a branch."""
+        return replace(
+            self, uri=join(self.uri, folder), store=self.store.at(folder), _bases=self._bases
+        )
+
+    def place(
+        self, directory: str, path: str, base_id: int | None, bases: Mapping[int, BasePath]
+    ) -> Place:
+        """Return where a file is that a manifest lists under `directory` of a base."""
+        check_relative_path(path)
+        if base_id is None:
+            return Place(self.store, f"{directory}/{path}")
+        base = base_of(bases, base_id)
+        within = f"{directory}/{path}" if base.is_dataset_root else path
+        return Place(self._base_store(base), within)
+
+    def _base_store(self, base: BasePath) -> Store:
+        store = self._bases.get(base.path)
+        if store is None:
+            options = self.base_options.get(base.path, self.storage_options)
+            store = self._bases.setdefault(base.path, open_folder(base.path, options))
+        return store

@@ -1,0 +1,123 @@
+"""One version of a table, with what it takes to read it.
+
+A snapshot never changes: it is a manifest, and the location that its files are relative to.
+Opening one costs a listing and a read of the manifest's tail; sections, deletion vectors and data
+files are read when somebody asks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from lancelet.buffers import run
+from lancelet.errors import ObjectNotFoundError
+from lancelet.file.base import DataFileReader
+from lancelet.file.open import StoredFields, open_data_file
+from lancelet.format.flags import check_readable
+from lancelet.format.fragment import DataFile, Fragment
+from lancelet.format.fragment_list import FragmentList
+from lancelet.format.index_metadata import IndexSection
+from lancelet.format.manifest import Manifest
+from lancelet.format.manifest_file import StoredManifest, read_indices, read_transaction
+from lancelet.format.paths import DATA, DELETIONS, TRANSACTIONS
+from lancelet.format.schema import Schema
+from lancelet.format.transaction import Transaction
+from lancelet.io.uri import name
+from lancelet.rowids.deletion import NO_DELETIONS, DeletionVector
+from lancelet.table.location import TableLocation
+from lancelet.table.manifests import (
+    ManifestEntry,
+    find_version,
+    latest_of,
+    open_manifest,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """A version of a table that can be read."""
+
+    location: TableLocation
+    entry: ManifestEntry
+    stored: StoredManifest
+
+    @property
+    def manifest(self) -> Manifest:
+        """Everything the version is, apart from its files."""
+        return self.stored.manifest
+
+    @property
+    def version(self) -> int:
+        """The number of the version."""
+        return self.manifest.version
+
+    @property
+    def schema(self) -> Schema:
+        """The fields of the table."""
+        return self.manifest.schema
+
+    @property
+    def fragments(self) -> FragmentList:
+        """The fragments, decoded one by one as they are asked for."""
+        return self.manifest.fragments
+
+    @cached_property
+    def indices(self) -> IndexSection:
+        """The index segments of the version."""
+        reader = self.location.store.open_reader(self.entry.path, self.entry.size)
+        return run(read_indices(self.stored), reader.read_ranges)
+
+    @cached_property
+    def transaction(self) -> Transaction | None:
+        """What was committed as this version; None where the writer did not say."""
+        if self.stored.positions.transaction is not None:
+            reader = self.location.store.open_reader(self.entry.path, self.entry.size)
+            return run(read_transaction(self.stored), reader.read_ranges)
+        if not self.manifest.transaction_file:
+            return None
+        try:
+            data = self.location.store.read(f"{TRANSACTIONS}/{self.manifest.transaction_file}")
+        except ObjectNotFoundError:
+            # Cleaning up may remove it; a version is readable without.
+            return None
+        return Transaction.parse(data)
+
+    def deletions(self, fragment: Fragment) -> DeletionVector:
+        """Return which rows of a fragment are deleted."""
+        deletion = fragment.deletion_file
+        if deletion is None:
+            return NO_DELETIONS
+        store, path = self.location.place(
+            DELETIONS, name(deletion.path(fragment.id)), deletion.base_id, self.manifest.bases
+        )
+        return DeletionVector.parse(store.read(path), deletion.file_type)
+
+    def open_file(self, file: DataFile) -> DataFileReader:
+        """Open a data file with the fields that this version knows of it."""
+        store, path = self.location.place(DATA, file.path, file.base_id, self.manifest.bases)
+        places = file.column_indices or range(len(file.fields))
+        columns = {
+            field_id: column
+            for field_id, column in zip(file.fields, places, strict=True)
+            if field_id >= 0 and column >= 0
+        }
+        schema = self.schema.project_ids([field_id for field_id in file.fields if field_id >= 0])
+        stored = StoredFields(schema, columns)
+        return open_data_file(store, path, size=file.size_bytes or None, stored=stored)
+
+
+def open_snapshot(location: TableLocation, version: int | None = None) -> Snapshot:
+    """Open a version of the table at a location, by default the latest."""
+    if version is None:
+        entry = latest_of(location.store, location.uri)
+    else:
+        entry = find_version(location.store, version, uri=location.uri)
+    return open_entry(location, entry)
+
+
+def open_entry(location: TableLocation, entry: ManifestEntry) -> Snapshot:
+    """Open a version whose manifest was listed, if this release may read it."""
+    stored, _ = open_manifest(location.store, entry)
+    check_readable(stored.manifest.reader_flags, stored.manifest.writer_flags)
+    return Snapshot(location, entry, stored)
