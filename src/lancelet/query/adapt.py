@@ -1,0 +1,99 @@
+"""Constants beside expressions: how a comparison, a list or a sum makes them fit.
+
+x > 1.5 with x int32         x > 1
+x IN (1, 2.5) with x int32   x IN (1)
+x + 1.5 with x float32       1.5 as float32
+d * 2 with d decimal(10,2)   2 as decimal(1,0), so digits are not wasted
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancelet.query import expression as ex
+from lancelet.query.bound import Bound
+from lancelet.query.expression import Expression, Operator
+from lancelet.query.kinds import is_number, is_text
+from lancelet.query.literal_text import UnfitError
+from lancelet.query.literals import Gap, fit, limits
+
+
+def beside_gap(operator: Operator, value: Bound, gap: Gap) -> Expression:
+    """Compare with a constant that the type cannot hold, through its neighbour below.
+
+    With 1 < 1.5 < 2: x > 1.5 and x >= 1.5 are x > 1, and x < 1.5 and x <= 1.5 are x <= 1.
+    """
+    same = ex.Comparison(Operator.EQUAL, value.expression, value.expression)
+    match operator:
+        case Operator.EQUAL:
+            return ex.Comparison(Operator.NOT_EQUAL, value.expression, value.expression)
+        case Operator.NOT_EQUAL:
+            return same
+        case Operator.DISTINCT:
+            return ex.literal(True)
+        case Operator.NOT_DISTINCT:
+            return ex.literal(False)
+    above = operator in {Operator.GREATER, Operator.GREATER_EQUAL}
+    if gap.floor is None:
+        least = ex.Literal(limits(value.data_type)[0])
+        operator = Operator.GREATER_EQUAL if above else Operator.LESS
+        return ex.Comparison(operator, value.expression, least)
+    operator = Operator.GREATER if above else Operator.LESS_EQUAL
+    return ex.Comparison(operator, value.expression, ex.Literal(gap.floor))
+
+
+def fit_all(values: pa.Array, data_type: pa.DataType) -> pa.Array:
+    """Return constants as values of a type; those it cannot hold match nothing and go."""
+    if values.type == data_type:
+        return values
+    if pa.types.is_null(values.type):
+        return pa.nulls(len(values), data_type)
+    if pa.types.is_integer(values.type) and pa.types.is_integer(data_type):
+        low, high = (limit.as_py() for limit in limits(data_type))
+        span = pc.min_max(values).as_py()
+        if span["min"] is not None and low <= span["min"] and span["max"] <= high:
+            return values.cast(data_type)
+    elif (is_text(values.type) and is_text(data_type)) or (
+        is_number(values.type) and pa.types.is_floating(data_type)
+    ):
+        return values.cast(data_type, safe=False)
+    fitted = [fit(value, data_type) for value in values]
+    kept = [value for value in fitted if not isinstance(value, Gap)]
+    return pa.array(kept, data_type) if kept else pa.array([], data_type)
+
+
+def adapted(sign: str, bound: Bound, other: Bound) -> Bound:
+    """Give a constant in arithmetic the type of the other side if it has that value exactly."""
+    literal = bound.expression
+    if not isinstance(literal, ex.Literal) or literal.is_null:
+        return bound
+    if isinstance(other.expression, ex.Literal):
+        both_exact = pa.types.is_decimal(literal.data_type) and sign == "/"
+        return as_double(literal) if both_exact else bound
+    target = other.data_type
+    if pa.types.is_duration(target) and pa.types.is_interval(literal.data_type):
+        return refit(bound, target)
+    if not (is_number(literal.data_type) and is_number(target)):
+        return bound
+    if pa.types.is_integer(literal.data_type) and pa.types.is_decimal(target):
+        digits = len(str(abs(literal.scalar.as_py())))
+        return refit(bound, pa.decimal128(digits, 0)) if digits <= 38 else bound
+    if pa.types.is_decimal(literal.data_type) and not pa.types.is_floating(target):
+        return bound if pa.types.is_decimal(target) else as_double(literal)
+    return refit(bound, target)
+
+
+def as_double(literal: ex.Literal) -> Bound:
+    """Return a decimal constant as the double that SQL takes it for."""
+    return Bound(ex.Literal(literal.scalar.cast(pa.float64())), pa.float64())
+
+
+def refit(bound: Bound, data_type: pa.DataType) -> Bound:
+    """Return a constant as another type, or as it is if that has no such value."""
+    assert isinstance(bound.expression, ex.Literal)
+    try:
+        fitted = fit(bound.expression.scalar, data_type)
+    except UnfitError:
+        return bound
+    return bound if isinstance(fitted, Gap) else Bound(ex.Literal(fitted), data_type)

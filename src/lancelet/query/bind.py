@@ -1,0 +1,372 @@
+"""Binding: an expression as it was written becomes one that fits a schema.
+
+    written    age > 1.5 AND born < '2000-01-01' AND Name = 'x'
+    bound      age > 1 AND born < DATE '2000-01-01' AND name = 'x'
+
+Names are resolved (exactly, else in any case if that is unambiguous), every constant takes the
+type of what it meets, casts that SQL leaves unsaid are added, and the present is read once.
+A bound expression can be evaluated, pruned with and matched with indices; its constants have
+the type of their column. What cannot be bound is an `ExpressionError` that shows where.
+"""
+
+from __future__ import annotations
+
+from typing import Final, assert_never
+
+import pyarrow as pa
+
+from lancelet.errors import ExpressionError
+from lancelet.query import expression as ex
+from lancelet.query.adapt import adapted, beside_gap, fit_all
+from lancelet.query.bound import Bound
+from lancelet.query.coercion import CoercionError, common_type, plain
+from lancelet.query.expression import Expression, Operator
+from lancelet.query.functions import FUNCTIONS
+from lancelet.query.functions.arithmetic import arithmetic_types, result_with_interval
+from lancelet.query.functions.times import current
+from lancelet.query.kinds import is_bytes, is_number, is_text
+from lancelet.query.literal_text import UnfitError
+from lancelet.query.literals import Gap, fit
+from lancelet.query.names import is_json, resolve, similar_names
+from lancelet.query.operands import Source
+
+_SIGNS: Final = frozenset(ex.BINARY_SIGNS)
+_NOWHERE: Final = Source("")
+
+
+def bind_filter(
+    expression: Expression, schema: pa.Schema, *, source: Source = _NOWHERE
+) -> Expression:
+    """Return a filter bound to a schema; it must be a truth value."""
+    return _Binder(schema, source).truth(expression)
+
+
+def bind_value(expression: Expression, schema: pa.Schema, *, source: Source = _NOWHERE) -> Bound:
+    """Return an expression of any type bound to a schema."""
+    binder = _Binder(schema, source)
+    bound = binder.bind(expression)
+    if isinstance(bound.expression, ex.Column):
+        return Bound(bound.expression, resolve(bound.expression.path, schema).data_type)
+    return binder.settled(bound)
+
+
+class _Binder:
+    def __init__(self, schema: pa.Schema, source: Source) -> None:
+        self.schema = schema
+        self.source = source
+
+    def error(self, message: str, node: Expression) -> ExpressionError:
+        """Return an error that points at a node."""
+        return self.source.error(message, node)
+
+    # --- nodes -------------------------------------------------------------------------------
+
+    def bind(self, node: Expression) -> Bound:
+        match node:
+            case ex.Column():
+                return self._column(node)
+            case ex.Literal(scalar):
+                return Bound(node, scalar.type)
+            case ex.And(operands) | ex.Or(operands):
+                parts = tuple(self.truth(operand) for operand in operands)
+                return Bound(type(node)(parts), pa.bool_())
+            case ex.Not(operand):
+                return Bound(ex.Not(self.truth(operand)), pa.bool_())
+            case ex.IsTrue(operand):
+                return Bound(ex.IsTrue(self.truth(operand)), pa.bool_())
+            case ex.IsNull(operand):
+                return Bound(ex.IsNull(self.bind(operand).expression), pa.bool_())
+            case ex.Comparison():
+                return Bound(self._comparison(node), pa.bool_())
+            case ex.In():
+                return Bound(self._in(node), pa.bool_())
+            case ex.Like():
+                return Bound(self._like(node), pa.bool_())
+            case ex.Call():
+                return self._call(node)
+            case ex.Case():
+                return self._case(node)
+            case ex.Cast():
+                return self._cast(node)
+            case ex.Member():
+                return self._member(node)
+            case _:
+                assert_never(node)
+
+    def truth(self, node: Expression) -> Expression:
+        """Bind what must be true, false or null."""
+        bound = self.bind(node)
+        if pa.types.is_boolean(plain(bound.data_type)):
+            return bound.expression
+        if pa.types.is_null(bound.data_type):
+            return ex.Literal(pa.scalar(None, pa.bool_()))
+        if isinstance(node, ex.Call) and node.function == "regexp_match":
+            return ex.Not(ex.IsNull(bound.expression))
+        raise self.error(f"expected a truth value, found {bound.data_type}", node)
+
+    def _column(self, node: ex.Column) -> Bound:
+        try:
+            found = resolve(node.path, self.schema)
+        except CoercionError as error:
+            raise self.error(str(error), node) from error
+        return Bound(ex.Column(found.path), plain(found.data_type))
+
+    def _member(self, node: ex.Member) -> Bound:
+        operand = self.bind(node.operand)
+        if not pa.types.is_struct(operand.data_type):
+            raise self.error(f"{operand.data_type} has no fields", node)
+        index = operand.data_type.get_field_index(node.name)
+        if index < 0:
+            names = ", ".join(field.name for field in operand.data_type)
+            raise self.error(f"no field {node.name!r}; the struct has {names}", node)
+        member = ex.Member(operand.expression, node.name)
+        return Bound(member, plain(operand.data_type.field(index).type))
+
+    def _cast(self, node: ex.Cast) -> Bound:
+        if self._is_json(node.operand) and is_text(node.data_type):
+            text = ex.Call("json_extract", (node.operand, ex.literal("$")))
+            return Bound(self._as(self._call(text), node.data_type, node), node.data_type)
+        operand = self.bind(node.operand)
+        if isinstance(operand.expression, ex.Literal):
+            fitted = self._fitted(operand.expression, node.data_type)
+            if isinstance(fitted, pa.Scalar):
+                return Bound(ex.Literal(fitted), node.data_type)
+        bound = ex.Cast(operand.expression, node.data_type, node.or_null)
+        return Bound(bound, plain(node.data_type))
+
+    def _case(self, node: ex.Case) -> Bound:
+        conditions = [self.truth(when) for when, _ in node.branches]
+        values = [
+            self.bind(value) for value in (*(then for _, then in node.branches), node.otherwise)
+        ]
+        shared = self._shared_type(values, node)
+        parts = [self._as(value, shared, node) for value in values]
+        return Bound(ex.Case(tuple(zip(conditions, parts, strict=False)), parts[-1]), shared)
+
+    def _shared_type(self, values: list[Bound], node: Expression) -> pa.DataType:
+        known = [
+            value.data_type for value in values if not isinstance(value.expression, ex.Literal)
+        ]
+        types = known + [
+            self.settled(v).data_type for v in values if isinstance(v.expression, ex.Literal)
+        ]
+        try:
+            shared = plain(types[0])
+            for data_type in types[1:]:
+                shared = common_type(shared, plain(data_type))
+        except CoercionError as error:
+            raise self.error(str(error), node) from error
+        return shared
+
+    def settled(self, bound: Bound) -> Bound:
+        """Give a constant that met no column the type that SQL gives it: 1.5 is a double."""
+        literal = bound.expression
+        if isinstance(literal, ex.Literal) and pa.types.is_decimal(literal.data_type):
+            return Bound(ex.Literal(literal.scalar.cast(pa.float64())), pa.float64())
+        return bound
+
+    # --- comparisons -------------------------------------------------------------------------
+
+    def _comparison(self, node: ex.Comparison) -> Expression:
+        self._refuse_json(node.left, node.right)
+        left, right = self.bind(node.left), self.bind(node.right)
+        if isinstance(left.expression, ex.Literal) and not isinstance(right.expression, ex.Literal):
+            return self._with_constant(
+                node.operator.mirrored, right, left.expression, node, node.left
+            )
+        if isinstance(right.expression, ex.Literal) and not isinstance(left.expression, ex.Literal):
+            return self._with_constant(node.operator, left, right.expression, node, node.right)
+        try:
+            shared = _meeting_type(left, right)
+        except CoercionError as error:
+            raise self.error(str(error), node) from error
+        sides = self._as(left, shared, node), self._as(right, shared, node)
+        return ex.Comparison(node.operator, *sides)
+
+    def _with_constant(
+        self,
+        operator: Operator,
+        value: Bound,
+        constant: ex.Literal,
+        node: Expression,
+        place: Expression,
+    ) -> Expression:
+        """Compare with a constant as a value of the other side's type."""
+        if constant.is_null:
+            null = ex.Literal(pa.scalar(None, value.data_type))
+            return ex.Comparison(operator, value.expression, null)
+        try:
+            fitted = fit(constant.scalar, value.data_type)
+        except UnfitError as error:
+            raise self.error(f"{_shown(value)} is {value.data_type}: {error}", place) from error
+        except pa.ArrowInvalid as error:
+            raise self.error(f"{constant} does not fit {value.data_type}: {error}", node) from error
+        if isinstance(fitted, Gap):
+            return beside_gap(operator, value, fitted)
+        return ex.Comparison(operator, value.expression, ex.Literal(fitted))
+
+    def _in(self, node: ex.In) -> Expression:
+        self._refuse_json(node.operand)
+        operand = self.bind(node.operand)
+        try:
+            return ex.In(operand.expression, fit_all(node.values, operand.data_type))
+        except (UnfitError, pa.ArrowInvalid) as error:
+            raise self.error(f"{_shown(operand)} is {operand.data_type}: {error}", node) from error
+
+    def _like(self, node: ex.Like) -> Expression:
+        self._refuse_json(node.operand)
+        operand, pattern = self.bind(node.operand), self.bind(node.pattern)
+        if not (is_text(operand.data_type) or is_bytes(operand.data_type)):
+            raise self.error(f"LIKE takes text, not {operand.data_type}", node.operand)
+        if not isinstance(pattern.expression, ex.Literal):
+            raise self.error("the pattern of LIKE must be a constant", node.pattern)
+        if not (is_text(pattern.data_type) or pa.types.is_null(pattern.data_type)):
+            raise self.error(f"the pattern of LIKE is text, not {pattern.data_type}", node.pattern)
+        return ex.Like(operand.expression, pattern.expression, node.escape, node.ignore_case)
+
+    def _is_json(self, node: Expression) -> bool:
+        return isinstance(node, ex.Column) and is_json(node.path, self.schema)
+
+    def _refuse_json(self, *nodes: Expression) -> None:
+        for node in nodes:
+            if self._is_json(node):
+                raise self.error(
+                    "a JSON column is compared through json_extract or json_get_...", node
+                )
+
+    # --- calls -------------------------------------------------------------------------------
+
+    def _call(self, node: ex.Call) -> Bound:
+        name = node.function
+        if name in _SIGNS and len(node.arguments) == 2:
+            return self._arithmetic(node)
+        if name in {"-", "~"}:
+            return self._sign(node)
+        present = current(name) if not node.arguments else None
+        if present is not None:
+            return Bound(ex.Literal(present), present.type)
+        rewritten = _rewritten(node)
+        if rewritten is not None:
+            return self.bind(rewritten)
+        if node.function not in FUNCTIONS:
+            raise self.error(
+                f"unknown function {name}{similar_names(name, sorted(FUNCTIONS))}", node
+            )
+        return self._function(node)
+
+    def _function(self, node: ex.Call) -> Bound:
+        function = FUNCTIONS[node.function]
+        arguments = [self.settled(self.bind(argument)) for argument in node.arguments]
+        try:
+            takes, gives = function.signature([argument.data_type for argument in arguments])
+        except CoercionError as error:
+            takes, gives = self._with_constants_fitted(node, arguments, error)
+        parts = [self._as(*pair, node) for pair in zip(arguments, takes, strict=True)]
+        return Bound(ex.Call(node.function, tuple(parts)), gives)
+
+    def _with_constants_fitted(
+        self, node: ex.Call, arguments: list[Bound], error: CoercionError
+    ) -> tuple[tuple[pa.DataType, ...], pa.DataType]:
+        """Try a signature again, quoted constants as the type of the first column."""
+        columns = [each for each in arguments if not isinstance(each.expression, ex.Literal)]
+        if not FUNCTIONS[node.function].unify or not columns:
+            raise self.error(str(error), node)
+        types = [
+            columns[0].data_type if isinstance(each.expression, ex.Literal) else each.data_type
+            for each in arguments
+        ]
+        try:
+            return FUNCTIONS[node.function].signature(types)
+        except CoercionError:
+            raise self.error(str(error), node) from error
+
+    def _sign(self, node: ex.Call) -> Bound:
+        operand = self.settled(self.bind(node.arguments[0]))
+        data_type = operand.data_type
+        integers_only = node.function == "~"
+        duration = pa.types.is_duration(data_type) and not integers_only
+        fits = pa.types.is_integer(data_type) if integers_only else is_number(data_type)
+        if not (fits or duration):
+            raise self.error(f"{node.function} does not take {data_type}", node)
+        return Bound(ex.Call(node.function, (operand.expression,)), data_type)
+
+    def _arithmetic(self, node: ex.Call) -> Bound:
+        if node.function == "||":
+            return self._function(node)
+        left, right = self.bind(node.arguments[0]), self.bind(node.arguments[1])
+        left, right = adapted(node.function, left, right), adapted(node.function, right, left)
+        try:
+            takes = arithmetic_types(node.function, plain(left.data_type), plain(right.data_type))
+        except CoercionError as error:
+            raise self.error(str(error), node) from error
+        parts = (self._as(left, takes[0], node), self._as(right, takes[1], node))
+        gives = takes[2]
+        for part in parts:
+            if isinstance(part, ex.Literal) and pa.types.is_interval(part.data_type):
+                gives = result_with_interval(gives, part.scalar)
+        return Bound(ex.Call(node.function, parts), gives)
+
+    def _as(self, bound: Bound, data_type: pa.DataType, node: Expression) -> Expression:
+        """Return an expression converted to a type, constants at once."""
+        if bound.data_type == data_type:
+            return bound.expression
+        if isinstance(bound.expression, ex.Literal):
+            fitted = self._fitted(bound.expression, data_type)
+            if isinstance(fitted, pa.Scalar):
+                return ex.Literal(fitted)
+            if is_text(data_type):
+                return ex.Cast(bound.expression, data_type)
+            raise self.error(f"{bound.expression} is no {data_type}", node)
+        return ex.Cast(bound.expression, data_type)
+
+    def _fitted(self, literal: ex.Literal, data_type: pa.DataType) -> pa.Scalar | None:
+        try:
+            fitted = fit(literal.scalar, data_type)
+        except (UnfitError, pa.ArrowInvalid):
+            return None
+        return None if isinstance(fitted, Gap) else fitted
+
+
+def _shown(bound: Bound) -> str:
+    text = str(bound.expression)
+    return text if len(text) < 60 else "the value"
+
+
+def _meeting_type(left: Bound, right: Bound) -> pa.DataType:
+    """Return the common type; of two constants the quoted one becomes what the other is."""
+    try:
+        return common_type(plain(left.data_type), plain(right.data_type))
+    except CoercionError:
+        for one, other in ((left, right), (right, left)):
+            if isinstance(one.expression, ex.Literal) and is_text(one.data_type):
+                return other.data_type
+        raise
+
+
+# --- functions that are other expressions ----------------------------------------------------
+
+
+def _rewritten(node: ex.Call) -> Expression | None:
+    """Return the expression that a function stands for, or None."""
+    arguments = node.arguments
+    match node.function, len(arguments):
+        case "date_part" | "datepart", 2 if _is_text_constant(arguments[0], "epoch"):
+            return ex.Call("epoch", arguments[1:])
+        case "isnull" | "is_null", 1:
+            return ex.IsNull(arguments[0])
+        case "is_not_null", 1:
+            return ex.Not(ex.IsNull(arguments[0]))
+        case "if" | "iff", 3:
+            return ex.Case(((arguments[0], arguments[1]),), arguments[2])
+        case "nvl2", 3:
+            return ex.Case(((ex.Not(ex.IsNull(arguments[0])), arguments[1]),), arguments[2])
+        case "get_field", 2 if isinstance(arguments[1], ex.Literal):
+            name = str(arguments[1].scalar.as_py())
+            if isinstance(arguments[0], ex.Column):
+                return ex.Column((*arguments[0].path, name))
+            return ex.Member(arguments[0], name)
+    return None
+
+
+def _is_text_constant(node: Expression, wanted: str) -> bool:
+    return isinstance(node, ex.Literal) and str(node.scalar.as_py()).lower() == wanted

@@ -1,0 +1,17 @@
+"""A bound expression together with its type."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lancelet.query.expression import Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A bound expression and the type it computes."""
+
+    expression: Expression
+    data_type: pa.DataType

@@ -1,0 +1,216 @@
+"""Arithmetic, its types and its overflow.
+
+    int32 + int32     int32, an error on overflow          7 / 2      3, truncated
+    int32 + double    double                               7 / 0      an error; 7.0e0 / 0 is inf
+    decimal(10,2) * decimal(10,2)    decimal(21,4), exact
+    timestamp + INTERVAL '1 month'   the same clock time a month later, on the zone's clock
+    timestamp - timestamp            a duration            date - date        days, int64
+
+Numbers that do not fit are an error, never a wrapped value. What the last digit of a division
+of decimals is follows Arrow: digits beyond its scale are cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancelet.query.coercion import (
+    CoercionError,
+    as_decimal,
+    common_integer,
+    common_type,
+    finest_unit,
+)
+from lancelet.query.functions.base import Value
+from lancelet.query.functions.calendar import add_interval, unit_of_interval
+from lancelet.query.kinds import is_number
+from lancelet.query.literal_text import DECIMAL256_DIGITS, decimal_type
+
+_CHECKED: Final[dict[str, Callable[..., Value]]] = {
+    "+": pc.add_checked,
+    "-": pc.subtract_checked,
+    "*": pc.multiply_checked,
+    "/": pc.divide_checked,
+    "<<": pc.shift_left_checked,
+    ">>": pc.shift_right_checked,
+    "&": pc.bit_wise_and,
+    "|": pc.bit_wise_or,
+    "#": pc.bit_wise_xor,
+}
+_FLOATING: Final[dict[str, Callable[..., Value]]] = {
+    "+": pc.add,
+    "-": pc.subtract,
+    "*": pc.multiply,
+    "/": pc.divide,
+}
+_BITS: Final = frozenset({"<<", ">>", "&", "|", "#"})
+_INT64_DIGITS: Final = 18
+
+
+def arithmetic_types(
+    sign: str, left: pa.DataType, right: pa.DataType
+) -> tuple[pa.DataType, pa.DataType, pa.DataType]:
+    """Return what two plain types are converted to, and the type of the result.
+
+    >>> arithmetic_types("+", pa.int32(), pa.int64())
+    (DataType(int64), DataType(int64), DataType(int64))
+    """
+    if pa.types.is_null(left) or pa.types.is_null(right):
+        known = right if pa.types.is_null(left) else left
+        return arithmetic_types(sign, known, known) if is_number(known) else (known, known, known)
+    if is_number(left) and is_number(right):
+        return _number_types(sign, left, right)
+    found = _time_types(sign, left, right)
+    if found is None and sign == "+":
+        swapped = _time_types(sign, right, left)
+        found = (swapped[1], swapped[0], swapped[2]) if swapped else None
+    if found is None:
+        raise CoercionError(f"{left} {sign} {right} has no meaning")
+    return found
+
+
+def _number_types(
+    sign: str, left: pa.DataType, right: pa.DataType
+) -> tuple[pa.DataType, pa.DataType, pa.DataType]:
+    if pa.types.is_integer(left) and pa.types.is_integer(right):
+        shared = common_integer(left, right)
+        # The product of unsigned and signed 64 bits has no wider integer; it must fit int64.
+        shared = pa.int64() if pa.types.is_decimal(shared) else shared
+        return shared, shared, shared
+    if sign in _BITS:
+        raise CoercionError(f"{sign} takes integers, not {left} and {right}")
+    if pa.types.is_floating(left) or pa.types.is_floating(right):
+        shared = common_type(left, right)
+        return shared, shared, shared
+    return _decimal_types(sign, as_decimal(left), as_decimal(right))
+
+
+def _decimal_types(
+    sign: str, left: pa.DataType, right: pa.DataType
+) -> tuple[pa.DataType, pa.DataType, pa.DataType]:
+    scale = max(left.scale, right.scale)
+    whole = max(left.precision - left.scale, right.precision - right.scale)
+    match sign:
+        case "+" | "-":
+            precision = whole + scale + 1
+        case "*":
+            precision, scale = left.precision + right.precision + 1, left.scale + right.scale
+        case "/":
+            left = _with_digits(left, 4)
+            scale = max(4, left.scale + right.precision - right.scale + 1)
+            precision = left.precision - left.scale + right.scale + scale
+        case _:
+            precision = whole + scale
+            if precision > _INT64_DIGITS:
+                raise CoercionError(f"{left} % {right} needs too many digits; cast to double")
+            shared = decimal_type(precision, scale)
+            return shared, shared, shared
+    if precision > DECIMAL256_DIGITS:
+        raise CoercionError(f"{left} {sign} {right} needs too many digits; cast to double")
+    result = decimal_type(precision, scale)
+    if pa.types.is_decimal256(result):
+        left = pa.decimal256(left.precision, left.scale)
+        right = pa.decimal256(right.precision, right.scale)
+    return left, right, result
+
+
+def _with_digits(data_type: pa.DataType, more: int) -> pa.DataType:
+    """Return a decimal type with more digits behind the point, if there is room."""
+    precision = data_type.precision + more
+    return decimal_type(precision, data_type.scale + more) if precision <= 38 else data_type
+
+
+def _time_types(
+    sign: str, left: pa.DataType, right: pa.DataType
+) -> tuple[pa.DataType, pa.DataType, pa.DataType] | None:
+    is_point = pa.types.is_timestamp(left) or pa.types.is_date(left)
+    is_span = pa.types.is_duration(right) or pa.types.is_interval(right)
+    if sign in {"+", "-"} and is_point and is_span:
+        if pa.types.is_interval(right):
+            return left, right, left
+        unit = finest_unit(left, right)
+        zone = left.tz if pa.types.is_timestamp(left) else None
+        return pa.timestamp(unit, zone), pa.duration(unit), pa.timestamp(unit, zone)
+    if sign == "-" and is_point and (pa.types.is_timestamp(right) or pa.types.is_date(right)):
+        if pa.types.is_date(left) and pa.types.is_date(right):
+            return pa.date32(), pa.date32(), pa.int64()
+        shared = common_type(left, right)
+        return shared, shared, pa.duration(shared.unit)
+    if sign in {"+", "-"} and pa.types.is_time(left) and pa.types.is_duration(right):
+        unit = finest_unit(left, right)
+        time = pa.time32(unit) if unit in {"s", "ms"} else pa.time64(unit)
+        return time, pa.duration(unit), time
+    if pa.types.is_duration(left):
+        if sign in {"+", "-"} and pa.types.is_duration(right):
+            shared = common_type(left, right)
+            return shared, shared, shared
+        if sign in {"*", "/"} and pa.types.is_integer(right):
+            return left, pa.int64(), left
+    return None
+
+
+def result_with_interval(left: pa.DataType, interval: pa.Scalar) -> pa.DataType:
+    """Return the type of a date or timestamp plus a constant interval, fine enough for both."""
+    unit = unit_of_interval(interval)
+    if unit is None:
+        return left
+    zone = left.tz if pa.types.is_timestamp(left) else None
+    return pa.timestamp(finest_unit(left, pa.duration(unit)), zone)
+
+
+def compute_arithmetic(sign: str, left: Value, right: Value) -> Value:
+    """Return `left sign right`, both of the types that `arithmetic_types` gave."""
+    if pa.types.is_interval(right.type):
+        result = result_with_interval(left.type, right)
+        return add_interval(left, right, result, negative=sign == "-")
+    if pa.types.is_interval(left.type):
+        return compute_arithmetic(sign, right, left)
+    if sign == "%":
+        return _remainder(left, right)
+    if pa.types.is_floating(left.type):
+        return _FLOATING[sign](left, right)
+    if pa.types.is_date(left.type):
+        return pc.subtract_checked(_as_days(left), _as_days(right))
+    return _CHECKED[sign](left, right)
+
+
+def _as_days(dates: Value) -> Value:
+    return dates.cast(pa.int32()).cast(pa.int64())
+
+
+def negate(value: Value) -> Value:
+    """Return minus the value."""
+    if pa.types.is_floating(value.type):
+        return pc.negate(value)
+    return pc.negate_checked(value)
+
+
+def _remainder(left: Value, right: Value) -> Value:
+    """Return the remainder of the truncated quotient, with the sign of `left`."""
+    if pa.types.is_floating(left.type):
+        return _remainder_of_floats(left, right)
+    if pa.types.is_integer(left.type):
+        return pc.subtract(left, pc.multiply(pc.divide_checked(left, right), right))
+    shared = left.type
+    quotient = pc.trunc(pc.divide(left, right)).cast(pa.decimal128(shared.precision, 0))
+    return pc.subtract(left, pc.multiply(quotient, right).cast(shared)).cast(shared)
+
+
+def _remainder_of_floats(left: Value, right: Value) -> Value:
+    if isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar):
+        return _remainder_of_floats(pa.array([left.as_py()], left.type), right)[0]
+    valid = pc.and_(pc.is_valid(left), pc.is_valid(right))
+    remainder = pa.array(np.fmod(_floats(left), _floats(right)), left.type)
+    return pc.if_else(valid, remainder, pa.scalar(None, left.type))
+
+
+def _floats(value: Value) -> Value:
+    """Return floats for NumPy; what stands for a null is masked later."""
+    if isinstance(value, pa.Scalar):
+        return float("nan") if value.as_py() is None else float(value.as_py())
+    return np.asarray(value.to_numpy(zero_copy_only=False))

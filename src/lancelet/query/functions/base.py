@@ -1,0 +1,169 @@
+"""What a function is: its names, which types it takes and gives, and how it computes.
+
+    lower     takes text             gives the same text type
+    strpos    takes text, text       gives int32
+
+Arguments arrive as arrays or scalars of the types that `takes` asked for; at least one is an
+array, or all are scalars and so is the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from lancelet.query.coercion import CoercionError, common_type, plain
+from lancelet.query.kinds import is_any_list, is_bytes, is_number, is_text
+
+Value: TypeAlias = Any
+"""A `pa.Array` or a `pa.Scalar`; kernels take both, and pyarrow has no name for the pair."""
+
+Compute: TypeAlias = Callable[..., Value]
+"""Computes a function from its arguments."""
+
+Takes: TypeAlias = Callable[[pa.DataType], "pa.DataType | None"]
+"""The type that an argument is converted to, or None if it does not fit."""
+
+Gives: TypeAlias = "pa.DataType | Callable[[Sequence[pa.DataType]], pa.DataType]"
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function of columns.
+
+    `takes` lists its parameters, of which the last `optional` may be missing; with `repeats`
+    the last one may come any number of times. `unify` converts all arguments to one type.
+    `can_fail` marks functions that raise for some values: they see only rows that matter.
+    """
+
+    names: tuple[str, ...]
+    takes: tuple[Takes, ...]
+    gives: Gives
+    compute: Compute
+    optional: int = 0
+    repeats: bool = False
+    unify: bool = False
+    can_fail: bool = False
+
+    def signature(
+        self, types: Sequence[pa.DataType]
+    ) -> tuple[tuple[pa.DataType, ...], pa.DataType]:
+        """Return the types to convert arguments to and the result's, or raise `CoercionError`."""
+        least, most = len(self.takes) - self.optional, len(self.takes)
+        if len(types) < least or (len(types) > most and not self.repeats):
+            wanted = f"{least}" if least == most else f"{least} to {most}"
+            raise CoercionError(
+                f"{self.names[0]} takes {wanted}{' or more' if self.repeats else ''} arguments, "
+                f"not {len(types)}"
+            )
+        takes = [*self.takes, *self.takes[-1:] * len(types)]
+        converted = [self._convert(take, each) for take, each in zip(takes, types, strict=False)]
+        if self.unify:
+            shared = converted[0]
+            for each in converted[1:]:
+                shared = common_type(shared, each)
+            converted = [shared] * len(converted)
+        gives = self.gives(converted) if callable(self.gives) else self.gives
+        return tuple(converted), gives
+
+    def _convert(self, take: Takes, data_type: pa.DataType) -> pa.DataType:
+        converted = take(plain(data_type))
+        if converted is None:
+            raise CoercionError(f"{self.names[0]} does not take {data_type}")
+        return converted
+
+
+# --- parameters ------------------------------------------------------------------------------
+
+
+def anything(data_type: pa.DataType) -> pa.DataType:
+    """Take any type as it is."""
+    return data_type
+
+
+def text(data_type: pa.DataType) -> pa.DataType | None:
+    """Take text."""
+    if pa.types.is_null(data_type):
+        return pa.string()
+    return data_type if is_text(data_type) else None
+
+
+def printable(data_type: pa.DataType) -> pa.DataType | None:
+    """Take text, or what casts to text."""
+    if is_text(data_type):
+        return data_type
+    nested = pa.types.is_nested(data_type) or is_bytes(data_type)
+    return None if nested else pa.string()
+
+
+def text_or_bytes(data_type: pa.DataType) -> pa.DataType | None:
+    """Take text or byte strings."""
+    return data_type if is_bytes(data_type) else text(data_type)
+
+
+def integer(data_type: pa.DataType) -> pa.DataType | None:
+    """Take integers, as int64."""
+    wanted = pa.types.is_integer(data_type) or pa.types.is_null(data_type)
+    return pa.int64() if wanted else None
+
+
+def real(data_type: pa.DataType) -> pa.DataType | None:
+    """Take numbers, as doubles."""
+    return pa.float64() if is_number(data_type) or pa.types.is_null(data_type) else None
+
+
+def floating(data_type: pa.DataType) -> pa.DataType | None:
+    """Take floats as they are, other numbers as doubles."""
+    return pa.float32() if pa.types.is_float32(data_type) else real(data_type)
+
+
+def number(data_type: pa.DataType) -> pa.DataType | None:
+    """Take numbers as they are."""
+    if pa.types.is_null(data_type):
+        return pa.int64()
+    return data_type if is_number(data_type) else None
+
+
+def boolean(data_type: pa.DataType) -> pa.DataType | None:
+    """Take truth values."""
+    wanted = pa.types.is_boolean(data_type) or pa.types.is_null(data_type)
+    return pa.bool_() if wanted else None
+
+
+def a_list(data_type: pa.DataType) -> pa.DataType | None:
+    """Take lists, of any or of fixed size."""
+    return data_type if is_any_list(data_type) else None
+
+
+def first(types: Sequence[pa.DataType]) -> pa.DataType:
+    """Give the type of the first argument."""
+    return types[0]
+
+
+# --- values ----------------------------------------------------------------------------------
+
+
+def constant(value: Value, what: str) -> Any:
+    """Return a scalar argument as a Python value; a column is not allowed there."""
+    if not isinstance(value, pa.Scalar):
+        raise CoercionError(f"{what} must be a constant")
+    return value.as_py()
+
+
+def on_arrays(compute: Compute) -> Compute:
+    """Let a function that wants arrays take scalars too."""
+
+    def spread(*values: Value) -> Value:
+        lengths = [len(value) for value in values if not isinstance(value, pa.Scalar)]
+        num_rows = lengths[0] if lengths else 1
+        arrays = [
+            pa.repeat(value, num_rows) if isinstance(value, pa.Scalar) else value
+            for value in values
+        ]
+        found = compute(*arrays)
+        return found if lengths else found[0]
+
+    return spread

@@ -1,0 +1,138 @@
+"""Casts with the results of SQL where Arrow's own differ, and strict about what does not fit.
+
+    CAST(2.9 AS INT)            2, cut towards zero; NaN and 1e20 are errors
+    CAST(1.005 AS DECIMAL(3,2)) rounded half up
+    CAST(1.0e0 AS STRING)       '1.0'                CAST(TIMESTAMP ... AS STRING)  with a 'T'
+    CAST(ts AS TIMESTAMP(0))    cut down to seconds
+    naive to zoned timestamp    read on the zone's clock; zoned to naive gives UTC
+
+`or_null` (TRY_CAST) turns what does not fit into null. The values that fail are found by
+halving, so a few bad values among many cost a few casts.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancelet.query.functions.base import Value
+from lancelet.query.functions.calendar import off_clock, on_clock
+from lancelet.query.kinds import is_text
+from lancelet.query.literal_text import NANOSECONDS
+
+_WIDEST_DECIMAL: Final = 76
+_UNIT_NAMES: Final = {"s": "second", "ms": "millisecond", "us": "microsecond"}
+
+
+def cast(value: Value, target: pa.DataType, *, or_null: bool) -> Value:
+    """Return plain values as another type; `pa.ArrowInvalid` says which value does not fit."""
+    if value.type == target:
+        return value
+    if isinstance(value, pa.Scalar):
+        return cast(pa.array([value], value.type), target, or_null=or_null)[0]
+    if pa.types.is_null(value.type):
+        return pa.nulls(len(value), target)
+    return _cast_or_null(value, target) if or_null else _cast(value, target)
+
+
+def _cast_or_null(values: pa.Array, target: pa.DataType) -> pa.Array:
+    try:
+        return _cast(values, target)
+    except pa.ArrowInvalid:
+        if len(values) == 1:
+            return pa.nulls(1, target)
+        middle = len(values) // 2
+        halves = (values[:middle], values[middle:])
+        return pa.concat_arrays([_cast_or_null(half, target) for half in halves])
+
+
+def _cast(values: pa.Array, target: pa.DataType) -> pa.Array:
+    source = values.type
+    if is_text(target):
+        return _to_text(values, target)
+    if pa.types.is_integer(target) and (
+        pa.types.is_floating(source) or pa.types.is_decimal(source)
+    ):
+        # NaN and numbers out of range fail in the checked cast; a fraction must not.
+        return pc.trunc(values).cast(target)
+    if pa.types.is_decimal(target):
+        return _to_decimal(values, target)
+    if pa.types.is_floating(target):
+        return values.cast(target, safe=False)
+    if pa.types.is_temporal(source) and pa.types.is_temporal(target):
+        return _between_times(values, target)
+    if pa.types.is_integer(source) and pa.types.is_temporal(target):
+        width = pa.int32() if target.bit_width == 32 else pa.int64()
+        return values.cast(width).cast(target)
+    if pa.types.is_temporal(source) and pa.types.is_integer(target):
+        width = pa.int32() if source.bit_width == 32 else pa.int64()
+        return values.cast(width).cast(target)
+    if pa.types.is_dictionary(target):
+        return _cast(values, target.value_type).dictionary_encode().cast(target)
+    return values.cast(target)
+
+
+def _to_text(values: pa.Array, target: pa.DataType) -> pa.Array:
+    source = values.type
+    if pa.types.is_floating(source):
+        return _floats_to_text(values).cast(target)
+    if pa.types.is_timestamp(source):
+        return _timestamps_to_text(values).cast(target)
+    if pa.types.is_time(source):
+        return _short_fractions(values.cast(pa.string())).cast(target)
+    if pa.types.is_duration(source):
+        raise pa.ArrowInvalid("a duration has no text; take its parts with date_part")
+    return values.cast(target)
+
+
+def _floats_to_text(values: pa.Array) -> pa.Array:
+    texts = values.cast(pa.string())
+    texts = pc.replace_substring_regex(texts, r"^(-?\d+)$", r"\1.0")
+    return pc.replace_substring_regex(texts, r"^-?nan$", "NaN")
+
+
+def _timestamps_to_text(values: pa.Array) -> pa.Array:
+    zone = values.type.tz
+    texts = pc.replace_substring(on_clock(values).cast(pa.string()), " ", "T", max_replacements=1)
+    texts = _short_fractions(texts)
+    if zone is None:
+        return texts
+    offset = pc.replace_substring_regex(pc.strftime(values, "%z"), r"(\d\d)$", r":\1")
+    offset = pc.if_else(pc.equal(offset, "+00:00"), "Z", offset)
+    return pc.binary_join_element_wise(texts, offset, "")
+
+
+def _short_fractions(texts: pa.Array) -> pa.Array:
+    """Print fractions in groups of three digits, as many as are needed."""
+    texts = pc.replace_substring_regex(texts, r"(\.\d*?)(000)+$", r"\1")
+    return pc.replace_substring_regex(texts, r"\.$", "")
+
+
+def _to_decimal(values: pa.Array, target: pa.DataType) -> pa.Array:
+    source = values.type
+    if pa.types.is_decimal(source) and source.scale > target.scale:
+        values = pc.round(values, target.scale, "half_towards_infinity")
+    if pa.types.is_integer(source):
+        # Arrow wants room for every int64, even if the values are small.
+        values = values.cast(pa.decimal256(_WIDEST_DECIMAL, target.scale))
+    if pa.types.is_floating(source):
+        values = values.cast(pa.float64())
+    return values.cast(target)
+
+
+def _between_times(values: pa.Array, target: pa.DataType) -> pa.Array:
+    source = values.type
+    if not pa.types.is_timestamp(source):
+        if pa.types.is_timestamp(target):
+            return off_clock(values.cast(pa.timestamp(target.unit)), target.tz)
+        return values.cast(target, safe=pa.types.is_date(source))
+    if not pa.types.is_timestamp(target):
+        # A date or a time of day is what the clock of the zone shows.
+        return on_clock(values).cast(target, safe=False)
+    if NANOSECONDS[target.unit] > NANOSECONDS[source.unit]:
+        values = pc.floor_temporal(values, unit=_UNIT_NAMES[target.unit])
+    if source.tz is None and target.tz is not None:
+        return off_clock(values.cast(pa.timestamp(target.unit)), target.tz)
+    return values.cast(target)

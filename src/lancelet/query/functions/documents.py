@@ -1,0 +1,189 @@
+"""Functions of JSON columns, stored as text or as JSONB.
+
+    json_extract(js, '$.a.b')      the value as JSON text: '"x"', '1', '[1,2]'
+    json_get(js, 'a')              a member or an item, as JSONB
+    json_get_string, _int, _float, _bool(js, 'a')     the same as a plain value
+    json_exists(js, '$.a')         whether a path leads anywhere
+    json_array_contains(js, '$.a', 'x'), json_array_length(js, '$.a')
+
+These parse documents in Python, each different document once; they are the only functions
+that do. A value of another kind than was asked for is an error, JSON null is null.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Any, Final
+
+import pyarrow as pa
+
+from lancelet.query.coercion import CoercionError
+from lancelet.query.functions.base import Compute, Function, Value, constant, printable, text
+from lancelet.query.functions.json_path import find_values
+from lancelet.query.functions.jsonb import (
+    Json,
+    print_document,
+    read_document,
+    write_document,
+)
+from lancelet.query.kinds import is_bytes, is_text
+
+_ABSENT: Final = object()
+_NUMBER: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_TRUTHS: Final = {"true": True, "yes": True, "false": False, "no": False}
+
+
+def _document(data_type: pa.DataType) -> pa.DataType | None:
+    if pa.types.is_null(data_type):
+        return pa.string()
+    return data_type if is_text(data_type) or is_bytes(data_type) else None
+
+
+def _over_documents(read: Callable[..., Any], what: str, gives: pa.DataType) -> Compute:
+    """Return a function of documents and constants, computed once per different document."""
+
+    def compute(documents: Value, *arguments: Value) -> Value:
+        constants = [constant(argument, what) for argument in arguments]
+        if any(each is None for each in constants):
+            return pa.scalar(None, gives)
+        if isinstance(documents, pa.Scalar):
+            return compute(pa.array([documents], documents.type), *arguments)[0]
+        encoded = documents.dictionary_encode()
+        found = [read(_parsed(stored), *constants) for stored in encoded.dictionary.to_pylist()]
+        return pa.array(found, gives).take(encoded.indices)
+
+    return compute
+
+
+def _parsed(stored: bytes | str) -> Json:
+    try:
+        return read_document(stored)
+    except json.JSONDecodeError as error:
+        raise CoercionError(f"a value is no JSON document: {error}") from error
+    except RecursionError as error:
+        raise CoercionError("a JSON document is nested too deeply") from error
+
+
+def _extract(document: Json, path: str) -> str | None:
+    found = find_values(document, path)
+    if not found:
+        return None
+    return print_document(found[0] if len(found) == 1 else found)
+
+
+def _exists(document: Json, path: str) -> bool:
+    return bool(find_values(document, path))
+
+
+def _get(document: Json, key: str) -> bytes | None:
+    found = _member(document, key)
+    return None if found is _ABSENT else write_document(found)
+
+
+def _member(document: Json, key: str) -> Any:
+    if key.isdigit():
+        inside = isinstance(document, list) and int(key) < len(document)
+        return document[int(key)] if inside else _ABSENT
+    return document.get(key, _ABSENT) if isinstance(document, dict) else _ABSENT
+
+
+def _plain_member(convert: Callable[[Json], Any]) -> Callable[[Json, str], Any]:
+    def read(document: Json, key: str) -> Any:
+        found = _member(document, key)
+        return None if found is _ABSENT or found is None else convert(found)
+
+    return read
+
+
+def _refusal(value: Json, wanted: str) -> CoercionError:
+    shown = print_document(value)
+    return CoercionError(f"the JSON value {shown[:60]} is no {wanted}; json_extract gives its text")
+
+
+def _as_text(value: Json) -> str:
+    if isinstance(value, (list, dict)):
+        raise _refusal(value, "text")
+    return value if isinstance(value, str) else print_document(value)
+
+
+def _as_integer(value: Json) -> int:
+    if isinstance(value, (bool, int)):
+        whole = int(value)
+    else:
+        whole = int(Decimal(repr(_as_float(value))).quantize(Decimal(1), ROUND_HALF_UP))
+    if not -(2**63) <= whole < 2**63:
+        raise _refusal(value, "64-bit integer")
+    return whole
+
+
+def _as_float(value: Json) -> float:
+    numeric = isinstance(value, str) and _NUMBER.fullmatch(value)
+    if isinstance(value, (list, dict)) or (isinstance(value, str) and not numeric):
+        raise _refusal(value, "number")
+    found = float(value)
+    if not math.isfinite(found):
+        raise _refusal(value, "finite number")
+    return found
+
+
+def _as_truth(value: Json) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in _TRUTHS:
+        return _TRUTHS[value.lower()]
+    raise _refusal(value, "truth value")
+
+
+def _array_contains(document: Json, path: str, wanted: str) -> bool:
+    for found in find_values(document, path):
+        items = found if isinstance(found, list) else []
+        if any(print_document(item) in {wanted, f'"{wanted}"'} for item in items):
+            return True
+    return False
+
+
+def _array_length(document: Json, path: str) -> int | None:
+    found = find_values(document, path)
+    if not found:
+        return None
+    return len(found[0]) if isinstance(found[0], list) else 0
+
+
+def _getter(name: str, gives: pa.DataType, convert: Callable[[Json], Any]) -> Function:
+    compute = _over_documents(_plain_member(convert), "the key of a JSON value", gives)
+    return Function((name,), (_document, printable), gives, compute, can_fail=True)
+
+
+def _by_path(name: str, gives: pa.DataType, read: Callable[..., Any]) -> Function:
+    compute = _over_documents(read, "a JSON path", gives)
+    return Function((name,), (_document, text), gives, compute, can_fail=True)
+
+
+JSON_FUNCTIONS: Final = (
+    _by_path("json_extract", pa.string(), _extract),
+    _by_path("json_exists", pa.bool_(), _exists),
+    _by_path("json_array_length", pa.int64(), _array_length),
+    Function(
+        ("json_array_contains",),
+        (_document, text, printable),
+        pa.bool_(),
+        _over_documents(_array_contains, "a JSON path and a value", pa.bool_()),
+        can_fail=True,
+    ),
+    Function(
+        ("json_get",),
+        (_document, printable),
+        pa.large_binary(),
+        _over_documents(_get, "the key of a JSON value", pa.large_binary()),
+        can_fail=True,
+    ),
+    _getter("json_get_string", pa.string(), _as_text),
+    _getter("json_get_int", pa.int64(), _as_integer),
+    _getter("json_get_float", pa.float64(), _as_float),
+    _getter("json_get_bool", pa.bool_(), _as_truth),
+)
+"""Every function of JSON documents."""

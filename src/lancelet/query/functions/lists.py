@@ -1,0 +1,258 @@
+"""Functions of lists, computed on all items at once.
+
+    lists    [1, 2]  []  null  [3]        items [1 2 3]      stops [2 2 2 3]
+    array_has(lists, 1)      hits [1 0 0] -> running total 0 1 1 1 -> true false null false
+
+Positions count from 1; negative ones count from the end; beyond the list there is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancelet.query.coercion import CoercionError, common_type, plain
+from lancelet.query.functions.base import (
+    Function,
+    Value,
+    a_list,
+    anything,
+    constant,
+    integer,
+    on_arrays,
+    text,
+)
+from lancelet.query.kinds import is_any_list
+
+
+def items_of(lists: pa.Array) -> pa.Array:
+    """Return the items of all lists end to end, in a plain layout."""
+    flat = lists.flatten()
+    storage = flat.storage if isinstance(flat, pa.ExtensionArray) else flat
+    return storage.cast(plain(storage.type))
+
+
+def bounds_of(lists: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Return where the items of each list start and stop in `items_of`."""
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int64())
+    stops = pc.cumulative_sum(lengths)
+    return pc.subtract(stops, lengths), stops
+
+
+def _counts(lists: pa.Array, hits: pa.Array) -> pa.Array:
+    """Return how many items of each list are hits; null for null lists."""
+    zero = pa.array([0], pa.int64())
+    totals = pa.concat_arrays([zero, pc.cumulative_sum(pc.fill_null(hits, False).cast(pa.int64()))])
+    starts, stops = bounds_of(lists)
+    counts = pc.subtract(totals.take(stops), totals.take(starts))
+    return pc.if_else(lists.is_valid(), counts, pa.scalar(None, pa.int64()))
+
+
+def _row_of_item(lists: pa.Array) -> pa.Array:
+    return pc.list_parent_indices(lists)
+
+
+@on_arrays
+def _length(lists: pa.Array) -> pa.Array:
+    return pc.list_value_length(lists).cast(pa.uint64())
+
+
+@on_arrays
+def _is_empty(lists: pa.Array) -> pa.Array:
+    return pc.equal(pc.list_value_length(lists), 0)
+
+
+@on_arrays
+def _has(lists: pa.Array, wanted: pa.Array) -> pa.Array:
+    hits = pc.equal(items_of(lists), wanted.take(_row_of_item(lists)))
+    found = pc.greater(_counts(lists, hits), 0)
+    return pc.if_else(wanted.is_valid(), found, pa.scalar(None, pa.bool_()))
+
+
+def _has_any(lists: Value, wanted: Value) -> Value:
+    values = _wanted_items(wanted)
+    if values is None:
+        return pa.scalar(None, pa.bool_())
+    return _any_of(lists, values)
+
+
+def _any_of(lists: Value, values: pa.Array) -> Value:
+    @on_arrays
+    def compute(arrays: pa.Array) -> pa.Array:
+        hits = pc.is_in(items_of(arrays), value_set=values)
+        return pc.greater(_counts(arrays, hits), 0)
+
+    return compute(lists)
+
+
+def _has_all(lists: Value, wanted: Value) -> Value:
+    values = _wanted_items(wanted)
+    if values is None:
+        return pa.scalar(None, pa.bool_())
+    found: Value = pc.fill_null(pc.is_valid(lists), True)
+    found = pc.if_else(found, True, pa.scalar(None, pa.bool_()))
+    for value in values.unique():
+        found = pc.and_(found, _any_of(lists, pa.array([value], values.type)))
+    return found
+
+
+def _wanted_items(wanted: Value) -> pa.Array | None:
+    if not isinstance(wanted, pa.Scalar):
+        raise CoercionError("the items to look for must be a constant list")
+    if not wanted.is_valid:
+        return None
+    return items_of(pa.array([wanted], wanted.type))
+
+
+@on_arrays
+def element_at(lists: pa.Array, position: pa.Array) -> pa.Array:
+    """Return the items at positions that count from 1, or from the end if negative."""
+    starts, stops = bounds_of(lists)
+    forward = pc.add(starts, pc.subtract(position, 1))
+    index = pc.if_else(pc.less(position, 0), pc.add(stops, position), forward)
+    inside = pc.and_(pc.greater_equal(index, starts), pc.less(index, stops))
+    inside = pc.and_(pc.fill_null(inside, False), pc.not_equal(pc.fill_null(position, 0), 0))
+    return lists.flatten().take(pc.if_else(inside, index, pa.scalar(None, pa.int64())))
+
+
+@on_arrays
+def _position(lists: pa.Array, wanted: pa.Array) -> pa.Array:
+    """Return where an item first occurs, counting from 1."""
+    rows = _row_of_item(lists)
+    hits = pc.fill_null(pc.equal(items_of(lists), wanted.take(rows)), False)
+    starts, _ = bounds_of(lists)
+    places = pc.indices_nonzero(hits).cast(pa.int64())
+    hit_rows = rows.take(places)
+    within = pc.add(pc.subtract(places, starts.take(hit_rows)), 1)
+    return _reduced(within, hit_rows, len(lists), "min").cast(pa.uint64())
+
+
+def _extreme(kind: str) -> Callable[..., Value]:
+    @on_arrays
+    def compute(lists: pa.Array) -> pa.Array:
+        return _reduced(items_of(lists), _row_of_item(lists), len(lists), kind)
+
+    return compute
+
+
+def _reduced(values: pa.Array, rows: pa.Array, num_rows: int, kind: str) -> pa.Array:
+    """Return the least or greatest value of each row, null for rows without any."""
+    table = pa.table({"row": rows.cast(pa.int64()), "value": values})
+    grouped = table.group_by("row").aggregate([("value", kind)])
+    found = grouped.column(f"value_{kind}").combine_chunks()
+    every = pa.array(range(num_rows), pa.int64())
+    where = pc.index_in(every, value_set=grouped.column("row").combine_chunks())
+    return found.take(where)
+
+
+def _to_string(lists: Value, separator: Value) -> Value:
+    between = constant(separator, "the separator")
+    if between is None:
+        return pa.scalar(None, pa.string())
+
+    @on_arrays
+    def compute(arrays: pa.Array) -> pa.Array:
+        texts = arrays.cast(pa.list_(pa.string()))
+        kept = pc.is_valid(texts.flatten())
+        counts = pc.fill_null(_counts(texts, kept), 0)
+        offsets = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(counts)])
+        without_nulls = pa.ListArray.from_arrays(
+            offsets.cast(pa.int32()), texts.flatten().filter(kept)
+        )
+        joined = pc.binary_join(without_nulls, between)
+        return pc.if_else(arrays.is_valid(), joined, pa.scalar(None, pa.string()))
+
+    return compute(lists)
+
+
+def _slice(lists: Value, begin: Value, end: Value) -> Value:
+    start, stop = constant(begin, "the start of a slice"), constant(end, "the end of a slice")
+    if start is None or stop is None or start < 1 or stop < 0:
+        raise CoercionError("a slice takes constant positions, counted from 1")
+    return pc.list_slice(lists, start - 1, max(stop, start - 1), return_fixed_size_list=False)
+
+
+@on_arrays
+def _make(*items: pa.Array) -> pa.Array:
+    count, num_rows = len(items), len(items[0])
+    order = [row + item * num_rows for row in range(num_rows) for item in range(count)]
+    values = pa.concat_arrays(items).take(pa.array(order, pa.int64()))
+    return pa.FixedSizeListArray.from_arrays(values, count).cast(pa.list_(values.type))
+
+
+# --- types -----------------------------------------------------------------------------------
+
+
+def _item(types: Sequence[pa.DataType]) -> pa.DataType:
+    return plain(types[0].value_type)
+
+
+class _WithItem(Function):
+    """A function of a list and a value or a list, which meet in the type of the items."""
+
+    __slots__ = ()
+
+    def signature(
+        self, types: Sequence[pa.DataType]
+    ) -> tuple[tuple[pa.DataType, ...], pa.DataType]:
+        """Convert both to what the items of the list and the value have in common."""
+        converted, gives = super().signature(types)
+        items, wanted = plain(converted[0].value_type), converted[1]
+        inner = plain(wanted.value_type) if is_any_list(wanted) else wanted
+        shared = common_type(items, inner)
+        lists = converted[0] if shared == items else pa.large_list(shared)
+        return (lists, pa.list_(shared) if is_any_list(wanted) else shared), gives
+
+
+LIST_FUNCTIONS: Final = (
+    Function(("array_length", "list_length", "cardinality"), (a_list,), pa.uint64(), _length),
+    Function(("empty", "array_empty", "list_empty"), (a_list,), pa.bool_(), _is_empty),
+    _WithItem(
+        ("array_has", "array_contains", "list_has", "list_contains"),
+        (a_list, anything),
+        pa.bool_(),
+        _has,
+    ),
+    _WithItem(
+        ("array_has_any", "list_has_any", "arrays_overlap"), (a_list, a_list), pa.bool_(), _has_any
+    ),
+    _WithItem(("array_has_all", "list_has_all"), (a_list, a_list), pa.bool_(), _has_all),
+    _WithItem(
+        ("array_position", "list_position", "array_indexof", "list_indexof"),
+        (a_list, anything),
+        pa.uint64(),
+        _position,
+    ),
+    Function(
+        ("array_element", "list_element", "array_extract", "list_extract"),
+        (a_list, integer),
+        lambda types: types[0].value_type,
+        element_at,
+    ),
+    Function(("array_min", "list_min"), (a_list,), _item, _extreme("min")),
+    Function(("array_max", "list_max"), (a_list,), _item, _extreme("max")),
+    Function(
+        ("array_to_string", "list_to_string", "array_join", "list_join"),
+        (a_list, text),
+        pa.string(),
+        _to_string,
+    ),
+    Function(
+        ("array_slice", "list_slice"),
+        (a_list, integer, integer),
+        lambda types: pa.list_(types[0].value_type),
+        _slice,
+    ),
+    Function(
+        ("make_array", "make_list"),
+        (anything,),
+        lambda types: pa.list_(types[0]),
+        _make,
+        repeats=True,
+        unify=True,
+    ),
+)
+"""Every function of lists."""

@@ -1,0 +1,191 @@
+"""Functions of text.
+
+Positions count characters from 1, as SQL does: `substr('abcd', 2, 2)` is 'bc', and
+`substr('abcd', 0, 2)` is 'a', since the place before the first character counts too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancelet.query.coercion import CoercionError
+from lancelet.query.functions.base import (
+    Compute,
+    Function,
+    Value,
+    constant,
+    first,
+    integer,
+    printable,
+    text,
+    text_or_bytes,
+)
+from lancelet.query.functions.lists import element_at
+
+_SLICE_END: Final = 2**31 - 1
+_TOKEN: Final = re.compile(r"[^\W_]+")
+
+
+def join(left: Value, right: Value) -> Value:
+    """Return two texts as one, or null if one is."""
+    return pc.binary_join_element_wise(left, right, pa.scalar("", left.type))
+
+
+def with_constants(what: str, gives: pa.DataType | None = None) -> Callable[[Compute], Compute]:
+    """Make a function of a text and constants that is null if a constant is.
+
+    `what` names the constants in errors; `gives` is the result's type unless it is the text's.
+    """
+
+    def decorate(compute: Compute) -> Compute:
+        def call(values: Value, *arguments: Value) -> Value:
+            constants = [constant(argument, what) for argument in arguments]
+            if any(each is None for each in constants):
+                return pa.scalar(None, gives or values.type)
+            return compute(values, *constants)
+
+        return call
+
+    return decorate
+
+
+@with_constants("the start and the length of substr")
+def _substr(values: Value, start: int, length: int | None = None) -> Value:
+    if length is not None and length < 0:
+        raise CoercionError("the length of substr cannot be negative")
+    stop = _SLICE_END if length is None else max(0, start - 1 + length)
+    return pc.utf8_slice_codeunits(values, max(0, start - 1), min(stop, _SLICE_END))
+
+
+@with_constants("the length of left")
+def _left(values: Value, length: int) -> Value:
+    return pc.utf8_slice_codeunits(values, 0, length)
+
+
+@with_constants("the length of right")
+def _right(values: Value, length: int) -> Value:
+    if length == 0:
+        return pc.utf8_slice_codeunits(values, 0, 0)
+    return pc.utf8_slice_codeunits(values, -length, _SLICE_END)
+
+
+def _concat(*values: Value) -> Value:
+    """Join, nulls as empty text: unlike `||`, which gives null."""
+    return pc.binary_join_element_wise(
+        *values, pa.scalar("", values[0].type), null_handling="replace", null_replacement=""
+    )
+
+
+def _concat_ws(separator: Value, *values: Value) -> Value:
+    return pc.binary_join_element_wise(*values, separator, null_handling="skip")
+
+
+def _trimmer(kernel: Any) -> Compute:
+    @with_constants("the characters to trim")
+    def trim(values: Value, characters: str = " ") -> Value:
+        return kernel(values, characters=characters)
+
+    return trim
+
+
+@with_constants("the text to look for", pa.int32())
+def _strpos(values: Value, wanted: str) -> Value:
+    """Count characters; Arrow's own search counts bytes."""
+    if not wanted:
+        return pc.if_else(pc.is_valid(values), 1, pa.scalar(None, pa.int32())).cast(pa.int32())
+    before = pc.list_element(pc.split_pattern(values, pattern=wanted, max_splits=1), 0)
+    position = pc.add(pc.utf8_length(before).cast(pa.int32()), pa.scalar(1, pa.int32()))
+    found = pc.match_substring(values, wanted)
+    return pc.if_else(found, position, pa.scalar(0, pa.int32()))
+
+
+@with_constants("what to replace, and by what")
+def _replace(values: Value, wanted: str, by: str) -> Value:
+    return pc.replace_substring(values, wanted, by) if wanted else values
+
+
+def _padder(kernel: Any) -> Compute:
+    @with_constants("the length and the padding")
+    def pad(values: Value, length: int, padding: str = " ") -> Value:
+        if len(padding) != 1:
+            raise CoercionError("the padding is one character")
+        return pc.utf8_slice_codeunits(kernel(values, length, padding), 0, max(0, length))
+
+    return pad
+
+
+@with_constants("the number of repetitions")
+def _repeat(values: Value, times: int) -> Value:
+    return pc.binary_repeat(values, max(0, times))
+
+
+@with_constants("the delimiter and the position of split_part")
+def _split_part(values: Value, delimiter: str, position: int) -> Value:
+    if not position:
+        raise CoercionError("the position of split_part counts from 1")
+    parts = pc.split_pattern(values, pattern=delimiter)
+    found = pc.fill_null(element_at(parts, pa.scalar(position)), "")
+    return pc.if_else(pc.is_valid(values), found, pa.scalar(None, values.type))
+
+
+@with_constants("the tokens", pa.bool_())
+def _contains_tokens(values: Value, wanted: str) -> Value:
+    """Whether all words of a constant occur as words."""
+    found: Value = pc.is_valid(values)
+    for token in dict.fromkeys(_TOKEN.findall(wanted)):
+        pattern = rf"(?:^|[^\pL\pN]){re.escape(token)}(?:[^\pL\pN]|$)"
+        found = pc.and_(found, pc.match_substring_regex(values, pattern))
+    return pc.if_else(pc.is_valid(values), found, pa.scalar(None, pa.bool_()))
+
+
+def _as_int32(kernel: Any, factor: int = 1) -> Callable[[Value], Value]:
+    return lambda values: pc.multiply(
+        kernel(values).cast(pa.int32()), pa.scalar(factor, pa.int32())
+    )
+
+
+def _prefix_test(kernel: Any, what: str) -> Compute:
+    return with_constants(what, pa.bool_())(kernel)
+
+
+TEXT_FUNCTIONS: Final = (
+    Function(("||",), (printable, printable), first, join, unify=True),
+    Function(("lower",), (text,), first, pc.utf8_lower),
+    Function(("upper",), (text,), first, pc.utf8_upper),
+    Function(("initcap",), (text,), first, pc.utf8_title),
+    Function(("reverse",), (text,), first, pc.utf8_reverse),
+    Function(
+        ("length", "char_length", "character_length"),
+        (text,),
+        pa.int32(),
+        _as_int32(pc.utf8_length),
+    ),
+    Function(("octet_length",), (text_or_bytes,), pa.int32(), _as_int32(pc.binary_length)),
+    Function(("bit_length",), (text_or_bytes,), pa.int32(), _as_int32(pc.binary_length, 8)),
+    Function(("substr", "substring"), (text, integer, integer), first, _substr, optional=1),
+    Function(("left",), (text, integer), first, _left),
+    Function(("right",), (text, integer), first, _right),
+    Function(("concat",), (printable,), first, _concat, repeats=True, unify=True),
+    Function(("concat_ws",), (printable, printable), first, _concat_ws, repeats=True, unify=True),
+    Function(("btrim", "trim"), (text, text), first, _trimmer(pc.utf8_trim), optional=1),
+    Function(("ltrim",), (text, text), first, _trimmer(pc.utf8_ltrim), optional=1),
+    Function(("rtrim",), (text, text), first, _trimmer(pc.utf8_rtrim), optional=1),
+    Function(
+        ("starts_with",), (text, text), pa.bool_(), _prefix_test(pc.starts_with, "the prefix")
+    ),
+    Function(("ends_with",), (text, text), pa.bool_(), _prefix_test(pc.ends_with, "the suffix")),
+    Function(("contains",), (text, text), pa.bool_(), _prefix_test(pc.match_substring, "the text")),
+    Function(("contains_tokens",), (text, text), pa.bool_(), _contains_tokens),
+    Function(("strpos", "instr"), (text, text), pa.int32(), _strpos),
+    Function(("replace",), (text, text, text), first, _replace),
+    Function(("lpad",), (text, integer, text), first, _padder(pc.utf8_lpad), optional=1),
+    Function(("rpad",), (text, integer, text), first, _padder(pc.utf8_rpad), optional=1),
+    Function(("repeat",), (text, integer), first, _repeat),
+    Function(("split_part",), (text, text, integer), first, _split_part),
+)
+"""Every function of text."""
