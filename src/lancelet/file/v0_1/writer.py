@@ -203,6 +203,9 @@ class LegacyFileWriter:
                 file_format="lance", version=FileVersion.V0_1.value
             ),
         )
+        if not self._target.position:
+            # A file without rows has nothing before this, and position 0 means "no schema".
+            self._target.write(bytes(8))
         position = self._target.position
         self._target.write(message_bytes(manifest))
         return position
