@@ -22,7 +22,6 @@ from lancelet.buffers import Bytes, Int64s
 from lancelet.encodings.arrow import block_from_arrow
 from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth, Variable
 from lancelet.encodings.codecs.base import NO_BYTES, WORDS, Codec, Codecs
-from lancelet.encodings.codecs.fixed_size_list import FixedSizeListCodec, rows_as_lists
 from lancelet.errors import CorruptDataError, UnsupportedError
 
 _ARROW_WORDS: Final = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
@@ -87,12 +86,15 @@ def look_up(items: Block, indices: npt.NDArray[Any], validity: Bytes | None = No
         case Variable():
             return _look_up_strings(items, rows)
         case FixedSizeList():
-            lists = FixedSizeListCodec().encode_values(items)
-            taken = look_up(lists.rows, rows)
-            assert isinstance(taken, FixedWidth)
-            return rows_as_lists(lists.encoding.fixed_size_list, taken)
+            inner = (rows[:, None] * items.dimension + np.arange(items.dimension)).reshape(-1)
+            values = look_up(items.items, inner)
+            bits = items.validity
+            if bits is not None:
+                is_valid = np.unpackbits(bits, bitorder="little", count=items.items.count)
+                bits = np.packbits(is_valid[inner], bitorder="little")
+            return FixedSizeList(items.dimension, bits, values, len(rows))
         case Fields():
-            raise UnsupportedError("structs have no dictionary")
+            return Fields(tuple(look_up(child, rows) for child in items.children), len(rows))
 
 
 def _look_up_strings(items: Variable, rows: Int64s) -> Variable:

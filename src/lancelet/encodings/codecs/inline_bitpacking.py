@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Final
 
+import numpy as np
+
 from lancelet import kernels
 from lancelet.buffers import Int64s, Slices
 from lancelet.encodings.base import Block, FixedWidth
@@ -69,7 +71,9 @@ class InlineBitpacking(Codec):
         words = as_words(block, self.wire_name)
         if len(counts) != 1 or int(counts[0]) > BLOCK_VALUES:
             raise InvalidInputError("only a single block is packed inline", values=len(words))
-        return EncodedBlocks(_encoding(words.itemsize * 8), Slices(*kernels.pack_chunks(words)))
+        # A block without values still is one: a width of 0 and nothing behind it.
+        packed = kernels.pack_chunks(words if len(words) else np.zeros(1, words.dtype))
+        return EncodedBlocks(_encoding(words.itemsize * 8), Slices(*packed))
 
     @classmethod
     def decode_chunks(

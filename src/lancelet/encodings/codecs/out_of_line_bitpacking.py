@@ -17,6 +17,8 @@ from lancelet import kernels
 from lancelet.buffers import Int64s, Slices
 from lancelet.encodings.base import Block
 from lancelet.encodings.codecs.base import (
+    NO_BYTES,
+    WORDS,
     Codec,
     Codecs,
     EncodedBlocks,
@@ -58,7 +60,7 @@ class OutOfLineBitpacking(Codec):
             for count, stop in zip(counts.tolist(), stops.tolist(), strict=True)
         ]
         sizes = np.array([len(part) for part in packed], np.int64)
-        return EncodedBlocks(encoding, slices_of(sizes, np.concatenate(packed)))
+        return EncodedBlocks(encoding, slices_of(sizes, np.concatenate([NO_BYTES, *packed])))
 
     @classmethod
     def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
@@ -80,4 +82,4 @@ class OutOfLineBitpacking(Codec):
             kernels.unpack_blocks(slices.slice_bytes(i), width, int(counts[i]), bits)
             for i in range(len(slices))
         ]
-        return from_words(np.concatenate(blocks) if len(blocks) != 1 else blocks[0])
+        return from_words(np.concatenate([np.empty(0, WORDS[bits]), *blocks]))

@@ -246,9 +246,10 @@ def offsets_from_sizes(sizes: Int64s) -> npt.NDArray[np.int32] | npt.NDArray[np.
 
 
 def _join(blocks: list[Variable]) -> Variable:
-    lengths = [np.diff(block.offsets).astype(np.int64) for block in blocks]
+    sizes = [np.diff(block.offsets).astype(np.int64) for block in blocks]
     data = [block.data[int(block.offsets[0]) : int(block.offsets[-1])] for block in blocks]
-    return Variable(offsets_from_sizes(np.concatenate(lengths)), np.concatenate(data))
+    offsets = offsets_from_sizes(np.concatenate([np.empty(0, np.int64), *sizes]))
+    return Variable(offsets, np.concatenate([NO_BYTES, *data]))
 
 
 def _join_parts(ends: Int64s, bytes_: Slices, counts: Int64s) -> Variable:
