@@ -10,6 +10,10 @@ is claimed by an exclusive create, which one caller wins, and the winner replace
 claim; for that moment a reader can see an empty file, which no file of the format ever is.
 
 A crash leaves at most a hidden file, which listings do not show.
+
+While a large file is being written, the disk is asked to keep up (`_FLUSH_BYTES`), so that little
+is left to wait for at the end. Without `sync` nothing is flushed: a crash of the process still
+loses nothing, a loss of power may.
 """
 
 from __future__ import annotations
@@ -19,15 +23,21 @@ import errno
 import os
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from functools import partial
 from typing import BinaryIO, Final
 
 from lancelet.errors import InvalidInputError, LanceletError, StorageError
+from lancelet.io.pool import run_in_background
 from lancelet.io.store import BytesLike, ObjectWriter, as_memoryview, name_taken, not_stored
 
 TEMPORARY_PREFIX: Final = ".lancelet-tmp-"
 """How names of unfinished files begin; no name of the format begins with a dot."""
 
 _BUFFER_BYTES: Final = 1 << 20
+
+_FLUSH_BYTES: Final = 32 << 20
+"""After each so many bytes a flush is started in the background."""
 
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP})
 """What systems answer that have no hard links; Linux says `EPERM` for FAT and some FUSE drives."""
@@ -37,7 +47,12 @@ class LocalWriter(ObjectWriter):
     """Writes a hidden file beside the target and names it at `close`."""
 
     def __init__(
-        self, path: str, native: str, give_name: Callable[[str, str], None] = os.replace
+        self,
+        path: str,
+        native: str,
+        *,
+        give_name: Callable[[str, str], None] = os.replace,
+        sync: bool = True,
     ) -> None:
         """Start the file that will be `native`, whose path in the store is `path`.
 
@@ -46,11 +61,14 @@ class LocalWriter(ObjectWriter):
         self._path = path
         self._native = native
         self._give_name = give_name
+        self._sync = sync
+        self._flush: Future[None] | None = None
+        self._flush_at = _FLUSH_BYTES
         self._position = 0
         folder = os.path.dirname(native)
         self._temporary = os.path.join(folder, TEMPORARY_PREFIX + uuid.uuid4().hex)
         with as_storage_errors(path):
-            self._file: BinaryIO | None = _create(self._temporary)
+            self._file: BinaryIO | None = _create(self._temporary, sync=sync)
 
     @property
     def position(self) -> int:
@@ -64,6 +82,8 @@ class LocalWriter(ObjectWriter):
         with as_storage_errors(self._path):
             for buffer in buffers:
                 self._position += self._file.write(as_memoryview(buffer))
+            if self._sync and self._position >= self._flush_at:
+                self._start_flush(self._file)
 
     def close(self) -> int:
         """Flush the file and the folder and give the file its name."""
@@ -72,11 +92,14 @@ class LocalWriter(ObjectWriter):
         try:
             with as_storage_errors(self._path):
                 self._file.flush()
-                os.fsync(self._file.fileno())
+                self._end_flush()
+                if self._sync:
+                    os.fsync(self._file.fileno())
                 # Windows cannot name a file that is open.
                 self._file.close()
                 self._give_name(self._temporary, self._native)
-                flush_folder(os.path.dirname(self._native))
+                if self._sync:
+                    flush_folder(os.path.dirname(self._native))
         finally:
             # After a rename this finds nothing to delete.
             self.abort()
@@ -87,11 +110,25 @@ class LocalWriter(ObjectWriter):
         if self._file is None:
             return
         file, self._file = self._file, None
+        # The disk may be full or broken, and says so again here; the bytes are unwanted anyway.
         with contextlib.suppress(OSError):
-            # Closing flushes, and the disk may be full; the bytes are unwanted anyway.
+            self._end_flush()
+        with contextlib.suppress(OSError):
             file.close()
         with as_storage_errors(self._path), contextlib.suppress(FileNotFoundError):
             os.unlink(self._temporary)
+
+    def _start_flush(self, file: BinaryIO) -> None:
+        if self._flush is None or self._flush.done():
+            self._end_flush()
+            self._flush = run_in_background(partial(_flush_data, file.fileno()))
+            self._flush_at = self._position + _FLUSH_BYTES
+
+    def _end_flush(self) -> None:
+        """Wait for a flush, and raise what it met: the system reports a failed write only once."""
+        flush, self._flush = self._flush, None
+        if flush is not None:
+            flush.result()
 
 
 def give_name_if_free(temporary: str, native: str) -> None:
@@ -105,8 +142,8 @@ def give_name_if_free(temporary: str, native: str) -> None:
         os.replace(temporary, native)
 
 
-def make_folder(folder: str) -> None:
-    """Make a folder and those above it, each durably."""
+def make_folder(folder: str, *, sync: bool) -> None:
+    """Make a folder and those above it, each durably if so asked."""
     try:
         os.mkdir(folder)
     except FileExistsError:
@@ -114,10 +151,16 @@ def make_folder(folder: str) -> None:
             raise
         return
     except FileNotFoundError:
-        make_folder(os.path.dirname(folder))
+        make_folder(os.path.dirname(folder), sync=sync)
         with contextlib.suppress(FileExistsError):
             os.mkdir(folder)
-    flush_folder(os.path.dirname(folder))
+    if sync:
+        flush_folder(os.path.dirname(folder))
+
+
+def _flush_data(handle: int) -> None:
+    """Make the bytes of a file survive a loss of power; its size may follow later."""
+    getattr(os, "fdatasync", os.fsync)(handle)
 
 
 def flush_folder(folder: str) -> None:
@@ -160,10 +203,10 @@ def translated(error: OSError, path: str) -> LanceletError:
     )
 
 
-def _create(native: str) -> BinaryIO:
+def _create(native: str, *, sync: bool) -> BinaryIO:
     """Create a file and, only if that fails for want of it, its folder."""
     try:
         return open(native, "xb", buffering=_BUFFER_BYTES)  # the writer closes it
     except FileNotFoundError:
-        make_folder(os.path.dirname(native))
+        make_folder(os.path.dirname(native), sync=sync)
         return open(native, "xb", buffering=_BUFFER_BYTES)  # the writer closes it

@@ -51,10 +51,15 @@ _COPY_BYTES: Final = 1 << 20
 class LocalStore(Store):
     """The files below a folder, which need not exist yet."""
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
-        """Use the files below `root`; a relative root is taken from the working folder, once."""
+    def __init__(self, root: str | os.PathLike[str], *, sync: bool = True) -> None:
+        """Use the files below `root`; a relative root is taken from the working folder, once.
+
+        With `sync` what was written survives a loss of power, which costs some milliseconds for
+        each file.
+        """
         self._root = Path(root).absolute()
         self._base = str(self._root)
+        self._sync = sync
 
     @property
     def uri(self) -> str:
@@ -68,12 +73,12 @@ class LocalStore(Store):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle by the folder."""
-        return (LocalStore, (self._base,))
+        return (_reopen, (self._base, self._sync))
 
     def at(self, folder: str) -> LocalStore:
         """Return a store with a sub-folder as its root."""
         folder = check_folder(folder)
-        return LocalStore(self._root / folder) if folder else self
+        return LocalStore(self._root / folder, sync=self._sync) if folder else self
 
     def open_reader(self, path: str, size: int | None = None) -> ObjectReader:  # noqa: ARG002  # the map needs the size there is
         """Map a file."""
@@ -92,12 +97,13 @@ class LocalStore(Store):
 
     def put_if_absent(self, path: str, data: BytesLike) -> None:
         """Write a file if the name is free; on return it survives a loss of power."""
-        with LocalWriter(path, self._native(path), give_name_if_free) as writer:
+        writer = LocalWriter(path, self._native(path), give_name=give_name_if_free, sync=self._sync)
+        with writer:
             writer.write(data)
 
     def open_writer(self, path: str) -> ObjectWriter:
         """Start a new file."""
-        return LocalWriter(path, self._native(path))
+        return LocalWriter(path, self._native(path), sync=self._sync)
 
     def list(self, folder: str = "", start_after: str | None = None) -> Iterator[ObjectInfo]:
         """Yield the files below a folder, ordered by path; sizes are read as they are yielded."""
@@ -148,11 +154,12 @@ class LocalStore(Store):
         native_source, native = self._native(source), self._native(target)
         self.info(source)
         with as_storage_errors(target):
-            make_folder(os.path.dirname(native))
+            make_folder(os.path.dirname(native), sync=self._sync)
             give_name_if_free(native_source, native)
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(native_source)
-            flush_folder(os.path.dirname(native))
+            if self._sync:
+                flush_folder(os.path.dirname(native))
 
     def sweep_temporaries(self, folder: str = "", *, older_than_seconds: float) -> int:
         """Delete what crashed writers left below a folder, and return how many files it was."""
@@ -223,6 +230,10 @@ class LocalStore(Store):
             datetime.fromtimestamp(found.st_mtime, UTC),
             f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}",
         )
+
+
+def _reopen(base: str, sync: bool) -> LocalStore:  # pickles pass by position
+    return LocalStore(base, sync=sync)
 
 
 def native_path(base: str, path: str, *, windows: bool) -> str:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 
-from lancelet.errors import UnsupportedError
+from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.io.client import REMOTE_SCHEMES, open_client
 from lancelet.io.credentials import OptionsProvider
 from lancelet.io.local import LocalStore
 from lancelet.io.memory import MemoryStore
+from lancelet.io.options import option_of
 from lancelet.io.remote import RemoteStore
 from lancelet.io.store import StorageOptions, Store
 from lancelet.io.uri import Location, parse_uri
@@ -52,7 +53,7 @@ def _store_of(
 ) -> Store:
     match location.scheme:
         case "file":
-            return LocalStore(location.authority)
+            return LocalStore(location.authority, sync=_is_sync(storage_options))
         case "memory":
             return MemoryStore(location.authority)
         case scheme if (base := scheme.removesuffix("+ddb")) in REMOTE_SCHEMES:
@@ -60,3 +61,10 @@ def _store_of(
         case scheme:
             known = sorted({"file", "memory", "s3+ddb", *REMOTE_SCHEMES})
             raise UnsupportedError("no store has this scheme", scheme=scheme, known=known)
+
+
+def _is_sync(storage_options: StorageOptions) -> bool:
+    text = option_of(storage_options, "local_sync") or "true"
+    if text.lower() not in {"true", "false"}:
+        raise InvalidInputError("`local_sync` is true or false", found=text)
+    return text.lower() == "true"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 from lancelet.config import IO_THREADS
@@ -61,6 +61,6 @@ def run_requests(requests: Sequence[Callable[[], T]]) -> list[T]:
                 future.exception()
 
 
-def run_in_background(request: Callable[[], object]) -> None:
-    """Start something whose result and failure do not matter, such as advice."""
-    _THREADS.get().submit(request)
+def run_in_background(request: Callable[[], T]) -> Future[T]:
+    """Start something; who needs to know how it ended asks what is returned."""
+    return _THREADS.get().submit(request)

@@ -197,6 +197,10 @@ class Store(Protocol):
         """See to it that nothing is left below a folder."""
         self.delete_many([info.path for info in self.list(folder)])
 
+    def sweep_temporaries(self, folder: str = "", *, older_than_seconds: float) -> int:  # noqa: ARG002  # for stores that have some
+        """Delete what crashed writers left below a folder; return how many files it was."""
+        return 0
+
     def exists(self, path: str) -> bool:
         """Say whether an object is there."""
         try:

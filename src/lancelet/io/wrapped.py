@@ -36,6 +36,7 @@ CHANGES: Final = frozenset(
         "delete",
         "delete_many",
         "delete_folder",
+        "sweep_temporaries",
         "copy",
         "rename_if_absent",
     }
@@ -129,6 +130,14 @@ class WrappedStore(Store):
     def delete_folder(self, folder: str) -> None:
         """See to it that nothing is left below a folder, with one request."""
         self._request("delete_folder", folder, lambda: self.inner.delete_folder(folder))
+
+    def sweep_temporaries(self, folder: str = "", *, older_than_seconds: float) -> int:
+        """Delete what crashed writers left, with one request."""
+        return self._request(
+            "sweep_temporaries",
+            folder,
+            lambda: self.inner.sweep_temporaries(folder, older_than_seconds=older_than_seconds),
+        )
 
     def copy(self, source: str, target: str) -> None:
         """Copy an object within the store."""

@@ -11,8 +11,13 @@ import numpy as np
 import pytest
 
 from lancelet.buffers import Ranges
-from lancelet.errors import AlreadyExistsError, CorruptDataError, StorageError
-from lancelet.io import durable
+from lancelet.errors import (
+    AlreadyExistsError,
+    CorruptDataError,
+    InvalidInputError,
+    StorageError,
+)
+from lancelet.io import durable, open_folder
 from lancelet.io.durable import TEMPORARY_PREFIX
 from lancelet.io.local import LocalStore, native_path
 from lancelet.io.memory import MemoryStore
@@ -138,6 +143,46 @@ def test_put_is_flushed_with_its_folders_before_it_counts(store: LocalStore, mon
         "link",
         "flush w",
     ]
+
+
+def test_large_file_is_flushed_while_it_is_written(store: LocalStore, monkeypatch):
+    flushed: list[int] = []
+    monkeypatch.setattr(durable.os, "fdatasync", flushed.append)
+    part = bytes(8 << 20)
+    with store.open_writer("a") as writer:
+        for _ in range(9):
+            writer.write(part)
+    assert 1 <= len(flushed) <= 2
+    assert store.size("a") == 9 * len(part)
+
+
+def test_error_of_a_flush_in_the_background_is_not_lost(store: LocalStore, monkeypatch):
+    def broken(_: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(durable.os, "fdatasync", broken)
+    writer = store.open_writer("a")
+    writer.write(bytes(33 << 20))
+    with pytest.raises(StorageError) as caught:
+        writer.close()
+    assert caught.value.facts["errno"] == errno.EIO
+    assert list(store.list()) == []
+
+
+def test_nothing_is_flushed_when_asked_not_to(tmp_path: Path, monkeypatch):
+    def forbidden(_: int) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(durable.os, "fsync", forbidden)
+    monkeypatch.setattr(durable.os, "fdatasync", forbidden)
+    store = pickle.loads(pickle.dumps(open_folder(tmp_path, {"local_sync": "False"})))
+    store.at("v").put_if_absent("w/1", b"x")
+    store.rename_if_absent("v/w/1", "v/2")
+    with store.open_writer("a") as writer:
+        writer.write(bytes(33 << 20))
+    assert store.read("v/2") == b"x"
+    with pytest.raises(InvalidInputError):
+        open_folder(tmp_path, {"local_sync": "maybe"})
 
 
 def test_full_disk_leaves_no_object_and_no_rest(store: LocalStore, tmp_path: Path, monkeypatch):

@@ -1,0 +1,47 @@
+import os
+import threading
+import time
+
+import pytest
+
+from lancelet.io.pool import run_in_background, run_requests
+
+
+def test_requests_run_side_by_side_and_answers_keep_their_order():
+    meet = threading.Barrier(8)
+
+    def request(number: int) -> int:
+        meet.wait(5)
+        return number
+
+    assert run_requests([lambda n=n: request(n) for n in range(8)]) == list(range(8))
+
+
+def test_one_request_stays_in_its_thread():
+    assert run_requests([threading.get_ident]) == [threading.get_ident()]
+    assert run_requests([]) == []
+
+
+def test_failure_is_raised_when_no_request_is_running_any_more():
+    running = []
+
+    def slow() -> None:
+        running.append(1)
+        time.sleep(0.1)
+        running.pop()
+
+    def fail() -> None:
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        run_requests([fail, slow, slow, slow])
+    assert running == []
+
+
+def test_forked_child_has_threads_of_its_own():
+    run_in_background(lambda: None).result(5)
+    child = os.fork()
+    if child == 0:
+        fine = run_requests([os.getpid] * 3) == [os.getpid()] * 3
+        os._exit(0 if fine else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
