@@ -39,7 +39,8 @@ def build_nulls(leaf: ShreddedLeaf, *, has_level_encodings: bool) -> Body:
     `has_level_encodings` says whether the file version knows encoded levels here.
     """
     layout = ConstantLayout(leaf.layers, inline_value=None)
-    if leaf.repetition is None and leaf.layers.def_max <= 1:
+    # Without levels nobody could tell which of several layers is the null one.
+    if leaf.repetition is None and len(leaf.layers.each) == 1:
         return Body(layout, (), "null")
     repetition, definition = (
         _smaller(levels, has_level_encodings=has_level_encodings)
