@@ -1,0 +1,269 @@
+"""What a data file knows of its values: nulls, smallest and largest per zone of rows.
+
+All fields have the same zones, so that a filter over several of them is an intersection of zones:
+
+    rows        0 .. 8191   8192 .. 16383   16384 .. 20000
+    age         [ 3, 71]    [ 5, 64]        [ 1, 90]
+    age > 80    no          no              maybe
+
+The statistics are columns themselves and are kept as such: an extra global buffer holds a small
+2.1 file with a row per field and zone. A type has one pair of columns for all fields of it, so a
+table of ten thousand columns does not make ten thousand more:
+
+    null_count  nan_count   int32: minimum  maximum    string: minimum  maximum
+    0           0                  3        71                 -        -           age, zone 0
+    0           0                  5        64                 -        -           age, zone 1
+    12          0                  -        -                  "Aachen" "Zwickau"   city, zone 0
+
+Bounds are true and need not be tight. Strings are cut after 64 bytes, the largest one then counted
+up. A zone without values has null bounds. NaN is in no bounds and counted instead, and bounds of
+zero have the sign that lets both zeros through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancelet.buffers import Int64s
+from lancelet.encodings.arrow import validity_bits
+from lancelet.format import logical_type
+from lancelet.format.field import Field
+from lancelet.kernels import zone_min_max
+
+ZONE_ROWS: Final = 8192
+BOUND_BYTES: Final = 64
+"""The most bytes of a string that a bound keeps."""
+
+_CHARACTER_MAX: Final = 0x10FFFF
+_SURROGATES: Final = (0xD800, 0xE000)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ZoneBounds:
+    """Statistics of consecutive zones of one field; the first and last may be parts of a zone."""
+
+    first_zone: int
+    null_count: Int64s
+    nan_count: Int64s
+    minimum: pa.Array
+    maximum: pa.Array
+
+
+def zoned_fields(field: Field) -> Iterator[tuple[int, ...]]:
+    """Yield the path, as places of children, of each field within `field` that has statistics.
+
+    These are its leaves with an order that are not within lists.
+    """
+    if field.is_blob or field.is_packed:
+        return
+    if field.logical_type == logical_type.STRUCT:
+        for place, child in enumerate(field.children):
+            yield from ((place, *path) for path in zoned_fields(child))
+    elif _is_ordered(field):
+        yield ()
+
+
+def field_at(field: Field, path: Sequence[int]) -> Field:
+    """Return the field at a path of places of children."""
+    for place in path:
+        field = field.children[place]
+    return field
+
+
+def values_at(array: pa.Array, path: Sequence[int]) -> pa.Array:
+    """Return the values at a path, null where a struct around them is."""
+    for place in path:
+        array = array.flatten()[place]
+    return array
+
+
+def bounds_of(array: pa.Array, first_row: int, *, zone_rows: int) -> ZoneBounds:
+    """Return the statistics of values that begin at row `first_row` of the file.
+
+    >>> bounds = bounds_of(pa.array([5, 1, None, 7]), 2, zone_rows=3)
+    >>> bounds.first_zone, bounds.minimum.to_pylist(), bounds.null_count.tolist()
+    (0, [5, 1], [0, 1])
+    """
+    begun = first_row % zone_rows
+    parts: list[pa.Array] = [array]
+    if begun and len(array) > zone_rows - begun:
+        parts = [array[: zone_rows - begun], array[zone_rows - begun :]]
+    found = [_aligned_bounds(part, zone_rows) for part in parts]
+    return ZoneBounds(
+        first_row // zone_rows,
+        np.concatenate([part.null_count for part in found]),
+        np.concatenate([part.nan_count for part in found]),
+        pa.concat_arrays([part.minimum for part in found]),
+        pa.concat_arrays([part.maximum for part in found]),
+    )
+
+
+def merge_bounds(parts: Sequence[ZoneBounds]) -> ZoneBounds:
+    """Join the statistics of all values of a field, which are in the order of their rows.
+
+    >>> parts = [bounds_of(pa.array([5]), 0, zone_rows=3), bounds_of(pa.array([1]), 1, zone_rows=3)]
+    >>> merge_bounds(parts).minimum.to_pylist()
+    [1]
+    """
+    zones = np.concatenate(
+        [np.arange(len(part.null_count)) + part.first_zone for part in parts]
+    )
+    starts = np.flatnonzero(np.diff(zones, prepend=-1))
+    minimum = pa.concat_arrays([part.minimum for part in parts])
+    maximum = pa.concat_arrays([part.maximum for part in parts])
+    if len(starts) < len(zones):
+        stops = [*starts[1:].tolist(), len(zones)]
+        runs = list(zip(starts.tolist(), stops, strict=True))
+        minimum = _reduce(pc.min, minimum, runs)
+        maximum = _reduce(pc.max, maximum, runs)
+    return ZoneBounds(
+        0,
+        np.add.reduceat(np.concatenate([part.null_count for part in parts]), starts),
+        np.add.reduceat(np.concatenate([part.nan_count for part in parts]), starts),
+        minimum,
+        maximum,
+    )
+
+
+# --- one zone after another -------------------------------------------------------------------
+
+
+def _is_ordered(field: Field) -> bool:
+    if field.logical_type == logical_type.JSON or field.children:
+        return False
+    data_type = field.storage_type
+    return bool(
+        pa.types.is_primitive(data_type)
+        or pa.types.is_decimal(data_type)
+        or pa.types.is_fixed_size_binary(data_type)
+        or _is_variable(data_type)
+    )
+
+
+def _is_variable(data_type: pa.DataType) -> bool:
+    return data_type in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
+
+
+def _aligned_bounds(array: pa.Array, zone_rows: int) -> ZoneBounds:
+    """Return the statistics of values that begin where a zone does."""
+    dtype = _number_type(array.type)
+    if dtype is not None:
+        return _number_bounds(array, dtype, zone_rows)
+    zones = [array.slice(start, zone_rows) for start in range(0, len(array), zone_rows)]
+    found = [pc.min_max(zone) for zone in zones]
+    minimum = _concat([bounds["min"] for bounds in found], array.type)
+    maximum = _concat([bounds["max"] for bounds in found], array.type)
+    if _is_variable(array.type):
+        minimum = _replace_long(minimum, _cut_down)
+        maximum = _replace_long(maximum, _cut_up)
+    return ZoneBounds(
+        0,
+        np.fromiter((zone.null_count for zone in zones), np.int64, len(zones)),
+        np.zeros(len(zones), np.int64),
+        minimum,
+        maximum,
+    )
+
+
+def _number_type(data_type: pa.DataType) -> np.dtype[Any] | None:
+    """Return how the values of a type lie in memory, if they are numbers or are kept as such."""
+    if pa.types.is_floating(data_type):
+        return np.dtype(f"f{data_type.bit_width // 8}")
+    if pa.types.is_unsigned_integer(data_type):
+        return np.dtype(f"u{data_type.bit_width // 8}")
+    if pa.types.is_integer(data_type) or pa.types.is_temporal(data_type):
+        return np.dtype(f"i{data_type.bit_width // 8}")
+    return None
+
+
+def _number_bounds(array: pa.Array, dtype: np.dtype[Any], zone_rows: int) -> ZoneBounds:
+    values = np.frombuffer(array.buffers()[1], np.uint8)
+    start = array.offset * dtype.itemsize
+    numbers = values[start : start + len(array) * dtype.itemsize].view(dtype)
+    if dtype == np.float16:
+        numbers = numbers.astype(np.float32)
+    found = zone_min_max(numbers, zone_rows, validity_bits(array))
+    minimum, maximum, null_count, nan_count = found
+    rows = np.minimum(len(array) - np.arange(len(minimum)) * zone_rows, zone_rows)
+    is_empty = null_count + nan_count == rows
+    if dtype.kind == "f":
+        minimum = np.where(minimum == 0, -0.0, minimum)
+        maximum = np.where(maximum == 0, 0.0, maximum)
+    return ZoneBounds(
+        0,
+        null_count,
+        nan_count,
+        _from_numbers(minimum.astype(dtype), array.type, is_empty),
+        _from_numbers(maximum.astype(dtype), array.type, is_empty),
+    )
+
+
+def _from_numbers(
+    numbers: npt.NDArray[Any], data_type: pa.DataType, is_empty: npt.NDArray[np.bool_]
+) -> pa.Array:
+    validity = pa.py_buffer(np.packbits(~is_empty, bitorder="little"))
+    return pa.Array.from_buffers(data_type, len(numbers), [validity, pa.py_buffer(numbers)])
+
+
+def _reduce(
+    reduction: Callable[[pa.Array], pa.Scalar], bounds: pa.Array, runs: Sequence[tuple[int, int]]
+) -> pa.Array:
+    """Return one bound for each run of bounds."""
+    data_type = bounds.type
+    # Arrow has no order for these two, but for numbers that are ordered like them.
+    if pa.types.is_float16(data_type):
+        bounds = bounds.cast(pa.float32())
+    elif pa.types.is_duration(data_type):
+        bounds = bounds.cast(pa.int64())
+    found = [reduction(bounds[start:stop]) for start, stop in runs]
+    return _concat(found, bounds.type).cast(data_type)
+
+
+def _concat(scalars: Sequence[pa.Scalar], data_type: pa.DataType) -> pa.Array:
+    return pa.array(scalars, data_type)
+
+
+def _replace_long(bounds: pa.Array, cut: Any) -> pa.Array:
+    sizes = pc.fill_null(pc.binary_length(bounds), 0)
+    if pc.max(sizes).as_py() is None or pc.max(sizes).as_py() <= BOUND_BYTES:
+        return bounds
+    return pa.array([cut(value) for value in bounds.to_pylist()], bounds.type)
+
+
+def _cut_down(value: str | bytes | None) -> str | bytes | None:
+    """Return a value that is not larger and has few bytes.
+
+    >>> len(_cut_down("é" * 40).encode())
+    64
+    """
+    if isinstance(value, str):
+        return value.encode()[:BOUND_BYTES].decode(errors="ignore")
+    return None if value is None else value[:BOUND_BYTES]
+
+
+def _cut_up(value: str | bytes | None) -> str | bytes | None:
+    r"""Return a value that is not smaller and has few bytes, or None if there is none.
+
+    >>> _cut_up("a" * 65)[-2:], _cut_up(b"\xff" * 65)
+    ('ab', None)
+    """
+    size = 0 if value is None else len(value.encode() if isinstance(value, str) else value)
+    if value is None or size <= BOUND_BYTES:
+        return value
+    if isinstance(value, bytes):
+        kept = value[:BOUND_BYTES].rstrip(b"\xff")
+        return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
+    text = value.encode()[:BOUND_BYTES].decode(errors="ignore").rstrip(chr(_CHARACTER_MAX))
+    if not text:
+        return None
+    following = ord(text[-1]) + 1
+    # Surrogates are no characters, so the next one is behind them.
+    character = chr(_SURROGATES[1] if following == _SURROGATES[0] else following)
+    return text[:-1] + character

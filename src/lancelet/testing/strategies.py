@@ -1,0 +1,478 @@
+"""Hypothesis strategies for Arrow types, arrays and tables that the format can store.
+
+A strategy draws the shape of a table: its types, how deep they nest, how many rows and chunks
+there are, how the values are spread and how many are null. The values themselves come from a
+generator seeded by one drawn number, so a table of thousands of rows is one cheap draw and still
+shrinks in what matters.
+
+    table_of(draw)   types    int16, list<struct<string, decimal>>
+                     spread   few distinct values, a third of them null
+                     layout   3 chunks, the second a slice of something longer
+
+Arrays are as unpleasant as Arrow allows: values and whole lists lie under nulls, slices start
+within bytes of bitmaps, offsets do not start at zero, and buffers are not aligned.
+"""
+
+from __future__ import annotations
+
+import decimal
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from lancelet.format.version import FileVersion
+
+Generator: TypeAlias = np.random.Generator
+
+INTEGERS: Final = (
+    pa.int8(),
+    pa.int16(),
+    pa.int32(),
+    pa.int64(),
+    pa.uint8(),
+    pa.uint16(),
+    pa.uint32(),
+    pa.uint64(),
+)
+FLOATS: Final = (pa.float16(), pa.float32(), pa.float64())
+TEMPORAL: Final = (
+    pa.date32(),
+    pa.date64(),
+    pa.time32("s"),
+    pa.time32("ms"),
+    pa.time64("us"),
+    pa.time64("ns"),
+    pa.timestamp("s"),
+    pa.timestamp("ms", "UTC"),
+    pa.timestamp("us", "+05:30"),
+    pa.timestamp("ns", "Europe/Berlin"),
+    pa.duration("s"),
+    pa.duration("ms"),
+    pa.duration("us"),
+    pa.duration("ns"),
+)
+DECIMALS: Final = (
+    pa.decimal128(5, 2),
+    pa.decimal128(38, 10),
+    pa.decimal128(10, -3),
+    pa.decimal256(50, 4),
+)
+VARIABLE: Final = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
+VIEWS: Final = (pa.string_view(), pa.binary_view())
+FIXED_BINARY: Final = (pa.binary(1), pa.binary(3), pa.binary(16))
+EXTENSIONS: Final = (pa.uuid(), pa.fixed_shape_tensor(pa.float32(), [2, 2]))
+DICTIONARIES: Final = (
+    pa.dictionary(pa.int8(), pa.string()),
+    pa.dictionary(pa.uint16(), pa.large_string()),
+    pa.dictionary(pa.int32(), pa.int64()),
+    pa.dictionary(pa.int64(), pa.binary()),
+)
+LIST_ITEMS: Final = (pa.bool_(), pa.int8(), pa.int32(), pa.uint64(), pa.float16(), pa.float32())
+
+LEAVES: Final = (
+    pa.null(),
+    pa.bool_(),
+    *INTEGERS,
+    *FLOATS,
+    *TEMPORAL,
+    *DECIMALS,
+    *VARIABLE,
+    *FIXED_BINARY,
+)
+"""The types without parts that every version stores."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How values are distributed."""
+
+    distinct: int
+    """How many different values there are, about."""
+    runs: bool
+    """Whether equal values lie next to each other."""
+    text_bytes: int
+    """The longest string."""
+    list_items: int
+    """The longest list."""
+    null_share: float
+    """The probability of a null."""
+
+
+def data_types(version: FileVersion, *, depth: int = 2) -> st.SearchStrategy[pa.DataType]:
+    """Draw types that a file version can store, nested up to `depth`."""
+    leaves = st.sampled_from((*LEAVES, *VIEWS, *EXTENSIONS, *DICTIONARIES)) | st.builds(
+        pa.list_, st.sampled_from(LIST_ITEMS), st.integers(1, 5)
+    )
+    if version > FileVersion.V0_1:
+        leaves |= st.builds(
+            lambda item, inner, outer: pa.list_(pa.list_(item, inner), outer),
+            st.sampled_from(LIST_ITEMS),
+            st.integers(1, 3),
+            st.integers(1, 3),
+        )
+    if depth == 0:
+        return leaves
+    inner = data_types(version, depth=depth - 1)
+    nested = (
+        st.builds(pa.list_, inner)
+        | st.builds(pa.large_list, inner)
+        | st.lists(inner, min_size=1, max_size=3).map(_struct_of)
+    )
+    if version >= FileVersion.V2_2:
+        nested |= st.builds(pa.map_, st.sampled_from((pa.string(), pa.int32())), inner)
+    return leaves | nested
+
+
+def column_types(version: FileVersion, *, depth: int = 2) -> st.SearchStrategy[pa.DataType]:
+    """Draw types of whole columns, which may be fixed-size lists of structs from 2.2 on."""
+    if version < FileVersion.V2_2:
+        return data_types(version, depth=depth)
+    return data_types(version, depth=depth) | st.builds(
+        lambda children, size: pa.list_(_struct_of(children), size),
+        st.lists(st.sampled_from(LEAVES[1:]), min_size=1, max_size=2),
+        st.integers(1, 3),
+    )
+
+
+@st.composite
+def spreads(draw: st.DrawFn, *, nullable: bool = True) -> Spread:
+    """Draw how values are distributed."""
+    return Spread(
+        distinct=draw(st.sampled_from((1, 2, 50, 1 << 16))),
+        runs=draw(st.booleans()),
+        text_bytes=draw(st.sampled_from((0, 3, 20, 400))),
+        list_items=draw(st.sampled_from((1, 3, 10))),
+        null_share=draw(st.sampled_from((0.0, 0.0, 0.05, 0.5, 1.0))) if nullable else 0.0,
+    )
+
+
+@st.composite
+def arrays(
+    draw: st.DrawFn,
+    data_type: st.SearchStrategy[pa.DataType],
+    num_rows: st.SearchStrategy[int],
+    *,
+    nullable: bool = True,
+) -> pa.Array:
+    """Draw one array."""
+    rng = np.random.default_rng(draw(st.integers(0, 1 << 32)))
+    spread = draw(spreads(nullable=nullable))
+    return random_array(rng, draw(data_type), draw(num_rows), spread)
+
+
+@st.composite
+def tables(
+    draw: st.DrawFn, version: FileVersion, *, rows_max: int = 3000, columns_max: int = 3
+) -> pa.Table:
+    """Draw a table whose columns are chunked, and some of whose chunks are slices."""
+    num_rows = draw(
+        st.sampled_from((0, 1, 2, 7, 64, 100, 1000, 1024, 1030, 2500)).filter(
+            lambda rows: rows <= rows_max
+        )
+    )
+    rng = np.random.default_rng(draw(st.integers(0, 1 << 32)))
+    fields: list[pa.Field] = []
+    columns: list[pa.ChunkedArray] = []
+    for index in range(draw(st.integers(1, columns_max))):
+        data_type = draw(column_types(version))
+        spread = draw(spreads(nullable=version > FileVersion.V0_1))
+        if version is FileVersion.V2_0 and holds_struct(data_type):
+            spread = _without_nulls(spread)
+        nullable = spread.null_share > 0 or draw(st.booleans()) or pa.types.is_null(data_type)
+        fields.append(pa.field(f"c{index}", data_type, nullable))
+        columns.append(
+            random_chunks(rng, data_type, num_rows, spread, chunks=draw(st.integers(1, 3)))
+        )
+    return pa.table(columns, schema=pa.schema(fields))
+
+
+def holds_struct(data_type: pa.DataType) -> bool:
+    """Say whether a type is a struct or has one somewhere, whose nulls 2.0 cannot store."""
+    if pa.types.is_struct(data_type) or pa.types.is_map(data_type):
+        return True
+    parts = [data_type.field(index).type for index in range(data_type.num_fields)]
+    return any(holds_struct(part) for part in parts)
+
+
+# --- values -----------------------------------------------------------------------------------
+
+
+def random_chunks(
+    rng: Generator, data_type: pa.DataType, num_rows: int, spread: Spread, *, chunks: int
+) -> pa.ChunkedArray:
+    """Return values in chunks, every other one a slice of something longer."""
+    borders = np.sort(rng.integers(0, num_rows + 1, chunks - 1))
+    sizes = np.diff(np.concatenate(([0], borders, [num_rows])))
+    found: list[pa.Array] = []
+    for index, size in enumerate(sizes.tolist()):
+        before, after = rng.integers(0, 12, 2).tolist() if index % 2 == 0 else (0, 0)
+        whole = random_array(rng, data_type, before + size + after, spread)
+        found.append(whole.slice(before, size))
+    return pa.chunked_array(found, data_type)
+
+
+def random_array(rng: Generator, data_type: pa.DataType, num_rows: int, spread: Spread) -> pa.Array:
+    """Return random values of a type; what lies under nulls is random as well."""
+    if isinstance(data_type, pa.BaseExtensionType):
+        storage = random_array(rng, data_type.storage_type, num_rows, spread)
+        if data_type == pa.json_(pa.string()):
+            storage = _random_json(rng, num_rows, spread)
+        return pa.ExtensionArray.from_storage(data_type, storage)
+    if pa.types.is_null(data_type):
+        return pa.nulls(num_rows)
+    if pa.types.is_dictionary(data_type):
+        return _random_dictionary(rng, data_type, num_rows, spread)
+    if pa.types.is_struct(data_type):
+        return _random_struct(rng, data_type, num_rows, spread)
+    if pa.types.is_map(data_type):
+        return _random_map(rng, data_type, num_rows, spread)
+    if pa.types.is_fixed_size_list(data_type):
+        return _random_fixed_list(rng, data_type, num_rows, spread)
+    if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
+        return _random_list(rng, data_type, num_rows, spread)
+    if _is_variable(data_type):
+        return _random_strings(rng, data_type, num_rows, spread)
+    return _random_fixed(rng, data_type, num_rows, spread)
+
+
+def _picks(rng: Generator, num_rows: int, spread: Spread) -> np.ndarray:
+    """Return which of the distinct values each row has."""
+    picks = rng.integers(0, spread.distinct, num_rows)
+    return np.sort(picks) if spread.runs else picks
+
+
+def _validity(rng: Generator, num_rows: int, spread: Spread) -> pa.Buffer | None:
+    if not spread.null_share:
+        return None
+    is_valid = rng.random(num_rows) >= spread.null_share
+    return pa.py_buffer(np.packbits(is_valid, bitorder="little").tobytes())
+
+
+def _mask(rng: Generator, num_rows: int, spread: Spread) -> pa.Array | None:
+    return pa.array(rng.random(num_rows) < spread.null_share) if spread.null_share else None
+
+
+def _random_fixed(
+    rng: Generator, data_type: pa.DataType, num_rows: int, spread: Spread
+) -> pa.Array:
+    picks = _picks(rng, num_rows, spread)
+    validity = _validity(rng, num_rows, spread)
+    if pa.types.is_boolean(data_type):
+        bits = np.packbits(picks % 2 == 1, bitorder="little").tobytes()
+        return pa.Array.from_buffers(data_type, num_rows, [validity, pa.py_buffer(bits)])
+    if pa.types.is_decimal(data_type):
+        return _random_decimals(rng, data_type, picks, spread)
+    width = data_type.bit_width // 8
+    distinct = _distinct_values(rng, data_type, spread.distinct)
+    values = distinct.view(np.uint8).reshape(-1, width)[picks].tobytes()
+    return pa.Array.from_buffers(data_type, num_rows, [validity, _unaligned(values)])
+
+
+def _distinct_values(rng: Generator, data_type: pa.DataType, count: int) -> np.ndarray:
+    """Return values of a fixed-width type, extreme ones first."""
+    if pa.types.is_floating(data_type):
+        dtype = np.dtype(data_type.to_pandas_dtype())
+        special = np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 1.5], dtype)
+        return np.concatenate([special, rng.normal(size=count).astype(dtype)])[:count].copy()
+    if pa.types.is_integer(data_type):
+        dtype = np.dtype(data_type.to_pandas_dtype())
+        limits = np.iinfo(dtype)
+        high = [limits.max, 1 << (dtype.itemsize * 4), 100][rng.integers(3)]
+        special = np.array([limits.min, limits.max, 0, 1], dtype)
+        values = rng.integers(0, high, count, dtype=dtype)
+        return np.concatenate([special, values])[:count] if rng.random() < 0.3 else values
+    if pa.types.is_fixed_size_binary(data_type):
+        return rng.integers(0, 256, count * data_type.byte_width).astype(np.uint8)
+    seconds: np.ndarray = rng.integers(0, 86_400, count)
+    if pa.types.is_date64(data_type):
+        return seconds * 86_400_000
+    unit = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}.get(getattr(data_type, "unit", ""), 1)
+    numbers: np.ndarray = (seconds * unit).astype(f"i{data_type.bit_width // 8}")
+    return numbers
+
+
+def _random_decimals(
+    rng: Generator, data_type: pa.DataType, picks: np.ndarray, spread: Spread
+) -> pa.Array:
+    digits = min(data_type.precision, 18)
+    distinct = [
+        decimal.Decimal(int(value)).scaleb(-data_type.scale)
+        for value in rng.integers(-(10**digits) + 1, 10**digits, min(spread.distinct, 200))
+    ]
+    is_null = rng.random(len(picks)) < spread.null_share
+    values = [
+        None if null else distinct[pick % len(distinct)]
+        for null, pick in zip(is_null, picks.tolist(), strict=True)
+    ]
+    return pa.array(values, data_type)
+
+
+def _is_variable(data_type: pa.DataType) -> bool:
+    return data_type in (*VARIABLE, *VIEWS)
+
+
+def _random_strings(
+    rng: Generator, data_type: pa.DataType, num_rows: int, spread: Spread
+) -> pa.Array:
+    distinct = _distinct_texts(rng, min(spread.distinct, 500), spread.text_bytes)
+    picks = _picks(rng, num_rows, spread) % len(distinct)
+    texts = [distinct[pick] for pick in picks.tolist()]
+    offsets_type = np.int64 if data_type in (pa.large_string(), pa.large_binary()) else np.int32
+    lead = rng.integers(0, 3)
+    sizes = np.fromiter((len(text) for text in texts), np.int64, num_rows)
+    offsets = (lead + np.concatenate(([0], np.cumsum(sizes)))).astype(offsets_type)
+    buffers = [
+        _validity(rng, num_rows, spread),
+        pa.py_buffer(offsets.tobytes()),
+        _unaligned(b"~" * lead + b"".join(texts)),
+    ]
+    if data_type in VIEWS:
+        plain = pa.string() if data_type == pa.string_view() else pa.binary()
+        return pa.Array.from_buffers(plain, num_rows, buffers).cast(data_type)
+    return pa.Array.from_buffers(data_type, num_rows, buffers)
+
+
+def _distinct_texts(rng: Generator, count: int, text_bytes: int) -> list[bytes]:
+    letters = np.array(list("abcdefghij aeiou éß漢😀"))
+    lengths = rng.integers(0, text_bytes + 1, count)
+    return [
+        "".join(rng.choice(letters, size)).encode()[:text_bytes].decode(errors="ignore").encode()
+        for size in lengths.tolist()
+    ]
+
+
+def _random_json(rng: Generator, num_rows: int, spread: Spread) -> pa.Array:
+    documents = [
+        "null",
+        "{}",
+        '[1,-2.5,"x",true]',
+        '{"b":{"c":[]},"a":300}',
+        '"é\\n"',
+        *(f'{{"k":{number}}}' for number in rng.integers(-(10**6), 10**6, 5)),
+    ]
+    texts = [documents[pick % len(documents)] for pick in _picks(rng, num_rows, spread).tolist()]
+    return pa.array(texts, pa.string(), mask=rng.random(num_rows) < spread.null_share)
+
+
+def _random_dictionary(
+    rng: Generator, data_type: pa.DataType, num_rows: int, spread: Spread
+) -> pa.Array:
+    count = min(spread.distinct, 100)
+    items = random_array(rng, data_type.value_type, count, _without_nulls(spread))
+    picks = _picks(rng, num_rows, spread) % count
+    keys = pa.array(picks, data_type.index_type, mask=rng.random(num_rows) < spread.null_share)
+    return pa.DictionaryArray.from_arrays(keys, items)
+
+
+def _random_struct(
+    rng: Generator, data_type: pa.DataType, num_rows: int, spread: Spread
+) -> pa.Array:
+    fields = [data_type.field(index) for index in range(data_type.num_fields)]
+    children = [random_array(rng, field.type, num_rows, spread) for field in fields]
+    return pa.StructArray.from_arrays(children, fields=fields, mask=_mask(rng, num_rows, spread))
+
+
+def _random_list(rng: Generator, data_type: pa.DataType, num_rows: int, spread: Spread) -> pa.Array:
+    offsets_type = np.int32 if pa.types.is_list(data_type) else np.int64
+    offsets, items = _random_items(rng, num_rows, spread)
+    values = random_array(rng, data_type.value_type, items, spread)
+    buffers = [_validity(rng, num_rows, spread), pa.py_buffer(offsets.astype(offsets_type))]
+    return pa.Array.from_buffers(data_type, num_rows, buffers, children=[values])
+
+
+def _random_items(rng: Generator, num_rows: int, spread: Spread) -> tuple[np.ndarray, int]:
+    """Return the offsets of lists, and how many items there must be for them."""
+    sizes = rng.integers(0, spread.list_items + 1, num_rows)
+    offsets = rng.integers(0, 3) + np.concatenate(([0], np.cumsum(sizes)))
+    return offsets, int(offsets[-1]) + int(rng.integers(0, 3))
+
+
+def _random_map(rng: Generator, data_type: pa.DataType, num_rows: int, spread: Spread) -> pa.Array:
+    offsets, count = _random_items(rng, num_rows, spread)
+    keys = random_array(rng, data_type.key_type, count, _without_nulls(spread))
+    items = random_array(rng, data_type.item_type, count, spread)
+    entries = pa.StructArray.from_arrays(
+        [keys, items], fields=[data_type.key_field, data_type.item_field]
+    )
+    buffers = [_validity(rng, num_rows, spread), pa.py_buffer(offsets.astype(np.int32))]
+    return pa.Array.from_buffers(data_type, num_rows, buffers, children=[entries])
+
+
+def _random_fixed_list(
+    rng: Generator, data_type: pa.DataType, num_rows: int, spread: Spread
+) -> pa.Array:
+    values = random_array(rng, data_type.value_type, num_rows * data_type.list_size, spread)
+    validity = _validity(rng, num_rows, spread)
+    return pa.Array.from_buffers(data_type, num_rows, [validity], children=[values])
+
+
+def _without_nulls(spread: Spread) -> Spread:
+    return Spread(spread.distinct, spread.runs, spread.text_bytes, spread.list_items, 0.0)
+
+
+def _struct_of(children: list[pa.DataType]) -> pa.DataType:
+    return pa.struct([pa.field(f"f{index}", child) for index, child in enumerate(children)])
+
+
+def _unaligned(data: bytes) -> pa.Buffer:
+    """Return bytes that begin at an odd address."""
+    return pa.py_buffer(b"\0" + data).slice(1)
+
+
+# --- comparing --------------------------------------------------------------------------------
+
+
+def stored_type(data_type: pa.DataType) -> pa.DataType:
+    """Return the type that a stored value of a type is read back as.
+
+    >>> stored_type(pa.list_(pa.string_view()))
+    ListType(list<item: string>)
+    """
+    normal = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    if data_type in normal:
+        return normal[data_type]
+    make: Callable[[pa.Field], pa.DataType]
+    if pa.types.is_struct(data_type):
+        return pa.struct([_stored_field(data_type.field(i)) for i in range(data_type.num_fields)])
+    if pa.types.is_map(data_type):
+        return pa.map_(data_type.key_type, _stored_field(data_type.item_field))
+    if pa.types.is_fixed_size_list(data_type):
+        return pa.list_(_stored_field(data_type.value_field), data_type.list_size)
+    if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
+        make = pa.list_ if pa.types.is_list(data_type) else pa.large_list
+        return make(_stored_field(data_type.value_field))
+    return data_type
+
+
+def _stored_field(field: pa.Field) -> pa.Field:
+    return field.with_type(stored_type(field.type))
+
+
+def stored_table(table: pa.Table) -> pa.Table:
+    """Return a table as it is read back after it was stored."""
+    schema = pa.schema([_stored_field(field) for field in table.schema], table.schema.metadata)
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(table.columns, schema, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def assert_same_rows(found: pa.Table, expected: pa.Table) -> None:
+    """Raise unless two tables have the same columns and the same values, NaN included."""
+    assert found.column_names == expected.column_names
+    assert found.num_rows == expected.num_rows
+    for name in expected.column_names:
+        left, right = found[name], expected[name]
+        assert left.type == right.type, f"{name}: {left.type} is not {right.type}"
+        if left.equals(right):
+            continue
+        # NaN equals nothing, so values are compared by how they print.
+        pairs = itertools.zip_longest(left.to_pylist(), right.to_pylist())
+        for row, (mine, theirs) in enumerate(pairs):
+            assert repr(mine) == repr(theirs), f"{name} row {row}: {mine!r} is not {theirs!r}"
