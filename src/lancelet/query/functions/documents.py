@@ -21,15 +21,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from lancelet.encodings.jsonb import Json, decode_jsonb, encode_jsonb
 from lancelet.query.coercion import CoercionError
 from lancelet.query.functions.base import Compute, Function, Value, constant, printable, text
 from lancelet.query.functions.json_path import find_values
-from lancelet.query.functions.jsonb import (
-    Json,
-    print_document,
-    read_document,
-    write_document,
-)
 from lancelet.query.kinds import is_bytes, is_text
 
 _ABSENT: Final = object()
@@ -53,19 +48,34 @@ def _over_documents(read: Callable[..., Any], what: str, gives: pa.DataType) -> 
         if isinstance(documents, pa.Scalar):
             return compute(pa.array([documents], documents.type), *arguments)[0]
         encoded = documents.dictionary_encode()
-        found = [read(_parsed(stored), *constants) for stored in encoded.dictionary.to_pylist()]
+        found = [read(document, *constants) for document in _parsed(encoded.dictionary)]
         return pa.array(found, gives).take(encoded.indices)
 
     return compute
 
 
-def _parsed(stored: bytes | str) -> Json:
+def _parsed(documents: pa.Array) -> list[Json]:
+    texts = decode_jsonb(documents).storage if is_bytes(documents.type) else documents
     try:
-        return read_document(stored)
+        return [json.loads(text) for text in texts.to_pylist()]
     except json.JSONDecodeError as error:
         raise CoercionError(f"a value is no JSON document: {error}") from error
     except RecursionError as error:
         raise CoercionError("a JSON document is nested too deeply") from error
+
+
+def print_document(value: Json) -> str:
+    """Return the JSON text of a value as a JSON column would give it back.
+
+    >>> print_document({"b": 1e-7, "a": [1.0, None]})
+    '{"a":[1.0,null],"b":1e-7}'
+    """
+    return str(decode_jsonb(encode_jsonb(pa.array([json.dumps(value)]))).storage[0])
+
+
+def _written(value: Json) -> bytes:
+    found: bytes = encode_jsonb(pa.array([json.dumps(value)]))[0].as_py()
+    return found
 
 
 def _extract(document: Json, path: str) -> str | None:
@@ -81,14 +91,15 @@ def _exists(document: Json, path: str) -> bool:
 
 def _get(document: Json, key: str) -> bytes | None:
     found = _member(document, key)
-    return None if found is _ABSENT else write_document(found)
+    return None if found is _ABSENT else _written(found)
 
 
 def _member(document: Json, key: str) -> Any:
-    if key.isdigit():
-        inside = isinstance(document, list) and int(key) < len(document)
-        return document[int(key)] if inside else _ABSENT
-    return document.get(key, _ABSENT) if isinstance(document, dict) else _ABSENT
+    if isinstance(document, list):
+        return document[int(key)] if key.isdigit() and int(key) < len(document) else _ABSENT
+    if isinstance(document, dict) and not key.isdigit():
+        return document.get(key, _ABSENT)
+    return _ABSENT
 
 
 def _plain_member(convert: Callable[[Json], Any]) -> Callable[[Json, str], Any]:
@@ -122,7 +133,7 @@ def _as_integer(value: Json) -> int:
 
 def _as_float(value: Json) -> float:
     numeric = isinstance(value, str) and _NUMBER.fullmatch(value)
-    if isinstance(value, (list, dict)) or (isinstance(value, str) and not numeric):
+    if value is None or isinstance(value, (list, dict)) or (isinstance(value, str) and not numeric):
         raise _refusal(value, "number")
     found = float(value)
     if not math.isfinite(found):

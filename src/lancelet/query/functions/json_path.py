@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
+from lancelet.encodings.jsonb import Json
 from lancelet.query.coercion import CoercionError
-from lancelet.query.functions.jsonb import Json
 
 Step: TypeAlias = Callable[[Any], Iterator[Json]]
 

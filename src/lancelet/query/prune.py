@@ -1,0 +1,324 @@
+"""Which zones of rows can match a filter, from the least and greatest value of each.
+
+    zone     min   max   nulls           a > 15
+    0        1     10    0               never true: skip it
+    1        8     20    0               perhaps: read it
+    2        16    20    0               true for all: no need to look
+
+Each expression is given, zone by zone, the set of truth values that its rows can have, kept as
+three arrays (`Verdict`); AND, OR and NOT combine such sets. Bounds are only bounds: a minimum
+may lie below every value and a maximum above, as cut texts do, and either may be missing.
+
+For floats a bound says nothing about NaN, which is greater than every number: unless the zone
+is known to have none, its maximum counts as missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, assert_never
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancelet.query import expression as ex
+from lancelet.query.coercion import plain
+from lancelet.query.evaluate import compare
+from lancelet.query.expression import Expression, Operator
+from lancelet.query.kinds import is_text, is_ticking
+from lancelet.query.matching import literal_prefix
+
+Bools: TypeAlias = npt.NDArray[np.bool_]
+Side: TypeAlias = Literal["left", "right"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ColumnZones:
+    """What is known of one column, an element for each zone; a null element is unknown.
+
+    `minimum` and `maximum` bound the values that are not null nor NaN. `null_count` counts the
+    rows where the column, at its path, is null. `has_nan` is False only where there is none.
+    """
+
+    minimum: pa.Array
+    maximum: pa.Array
+    null_count: pa.Array | None = None
+    has_nan: pa.Array | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Verdict:
+    """Which truth values rows of each zone can have."""
+
+    may_be_true: Bools
+    may_be_false: Bools
+    may_be_null: Bools
+
+    @property
+    def all_true(self) -> Bools:
+        """Zones whose every row is true."""
+        return ~self.may_be_false & ~self.may_be_null
+
+    @staticmethod
+    def unknown(num_zones: int) -> Verdict:
+        """Return the verdict that excludes nothing."""
+        anything = np.ones(num_zones, np.bool_)
+        return Verdict(anything, anything, anything)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Zones:
+    """The zones of a table: how many rows each has, and what is known of some columns."""
+
+    num_rows: npt.NDArray[np.int64]
+    columns: Mapping[tuple[str, ...], ColumnZones]
+
+    def __len__(self) -> int:
+        """Return how many zones there are."""
+        return len(self.num_rows)
+
+
+def prune(expression: Expression, zones: Zones) -> Verdict:
+    """Return what a bound filter can be in each zone.
+
+    >>> zones = Zones(
+    ...     np.array([10, 10]), {("a",): ColumnZones(pa.array([1, 16]), pa.array([10, 20]))}
+    ... )
+    >>> prune(ex.Comparison(Operator.GREATER, ex.column("a"), ex.literal(15)), zones).may_be_true
+    array([False,  True])
+    """
+    match expression:
+        case ex.And(operands):
+            return _all_of([prune(operand, zones) for operand in operands])
+        case ex.Or(operands):
+            negated = [_not(prune(operand, zones)) for operand in operands]
+            return _not(_all_of(negated))
+        case ex.Not(operand):
+            return _not(prune(operand, zones))
+        case ex.Literal(scalar):
+            return _constant(scalar, len(zones))
+        case ex.Column(path) if path in zones.columns:
+            if not pa.types.is_boolean(zones.columns[path].minimum.type):
+                return Verdict.unknown(len(zones))
+            return _compared(Operator.EQUAL, path, pa.scalar(True), zones)
+        case ex.IsNull(ex.Column(path)) if path in zones.columns:
+            return _is_null(_Column.of(path, zones))
+        case ex.IsTrue(operand):
+            inner = prune(operand, zones)
+            not_true = inner.may_be_false | inner.may_be_null
+            return Verdict(inner.may_be_true, not_true, np.zeros(len(zones), np.bool_))
+        case ex.Comparison(operator, ex.Column(path), ex.Literal(scalar)) if path in zones.columns:
+            return _compared(operator, path, scalar, zones)
+        case ex.In(ex.Column(path), values) if path in zones.columns:
+            return _in(path, values, zones)
+        case ex.Like(ex.Column(path), ex.Literal(scalar), escape, False) if path in zones.columns:
+            return _like(path, scalar, escape, zones)
+        case ex.Call("starts_with", (ex.Column(path), ex.Literal(scalar))) if path in zones.columns:
+            return _starts_with(path, scalar, zones)
+        case _:
+            return Verdict.unknown(len(zones))
+
+
+# --- truth -----------------------------------------------------------------------------------
+
+
+def _not(verdict: Verdict) -> Verdict:
+    return Verdict(verdict.may_be_false, verdict.may_be_true, verdict.may_be_null)
+
+
+def _all_of(verdicts: list[Verdict]) -> Verdict:
+    found = verdicts[0]
+    for other in verdicts[1:]:
+        found = Verdict(
+            found.may_be_true & other.may_be_true,
+            found.may_be_false | other.may_be_false,
+            (found.may_be_null & (other.may_be_null | other.may_be_true))
+            | (other.may_be_null & (found.may_be_null | found.may_be_true)),
+        )
+    return found
+
+
+def _constant(scalar: pa.Scalar, num_zones: int) -> Verdict:
+    value = scalar.as_py() if pa.types.is_boolean(scalar.type) else None
+    return Verdict(*(np.full(num_zones, value is each) for each in (True, False, None)))
+
+
+# --- columns ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Column:
+    """The bounds of a column in computable layouts, and where it can be null or not."""
+
+    minimum: pa.Array
+    maximum: pa.Array
+    may_be_null: Bools
+    may_be_valid: Bools
+
+    @staticmethod
+    def of(path: tuple[str, ...], zones: Zones) -> _Column:
+        stored = zones.columns[path]
+        minimum, maximum = (
+            bound.cast(plain(bound.type)) for bound in (stored.minimum, stored.maximum)
+        )
+        if pa.types.is_floating(maximum.type):
+            minimum, maximum = _without_nan(minimum), _without_nan(maximum)
+            no_nan = pa.scalar(False) if stored.has_nan is None else pc.equal(stored.has_nan, False)
+            maximum = pc.if_else(
+                pc.fill_null(no_nan, False), maximum, pa.scalar(None, maximum.type)
+            )
+        if stored.null_count is None:
+            unknown = np.ones(len(zones), np.bool_)
+            return _Column(minimum, maximum, unknown, unknown)
+        nulls = stored.null_count.cast(pa.int64())
+        may_be_null = _known(pc.greater(nulls, 0), otherwise=True)
+        may_be_valid = _known(pc.less(nulls, pa.array(zones.num_rows)), otherwise=True)
+        return _Column(minimum, maximum, may_be_null, may_be_valid)
+
+    def verdict(self, may_be_true: Bools, may_be_false: Bools) -> Verdict:
+        """Return a verdict of rows that are null where the column is."""
+        return Verdict(
+            may_be_true & self.may_be_valid, may_be_false & self.may_be_valid, self.may_be_null
+        )
+
+
+def _without_nan(bound: pa.Array) -> pa.Array:
+    return pc.if_else(pc.is_nan(bound), pa.scalar(None, bound.type), bound)
+
+
+def _known(truth: Any, *, otherwise: bool) -> Bools:
+    found: Bools = pc.fill_null(truth, otherwise).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _is_null(column: _Column) -> Verdict:
+    never = np.zeros(len(column.may_be_null), np.bool_)
+    return Verdict(column.may_be_null, column.may_be_valid, never)
+
+
+def _compared(
+    operator: Operator, path: tuple[str, ...], scalar: pa.Scalar, zones: Zones
+) -> Verdict:
+    column = _Column.of(path, zones)
+    if operator in {Operator.DISTINCT, Operator.NOT_DISTINCT}:
+        found = _not_distinct(column, scalar)
+        return found if operator is Operator.NOT_DISTINCT else _not(found)
+    never = np.zeros(len(zones), np.bool_)
+    if not scalar.is_valid:
+        return Verdict(never, never, np.ones(len(zones), np.bool_))
+    value = scalar if scalar.type == column.minimum.type else scalar.cast(column.minimum.type)
+    return column.verdict(*_possible(operator, column, value))
+
+
+def _not_distinct(column: _Column, scalar: pa.Scalar) -> Verdict:
+    never = np.zeros(len(column.may_be_null), np.bool_)
+    if not scalar.is_valid:
+        return _is_null(column)
+    same, other = _possible(Operator.EQUAL, column, scalar.cast(column.minimum.type))
+    may_differ = (other & column.may_be_valid) | column.may_be_null
+    return Verdict(same & column.may_be_valid, may_differ, never)
+
+
+def _possible(operator: Operator, column: _Column, value: pa.Scalar) -> tuple[Bools, Bools]:
+    """Return where some value between the bounds makes a comparison true, and where false."""
+    match operator:
+        case Operator.EQUAL:
+            inside = _below(column, value, or_equal=True) & _above(column, value, or_equal=True)
+            differs = _below(column, value, or_equal=False) | _above(column, value, or_equal=False)
+            return inside, differs
+        case Operator.NOT_EQUAL | Operator.GREATER | Operator.GREATER_EQUAL:
+            false, true = _possible(operator.negated, column, value)
+            return true, false
+        case Operator.LESS:
+            return _below(column, value, or_equal=False), _above(column, value, or_equal=True)
+        case Operator.LESS_EQUAL:
+            return _below(column, value, or_equal=True), _above(column, value, or_equal=False)
+        case Operator.DISTINCT | Operator.NOT_DISTINCT:
+            unknown = np.ones(len(column.minimum), np.bool_)
+            return unknown, unknown
+        case _:
+            assert_never(operator)
+
+
+def _below(column: _Column, value: pa.Scalar, *, or_equal: bool) -> Bools:
+    """Return where a value of the zone may lie below a constant."""
+    operator = Operator.LESS_EQUAL if or_equal else Operator.LESS
+    return _known(compare(operator, column.minimum, value), otherwise=True)
+
+
+def _above(column: _Column, value: pa.Scalar, *, or_equal: bool) -> Bools:
+    """Return where a value of the zone may lie above a constant."""
+    operator = Operator.GREATER_EQUAL if or_equal else Operator.GREATER
+    return _known(compare(operator, column.maximum, value), otherwise=True)
+
+
+def _in(path: tuple[str, ...], values: pa.Array, zones: Zones) -> Verdict:
+    column = _Column.of(path, zones)
+    wanted = values.drop_null().cast(column.minimum.type).unique()
+    ordered = wanted.take(pc.sort_indices(wanted))
+    first_above = _search(ordered, column.minimum, side="left", otherwise=0)
+    first_beyond = _search(ordered, column.maximum, side="right", otherwise=len(ordered))
+    may_be_in = first_above < first_beyond
+    single = _known(compare(Operator.EQUAL, column.minimum, column.maximum), otherwise=False)
+    may_be_out = ~(single & may_be_in)
+    verdict = column.verdict(may_be_in, may_be_out)
+    if not values.null_count:
+        return verdict
+    # Beside a null in the list, what is not found is unknown.
+    unknown = verdict.may_be_null | verdict.may_be_false
+    return Verdict(verdict.may_be_true, np.zeros(len(zones), np.bool_), unknown)
+
+
+def _search(ordered: pa.Array, bounds: pa.Array, *, side: Side, otherwise: int) -> Any:
+    """Return where each bound would stand among ordered values."""
+    if not len(ordered):
+        return np.zeros(len(bounds), np.int64)
+    known = pc.fill_null(bounds, ordered[0])
+    places = np.searchsorted(_comparable(ordered), _comparable(known), side=side)
+    return np.where(bounds.is_valid().to_numpy(zero_copy_only=False), places, otherwise)
+
+
+def _comparable(values: pa.Array) -> npt.NDArray[Any]:
+    """Return values for NumPy, which knows no times of day."""
+    if is_ticking(values.type):
+        values = values.cast(pa.int32() if values.type.bit_width == 32 else pa.int64())
+    found: npt.NDArray[Any] = values.to_numpy(zero_copy_only=False)
+    return found
+
+
+def _like(path: tuple[str, ...], scalar: pa.Scalar, escape: str, zones: Zones) -> Verdict:
+    if not scalar.is_valid or not is_text(scalar.type):
+        return Verdict.unknown(len(zones))
+    prefix, is_whole = literal_prefix(scalar.as_py(), escape)
+    if is_whole:
+        return _compared(Operator.EQUAL, path, pa.scalar(prefix), zones)
+    found = _starts_with(path, pa.scalar(prefix), zones)
+    # A value with the prefix may still not match the rest of the pattern.
+    column = _Column.of(path, zones)
+    return Verdict(found.may_be_true, column.may_be_valid, found.may_be_null)
+
+
+def _starts_with(path: tuple[str, ...], scalar: pa.Scalar, zones: Zones) -> Verdict:
+    """A text starts with a prefix if it lies from the prefix up to the next text as long."""
+    column = _Column.of(path, zones)
+    if not scalar.is_valid or not is_text(column.minimum.type):
+        return Verdict.unknown(len(zones))
+    prefix = scalar.as_py().encode()
+    binary = _Column(
+        column.minimum.cast(pa.large_binary()),
+        column.maximum.cast(pa.large_binary()),
+        column.may_be_null,
+        column.may_be_valid,
+    )
+    low = pa.scalar(prefix, pa.large_binary())
+    may_be_true = _above(binary, low, or_equal=True)
+    may_be_false = _below(binary, low, or_equal=False)
+    beyond = prefix.rstrip(b"\xff")
+    if beyond:
+        high = pa.scalar(beyond[:-1] + bytes((beyond[-1] + 1,)), pa.large_binary())
+        may_be_true &= _below(binary, high, or_equal=False)
+        may_be_false |= _above(binary, high, or_equal=True)
+    return column.verdict(may_be_true, may_be_false)
