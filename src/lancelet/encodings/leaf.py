@@ -22,6 +22,7 @@ from lancelet.buffers import Bytes, Int64s
 from lancelet.encodings.arrow import arrow_from_block
 from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth, Memo, Variable
 from lancelet.encodings.levels.layers import Layers
+from lancelet.encodings.levels.nesting import Path
 from lancelet.errors import CorruptDataError
 from lancelet.kernels.reference.levels import Levels
 
@@ -41,9 +42,13 @@ class LeafRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeafContext:
-    """What a page needs to know of its column: the type of a value and where to keep heads."""
+    """What a page needs to know of its column.
+
+    The type of a value, what is around it, and where to keep the heads of pages.
+    """
 
     data_type: pa.DataType
+    path: Path
     column: int
     memo: Memo | None
 

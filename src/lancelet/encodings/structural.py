@@ -30,10 +30,14 @@ PAGE_ROWS_MAX = 1 << 48
 """The most rows that a page is believed to have."""
 
 
+PageRows: TypeAlias = LeafRows | pa.Array
+"""Rows of a leaf with their levels, or, from a page without levels, as `unravel` gives them."""
+
+
 class PageReader(Protocol):
     """Reads rows of one page, whatever its layout."""
 
-    def read(self, rows: Rows) -> Reading[LeafRows]:
+    def read(self, rows: Rows) -> Reading[PageRows]:
         """Read rows of the page, counted from its first one; there is at least one."""
 
     def encoded_bytes(self, rows: RowRange) -> int:
@@ -142,7 +146,7 @@ class _LeafReader:
         self._path = path
         self._column = column
         self._open_page = open_page
-        self._context = LeafContext(leaf.data_type, column.index, memo)
+        self._context = LeafContext(leaf.data_type, path, column.index, memo)
         self._opened: dict[int, PageReader] = {}
         self._multiple = multiple_of(path)
         lengths = np.array([page.length for page in column.pages], np.object_)
@@ -163,18 +167,8 @@ class _LeafReader:
     def read(self, rows: Rows) -> Reading[pa.Array]:
         parts = self._parts(rows)
         pages = [self._page(part.page).read(self._page_rows(part.rows)) for part in parts]
-        arrays = []
-        for leaf_rows in (yield from read_together(pages)):
-            check_layers(self._path, leaf_rows.layers)
-            arrays.append(
-                unravel(
-                    self._path,
-                    leaf_rows.layers,
-                    repetition=leaf_rows.repetition,
-                    definition=leaf_rows.definition,
-                    values=leaf_rows.values,
-                )
-            )
+        read = yield from read_together(pages)
+        arrays = [self._nested(page_rows) for page_rows in read]
         for part, array in zip(parts, arrays, strict=True):
             if len(array) != len(part.rows):
                 raise CorruptDataError(
@@ -185,6 +179,18 @@ class _LeafReader:
                     found_rows=len(array),
                 )
         return _concat(arrays)
+
+    def _nested(self, rows: PageRows) -> pa.Array:
+        if not isinstance(rows, LeafRows):
+            return rows
+        check_layers(self._path, rows.layers)
+        return unravel(
+            self._path,
+            rows.layers,
+            repetition=rows.repetition,
+            definition=rows.definition,
+            values=rows.values,
+        )
 
     def encoded_bytes(self, rows: RowRange) -> int:
         return sum(

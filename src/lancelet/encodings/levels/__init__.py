@@ -17,7 +17,10 @@ from lancelet.encodings.levels.shred import ShreddedLeaf, shred
 from lancelet.encodings.levels.unravel import (
     check_layers,
     check_levels,
+    fixed_lists_around,
+    lists_around,
     merge,
+    struct_around,
     unravel,
     visible_validity,
 )
@@ -38,11 +41,14 @@ __all__ = [
     "StructNode",
     "check_layers",
     "check_levels",
+    "fixed_lists_around",
+    "lists_around",
     "merge",
     "nest",
     "paths",
     "rows_multiple",
     "shred",
+    "struct_around",
     "unravel",
     "visible_validity",
 ]

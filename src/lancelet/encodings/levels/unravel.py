@@ -90,11 +90,8 @@ def unravel(
     for node, inner, layer in outwards:
         match node:
             case StructNode():
-                child = pa.field(inner.field.name, array.type)
                 validity = _slot_validity(layer, definition, len(array), layers)
-                array = pa.Array.from_buffers(
-                    pa.struct([child]), len(array), [validity], children=[array]
-                )
+                array = struct_around(array, inner, validity)
             case ListNode():
                 list_level += 1
                 if repetition is None:
@@ -108,7 +105,7 @@ def unravel(
                     null_def=layer.null_def,
                     empty_def=layer.empty_def,
                 )
-                array = _list_array(node, array, offsets, bitmap)
+                array = lists_around(array, node, offsets, bitmap)
             case FixedListNode(dimension=dimension):
                 repetition = _one_of_each(repetition, dimension)
                 definition = _one_of_each(definition, dimension)
@@ -118,13 +115,8 @@ def unravel(
                         dimension=dimension,
                         items=len(array),
                     )
-                count = len(array) // dimension
-                array = pa.Array.from_buffers(
-                    pa.list_(array.type, dimension),
-                    count,
-                    [_slot_validity(layer, definition, count, layers)],
-                    children=[array],
-                )
+                validity = _slot_validity(layer, definition, len(array) // dimension, layers)
+                array = fixed_lists_around(array, dimension, validity)
             case LeafNode():
                 raise AssertionError("a leaf is always the end of its path")
     return array
@@ -164,6 +156,57 @@ def merge(node: Node, leaves: Sequence[pa.Array]) -> pa.Array:
             )
 
 
+def struct_around(array: pa.Array, inner: Node, validity: Bytes | None) -> pa.Array:
+    """Return structs of a single child, which is the array of `inner`."""
+    child = pa.field(inner.field.name, array.type)
+    return pa.Array.from_buffers(
+        pa.struct([child]), len(array), [_buffer(validity)], children=[array]
+    )
+
+
+def fixed_lists_around(items: pa.Array, dimension: int, validity: Bytes | None) -> pa.Array:
+    """Return lists of `dimension` items each."""
+    return pa.Array.from_buffers(
+        pa.list_(items.type, dimension),
+        len(items) // dimension,
+        [_buffer(validity)],
+        children=[items],
+    )
+
+
+def lists_around(
+    items: pa.Array, node: ListNode, offsets: Int64s, validity: Bytes | None
+) -> pa.Array:
+    """Return lists of items, whose offsets must end at the number of items."""
+    if int(offsets[-1]) != len(items):
+        raise CorruptDataError(
+            "the lists of a page do not add up to its items",
+            field=node.field.name,
+            expected=len(items),
+            found=int(offsets[-1]),
+        )
+    is_large = pa.types.is_large_list(node.data_type)
+    if not is_large and len(items) > _INT32_MAX:
+        raise UnsupportedError(
+            "more than 2**31 items do not fit one list array; read fewer rows at a time",
+            field=node.field.name,
+            items=len(items),
+        )
+    kind, dtype = (pa.large_list, np.int64) if is_large else (pa.list_, np.int32)
+    child = node.child.field
+    buffers = [_buffer(validity), pa.py_buffer(offsets.astype(dtype, copy=False))]
+    return pa.Array.from_buffers(
+        kind(pa.field(child.name, items.type, child.nullable)),
+        len(offsets) - 1,
+        buffers,
+        children=[items],
+    )
+
+
+def _buffer(bitmap: Bytes | None) -> pa.Buffer | None:
+    return None if bitmap is None else pa.py_buffer(bitmap)
+
+
 def _num_leaves(node: Node) -> int:
     return sum(1 for _ in paths(node))
 
@@ -183,7 +226,7 @@ def _siblings_differ(node: Node, **facts: object) -> CorruptDataError:
 
 def _slot_validity(
     layer: Layer, definition: Levels | None, count: int, layers: Layers
-) -> pa.Buffer | None:
+) -> Bytes | None:
     """Return the validity of an item layer: what is null here or, if masked, further out."""
     if definition is None:
         return None
@@ -197,36 +240,7 @@ def _slot_validity(
         )
     if not layer.null_def:
         return None
-    return pa.py_buffer(np.packbits(definition < layer.null_def, bitorder="little"))
-
-
-def _list_array(node: ListNode, items: pa.Array, offsets: Int64s, bitmap: Bytes | None) -> pa.Array:
-    if int(offsets[-1]) != len(items):
-        raise CorruptDataError(
-            "the lists of a page do not add up to its items",
-            field=node.field.name,
-            expected=len(items),
-            found=int(offsets[-1]),
-        )
-    is_large = pa.types.is_large_list(node.data_type)
-    if not is_large and len(items) > _INT32_MAX:
-        raise UnsupportedError(
-            "more than 2**31 items do not fit one list array; read fewer rows at a time",
-            field=node.field.name,
-            items=len(items),
-        )
-    kind, dtype = (pa.large_list, np.int64) if is_large else (pa.list_, np.int32)
-    child = node.child.field
-    buffers = [
-        None if bitmap is None else pa.py_buffer(bitmap),
-        pa.py_buffer(offsets.astype(dtype, copy=False)),
-    ]
-    return pa.Array.from_buffers(
-        kind(pa.field(child.name, items.type, child.nullable)),
-        len(offsets) - 1,
-        buffers,
-        children=[items],
-    )
+    return np.packbits(definition < layer.null_def, bitorder="little")
 
 
 def _one_of_each(levels: Levels | None, dimension: int) -> Levels | None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lancelet.buffers import Int64s, Ranges, Reading, Slices
+from lancelet.buffers import Bytes, Int64s, Ranges, Reading, Slices
 from lancelet.encodings import registry
 from lancelet.encodings.arrow import arrow_from_block
 from lancelet.encodings.base import Block, FixedWidth, RowIndices, RowRange, Rows, StoredPage
@@ -118,18 +118,30 @@ class MiniBlockPage:
 
     def read(self, rows: Rows) -> Reading[LeafRows]:
         """Read rows of the page, counted from its first one."""
-        head = yield from self._head()
-        chunks = _chunks_of(rows, head)
-        slices = yield _ranges_of(chunks, head, self._page)
-        decoded = self._decode(head, chunks, _slices_of(chunks, head, slices))
-        entries = self._entries_of(rows, head, chunks, decoded)
-        return self._pick(head, decoded, entries)
+        head = yield from self.read_head()
+        decoded, entries = yield from self._read(head, rows)
+        layers = self._layout.layers
+        repetition = None if decoded.repetition is None else decoded.repetition[entries]
+        definition = None if decoded.definition is None else decoded.definition[entries]
+        slots = slots_of(layers, decoded.definition, entries)
+        values = self._pick(head, decoded, slots, visible_validity(layers, definition))
+        return LeafRows(layers, repetition, definition, values)
+
+    def read_slots(
+        self, head: MiniBlockHead, slots: Rows, validity: Bytes | None
+    ) -> Reading[pa.Array]:
+        """Read values of a page without levels, null where the bits of `validity` are 0."""
+        if not len(slots):
+            return pa.array([], self._leaf.data_type)
+        decoded, entries = yield from self._read(head, slots)
+        return self._pick(head, decoded, entries, validity)
 
     def encoded_bytes(self, rows: RowRange) -> int:
         """Estimate the bytes of some rows, by their share."""
         return int(self._page.size.sum()) * len(rows) // max(1, self._page.length)
 
-    def _head(self) -> Reading[MiniBlockHead]:
+    def read_head(self) -> Reading[MiniBlockHead]:
+        """Read what every read of the page needs, unless the memo has it."""
         memo = self._leaf.memo
         head = None if memo is None else memo.get(self._key, MiniBlockHead)
         if head is None:
@@ -140,6 +152,12 @@ class MiniBlockPage:
             if memo is not None:
                 memo.put(self._key, head, value_bytes=head.num_bytes)
         return head
+
+    def _read(self, head: MiniBlockHead, rows: Rows) -> Reading[tuple[_Decoded, Picked]]:
+        chunks = _chunks_of(rows, head)
+        slices = yield _ranges_of(chunks, head, self._page)
+        decoded = self._decode(head, chunks, _slices_of(chunks, head, slices))
+        return decoded, self._entries_of(rows, head, chunks, decoded)
 
     def _parse_head(self, slices: Slices) -> MiniBlockHead:
         layout = self._layout
@@ -220,20 +238,13 @@ class MiniBlockPage:
                 entries += joined[np.searchsorted(chunks, chunk)]
                 return entries
 
-    def _pick(self, head: MiniBlockHead, decoded: _Decoded, entries: Picked) -> LeafRows:
-        layers = self._layout.layers
-        repetition = None if decoded.repetition is None else decoded.repetition[entries]
-        definition = None if decoded.definition is None else decoded.definition[entries]
-        slots = slots_of(layers, decoded.definition, entries)
-        validity = visible_validity(layers, definition)
+    def _pick(
+        self, head: MiniBlockHead, decoded: _Decoded, slots: Picked, validity: Bytes | None
+    ) -> pa.Array:
         data_type = self._leaf.data_type
         if head.dictionary is None:
-            values = values_from_block(decoded.values, data_type, slots, validity)
-        else:
-            values = values_from_dictionary(
-                decoded.values, head.dictionary, data_type, slots, validity
-            )
-        return LeafRows(layers, repetition, definition, values)
+            return values_from_block(decoded.values, data_type, slots, validity)
+        return values_from_dictionary(decoded.values, head.dictionary, data_type, slots, validity)
 
 
 def slots_of(layers: Layers, definition: Levels | None, entries: Picked) -> Picked:

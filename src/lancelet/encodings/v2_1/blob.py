@@ -75,6 +75,7 @@ class BlobPage:
     def read(self, rows: Rows) -> Reading[LeafRows]:
         """Read rows of the page, counted from its first one."""
         inner = yield from self._inner.read(rows)
+        assert isinstance(inner, LeafRows), "a page of 2.1 has levels"
         descriptors = inner.values
         position = descriptors.field(0).to_numpy().view(np.int64)
         size = descriptors.field(1).to_numpy().view(np.int64)

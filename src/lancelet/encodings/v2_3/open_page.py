@@ -1,0 +1,137 @@
+"""From the message of a 2.3 page to the reader of its two planes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lancelet.encodings.base import StoredPage
+from lancelet.encodings.codecs.base import Encoding
+from lancelet.encodings.constant.read import ConstantPage
+from lancelet.encodings.envelope import unseal
+from lancelet.encodings.fullzip.read import FullZipPage
+from lancelet.encodings.layout import ConstantLayout, FullZipLayout, MiniBlockLayout
+from lancelet.encodings.leaf import LeafContext
+from lancelet.encodings.levels import LayerKind, Layers, rows_multiple
+from lancelet.encodings.miniblock.read import MiniBlockPage
+from lancelet.encodings.structural import PageReader
+from lancelet.encodings.v2_3.sparse import SparsePage
+from lancelet.encodings.v2_3.structure import count_slots
+from lancelet.encodings.v2_3.values import (
+    ChunkedValues,
+    ConstantValues,
+    SparseValues,
+    ZippedValues,
+)
+from lancelet.errors import UnsupportedError
+from lancelet.format.protos import encodings23_pb as pb
+
+PLANAR_LAYOUT_URL = "/lance.encodings23.PlanarLayout"
+
+_NO_LEVELS = Layers.of([LayerKind.ALL_VALID_ITEM])
+
+
+def open_page(page: StoredPage, leaf: LeafContext, index: int) -> PageReader:
+    """Return a reader of a page; `index` is its number in its column."""
+    layout = unseal(page.encoding, PLANAR_LAYOUT_URL, pb.PlanarLayout)
+    match layout.structure.WhichOneof("structure"):
+        case "dense":
+            return _open_dense(page, layout, leaf, index)
+        case "sparse":
+            message = layout.structure.sparse
+            num_slots = count_slots(message, page.length // rows_multiple(leaf.path))
+            values = _sparse_values(page, layout.values, leaf, index=index, num_slots=num_slots)
+            return SparsePage(page, message, values, leaf, index=index)
+        case unknown:
+            raise UnsupportedError(
+                "a page has a structure that this release does not know", structure=unknown
+            )
+
+
+def _open_dense(
+    page: StoredPage, layout: pb.PlanarLayout, leaf: LeafContext, index: int
+) -> PageReader:
+    layers = Layers.parse(layout.structure.dense.layers)
+    values = layout.values
+    match values.WhichOneof("values"):
+        case "chunked":
+            chunked = _chunked(values.chunked, layers, num_values=values.chunked.num_items)
+            return MiniBlockPage(page, chunked, leaf, index=index)
+        case "zipped":
+            return FullZipPage(page, _zipped(values.zipped, layers), leaf)
+        case "constant":
+            return ConstantPage(page, ConstantLayout(layers, values.constant.scalar), leaf)
+        case "none":
+            return ConstantPage(page, ConstantLayout(layers, None), leaf)
+        case unknown:
+            raise _unknown(unknown)
+
+
+def _sparse_values(
+    page: StoredPage, values: pb.ValuePlane, leaf: LeafContext, *, index: int, num_slots: int
+) -> SparseValues:
+    match values.WhichOneof("values"):
+        case "chunked":
+            chunked = _chunked(values.chunked, _NO_LEVELS, num_values=num_slots)
+            num_buffers = 2 + values.chunked.HasField("dictionary")
+            chunks = MiniBlockPage(_part(page, num_buffers, num_slots), chunked, leaf, index=index)
+            return ChunkedValues(chunks, num_buffers=num_buffers)
+        case "zipped":
+            zipped = _zipped(values.zipped, _NO_LEVELS)
+            num_buffers = 2 if zipped.value_bits is None else 1
+            items = FullZipPage(_part(page, num_buffers, zipped.num_items), zipped, leaf)
+            return ZippedValues(items, zipped.num_items, leaf, num_buffers=num_buffers)
+        case "constant":
+            return ConstantValues(values.constant.scalar, leaf)
+        case "none":
+            return ConstantValues(None, leaf)
+        case unknown:
+            raise _unknown(unknown)
+
+
+def _chunked(message: pb.ChunkedValues, layers: Layers, *, num_values: int) -> MiniBlockLayout:
+    return MiniBlockLayout(
+        layers=layers,
+        values=message.compression,
+        num_values=num_values,
+        num_buffers=message.num_buffers,
+        has_large_chunks=True,
+        repetition=_optional(message.levels, "repetition"),
+        definition=_optional(message.levels, "definition"),
+        dictionary=_optional(message, "dictionary"),
+        num_dictionary_items=message.num_dictionary_items,
+        repetition_index_depth=message.levels.repetition_index_depth,
+    )
+
+
+def _zipped(message: pb.ZippedValues, layers: Layers) -> FullZipLayout:
+    is_fixed = message.WhichOneof("details") == "bits_per_value"
+    return FullZipLayout(
+        layers=layers,
+        values=message.compression,
+        bits_rep=message.levels.bits_repetition,
+        bits_def=message.levels.bits_definition,
+        value_bits=message.bits_per_value if is_fixed else None,
+        length_bits=None if is_fixed else message.bits_per_offset,
+        num_items=message.num_items,
+        num_visible_items=message.num_visible_items,
+    )
+
+
+def _part(page: StoredPage, num_buffers: int, num_rows: int) -> StoredPage:
+    """Return the part of a page that holds its values, with a row for each of them."""
+    return replace(
+        page,
+        length=num_rows,
+        position=page.position[:num_buffers],
+        size=page.size[:num_buffers],
+    )
+
+
+def _optional(message: pb.ChunkedValues | pb.DenseChunkLevels, name: str) -> Encoding | None:
+    return getattr(message, name) if message.HasField(name) else None
+
+
+def _unknown(name: str | None) -> UnsupportedError:
+    return UnsupportedError(
+        "a page has values of a kind that this release does not know", kind=name
+    )
