@@ -1,13 +1,15 @@
 """Operations from their wire form, one arm of a transaction each.
 
 Older releases wrote some operations in other fields: a rewrite as a single group, config changes
-as plain maps. They are read as what they mean.
+as plain maps, changed rows as lists. They are read as what they mean.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
+
+from pyroaring import BitMap
 
 from lancelet.errors import CorruptDataError
 from lancelet.format import operation as op
@@ -25,6 +27,7 @@ from lancelet.format.index_metadata import (
 )
 from lancelet.format.key_filter import key_filter_from_proto
 from lancelet.format.protos import index_details_pb, transaction_pb
+from lancelet.format.roaring import render_bitmap
 from lancelet.format.schema import Schema
 
 
@@ -112,7 +115,13 @@ def _read_update(proto: transaction_pb.Transaction.Update) -> op.Update:
         fields_for_preserving_bitmap=tuple(proto.fields_for_preserving_frag_bitmap),
         mode=mode,
         inserted_rows=key_filter_from_proto(proto.inserted_rows) if has_filter else None,
-        updated_offsets=dict(proto.updated_fragment_bitmaps),
+        updated_offsets={
+            **{
+                fragment_id: render_bitmap(BitMap(offsets.values))
+                for fragment_id, offsets in proto.updated_fragment_offsets.items()
+            },
+            **proto.updated_fragment_offset_bitmaps,
+        },
     )
 
 

@@ -163,7 +163,7 @@ def _update_to_proto(update: op.Update) -> transaction_pb.Transaction.Update:
         compacted_sstables=_compacted_to_protos(update.compacted_sstables),
         fields_for_preserving_frag_bitmap=update.fields_for_preserving_bitmap,
         update_mode=Proto.UpdateMode.Name(update.mode),
-        updated_fragment_bitmaps=update.updated_offsets,
+        updated_fragment_offset_bitmaps=update.updated_offsets,
     )
     if update.inserted_rows is not None:
         proto.inserted_rows.CopyFrom(key_filter_to_proto(update.inserted_rows))

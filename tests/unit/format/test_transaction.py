@@ -10,6 +10,7 @@ from lancelet.errors import CorruptDataError
 from lancelet.format import operation as op
 from lancelet.format.key_filter import KeyFilter, UnknownKeys
 from lancelet.format.protos import transaction_pb
+from lancelet.format.roaring import parse_bitmap
 from lancelet.format.transaction import Transaction
 from lancelet.testing.format_strategies import OPERATIONS, TEXTS, transactions
 
@@ -71,6 +72,13 @@ def test_what_older_releases_wrote_means_the_same():
         schema_metadata=op.UpdateMap({"c": "2"}, replace=True),
         field_metadata={4: op.UpdateMap({"d": "3"}, replace=True)},
     )
+
+    update = Proto.Update()
+    update.updated_fragment_offsets[2].values.extend([3, 1])
+    read = Transaction.parse(Proto(update=update).SerializeToString()).operation
+    assert {part: list(parse_bitmap(data)) for part, data in read.updated_offsets.items()} == {
+        2: [1, 3]
+    }
 
 
 def test_a_filter_of_a_later_release_may_hold_any_key():
