@@ -46,7 +46,9 @@ def zstd_decompress_chunks(slices: Slices, out_sizes: Int64s | None = None) -> S
         )
     except zstandard.ZstdError as error:
         raise corrupt(Fault.BAD_STREAM, kernel=kernel, place=0) from error
-    plain = np.frombuffer(b"".join(found[index].tobytes() for index in range(len(found))), np.uint8)
+    # A segment is a buffer, which its stub does not say.
+    parts = [found[index] for index in range(len(found))]
+    plain = np.frombuffer(b"".join(parts), np.uint8)  # type: ignore[arg-type]
     if plain.nbytes != int(sizes.sum()):
         raise corrupt(Fault.BAD_STREAM, kernel=kernel, place=0)
     return slices_of_sizes(plain, sizes)

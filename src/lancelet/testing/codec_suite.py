@@ -209,7 +209,7 @@ class Damage:
         rng = np.random.default_rng(self.seed)
         changed = data.copy()
         for place in rng.integers(0, data.nbytes, 1 + data.nbytes // 200):
-            changed[place] = rng.choice([0, 1, 127, 128, 255, rng.integers(0, 256)])
+            changed[place] = rng.choice(np.array([0, 1, 127, 128, 255, rng.integers(0, 256)]))
         return changed
 
     def slices(self, slices: Slices) -> Slices:

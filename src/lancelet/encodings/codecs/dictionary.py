@@ -81,8 +81,7 @@ def look_up(items: Block, indices: npt.NDArray[Any], validity: Bytes | None = No
             data = kernels.take_fixed(items.data, rows * width, width)
             return FixedWidth(items.bits, data, len(rows))
         case FixedWidth():
-            bits = np.unpackbits(items.data, bitorder="little", count=items.count)
-            return FixedWidth(1, np.packbits(bits[rows], bitorder="little"), len(rows))
+            return FixedWidth(1, _pick_bits(items.data, items.count, rows), len(rows))
         case Variable():
             return _look_up_strings(items, rows)
         case FixedSizeList():
@@ -90,11 +89,15 @@ def look_up(items: Block, indices: npt.NDArray[Any], validity: Bytes | None = No
             values = look_up(items.items, inner)
             bits = items.validity
             if bits is not None:
-                is_valid = np.unpackbits(bits, bitorder="little", count=items.items.count)
-                bits = np.packbits(is_valid[inner], bitorder="little")
+                bits = _pick_bits(bits, items.items.count, inner)
             return FixedSizeList(items.dimension, bits, values, len(rows))
         case Fields():
             return Fields(tuple(look_up(child, rows) for child in items.children), len(rows))
+
+
+def _pick_bits(bits: Bytes, count: int, rows: Int64s) -> Bytes:
+    plain = np.unpackbits(bits, bitorder="little", count=count)
+    return np.packbits(plain[rows], bitorder="little")
 
 
 def _look_up_strings(items: Variable, rows: Int64s) -> Variable:
