@@ -9,9 +9,12 @@ pyarrow; a projection maps names to SQL.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from lancelet.query.arrow_expression import from_arrow
 from lancelet.query.bind import bind_filter, bind_value
 from lancelet.query.bound import Bound
 from lancelet.query.expression import Expression
@@ -19,20 +22,36 @@ from lancelet.query.operands import Source
 from lancelet.query.parse import parse_with_source
 from lancelet.query.simplify import simplify, simplify_filter
 
+Writable: TypeAlias = "str | Expression | pc.Expression"
+"""What a caller may pass as an expression."""
 
-def compile_filter(text: str | Expression, schema: pa.Schema) -> Expression:
-    """Return a filter bound to a schema."""
-    expression, source = parse_with_source(text) if isinstance(text, str) else (text, Source(""))
+
+def compile_filter(filter_: Writable, schema: pa.Schema) -> Expression:
+    """Return a filter bound to a schema and simplified.
+
+    >>> schema = pa.schema([("age", pa.int32())])
+    >>> str(compile_filter("age > 30.5 AND 1 = 1", schema))
+    'age > 30'
+    """
+    expression, source = _read(filter_)
     return simplify_filter(bind_filter(expression, schema, source=source))
 
 
-def compile_value(text: str | Expression, schema: pa.Schema) -> Bound:
-    """Return a computed column bound to a schema."""
-    expression, source = parse_with_source(text) if isinstance(text, str) else (text, Source(""))
+def compile_value(value: Writable, schema: pa.Schema) -> Bound:
+    """Return a computed column bound to a schema and simplified."""
+    expression, source = _read(value)
     bound = bind_value(expression, schema, source=source)
     return Bound(simplify(bound.expression), bound.data_type)
 
 
-def compile_columns(columns: Mapping[str, str | Expression], schema: pa.Schema) -> dict[str, Bound]:
+def compile_columns(columns: Mapping[str, Writable], schema: pa.Schema) -> dict[str, Bound]:
     """Return computed columns bound to a schema, by the name each shall have."""
     return {name: compile_value(text, schema) for name, text in columns.items()}
+
+
+def _read(written: Writable) -> tuple[Expression, Source]:
+    if isinstance(written, str):
+        return parse_with_source(written)
+    if isinstance(written, pc.Expression):
+        return from_arrow(written), Source("")
+    return written, Source("")
