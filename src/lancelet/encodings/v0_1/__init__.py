@@ -8,6 +8,8 @@ from lancelet.encodings.v0_1.writer import (
     Page,
     check_storable,
     dictionary_fields,
+    prepare,
+    prepare_values,
 )
 
 __all__ = [
@@ -21,4 +23,6 @@ __all__ = [
     "dictionary_fields",
     "is_variable",
     "open_field",
+    "prepare",
+    "prepare_values",
 ]

@@ -1,4 +1,4 @@
-"""Encodes one batch of a field as the pages of a 0.1 file.
+"""Encodes the values of a field as the pages of a 0.1 file, batch by batch.
 
 Nothing is padded, and strings hold positions in the file, so encoding starts from where the
 file is at:
@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancelet.buffers import Bytes
+from lancelet.buffers import Bytes, Int64s
 from lancelet.encodings.arrow import block_from_arrow
 from lancelet.encodings.base import FixedSizeList, FixedWidth, Variable
 from lancelet.encodings.v0_1.dictionaries import Dictionaries
@@ -41,54 +42,135 @@ class Page:
 
 @dataclass(slots=True)
 class BatchEncoder:
-    """The bytes and pages of batches in the making, from `position` in the file on."""
+    """The bytes and pages of a batch in the making, from `position` in the file on."""
 
     position: int
-    dictionaries: Dictionaries = field(default_factory=Dictionaries)
     buffers: list[Bytes] = field(default_factory=list)
     pages: list[Page] = field(default_factory=list)
 
-    def add(self, node: Field, array: pa.Array) -> None:
-        """Encode the values of a field, children included."""
-        if node.logical_type == STRUCT:
-            for index, child in enumerate(node.children):
-                self.add(child, array.field(index))
-        elif node.logical_type in LISTS or node.logical_type in LARGE_LISTS:
-            self._add_list(node, array)
-        else:
-            if pa.types.is_dictionary(array.type):
-                array = self.dictionaries.keys_of(node, array)
-            self._add_page(node, self.add_values(array), len(array))
-
-    def add_values(self, array: pa.Array) -> int:
-        """Add the bytes of values without children and return the position to find them by."""
-        if pa.types.is_null(array.type):
-            return self.position
-        block = block_from_arrow(array)
-        if isinstance(block, Variable):
-            start, stop = int(block.offsets[0]), int(block.offsets[-1])
-            first = self._append(block.data[start:stop])
-            edges = block.offsets.astype(np.int64) + (first - start)
-            return self._append(edges.astype("<i8").view(np.uint8))
-        assert isinstance(block, FixedWidth | FixedSizeList)
-        valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
-        return self._append(_zeroed(block, valid))
-
-    def _add_list(self, node: Field, array: pa.Array) -> None:
-        lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy()
-        offsets = np.zeros(len(array) + 1, "<i8" if node.logical_type in LARGE_LISTS else "<i4")
-        np.cumsum(lengths, out=offsets[1:])
-        self._add_page(node, self._append(offsets.view(np.uint8)), len(array) + 1)
-        self.add(node.children[0], array.flatten())
-
-    def _add_page(self, node: Field, position: int, length: int) -> None:
-        self.pages.append(Page(node.id, position, length))
-
-    def _append(self, data: Bytes) -> int:
+    def append(self, data: Bytes) -> int:
+        """Add bytes and return their position."""
         position = self.position
         self.buffers.append(data)
         self.position += data.nbytes
         return position
+
+    def add_page(self, field_id: int, position: int, length: int) -> None:
+        """Add a page to what the page table will say."""
+        self.pages.append(Page(field_id, position, length))
+
+
+class Column(Protocol):
+    """Values of a field, made ready for being cut into batches."""
+
+    def encode(self, start: int, stop: int, batch: BatchEncoder) -> None:
+        """Add the values `start <= i < stop` to a batch."""
+
+
+def prepare(node: Field, array: pa.Array, dictionaries: Dictionaries) -> Column:
+    """Make the values of a field ready; values of dictionaries go to `dictionaries`."""
+    if node.logical_type == STRUCT:
+        children = [
+            prepare(child, array.field(index), dictionaries)
+            for index, child in enumerate(node.children)
+        ]
+        return _Struct(tuple(children))
+    if node.logical_type in LISTS or node.logical_type in LARGE_LISTS:
+        lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy()
+        offsets = np.zeros(len(array) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        kind = np.dtype("<i8" if node.logical_type in LARGE_LISTS else "<i4")
+        items = prepare(node.children[0], array.flatten(), dictionaries)
+        return _List(node.id, offsets, kind, items)
+    if pa.types.is_dictionary(array.type):
+        array = dictionaries.keys_of(node, array)
+    return prepare_values(node.id, array)
+
+
+def prepare_values(field_id: int, array: pa.Array) -> Column:
+    """Make values without children ready, such as those of a dictionary."""
+    if pa.types.is_null(array.type):
+        return _Null(field_id)
+    block = block_from_arrow(array)
+    if isinstance(block, Variable):
+        return _Variable(field_id, block.offsets.astype(np.int64), block.data)
+    assert isinstance(block, FixedWidth | FixedSizeList)
+    valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
+    data = _zeroed(block, valid)
+    bits = _bits_of(block)
+    if bits % 8:
+        return _Bits(field_id, np.unpackbits(data, bitorder="little"), bits)
+    return _Fixed(field_id, data, bits // 8)
+
+
+@dataclass(frozen=True, slots=True)
+class _Null:
+    field_id: int
+
+    def encode(self, start: int, stop: int, batch: BatchEncoder) -> None:
+        batch.add_page(self.field_id, batch.position, stop - start)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Fixed:
+    field_id: int
+    data: Bytes
+    width: int
+
+    def encode(self, start: int, stop: int, batch: BatchEncoder) -> None:
+        data = self.data[start * self.width : stop * self.width]
+        batch.add_page(self.field_id, batch.append(data), stop - start)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Bits:
+    """Values of a few bits each, a byte per bit until they are packed batch by batch."""
+
+    field_id: int
+    bits: Bytes
+    width: int
+
+    def encode(self, start: int, stop: int, batch: BatchEncoder) -> None:
+        bits = self.bits[start * self.width : stop * self.width]
+        packed = np.packbits(bits, bitorder="little")
+        batch.add_page(self.field_id, batch.append(packed), stop - start)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Variable:
+    field_id: int
+    offsets: Int64s
+    data: Bytes
+
+    def encode(self, start: int, stop: int, batch: BatchEncoder) -> None:
+        offsets = self.offsets[start : stop + 1]
+        first = int(offsets[0])
+        position = batch.append(self.data[first : int(offsets[-1])])
+        edges = (offsets + (position - first)).astype("<i8", copy=False)
+        batch.add_page(self.field_id, batch.append(edges.view(np.uint8)), stop - start)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _List:
+    field_id: int
+    offsets: Int64s
+    kind: np.dtype[np.int32] | np.dtype[np.int64]
+    items: Column
+
+    def encode(self, start: int, stop: int, batch: BatchEncoder) -> None:
+        first, last = int(self.offsets[start]), int(self.offsets[stop])
+        offsets = (self.offsets[start : stop + 1] - first).astype(self.kind)
+        batch.add_page(self.field_id, batch.append(offsets.view(np.uint8)), stop - start + 1)
+        self.items.encode(first, last, batch)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Struct:
+    children: tuple[Column, ...]
+
+    def encode(self, start: int, stop: int, batch: BatchEncoder) -> None:
+        for child in self.children:
+            child.encode(start, stop, batch)
 
 
 def check_storable(node: Field, *, path: str = "") -> None:
@@ -139,6 +221,14 @@ def _refusal(path: str, what: str, *, since: str | None) -> UnsupportedError:
     return UnsupportedError(f"files of version 0.1 cannot store {what}{advice}", column=path)
 
 
+def _bits_of(block: FixedWidth | FixedSizeList) -> int:
+    """Return the bits of a value, all items of a list together."""
+    if isinstance(block, FixedWidth):
+        return block.bits
+    assert isinstance(block.items, FixedWidth | FixedSizeList)
+    return block.dimension * _bits_of(block.items)
+
+
 def _zeroed(block: FixedWidth | FixedSizeList, valid: npt.NDArray[np.bool_] | None) -> Bytes:
     """Return the values of a block, where all that is not valid is zero, at any depth."""
     if isinstance(block, FixedSizeList):
@@ -149,7 +239,7 @@ def _zeroed(block: FixedWidth | FixedSizeList, valid: npt.NDArray[np.bool_] | No
             items_valid = bits if items_valid is None else bits & items_valid
         assert isinstance(block.items, FixedWidth | FixedSizeList)
         return _zeroed(block.items, items_valid)
-    if valid is None:
+    if valid is None or not block.data.nbytes:
         return block.data
     if block.bits == 1:
         return block.data & np.packbits(valid, bitorder="little")

@@ -9,15 +9,18 @@ no bound         null, which the format stores as an empty string
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancelet.buffers import Slices
-from lancelet.encodings.arrow import block_from_arrow
-from lancelet.encodings.base import Variable
+from lancelet import kernels
+from lancelet.buffers import Int64s, Slices
+from lancelet.encodings.arrow import block_from_arrow, validity_bits
+from lancelet.encodings.base import FixedWidth, Variable
 from lancelet.encodings.gather import gather
 from lancelet.encodings.v0_1 import is_variable
 
@@ -40,53 +43,83 @@ def is_covered(data_type: pa.DataType) -> bool:
     )
 
 
-def bounds_of_batch(array: pa.Array) -> pa.Array:
-    """Return the least and the greatest value of a batch, of a type that is covered.
+@dataclass(frozen=True, slots=True, eq=False)
+class Bounds:
+    """The nulls, the least and the greatest value of each batch."""
 
-    >>> bounds_of_batch(pa.array([2, None, 1])).to_pylist()
-    [1, 2]
-    >>> bounds_of_batch(pa.array([None], pa.int8())).to_pylist()
-    [-128, 127]
+    null_count: Int64s
+    minimum: pa.Array
+    maximum: pa.Array
+
+
+def bounds_of_batches(array: pa.Array, batch_rows: int) -> Bounds:
+    """Return the bounds of a covered type for every `batch_rows` values and what remains.
+
+    >>> bounds_of_batches(pa.array([2, None, 1, None], pa.int8()), 3).minimum.to_pylist()
+    [1, -128]
     """
     data_type = array.type
-    if pa.types.is_floating(data_type):
-        return _float_bounds(array)
-    if pa.types.is_boolean(data_type):
-        present = array.drop_null() if array.null_count < len(array) else pa.array([False, True])
-        return _min_max(present)
-    if is_variable(data_type):
-        return _text_bounds(array)
-    if array.null_count == len(array):
-        return _limits(data_type)
-    if pa.types.is_date(data_type):
-        # Python's dates end in the year 9999.
-        return _min_max(array.view(f"int{data_type.bit_width}")).view(data_type)
-    return _min_max(array)
+    if _is_number(data_type):
+        return _bounds_of_numbers(array, batch_rows)
+    bounds_of = _bounds_of_text if is_variable(data_type) else _bounds_of_values
+    batches = [array.slice(start, batch_rows) for start in range(0, len(array), batch_rows)]
+    pairs = pa.concat_arrays([bounds_of(batch) for batch in batches])
+    least = np.arange(0, len(pairs), 2)
+    return Bounds(
+        np.array([batch.null_count for batch in batches], np.int64),
+        pairs.take(pa.array(least)),
+        pairs.take(pa.array(least + 1)),
+    )
 
 
-def _min_max(array: pa.Array) -> pa.Array:
-    bounds = pc.min_max(array)
-    return pa.array([bounds["min"].as_py(), bounds["max"].as_py()], array.type)
+def _is_number(data_type: pa.DataType) -> bool:
+    return any(
+        is_kind(data_type)
+        for is_kind in (pa.types.is_integer, pa.types.is_floating, pa.types.is_date)
+    )
 
 
-def _limits(data_type: pa.DataType) -> pa.Array:
-    """Return the least and the greatest number that the width of a type can hold."""
-    width = data_type.bit_width // 8
-    if pa.types.is_unsigned_integer(data_type):
-        data = bytes(width) + b"\xff" * width
+def _bounds_of_numbers(array: pa.Array, batch_rows: int) -> Bounds:
+    width = array.type.bit_width // 8
+    kind = "i"
+    if pa.types.is_floating(array.type):
+        kind = "f"
+    elif pa.types.is_unsigned_integer(array.type):
+        kind = "u"
+    block = block_from_arrow(array)
+    assert isinstance(block, FixedWidth)
+    values = np.frombuffer(block.data, f"{kind}{width}")
+    least, greatest, nulls, nans = kernels.zone_min_max(values, batch_rows, validity_bits(array))
+    starts = np.arange(0, len(array), batch_rows)
+    rows = np.minimum(batch_rows, len(array) - starts)
+    nothing = nulls + nans == rows
+    if kind == "f":
+        least = np.where(least == 0, values.dtype.type(-0.0), least)
+        greatest = np.where(greatest == 0, values.dtype.type(0.0), greatest)
+        least[nothing], greatest[nothing] = -np.inf, np.inf
     else:
-        data = bytes(width - 1) + b"\x80" + b"\xff" * (width - 1) + b"\x7f"
-    return pa.Array.from_buffers(data_type, 2, [None, pa.py_buffer(data)])
+        limits = np.iinfo(values.dtype)
+        least[nothing], greatest[nothing] = limits.min, limits.max
+    return Bounds(nulls, *(_from_numpy(bound, array.type) for bound in (least, greatest)))
 
 
-def _float_bounds(array: pa.Array) -> pa.Array:
-    values = array.drop_null().to_numpy(zero_copy_only=False)
-    values = values[~np.isnan(values)]
-    least, greatest = (values.min(), values.max()) if len(values) else (-np.inf, np.inf)
-    return pa.array([least or -0.0, greatest or 0.0], array.type)
+def _from_numpy(values: npt.NDArray[Any], data_type: pa.DataType) -> pa.Array:
+    return pa.Array.from_buffers(data_type, len(values), [None, pa.py_buffer(values)])
 
 
-def _text_bounds(array: pa.Array) -> pa.Array:
+def _bounds_of_values(array: pa.Array) -> pa.Array:
+    """Return the least and the greatest value of a batch of booleans or decimals."""
+    if array.null_count < len(array):
+        bounds = pc.min_max(array)
+        return pa.array([bounds["min"].as_py(), bounds["max"].as_py()], array.type)
+    if pa.types.is_boolean(array.type):
+        return pa.array([False, True])
+    # The sixteen bytes of a decimal can hold more than its digits.
+    data = bytes(15) + b"\x80" + b"\xff" * 15 + b"\x7f"
+    return pa.Array.from_buffers(array.type, 2, [None, pa.py_buffer(data)])
+
+
+def _bounds_of_text(array: pa.Array) -> pa.Array:
     is_utf8 = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
     present = array.drop_null()
     kept, was_cut = _cut(present, is_utf8=is_utf8)

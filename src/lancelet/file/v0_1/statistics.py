@@ -25,7 +25,7 @@ from lancelet.encodings.base import RowRange
 from lancelet.encodings.v0_1 import StoredBatches, is_variable, open_field
 from lancelet.errors import CorruptDataError
 from lancelet.file.base import ZoneStatistics
-from lancelet.file.v0_1.bounds import bounds_of_batch, is_covered
+from lancelet.file.v0_1.bounds import Bounds, bounds_of_batches, is_covered
 from lancelet.file.v0_1.metadata import FileMetadata
 from lancelet.file.v0_1.page_table import parse_table, table_range
 from lancelet.format.logical_type import STRUCT
@@ -45,13 +45,14 @@ class StatisticsCollector:
         self._fields = sorted(
             (node for node in covered if is_covered(node.storage_type)), key=lambda node: node.id
         )
-        self._nulls: dict[int, list[int]] = {node.id: [] for node in self._fields}
-        self._bounds: dict[int, list[pa.Array]] = {node.id: [] for node in self._fields}
+        self._bounds: dict[int, list[Bounds]] = {node.id: [] for node in self._fields}
 
-    def add_batch(self, fields: Sequence[Field], arrays: Sequence[pa.Array]) -> None:
-        """Add a batch, given as an array per top-level field."""
+    def add_batches(
+        self, fields: Sequence[Field], arrays: Sequence[pa.Array], batch_rows: int
+    ) -> None:
+        """Add batches of `batch_rows` and what remains, given as an array per top-level field."""
         for node, array in zip(fields, arrays, strict=True):
-            self._add(node, array)
+            self._add(node, array, batch_rows)
 
     def finish(self) -> tuple[Schema, list[pa.Array]] | None:
         """Return the fields of the statistics and their values, or None if there are none."""
@@ -65,27 +66,25 @@ class StatisticsCollector:
         ]
         return Schema.from_arrow(pa.schema(columns)), arrays
 
-    def _add(self, node: Field, array: pa.Array) -> None:
+    def _add(self, node: Field, array: pa.Array, batch_rows: int) -> None:
         if node.logical_type == STRUCT:
             for index, child in enumerate(node.children):
-                self._add(child, array.field(index))
+                self._add(child, array.field(index), batch_rows)
         elif node.id in self._bounds:
-            self._nulls[node.id].append(array.null_count)
-            self._bounds[node.id].append(bounds_of_batch(array))
+            self._bounds[node.id].append(bounds_of_batches(array, batch_rows))
 
     def _array_of(self, node: Field) -> pa.Array:
-        bounds = pa.concat_arrays(self._bounds[node.id])
+        bounds = self._bounds[node.id]
         value_type = node.storage_type
         fields = [
             pa.field(NULL_COUNT, pa.int64(), nullable=False),
             pa.field(MIN_VALUE, value_type, node.nullable),
             pa.field(MAX_VALUE, value_type, node.nullable),
         ]
-        places = np.arange(0, len(bounds), 2)
         children = [
-            pa.array(self._nulls[node.id], pa.int64()),
-            bounds.take(pa.array(places)),
-            bounds.take(pa.array(places + 1)),
+            pa.array(np.concatenate([part.null_count for part in bounds])),
+            pa.concat_arrays([part.minimum for part in bounds]),
+            pa.concat_arrays([part.maximum for part in bounds]),
         ]
         return pa.StructArray.from_arrays(children, fields=fields)
 

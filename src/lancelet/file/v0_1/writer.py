@@ -20,12 +20,15 @@ from typing import Final
 
 import pyarrow as pa
 
+from lancelet.buffers import Bytes
 from lancelet.encodings.v0_1 import (
     BatchEncoder,
     Dictionaries,
     Page,
     check_storable,
     dictionary_fields,
+    prepare,
+    prepare_values,
 )
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.file.base import WriteSummary
@@ -39,6 +42,7 @@ from lancelet.format.version import FileVersion
 from lancelet.io.store import ObjectWriter
 
 MAX_ROWS_PER_GROUP: Final = 1024
+_ROWS_AT_ONCE: Final = 1 << 18
 _ROWS_MAX: Final = (1 << 31) - 1
 _MAGIC: Final = b"LANC"
 
@@ -115,8 +119,8 @@ class LegacyFileWriter:
         self._pending_rows += batch.num_rows
         self._num_rows += batch.num_rows
         while self._batch_rows is not None and self._pending_rows >= self._batch_rows:
-            self._write_batch(self._take(self._batch_rows))
-            self._batch_rows = next(self._lengths, None)
+            rows, batch_rows = self._next_batches(self._batch_rows)
+            self._write_batches(self._take(rows), batch_rows)
         if self._batch_rows is None and self._pending_rows:
             raise InvalidInputError(
                 "there are more rows than the other files of the fragment have",
@@ -126,7 +130,8 @@ class LegacyFileWriter:
     def finish(self) -> WriteSummary:
         """Write what still waits and the metadata, and make the file visible."""
         if self._pending_rows:
-            self._write_batch(self._take(self._pending_rows))
+            rest = self._take(self._pending_rows)
+            self._write_batches(rest, rest.num_rows)
         page_table = self._target.position
         ids = [node.id for node in self._schema.walk()]
         self._target.write(table_bytes(self._batches, ids))
@@ -147,6 +152,16 @@ class LegacyFileWriter:
         """Leave nothing behind."""
         self._target.abort()
 
+    def _next_batches(self, batch_rows: int) -> tuple[int, int]:
+        """Return the rows of all batches of one length that are waiting, and that length."""
+        rows = 0
+        while self._batch_rows == batch_rows and rows + batch_rows <= self._pending_rows:
+            rows += batch_rows
+            self._batch_rows = next(self._lengths, None)
+            if rows >= _ROWS_AT_ONCE:
+                break
+        return rows, batch_rows
+
     def _take(self, rows: int) -> pa.Table:
         """Return the first rows that wait, and keep the others waiting."""
         waiting = pa.concat_tables(self._pending)
@@ -154,28 +169,38 @@ class LegacyFileWriter:
         self._pending_rows -= rows
         return waiting.slice(0, rows)
 
-    def _write_batch(self, rows: pa.Table) -> None:
+    def _write_batches(self, rows: pa.Table, batch_rows: int) -> None:
+        """Write rows as batches, the last of which may be shorter."""
+        fields = self._schema.fields
         arrays = [_joined(column) for column in rows.columns]
-        self._statistics.add_batch(self._schema.fields, arrays)
-        encoder = BatchEncoder(self._target.position, self._dictionaries)
-        for node, array in zip(self._schema.fields, arrays, strict=True):
-            encoder.add(node, array)
-        self._target.write(*encoder.buffers)
-        self._batches.append(encoder.pages)
-        self._lengths_written.append(rows.num_rows)
+        self._statistics.add_batches(fields, arrays, batch_rows)
+        columns = [
+            prepare(node, array, self._dictionaries)
+            for node, array in zip(fields, arrays, strict=True)
+        ]
+        position, buffers = self._target.position, list[Bytes]()
+        for start in range(0, rows.num_rows, batch_rows):
+            batch = BatchEncoder(position, buffers)
+            stop = min(start + batch_rows, rows.num_rows)
+            for column in columns:
+                column.encode(start, stop, batch)
+            position = batch.position
+            self._batches.append(batch.pages)
+            self._lengths_written.append(stop - start)
+        self._target.write(*buffers)
 
     def _write_statistics(self) -> file_pb.Metadata.StatisticsMetadata | None:
         collected = self._statistics.finish()
         if collected is None:
             return None
         schema, arrays = collected
-        encoder = BatchEncoder(self._target.position)
+        batch = BatchEncoder(self._target.position)
         for node, array in zip(schema.fields, arrays, strict=True):
-            encoder.add(node, array)
-        self._target.write(*encoder.buffers)
+            prepare(node, array, self._dictionaries).encode(0, len(array), batch)
+        self._target.write(*batch.buffers)
         position = self._target.position
         ids = [node.id for node in schema.walk()]
-        self._target.write(table_bytes([encoder.pages], ids))
+        self._target.write(table_bytes([batch.pages], ids))
         return file_pb.Metadata.StatisticsMetadata(
             schema=schema.to_protos(), fields=ids, page_table_position=position
         )
@@ -184,10 +209,11 @@ class LegacyFileWriter:
         """Write the values of dictionary fields and return where they are, by field id."""
         places: dict[int, file_pb.Dictionary] = {}
         for field_id, values in self.dictionaries.items():
-            encoder = BatchEncoder(self._target.position)
-            offset = encoder.add_values(values)
-            self._target.write(*encoder.buffers)
-            places[field_id] = file_pb.Dictionary(offset=offset, length=len(values))
+            batch = BatchEncoder(self._target.position)
+            prepare_values(field_id, values).encode(0, len(values), batch)
+            self._target.write(*batch.buffers)
+            (page,) = batch.pages
+            places[field_id] = file_pb.Dictionary(offset=page.position, length=page.length)
         return places
 
     def _write_manifest(self, dictionaries: Mapping[int, file_pb.Dictionary]) -> int:

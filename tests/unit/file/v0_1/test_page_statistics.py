@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lancelet.encodings.base import RowRange
 from lancelet.file.open import open_data_file
 from lancelet.file.v0_1 import LegacyFileWriter, LegacyWriterOptions
-from lancelet.file.v0_1.bounds import bounds_of_batch, is_covered
+from lancelet.file.v0_1.bounds import bounds_of_batches, is_covered
 from lancelet.format.schema import Schema
 from lancelet.io.memory import MemoryStore
 
@@ -32,6 +32,12 @@ def written(array, *, rows=3, nullable=True):
     writer.write(pa.table({"x": array}, schema=schema))
     writer.finish()
     return open_data_file(store, PATH)
+
+
+def bounds_of_batch(array):
+    """Return the least and the greatest value of an array that is one batch."""
+    bounds = bounds_of_batches(array, len(array))
+    return pa.concat_arrays([bounds.minimum, bounds.maximum])
 
 
 def zones_of(array, **options):
