@@ -23,14 +23,13 @@ from lancelet.errors import (
     InvalidInputError,
     UnsupportedError,
 )
-from lancelet.file.base import check_rows
+from lancelet.file.base import WriteSummary, check_rows
 from lancelet.file.describe import (
     LanceFileMetadata,
     LanceFileStatistics,
     describe_metadata,
     describe_statistics,
 )
-from lancelet.file.base import WriteSummary
 from lancelet.file.open import create_data_file, open_data_file
 from lancelet.file.v2.reader import FileReader
 from lancelet.file.v2.writer import FileWriter, WriterOptions

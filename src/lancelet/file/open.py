@@ -24,6 +24,7 @@ from lancelet.file.v2.generation import check_storable, place_columns
 from lancelet.file.v2.metadata import read_metadata, tail_size
 from lancelet.file.v2.reader import FileReader
 from lancelet.file.v2.writer import FileWriter, WriterOptions
+from lancelet.file.zone_file import ZoneCollector, open_zones
 from lancelet.format.schema import Schema
 from lancelet.io.store import ObjectReader, Store
 
@@ -69,7 +70,8 @@ def create_data_file(
     options = options or WriterOptions()
     check_storable(schema.fields, options.version)
     blobs = SidecarSink(store, path)
-    return FileWriter(store.open_writer(path), schema, options, blobs=blobs)
+    zones = ZoneCollector(schema.fields, zone_rows=options.zone_rows) if options.zone_rows else None
+    return FileWriter(store.open_writer(path), schema, options, blobs=blobs, zones=zones)
 
 
 def _open(
@@ -96,4 +98,12 @@ def _open(
         descriptor = metadata.descriptor.schema
         schema = Schema.from_protos(descriptor.fields, descriptor.metadata)
         stored = StoredFields(schema, place_columns(schema.fields, version))
-    return FileReader(source, metadata, stored.schema, stored.columns, verify=verify, memo=memo)
+    return FileReader(
+        source,
+        metadata,
+        stored.schema,
+        stored.columns,
+        verify=verify,
+        memo=memo,
+        open_zones=open_zones,
+    )

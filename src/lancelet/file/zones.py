@@ -112,9 +112,7 @@ def merge_bounds(parts: Sequence[ZoneBounds]) -> ZoneBounds:
     >>> merge_bounds(parts).minimum.to_pylist()
     [1]
     """
-    zones = np.concatenate(
-        [np.arange(len(part.null_count)) + part.first_zone for part in parts]
-    )
+    zones = np.concatenate([np.arange(len(part.null_count)) + part.first_zone for part in parts])
     starts = np.flatnonzero(np.diff(zones, prepend=-1))
     minimum = pa.concat_arrays([part.minimum for part in parts])
     maximum = pa.concat_arrays([part.maximum for part in parts])

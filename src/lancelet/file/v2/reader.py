@@ -8,19 +8,28 @@ first wanted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 
-from lancelet.buffers import NO_RANGES, Bytes, Int64s, Ranges, run_together
+from lancelet.buffers import NO_RANGES, Bytes, Fetch, Int64s, Ranges, run_together
 from lancelet.encodings.base import FieldReader, FileVersion, Memo, StoredColumn
 from lancelet.errors import FieldNotFoundError, InvalidInputError
+from lancelet.file.base import ZoneStatistics
 from lancelet.file.checksums import VerifiedBytes, Verify
 from lancelet.file.rows import RowReader
 from lancelet.file.v2.generation import generation_of
 from lancelet.file.v2.metadata import FileMetadata
 from lancelet.format.schema import Field, Schema
 from lancelet.io.store import ObjectReader
+
+
+class ZoneSource(Protocol):
+    """Statistics that a file keeps of its fields; see `file.zone_file`."""
+
+    def statistics(self, field: Field) -> ZoneStatistics | None:
+        """Return the statistics of one field, or None if there are none."""
 
 
 class FileReader(RowReader):
@@ -35,6 +44,7 @@ class FileReader(RowReader):
         *,
         verify: Verify,
         memo: Memo | None = None,
+        open_zones: Callable[[FileReader], ZoneSource | None] | None = None,
     ) -> None:
         """Read `schema` from a file whose metadata are known; `placement` is column by field id."""
         self._source = source
@@ -42,6 +52,8 @@ class FileReader(RowReader):
         self._schema = schema
         self._placement = placement
         self._memo = memo
+        self._open_zones = open_zones
+        self._zones: ZoneSource | None = None
         self._columns: dict[int, StoredColumn] = {}
         self._readers: dict[Field, FieldReader] = {}
         self._fetch = source.read_ranges
@@ -81,6 +93,19 @@ class FileReader(RowReader):
     def metadata(self) -> FileMetadata:
         """The parsed tail of the file."""
         return self._metadata
+
+    @property
+    def fetch(self) -> Fetch:
+        """Reads bytes of the file, verified if they have checksums."""
+        return self._fetch
+
+    def zone_statistics(self, field: Field) -> ZoneStatistics | None:
+        """Return what the file knows of a field per zone, or None."""
+        with self._facts():
+            if self._open_zones is not None:
+                self._zones = self._open_zones(self)
+                self._open_zones = None
+            return None if self._zones is None else self._zones.statistics(field)
 
     def close(self) -> None:
         """Give back what the reader holds; arrays that were read stay valid."""

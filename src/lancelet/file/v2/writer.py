@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from dataclasses import field as field_of
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,7 @@ from lancelet.file.storage import stored_column
 from lancelet.file.v2.column_metadata import WrittenPage, encode_column
 from lancelet.file.v2.container import Container, Description, Place
 from lancelet.file.v2.generation import column_encodings, generation_of, place_columns
+from lancelet.file.zones import ZONE_ROWS, ZoneBounds
 from lancelet.format.protos import file_pb
 from lancelet.format.schema import Field, Schema
 from lancelet.io.store import ObjectWriter
@@ -51,7 +52,7 @@ class WriterOptions:
     """The most bytes of values that go into a page; 32 MiB."""
     checksums: bool = True
     """Whether to keep checksums in the file."""
-    zone_rows: int | None = 8192
+    zone_rows: int | None = ZONE_ROWS
     """The rows of a zone whose smallest and largest values are kept; None keeps none."""
 
 
@@ -69,6 +70,27 @@ class _Pending:
     has_blobs: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Encoded:
+    """What encoding makes of a page's worth of a field."""
+
+    pages: Sequence[EncodedPage]
+    bounds: Sequence[ZoneBounds]
+
+
+class ZoneSink(Protocol):
+    """Gathers statistics of what is written; see `file.zone_file`."""
+
+    def bounds_of(self, field: Field, array: pa.Array, first_row: int) -> list[ZoneBounds]:
+        """Return the statistics of values of a field, for `add`; changes nothing."""
+
+    def add(self, field: Field, bounds: Sequence[ZoneBounds]) -> None:
+        """Keep the statistics of the next values of a field."""
+
+    def finish(self, num_rows: int) -> bytes | None:
+        """Return the bytes to be kept in the file, if any."""
+
+
 class FileWriter:
     """Writes one 2.x file; nothing is visible before `finish` returns."""
 
@@ -79,6 +101,7 @@ class FileWriter:
         options: WriterOptions,
         *,
         blobs: SidecarSink | None = None,
+        zones: ZoneSink | None = None,
     ) -> None:
         """Write rows of `schema` to `target`; types that the version lacks are refused here."""
         self._options = options
@@ -89,9 +112,10 @@ class FileWriter:
         self._blobs = blobs
         if blobs is not None:
             blobs.attach(self._container)
+        self._zones = zones
         self._columns: list[list[WrittenPage]] = [[] for _ in self._placement]
         self._pending = self._make_pending()
-        self._encoding: deque[tuple[_Pending, int, Future[Sequence[EncodedPage]]]] = deque()
+        self._encoding: deque[tuple[_Pending, int, Future[_Encoded]]] = deque()
         self._metadata = dict(schema.metadata)
         self._global_buffers: list[Place] = []
         self._report: list[ColumnChoice] = []
@@ -145,6 +169,9 @@ class FileWriter:
         self._write_encoded(keep=0)
         if self._blobs is not None:
             self._blobs.finish()
+        zones = None if self._zones is None else self._zones.finish(self._num_rows)
+        if zones is not None:
+            self.add_global_buffer(zones)
         size = self._container.finish(
             Description(
                 self._options.version,
@@ -204,22 +231,23 @@ class FileWriter:
         arrays, first_row = pending.arrays, pending.first_row
         pending.first_row += pending.rows
         pending.arrays, pending.rows, pending.bytes = [], 0, 0
-        task = partial(self._encode, pending.field, arrays)
+        task = partial(self._encode, pending.field, arrays, first_row)
         if pending.has_blobs:
             # What was cut before goes into the file before the blobs of this page do.
             self._write_encoded(keep=0)
-            encoded: Future[Sequence[EncodedPage]] = Future()
+            encoded: Future[_Encoded] = Future()
             encoded.set_result(task())
         else:
             encoded = submit(task)
         self._encoding.append((pending, first_row, encoded))
         self._write_encoded(keep=CPU_THREADS)
 
-    def _encode(self, node: Field, arrays: Sequence[pa.Array]) -> Sequence[EncodedPage]:
+    def _encode(self, node: Field, arrays: Sequence[pa.Array], first_row: int) -> _Encoded:
         array = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
-        return list(
-            self._generation.encode_field(array, node, self._options.version, blobs=self._blobs)
-        )
+        version = self._options.version
+        pages = self._generation.encode_field(array, node, version, blobs=self._blobs)
+        bounds = [] if self._zones is None else self._zones.bounds_of(node, array, first_row)
+        return _Encoded(pages, bounds)
 
     # --- writing pages ------------------------------------------------------------------------
 
@@ -227,8 +255,11 @@ class FileWriter:
         """Write pages in the order they were cut, until only `keep` are being encoded."""
         while len(self._encoding) > keep:
             pending, first_row, encoded = self._encoding.popleft()
-            for page in encoded.result():
+            found = encoded.result()
+            for page in found.pages:
                 self._write_page(pending, first_row, page)
+            if self._zones is not None:
+                self._zones.add(pending.field, found.bounds)
 
     def _write_page(self, pending: _Pending, first_row: int, page: EncodedPage) -> None:
         places = [self._container.write_buffer(buffer) for buffer in page.buffers]

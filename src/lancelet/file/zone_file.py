@@ -1,0 +1,179 @@
+"""Zone statistics as a small file of their own, in a global buffer of the file they describe.
+
+The buffer is 64 bytes that say what it is, then a data file of version 2.1 with a row per field
+and zone. `file.zones` says what is in it; this module knows where:
+
+    row          of field                 columns
+    0 .. 9       the first with zones     null_count  nan_count  int32 {minimum, maximum}
+    10 .. 19     the second                                      string {minimum, maximum}
+
+The order of the fields is in the metadata of the inner schema.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from lancelet.buffers import Ranges, run
+from lancelet.encodings.base import FileVersion, RowRange
+from lancelet.errors import CorruptDataError
+from lancelet.file.base import ZoneStatistics
+from lancelet.file.checksums import Verify
+from lancelet.file.nested import BytesWriter, RangeReader
+from lancelet.file.v2.generation import place_columns
+from lancelet.file.v2.metadata import read_metadata, tail_size
+from lancelet.file.v2.reader import FileReader
+from lancelet.file.v2.writer import FileWriter, WriterOptions
+from lancelet.file.zones import (
+    ZoneBounds,
+    bounds_of,
+    field_at,
+    merge_bounds,
+    values_at,
+    zoned_fields,
+)
+from lancelet.format.field import Field
+from lancelet.format.schema import Schema
+
+MAGIC: Final = b"LLETZON1"
+HEADER_BYTES: Final = 64
+
+_LAYOUT_KEY: Final = "lancelet:zones"
+_NULLS: Final = "null_count"
+_NANS: Final = "nan_count"
+_MINIMUM: Final = "minimum"
+_MAXIMUM: Final = "maximum"
+
+
+class ZoneCollector:
+    """Gathers statistics while a file is written."""
+
+    def __init__(self, fields: Sequence[Field], *, zone_rows: int) -> None:
+        """Gather for all of `fields` that have an order."""
+        self._zone_rows = zone_rows
+        self._paths = {field.id: list(zoned_fields(field)) for field in fields}
+        self._parts: dict[int, list[ZoneBounds]] = {}
+        self._types: dict[int, Field] = {}
+
+    def bounds_of(self, field: Field, array: pa.Array, first_row: int) -> list[ZoneBounds]:
+        """Return the statistics of values of a field, for `add`; changes nothing."""
+        return [
+            bounds_of(values_at(array, path), first_row, zone_rows=self._zone_rows)
+            for path in self._paths[field.id]
+        ]
+
+    def add(self, field: Field, bounds: Iterable[ZoneBounds]) -> None:
+        """Keep the statistics of the next values of a field."""
+        for path, part in zip(self._paths[field.id], bounds, strict=True):
+            leaf = field_at(field, path)
+            self._types[leaf.id] = leaf
+            self._parts.setdefault(leaf.id, []).append(part)
+
+    def finish(self, num_rows: int) -> bytes | None:
+        """Return the buffer to be kept, or None for a file whose rows make less than a zone."""
+        if num_rows < self._zone_rows or not self._parts:
+            return None
+        merged = {field_id: merge_bounds(parts) for field_id, parts in self._parts.items()}
+        return _encode(merged, self._types, zone_rows=self._zone_rows, num_rows=num_rows)
+
+
+class ZoneReader:
+    """Reads the statistics that a global buffer holds."""
+
+    def __init__(self, reader: FileReader, layout: Mapping[str, Any]) -> None:
+        """Read from an inner file; made by `open_zones`."""
+        self._reader = reader
+        self._zone_rows = int(layout["zone_rows"])
+        self._num_rows = int(layout["num_rows"])
+        self._order = {int(field_id): place for place, field_id in enumerate(layout["fields"])}
+
+    def statistics(self, field: Field) -> ZoneStatistics | None:
+        """Return the statistics of one field, or None if there are none."""
+        place = self._order.get(field.id)
+        if place is None:
+            return None
+        count = -(-self._num_rows // self._zone_rows)
+        names = (_NULLS, _NANS, field.logical_type)
+        columns = [self._reader.schema.field_by_path(f"`{name}`") for name in names]
+        rows = RowRange(place * count, (place + 1) * count)
+        null_count, nan_count, bounds = self._reader.read(columns, rows)
+        return ZoneStatistics(
+            rows_per_zone=self._zone_rows,
+            num_rows=self._num_rows,
+            null_count=null_count.to_numpy(),
+            nan_count=nan_count.to_numpy() if pa.types.is_floating(field.storage_type) else None,
+            minimum=bounds.field(_MINIMUM),
+            maximum=bounds.field(_MAXIMUM),
+        )
+
+
+def open_zones(outer: FileReader) -> ZoneReader | None:
+    """Open the statistics that a file keeps, or return None if it keeps none."""
+    buffers = outer.metadata.buffers
+    # Our writer appends them behind the buffers of users, and checksums behind them.
+    candidates = range(max(1, len(buffers) - 2), len(buffers))
+    places = [outer.metadata.buffer_range(index) for index in candidates]
+    places = [(position, size) for position, size in places if size >= HEADER_BYTES]
+    heads = outer.fetch(Ranges.of(*((position, len(MAGIC)) for position, _ in places)))
+    for index, (position, size) in enumerate(places):
+        if heads.slice_bytes(index).tobytes() == MAGIC:
+            return _open(outer, position, size)
+    return None
+
+
+def _open(outer: FileReader, position: int, size: int) -> ZoneReader:
+    inner_size = size - HEADER_BYTES
+    inner = RangeReader(
+        outer.fetch, path=outer.path, position=position + HEADER_BYTES, size=inner_size
+    )
+    tail = inner.read_tail(tail_size(inner_size))
+    reading = read_metadata(tail, file_bytes=inner_size, with_checksums=False)
+    metadata = run(reading, inner.read_ranges)
+    descriptor = metadata.descriptor.schema
+    schema = Schema.from_protos(descriptor.fields, descriptor.metadata)
+    placement = place_columns(schema.fields, metadata.footer.version)
+    reader = FileReader(inner, metadata, schema, placement, verify=Verify.OFF)
+    try:
+        return ZoneReader(reader, json.loads(schema.metadata[_LAYOUT_KEY]))
+    except (KeyError, ValueError, TypeError) as error:
+        raise CorruptDataError(
+            "the zone statistics of the file are damaged", position=position, size=size
+        ) from error
+
+
+def _encode(
+    zones: Mapping[int, ZoneBounds], fields: Mapping[int, Field], *, zone_rows: int, num_rows: int
+) -> bytes:
+    columns = {
+        _NULLS: pa.chunked_array([pa.array(bounds.null_count) for bounds in zones.values()]),
+        _NANS: pa.chunked_array([pa.array(bounds.nan_count) for bounds in zones.values()]),
+    }
+    kinds = {fields[field_id].logical_type: fields[field_id].storage_type for field_id in zones}
+    for kind, data_type in kinds.items():
+        columns[kind] = pa.chunked_array(
+            [
+                _pair(bounds, data_type, is_own=fields[field_id].logical_type == kind)
+                for field_id, bounds in zones.items()
+            ]
+        )
+    table = pa.table(columns)
+    layout = {"zone_rows": zone_rows, "num_rows": num_rows, "fields": list(zones)}
+    schema = Schema.from_arrow(table.schema).with_metadata({_LAYOUT_KEY: json.dumps(layout)})
+    options = WriterOptions(version=FileVersion.V2_1, checksums=False)
+    target = BytesWriter()
+    writer = FileWriter(target, schema, options)
+    writer.write(table)
+    writer.finish()
+    return MAGIC.ljust(HEADER_BYTES, b"\0") + target.to_bytes()
+
+
+def _pair(bounds: ZoneBounds, data_type: pa.DataType, *, is_own: bool) -> pa.Array:
+    """Return the bounds of a field in the columns of a type, null in those of other types."""
+    pair = pa.struct([(_MINIMUM, data_type), (_MAXIMUM, data_type)])
+    if not is_own:
+        return pa.nulls(len(bounds.null_count), pair)
+    return pa.StructArray.from_arrays([bounds.minimum, bounds.maximum], fields=list(pair))
