@@ -26,6 +26,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Final
 
 from lancelet.errors import (
@@ -128,11 +129,11 @@ def _load_copy() -> Any:
         raise UnsupportedError(
             "a forked process cannot use remote storage on this system; start workers with spawn"
         )
-    with open(_load().__file__, "rb") as file:  # noqa: PTH123  # a descriptor is what is needed
-        content = file.read()
+    content = Path(_load().__file__).read_bytes()
     handle = os.memfd_create("obstore")
     try:
-        os.write(handle, content)
+        with os.fdopen(handle, "wb", closefd=False) as file:
+            file.write(content)
         path = f"/proc/self/fd/{handle}"
         loader = importlib.machinery.ExtensionFileLoader("_obstore", path)
         spec = importlib.util.spec_from_loader("_obstore", loader)

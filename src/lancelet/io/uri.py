@@ -38,14 +38,6 @@ class Location:
     path: str
     options: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def root(self) -> str:
-        """The URI of the store, without the path."""
-        if self.scheme == "file":
-            anchor = self.authority
-            return f"file:{anchor}" if anchor.startswith("//") else f"file:///{anchor.lstrip('/')}"
-        return f"{self.scheme}://{self.authority}"
-
 
 def parse_uri(uri: str | os.PathLike[str]) -> Location:
     r"""Take a URI or a local path apart.

@@ -11,8 +11,9 @@ from lancelet.io.credentials import (
     profile_options,
 )
 from lancelet.io.options import sort_options
-from lancelet.io.region import bucket_region
+from lancelet.io.region import _head, bucket_region
 from lancelet.io.retry import RetryPolicy
+from lancelet.testing.http_server import Answer, ScriptedServer
 
 
 def test_provider_is_asked_once_until_a_minute_before_expiry():
@@ -127,3 +128,15 @@ def test_region_is_asked_for_by_bucket():
     assert asked == ["https://s3.amazonaws.com/my.shelf"]
     assert bucket_region("shelf", head=lambda _: None) is None
     assert bucket_region("shelf", head=lambda _: Message()) is None
+
+
+@pytest.mark.parametrize("status", [200, 301, 403])
+def test_region_is_in_the_headers_of_any_answer(status):
+    headers = {"x-amz-bucket-region": "ap-south-1"}
+    with ScriptedServer([Answer(status, headers=headers)]) as server:
+        assert _head(server.endpoint)["x-amz-bucket-region"] == "ap-south-1"
+    assert server.requests[0].method == "HEAD"
+
+
+def test_region_is_unknown_when_nobody_answers():
+    assert _head("http://127.0.0.1:1") is None

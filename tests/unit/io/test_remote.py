@@ -226,6 +226,74 @@ def test_clouds_are_asked_in_their_own_ways():
         assert unquote(request.path).endswith("bucket/t/v/1")
 
 
+def azure(answers: list[Answer]) -> tuple[ScriptedServer, Store]:
+    server = ScriptedServer(answers)
+    options = {
+        "azure_storage_account_name": "account",
+        "azure_storage_account_key": "a2V5",
+        "azure_storage_endpoint": server.endpoint,
+        "allow_http": "true",
+    }
+    return server, open_folder("az://bucket", options)
+
+
+def test_tail_is_found_where_a_store_cannot_count_from_the_end():
+    tail = Answer(206, b"89", {"content-range": "bytes 8-9/10", "etag": "e"})
+    server, store = azure([Answer(200, headers={"etag": "e"}, claimed_bytes=10), tail])
+    with server, store.open_reader("a") as reader:
+        assert reader.read_tail(2).tobytes() == b"89"
+        assert reader.size == 10
+    assert [request.method for request in server.requests] == ["HEAD", "GET"]
+    assert server.requests[1].headers["range"] == "bytes=8-9"
+
+
+def test_deleting_goes_on_where_a_store_refuses_what_is_gone():
+    with ScriptedServer([Answer(404)] * 3 + [Answer(204)] * 3) as server:
+        options = {"google_base_url": server.endpoint, "google_storage_token": "token"}
+        store = open_folder("gs://bucket", options | {"allow_http": "true"})
+        store.delete_many(["a", "b", "c"])
+    assert {request.method for request in server.requests} == {"DELETE"}
+    asked = [unquote(request.path) for request in server.requests]
+    assert set(asked[-3:]) >= {"/bucket/b", "/bucket/c"}
+
+
+def test_listing_is_sorted_where_a_store_does_not(s3_server):
+    """Directory buckets list in any order; their names end in a way that says so."""
+    s3_server.make_bucket("shelf--x-s3")
+    store = open_folder("s3://shelf--x-s3/t", s3_server.storage_options)
+    assert not open_client("s3", "shelf--x-s3", s3_server.storage_options).lists_in_order
+    for path in ("b", "a/x", "a.x", "c"):
+        store.put(path, b"")
+    assert [info.path for info in store.list()] == ["a.x", "a/x", "b", "c"]
+    assert [info.path for info in store.list(start_after="a/x")] == ["b", "c"]
+
+
+@pytest.fixture
+def bare_environment(tmp_path, monkeypatch):
+    """No setting but a profile in the home folder."""
+    for variable in ("AWS_ACCESS_KEY_ID", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(variable, raising=False)
+    (tmp_path / ".aws").mkdir()
+    (tmp_path / ".aws" / "credentials").write_text(
+        "[default]\naws_access_key_id = from-profile\naws_secret_access_key = s\n"
+    )
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+@pytest.mark.usefixtures("bare_environment")
+def test_profile_is_used_when_options_name_no_credentials():
+    with ScriptedServer([Answer(200, b"x", {"etag": "e"})]) as server:
+        options = {"aws_endpoint": server.endpoint, "allow_http": "true"}
+        assert open_folder("s3://shelf", options).read("a") == b"x"
+    assert "Credential=from-profile/" in server.requests[0].headers["authorization"]
+
+
+@pytest.mark.usefixtures("bare_environment")
+def test_region_is_asked_for_when_options_name_no_place(monkeypatch):
+    monkeypatch.setattr("lancelet.io.client.bucket_region", lambda bucket: f"near-{bucket}")
+    assert open_client("s3", "shelf", {"timeout": "7s"}).store.config["region"] == "near-shelf"
+
+
 def test_options_may_be_in_any_case_and_unknown_ones_are_ignored(s3_server, bucket):
     options = {name.upper(): value for name, value in s3_server.storage_options.items()}
     store = open_folder(f"s3://{bucket}", options | {"ddbTableName": "x", "My-Own": "y"})
