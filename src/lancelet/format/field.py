@@ -84,9 +84,7 @@ class Field:
     @property
     def storage_type(self) -> pa.DataType:
         """The Arrow type that encodings see: storage of extensions, no metadata."""
-        return _type_of(
-            self, lambda child: pa.field(child.name, child.storage_type, child.nullable)
-        )
+        return _type_of(self, lambda child: _arrow_field(child, child.storage_type))
 
     @property
     def arrow_type(self) -> pa.DataType:
@@ -137,7 +135,7 @@ class Field:
         if self.logical_type == logical_type.JSON:
             data_type = pa.string()
             metadata[extension.NAME_KEY] = extension.ARROW_JSON
-        return pa.field(self.name, data_type, self.nullable, encode_metadata(metadata))
+        return _arrow_field(self, data_type).with_metadata(encode_metadata(metadata))
 
     def with_metadata(self, metadata: Mapping[str, str]) -> Self:
         """Return the field with other metadata, and with the keys that it declares."""
@@ -205,6 +203,11 @@ def _primary_key(metadata: Mapping[str, str]) -> int | None:
     return position
 
 
+def _arrow_field(node: Field, data_type: pa.DataType) -> pa.Field:
+    """Return a field of that type; a column that is null in every row is always nullable."""
+    return pa.field(node.name, data_type, node.nullable or pa.types.is_null(data_type))
+
+
 def _type_of(node: Field, child_of: Callable[[Field], pa.Field]) -> pa.DataType:
     """Return the Arrow type of a field whose children are seen as `child_of` says."""
     kind = node.logical_type
@@ -222,6 +225,8 @@ def _type_of(node: Field, child_of: Callable[[Field], pa.Field]) -> pa.DataType:
         if entries.logical_type != logical_type.STRUCT or len(entries.children) != 2:
             raise CorruptDataError("a map must hold structs of two fields", field=node.name)
         key, value = (child_of(child) for child in entries.children)
+        if pa.types.is_null(key.type):
+            raise CorruptDataError("the keys of a map are null", field=node.name)
         # Arrow libraries do not agree on other names, so users see these, whatever is stored.
         return pa.map_(key.with_nullable(False).with_name("key"), value.with_name("value"))
     if node.children:

@@ -117,6 +117,55 @@ def test_parts_of_a_stored_blob_have_no_ids() -> None:
     assert schema.to_protos() == protos
 
 
+ANY_TYPE = st.sampled_from(
+    [
+        "null",
+        "int8",
+        "string",
+        "json",
+        "struct",
+        "list",
+        "list.struct",
+        "large_list",
+        "map",
+        "dict:string:int8:false",
+        "fixed_size_list:struct:2",
+        "fixed_size_list:lance.bfloat16:2",
+        "fixed_size_binary:16",
+        "what",
+    ]
+)
+
+
+@st.composite
+def wire_trees(draw):
+    """Wire fields in any shape: what a type needs as children it may have or not."""
+    protos = []
+    for field_id in range(draw(st.integers(0, 7))):
+        name = draw(st.sampled_from(["a", "key", ""]))
+        proto = file_pb.Field(name=name, id=field_id, parent_id=draw(st.integers(-1, field_id - 1)))
+        proto.logical_type = draw(ANY_TYPE)
+        proto.nullable = draw(st.booleans())
+        if draw(st.booleans()):
+            extension = draw(st.sampled_from(["arrow.uuid", "arrow.json", "lance.json", "x.y"]))
+            proto.metadata["ARROW:extension:name"] = extension.encode()
+        protos.append(proto)
+    return protos
+
+
+@given(wire_trees())
+def test_any_tree_is_a_schema_or_an_error(protos):
+    schema = Schema.from_protos(protos)
+    assert sorted(field.id for field in schema.to_protos()) == list(range(len(protos)))
+    try:
+        arrow = schema.to_arrow()
+        types = [field.storage_type for field in schema.walk()]
+    except LanceletError:
+        return
+    assert len(arrow) == len(schema.fields)
+    assert len(types) == len(protos)
+
+
 @pytest.mark.parametrize(
     "ids", [[(0, -1), (0, -1)], [(1, 2), (2, -1)], [(1, 1)], [(-1, -1)], [(3, 7)]]
 )
