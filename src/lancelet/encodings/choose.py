@@ -21,19 +21,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
 from lancelet import kernels
 from lancelet.encodings import registry
 from lancelet.encodings.base import Block, Fields, FileVersion, FixedWidth, Variable
 from lancelet.encodings.codecs.base import (
-    WORDS,
     ChunkedValues,
     ChunkLimits,
     Codec,
     EncodedBlock,
     EncodedValues,
-    from_words,
 )
 from lancelet.encodings.codecs.byte_stream_split import ByteStreamSplit
+from lancelet.encodings.codecs.constant import Constant
+from lancelet.encodings.codecs.delta import Delta
 from lancelet.encodings.codecs.dictionary import split
 from lancelet.encodings.codecs.fixed_size_list import FixedSizeListCodec
 from lancelet.encodings.codecs.flat import Flat
@@ -41,9 +44,11 @@ from lancelet.encodings.codecs.fsst import Fsst
 from lancelet.encodings.codecs.general import General
 from lancelet.encodings.codecs.inline_bitpacking import InlineBitpacking
 from lancelet.encodings.codecs.out_of_line_bitpacking import OutOfLineBitpacking
+from lancelet.encodings.codecs.range import Range, is_range
 from lancelet.encodings.codecs.rle import Rle
 from lancelet.encodings.codecs.variable import VariableCodec
 from lancelet.encodings.codecs.variable_packed_struct import VariablePackedStruct
+from lancelet.encodings.codecs.words import WORDS, from_words
 from lancelet.encodings.cost import LOOK_UP_NS, SAVING_MIN, Cost, raw_bytes, try_codec
 from lancelet.encodings.options import (
     DICT_TOO_SMALL,
@@ -53,8 +58,12 @@ from lancelet.encodings.options import (
 )
 from lancelet.encodings.sample import sample_of
 
-COMPRESSED_AIM: Final = 24 * 1024
-"""Chunks that are decompressed as a whole are cut to this, so that one row costs some 20 us."""
+COMPRESSED_AIM: Final = 16_000
+"""Chunks that are decompressed as a whole are cut to this, so that one row costs some 10 us.
+
+Zstandard also compresses inputs of up to 16 KiB with more care: strings take 5 % less than in
+chunks of 24 KiB.
+"""
 
 COMPRESS_FROM_BYTES: Final = 4096
 """Fewer bytes than this are not worth a general compression."""
@@ -151,6 +160,22 @@ def encode_items(items: Block, options: EncodingOptions) -> EncodedBlock:
     return min((codec.encode_block(items) for codec in choices), key=lambda item: len(item.data))
 
 
+def encode_sequence(words: npt.NDArray[np.uint64]) -> EncodedBlock:
+    """Encode positions or counts of version 2.3 as the smallest block there is for them.
+
+    >>> registry.describe(encode_sequence(np.array([3, 5, 7], np.uint64)).encoding)
+    'range(3, 2)'
+    """
+    if not len(words):
+        return Constant().encode_block(from_words(words))
+    if is_range(words):
+        return Range().encode_block(from_words(words))
+    packed = OutOfLineBitpacking()
+    choices: tuple[Codec, ...] = (Flat(), packed, Delta(packed))
+    blocks = [codec.encode_block(from_words(words)) for codec in choices]
+    return min(blocks, key=lambda block: len(block.data))
+
+
 def encode_full_zip(block: Block, *, options: EncodingOptions) -> EncodedValues:
     """Encode values one by one, each to be read alone, in the fewest bytes."""
     if isinstance(block, Fields):
@@ -201,7 +226,11 @@ def _choices(sample: Block, page_bytes: int, options: EncodingOptions) -> Iterat
     if options.compression is Compression.FSST and isinstance(sample, Variable):
         proposed = [Fsst()]
     yield from proposed
-    inner = [codec for codec in proposed if not isinstance(codec, _PACKED)]
+    # Codes of strings are compressed rather than the strings: more of them fit into a chunk, so
+    # the result is no larger, and the slow decompression has half of the bytes to make.
+    has_codes = any(isinstance(codec, Fsst) for codec in proposed)
+    slow = (*_PACKED, VariableCodec) if has_codes else _PACKED
+    inner = [codec for codec in proposed if not isinstance(codec, slow)]
     can_split = isinstance(sample, FixedWidth) and sample.bits in (32, 64)
     if can_split and options.bss is ByteStreamSplitMode.ON:
         inner = [ByteStreamSplit()]

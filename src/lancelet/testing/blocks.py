@@ -14,9 +14,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth, Variable
-from lancelet.encodings.codecs.base import WORDS
 from lancelet.encodings.codecs.dictionary import look_up
 from lancelet.encodings.codecs.variable import offsets_from_sizes
+from lancelet.encodings.codecs.words import WORDS
 
 Blocks = st.SearchStrategy[Block]
 

@@ -17,18 +17,9 @@ import numpy as np
 from lancelet import kernels
 from lancelet.buffers import Int64s, Slices
 from lancelet.encodings.base import Block, FixedWidth
-from lancelet.encodings.codecs.base import (
-    ChunkedValues,
-    ChunkLimits,
-    Codec,
-    Codecs,
-    Picks,
-    check_sizes,
-    chunk_counts,
-    chunk_values,
-    expect_fixed_width,
-    slices_of,
-)
+from lancelet.encodings.codecs.base import ChunkedValues, ChunkLimits, Codec, Codecs, Picks
+from lancelet.encodings.codecs.cut import chunk_counts, chunk_values, slices_of
+from lancelet.encodings.codecs.expect import check_sizes, expect_fixed_width
 from lancelet.encodings.codecs.flat import flat_encoding
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.format.protos import encodings21_pb as pb21

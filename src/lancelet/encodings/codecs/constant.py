@@ -14,14 +14,9 @@ import numpy as np
 
 from lancelet.buffers import Int64s, Slices
 from lancelet.encodings.base import Block, FixedWidth, Variable
-from lancelet.encodings.codecs.base import (
-    NO_BYTES,
-    Codec,
-    Codecs,
-    EncodedBlocks,
-    check_virtual,
-    expect_fixed_width,
-)
+from lancelet.encodings.codecs.base import Codec, Codecs, EncodedBlocks
+from lancelet.encodings.codecs.cut import NO_BYTES
+from lancelet.encodings.codecs.expect import check_virtual, expect_fixed_width
 from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.format.protos import encodings21_pb as pb21
 
@@ -52,10 +47,12 @@ class Constant(Codec):
     def encode_blocks(self, block: Block, counts: Int64s) -> EncodedBlocks:
         """Keep the value that all have in common."""
         values = expect_fixed_width(block, self.wire_name)
-        rows = values.data.reshape(values.count, -1)
-        if values.bits == 1 or (rows != rows[:1]).any():
-            raise InvalidInputError("only equal values are constant", values=values.count)
-        constant = pb21.Constant(value=rows[0].tobytes()) if values.count else pb21.Constant()
+        constant = pb21.Constant()
+        if values.count:
+            rows = values.data.reshape(values.count, -1)
+            if values.bits == 1 or (rows != rows[0]).any():
+                raise InvalidInputError("only equal values are constant", values=values.count)
+            constant = pb21.Constant(value=rows[0].tobytes())
         nothing = np.zeros(len(counts), np.int64)
         encoding = pb21.CompressiveEncoding(constant=constant)
         return EncodedBlocks(encoding, Slices(NO_BYTES, nothing, nothing))

@@ -15,16 +15,9 @@ import numpy as np
 
 from lancelet.buffers import Int64s, Slices
 from lancelet.encodings.base import Block
-from lancelet.encodings.codecs.base import (
-    WORDS,
-    Codec,
-    Codecs,
-    EncodedBlocks,
-    as_words,
-    checked_word_bits,
-    from_words,
-)
+from lancelet.encodings.codecs.base import Codec, Codecs, EncodedBlocks
 from lancelet.encodings.codecs.flat import Flat
+from lancelet.encodings.codecs.words import WORDS, as_words, checked_word_bits, from_words
 from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.format.protos import encodings23_pb as pb23
 

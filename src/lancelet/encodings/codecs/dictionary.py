@@ -21,7 +21,9 @@ from lancelet import kernels
 from lancelet.buffers import Bytes, Int64s
 from lancelet.encodings.arrow import block_from_arrow
 from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth, Variable
-from lancelet.encodings.codecs.base import NO_BYTES, WORDS, Codec, Codecs
+from lancelet.encodings.codecs.base import Codec, Codecs
+from lancelet.encodings.codecs.cut import NO_BYTES
+from lancelet.encodings.codecs.words import WORDS
 from lancelet.errors import CorruptDataError, UnsupportedError
 
 _ARROW_WORDS: Final = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}

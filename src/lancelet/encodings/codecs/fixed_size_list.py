@@ -28,13 +28,9 @@ from lancelet.encodings.codecs.base import (
     EncodedValues,
     Encoding,
     Picks,
-    check_sizes,
-    chunk_counts,
-    chunk_values,
-    expect_fixed_rows,
-    joined_bytes,
-    slices_of,
 )
+from lancelet.encodings.codecs.cut import chunk_counts, chunk_values, joined_bytes, slices_of
+from lancelet.encodings.codecs.expect import check_sizes, expect_fixed_rows
 from lancelet.encodings.codecs.flat import BITS_MAX, cut_bits, flat_bits, flat_encoding, join_bits
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.format.protos import encodings21_pb as pb21

@@ -26,14 +26,9 @@ from lancelet.encodings.codecs.base import (
     EncodedBlocks,
     EncodedValues,
     Picks,
-    check_sizes,
-    chunk_counts,
-    chunk_values,
-    expect_fixed_rows,
-    expect_fixed_width,
-    joined_bytes,
-    slices_of,
 )
+from lancelet.encodings.codecs.cut import chunk_counts, chunk_values, joined_bytes, slices_of
+from lancelet.encodings.codecs.expect import check_sizes, expect_fixed_rows, expect_fixed_width
 from lancelet.errors import CorruptDataError
 from lancelet.format.protos import encodings21_pb as pb21
 

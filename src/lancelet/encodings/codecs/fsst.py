@@ -27,9 +27,8 @@ from lancelet.encodings.codecs.base import (
     Codecs,
     EncodedValues,
     Picks,
-    expect_variable,
-    expect_variable_rows,
 )
+from lancelet.encodings.codecs.expect import expect_variable, expect_variable_rows
 from lancelet.encodings.codecs.variable import VariableCodec, plain_offset_bits, with_offsets
 from lancelet.errors import CorruptDataError
 from lancelet.format.protos import encodings21_pb as pb21

@@ -27,8 +27,8 @@ from lancelet.encodings.codecs.base import (
     EncodedBlocks,
     EncodedValues,
     Picks,
-    expect_variable_rows,
 )
+from lancelet.encodings.codecs.expect import expect_variable_rows
 from lancelet.encodings.options import Compression
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.format.protos import encodings21_pb as pb21

@@ -25,12 +25,10 @@ from lancelet.encodings.codecs.base import (
     Codecs,
     EncodedBlocks,
     Picks,
-    as_words,
-    check_counts,
-    checked_word_bits,
-    chunk_counts,
-    from_words,
 )
+from lancelet.encodings.codecs.cut import chunk_counts
+from lancelet.encodings.codecs.expect import check_counts
+from lancelet.encodings.codecs.words import as_words, checked_word_bits, from_words
 from lancelet.errors import InvalidInputError
 from lancelet.format.protos import encodings21_pb as pb21
 

@@ -16,19 +16,11 @@ import numpy as np
 from lancelet import kernels
 from lancelet.buffers import Int64s, Slices
 from lancelet.encodings.base import Block
-from lancelet.encodings.codecs.base import (
-    NO_BYTES,
-    WORDS,
-    Codec,
-    Codecs,
-    EncodedBlocks,
-    as_words,
-    check_virtual,
-    checked_word_bits,
-    from_words,
-    slices_of,
-)
+from lancelet.encodings.codecs.base import Codec, Codecs, EncodedBlocks
+from lancelet.encodings.codecs.cut import NO_BYTES, slices_of
+from lancelet.encodings.codecs.expect import check_virtual
 from lancelet.encodings.codecs.flat import flat_encoding
+from lancelet.encodings.codecs.words import WORDS, as_words, checked_word_bits, from_words
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.format.protos import encodings21_pb as pb21
 

@@ -21,19 +21,11 @@ import numpy.typing as npt
 from lancelet import kernels
 from lancelet.buffers import Int64s, Slices
 from lancelet.encodings.base import Block, FixedWidth
-from lancelet.encodings.codecs.base import (
-    ChunkedValues,
-    ChunkLimits,
-    Codec,
-    Codecs,
-    EncodedBlocks,
-    as_words,
-    checked_word_bits,
-    chunk_counts,
-    expect_fixed_width,
-    slices_of,
-)
+from lancelet.encodings.codecs.base import ChunkedValues, ChunkLimits, Codec, Codecs, EncodedBlocks
+from lancelet.encodings.codecs.cut import chunk_counts, slices_of
+from lancelet.encodings.codecs.expect import expect_fixed_width
 from lancelet.encodings.codecs.flat import flat_encoding
+from lancelet.encodings.codecs.words import as_words, checked_word_bits
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.format.protos import encodings21_pb as pb21
 

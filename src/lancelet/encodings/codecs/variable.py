@@ -23,7 +23,6 @@ from lancelet import kernels
 from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.encodings.base import Block, FixedWidth, Variable
 from lancelet.encodings.codecs.base import (
-    NO_BYTES,
     ChunkedValues,
     ChunkLimits,
     Codec,
@@ -31,14 +30,11 @@ from lancelet.encodings.codecs.base import (
     EncodedBlocks,
     EncodedValues,
     Picks,
-    as_words,
-    chunk_counts,
-    expect_variable,
-    expect_variable_rows,
-    joined_bytes,
-    slices_of,
 )
+from lancelet.encodings.codecs.cut import NO_BYTES, chunk_counts, joined_bytes, slices_of
+from lancelet.encodings.codecs.expect import expect_variable, expect_variable_rows
 from lancelet.encodings.codecs.flat import flat_encoding
+from lancelet.encodings.codecs.words import as_words
 from lancelet.errors import CorruptDataError
 from lancelet.format.protos import encodings21_pb as pb21
 

@@ -20,12 +20,8 @@ import numpy.typing as npt
 from lancelet import kernels
 from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.encodings.base import Block, Fields, FixedWidth, Variable
-from lancelet.encodings.codecs.base import (
-    Codec,
-    Codecs,
-    EncodedValues,
-    expect_variable_rows,
-)
+from lancelet.encodings.codecs.base import Codec, Codecs, EncodedValues
+from lancelet.encodings.codecs.expect import expect_variable_rows
 from lancelet.encodings.codecs.fixed_size_list import FixedSizeListCodec
 from lancelet.encodings.codecs.flat import BITS_MAX, Flat
 from lancelet.encodings.codecs.variable import VariableCodec, offsets_from_sizes
