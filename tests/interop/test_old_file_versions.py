@@ -111,9 +111,11 @@ def check_all_ways(reader, expected: pa.Array) -> None:
         assert str(array.to_pylist()) == str(wanted.to_pylist())
 
 
-def write_2_0(store: LocalStore, path: str, table: pa.Table):
+def write_2_0(store: LocalStore, path: str, table: pa.Table, **options):
     schema = Schema.from_arrow(table.schema)
-    writer = create_data_file(store, path, schema, WriterOptions(version=FileVersion.V2_0))
+    writer = create_data_file(
+        store, path, schema, WriterOptions(version=FileVersion.V2_0, **options)
+    )
     writer.write(table)
     writer.finish()
     return writer
@@ -136,6 +138,45 @@ def test_version_2_0_goes_both_ways(tmp_path: Path, name: str) -> None:
     assert str(read.read_all().to_table()[name].to_pylist()) == str(table[name].to_pylist())
     taken = read.take_rows([0, 100, 299]).to_table()[name]
     assert str(taken.to_pylist()) == str(table[name].take([0, 100, 299]).to_pylist())
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_columns_of_many_small_pages_are_read_by_the_reference(tmp_path: Path, name: str) -> None:
+    table = pa.table({name: COLUMNS[name]})
+    write_2_0(LocalStore(tmp_path), "ours.lance", table, max_page_bytes=100)
+    check_all_ways(open_data_file(LocalStore(tmp_path), "ours.lance"), COLUMNS[name])
+    read = LanceFileReader(str(tmp_path / "ours.lance"))
+    assert str(read.read_all().to_table()[name].to_pylist()) == str(table[name].to_pylist())
+    taken = read.take_rows([0, 100, 299]).to_table()[name]
+    assert str(taken.to_pylist()) == str(table[name].take([0, 100, 299]).to_pylist())
+
+
+STRUCT = pa.struct([("a", pa.int32()), ("l", pa.list_(pa.string()))])
+
+
+@pytest.mark.parametrize(
+    "data_type",
+    [
+        pa.int8(),
+        pa.list_(pa.list_(pa.int8())),
+        STRUCT,
+        pa.list_(STRUCT),
+        pa.list_(pa.list_(STRUCT)),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("values", [[], [[]] * 3, [None] * 3, [[], None]], ids=str)
+def test_columns_without_values_are_read_by_the_reference(
+    tmp_path: Path, data_type: pa.DataType, values: list
+) -> None:
+    if values and not pa.types.is_list(data_type):
+        values = [None] * 3 if data_type == pa.int8() else [{"a": None, "l": None}]
+    table = pa.table({"x": pa.array(values, data_type)})
+    write_2_0(LocalStore(tmp_path), "ours.lance", table)
+    read = LanceFileReader(str(tmp_path / "ours.lance")).read_all().to_table()
+    assert read["x"].to_pylist() == values
+    reader = open_data_file(LocalStore(tmp_path), "ours.lance")
+    assert reader.read(reader.schema.fields, RowRange(0, len(values)))[0].to_pylist() == values
 
 
 ASKED = {

@@ -63,19 +63,22 @@ class EndOffsets:
         asked = Spans(spans.start - has_previous, spans.count + has_previous)
         indices = yield from self.indices.read(asked)
         raw = np.frombuffer(indices.buffers()[1], np.int64, len(indices))
-        ends = np.where(raw >= self.null_adjustment, raw - self.null_adjustment, raw)
-        span_first = np.cumsum(spans.count) - spans.count
+        is_null = raw >= self.null_adjustment
+        ends = raw - self.null_adjustment * is_null if is_null.any() else raw
         asked_first = np.cumsum(asked.count) - asked.count
-        is_row = np.ones(len(raw), np.bool_)
-        is_row[asked_first[has_previous]] = False
+        is_row: slice | npt.NDArray[np.bool_] = slice(int(has_previous[0]), None)
+        if len(spans) > 1:
+            is_row = np.ones(len(raw), np.bool_)
+            is_row[asked_first[has_previous]] = False
         stop = ends[is_row]
         start = np.empty_like(stop)
         start[1:] = stop[:-1]
+        span_first = np.cumsum(spans.count) - spans.count
         start[span_first] = np.where(has_previous, ends[asked_first], 0)
         self._check(start, stop)
         span_last = span_first + spans.count - 1
         runs = Spans.merged(start[span_first], stop[span_last] - start[span_first])
-        return Extents(start, stop, raw[is_row] < self.null_adjustment, runs)
+        return Extents(start, stop, ~is_null[is_row], runs)
 
     def _check(self, start: Int64s, stop: Int64s) -> None:
         bad = (start < 0) | (start > stop) | (stop > self.limit)

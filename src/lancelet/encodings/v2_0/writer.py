@@ -73,10 +73,9 @@ class _FieldWriter:
             self._write_offsets(field, array, in_list=in_list)
             self.write(field.children[0], array.flatten(), in_list=True)
         elif field.logical_type == STRUCT and not field.is_packed:
-            # Other readers look for the header's page of every page of lists, even if all are empty.
-            if len(array) or in_list:
-                encoding = pb.ArrayEncoding(struct=pb.SimpleStruct())
-                self._add(field, 0, array, PageBuilder(EncodingOptions()), encoding)
+            # Even without rows: the reference wants one header, whatever there is to count.
+            encoding = pb.ArrayEncoding(struct=pb.SimpleStruct())
+            self._add(field, 0, array, PageBuilder(EncodingOptions()), encoding)
             for index, child in enumerate(field.children):
                 self.write(child, array.field(index), in_list=in_list)
         else:

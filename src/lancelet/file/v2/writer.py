@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import field as field_of
 from functools import partial
 from typing import Final, Protocol
@@ -167,6 +167,8 @@ class FileWriter:
         for pending in self._pending:
             self._flush(pending)
         self._write_encoded(keep=0)
+        if not self._num_rows and self._options.version is FileVersion.V2_0:
+            self._write_empty_pages()
         if self._blobs is not None:
             self._blobs.finish()
         zones = None if self._zones is None else self._zones.finish(self._num_rows)
@@ -263,16 +265,29 @@ class FileWriter:
 
     def _write_page(self, pending: _Pending, first_row: int, page: EncodedPage) -> None:
         places = [self._container.write_buffer(buffer) for buffer in page.buffers]
-        self._columns[pending.first_column + page.column].append(
-            WrittenPage(
-                positions=tuple(position for position, _ in places),
-                sizes=tuple(size for _, size in places),
-                length=page.length,
-                encoding=page.encoding,
-                priority=first_row + page.first_row,
-            )
+        written = WrittenPage(
+            positions=tuple(position for position, _ in places),
+            sizes=tuple(size for _, size in places),
+            length=page.length,
+            encoding=page.encoding,
+            priority=first_row + page.first_row,
         )
+        column = self._columns[pending.first_column + page.column]
+        if self._options.version is FileVersion.V2_0 and column and _joins(column[-1], written):
+            # The header of a struct must be one page, or the reference does not read the file.
+            column[-1] = replace(column[-1], length=column[-1].length + written.length)
+        else:
+            column.append(written)
         self._report.extend(page.report)
+
+    def _write_empty_pages(self) -> None:
+        """Give columns that have a page even without rows theirs."""
+        for pending in self._pending:
+            nothing = pa.array([], pending.field.storage_type)
+            for page in self._generation.encode_field(
+                nothing, pending.field, self._options.version, blobs=self._blobs
+            ):
+                self._write_page(pending, 0, page)
 
     def _column_metadata(self) -> list[bytes]:
         encodings = [
@@ -291,6 +306,11 @@ class FileWriter:
             schema=file_pb.Schema(fields=schema.to_protos(), metadata=schema.metadata_bytes()),
             length=self._num_rows,
         ).SerializeToString()
+
+
+def _joins(page: WrittenPage, following: WrittenPage) -> bool:
+    """Whether two pages of a column are one, since nothing but rows is in them."""
+    return not page.sizes and not following.sizes and page.encoding == following.encoding
 
 
 def _value_bytes(array: pa.Array) -> int:
