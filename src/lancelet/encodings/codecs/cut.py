@@ -1,7 +1,9 @@
 """Cutting values into chunks, and joining what lies in pieces.
 
-10 values in chunks of 4     counts [4, 4, 2]
-bytes of the chunks          slices that follow each other: joined without a copy
+    10 values in chunks of 4     counts [4, 4, 2]
+
+The pieces of one buffer follow each other as slices, so joining those of a whole buffer again is
+a view of it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Values of 8, 16, 32 or 64 bits as numbers, and back: what codecs that calculate work on.
 
-FixedWidth(16, 01 00 02 00, 2)   <->   uint16 [1 2]
+    FixedWidth(16, 01 00 02 00, 2)   <->   uint16 [1 2]
+
+Numbers are unsigned: a codec takes negative ones, floats and times by their bits.
 """
 
 from __future__ import annotations
