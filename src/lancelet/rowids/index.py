@@ -39,12 +39,16 @@ class RowIdIndex:
         fragments: Iterable[tuple[int, RowIdSequence, DeletionVector | None]],
     ) -> RowIdIndex:
         """Return the index of the live rows of fragments, given by id, sequence and deletions."""
-        parts = [
-            _runs(fragment_id, sequence, deletions or NO_DELETIONS)
-            for fragment_id, sequence, deletions in fragments
-        ]
-        if not parts:
-            return RowIdIndex(*(np.empty(0, np.uint64) for _ in range(3)))
+        ranges: list[tuple[int, int, int]] = []
+        parts: list[tuple[UInt64s, UInt64s, UInt64s]] = []
+        for fragment_id, sequence, deletions in fragments:
+            whole = None if deletions else _whole_ranges(fragment_id, sequence)
+            if whole is None:
+                parts.append(_live_runs(fragment_id, sequence, deletions or NO_DELETIONS))
+            else:
+                ranges += whole
+        columns = np.array(ranges, np.uint64).reshape(-1, 3).T
+        parts.append((columns[0], columns[1], columns[2]))
         start, stop, address = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         order = np.argsort(start, kind="stable")
         start, stop, address = start[order], stop[order], address[order]
@@ -83,18 +87,23 @@ class RowIdIndex:
         return turned.addresses(addresses)
 
 
-def _runs(
+def _whole_ranges(fragment_id: int, sequence: RowIdSequence) -> list[tuple[int, int, int]] | None:
+    """Return the runs of a fragment whose ids are ranges, or None if they are not."""
+    address = int(row_address(fragment_id, 0))
+    found: list[tuple[int, int, int]] = []
+    for segment in sequence.segments:
+        if not isinstance(segment, Range):
+            return None
+        if len(segment):
+            found.append((segment.start, segment.stop, address))
+        address += len(segment)
+    return found
+
+
+def _live_runs(
     fragment_id: int, sequence: RowIdSequence, deletions: DeletionVector
 ) -> tuple[UInt64s, UInt64s, UInt64s]:
     """Return the runs of live ids of a fragment, in row order."""
-    first = np.uint64(row_address(fragment_id, 0))
-    segments = [segment for segment in sequence.segments if len(segment)]
-    ranges = [segment for segment in segments if isinstance(segment, Range)]
-    if len(ranges) == len(segments) and not len(deletions):
-        start = np.array([segment.start for segment in ranges], np.uint64)
-        stop = np.array([segment.stop for segment in ranges], np.uint64)
-        size = stop - start
-        return start, stop, first + np.cumsum(size) - size
     offsets: Int64s = deletions.live_offsets(len(sequence))
     ids = sequence.to_array()[offsets]
     if not len(ids):
@@ -103,4 +112,5 @@ def _runs(
     breaks = (ids[1:] - ids[:-1] != 1) | (np.diff(offsets) != 1)
     starts = np.append(0, np.flatnonzero(breaks) + 1)
     ends = np.append(starts[1:], len(ids)) - 1
+    first = np.uint64(row_address(fragment_id, 0))
     return ids[starts], ids[ends] + np.uint64(1), first + offsets[starts].astype(np.uint64)
