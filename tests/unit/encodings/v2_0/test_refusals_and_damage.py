@@ -128,3 +128,10 @@ def test_blobs_must_not_overlap(store) -> None:
     stored.data[descriptors + 8] = 200
     with pytest.raises(CorruptDataError, match="overlap"):
         stored.read()
+
+
+def test_a_blob_column_without_rows_has_no_pages(store) -> None:
+    nothing = pa.array([], pa.large_binary())
+    stored = store(nothing, metadata={"lance-encoding:blob": "true"})
+    assert stored.columns[0].pages == ()
+    assert stored.read().equals(nothing)
