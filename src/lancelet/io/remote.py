@@ -27,7 +27,6 @@ from lancelet.errors import (
     InvalidInputError,
     LanceletError,
     ObjectNotFoundError,
-    StorageUnavailableError,
     UnsupportedError,
 )
 from lancelet.io.client import Client
@@ -258,7 +257,7 @@ class RemoteReader(ObjectReader):
         if self._size is None:
             try:
                 self._size, tail = self._store.ask(self._path, _get_tail(size))
-            except (CorruptDataError, StorageUnavailableError, UnsupportedError):
+            except (CorruptDataError, UnsupportedError):
                 # Azure cannot count from the end, and of an empty object there is no range.
                 return self._fetch_tail(size)
             return tail
