@@ -21,8 +21,8 @@ from lancelet.query.adapt import adapted, beside_gap, fit_all
 from lancelet.query.bound import Bound
 from lancelet.query.coercion import CoercionError, common_type, plain
 from lancelet.query.expression import Expression, Operator
-from lancelet.query.functions import FUNCTIONS
 from lancelet.query.functions.arithmetic import arithmetic_types, result_with_interval
+from lancelet.query.functions.registry import FUNCTIONS
 from lancelet.query.functions.times import current
 from lancelet.query.kinds import is_bytes, is_number, is_text
 from lancelet.query.literal_text import UnfitError

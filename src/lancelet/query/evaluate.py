@@ -25,10 +25,10 @@ from lancelet.errors import ExpressionError, InvalidInputError
 from lancelet.query import expression as ex
 from lancelet.query.coercion import CoercionError, plain
 from lancelet.query.expression import Expression, Operator
-from lancelet.query.functions import FUNCTIONS
 from lancelet.query.functions.arithmetic import compute_arithmetic, negate
 from lancelet.query.functions.base import Value
 from lancelet.query.functions.casting import cast
+from lancelet.query.functions.registry import FUNCTIONS
 from lancelet.query.matching import match_like
 from lancelet.query.nested import nested_equal
 from lancelet.query.traversal import walk

@@ -1,0 +1,33 @@
+"""Every function that expressions may call, under each of its names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from lancelet.query.functions.base import Function
+from lancelet.query.functions.documents import JSON_FUNCTIONS
+from lancelet.query.functions.lists import LIST_FUNCTIONS
+from lancelet.query.functions.numbers import CHOICE_FUNCTIONS, NUMBER_FUNCTIONS
+from lancelet.query.functions.regexp import REGEXP_FUNCTIONS
+from lancelet.query.functions.text import TEXT_FUNCTIONS
+from lancelet.query.functions.times import TIME_FUNCTIONS
+
+ALL_FUNCTIONS: Final[tuple[Function, ...]] = (
+    *TEXT_FUNCTIONS,
+    *REGEXP_FUNCTIONS,
+    *NUMBER_FUNCTIONS,
+    *CHOICE_FUNCTIONS,
+    *TIME_FUNCTIONS,
+    *LIST_FUNCTIONS,
+    *JSON_FUNCTIONS,
+)
+"""Every function, once."""
+
+FUNCTIONS: Final[Mapping[str, Function]] = MappingProxyType(
+    {name: function for function in ALL_FUNCTIONS for name in function.names}
+)
+"""Every function under each of its names."""
+
+assert len(FUNCTIONS) == sum(len(function.names) for function in ALL_FUNCTIONS), "a name twice"
