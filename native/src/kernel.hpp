@@ -42,6 +42,7 @@ enum Fault : int64_t {
   kBadLength = 10,    // lengths do not add up to the count
   kNoMemory = 11,     // scratch memory was refused
   kOutputFull = 12,   // the output that the caller gave is too small
+  kBadLevels = 13,    // levels continue a list that is null or empty, or none at all
 };
 
 }  // namespace lancelet
@@ -103,6 +104,17 @@ static LANCELET_INLINE int trailing_zeros(uint64_t bits) {
   return static_cast<int>(index);
 #else
   return __builtin_ctzll(bits);
+#endif
+}
+
+// The position of the highest bit; `bits` is not zero.
+static LANCELET_INLINE int highest_bit(uint32_t bits) {
+#if defined(_MSC_VER)
+  unsigned long index;
+  _BitScanReverse(&index, bits);
+  return static_cast<int>(index);
+#else
+  return 31 - __builtin_clz(bits);
 #endif
 }
 

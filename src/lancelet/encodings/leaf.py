@@ -24,7 +24,7 @@ from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth, Me
 from lancelet.encodings.levels.layers import Layers
 from lancelet.encodings.levels.nesting import Path
 from lancelet.errors import CorruptDataError
-from lancelet.kernels.reference.levels import Levels
+from lancelet.kernels import Levels
 
 Picked: TypeAlias = slice | Int64s
 """Some slots: a run (`slice(start, stop)`), or their indices."""

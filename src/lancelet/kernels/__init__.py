@@ -3,7 +3,7 @@
 `docs/kernels.md` lists them and says how to add one.
 """
 
-from lancelet.kernels.arguments import Offsets, ZipShape
+from lancelet.kernels.arguments import Levels, Offsets, ZipShape
 from lancelet.kernels.faults import OffsetOverflowError
 from lancelet.kernels.select import (
     NATIVE,
@@ -20,8 +20,10 @@ if NATIVE:
         concat_variable,
         copy_slices,
         count_runs,
+        count_slots,
         crc32c,
         crc32c_blocks,
+        expand_list,
         find_parts,
         fsst_decode,
         fsst_decode_chunks,
@@ -34,6 +36,7 @@ if NATIVE:
         lz4_decompress_chunks,
         pack_blocks,
         pack_chunks,
+        pack_validity,
         pick_fsst,
         pick_packed,
         pick_variable,
@@ -47,6 +50,7 @@ if NATIVE:
         take_variable,
         unpack_blocks,
         unpack_chunks,
+        unravel_list,
         unzip_fixed,
         unzip_variable,
         xxh64_many,
@@ -60,8 +64,10 @@ else:
         concat_variable,
         copy_slices,
         count_runs,
+        count_slots,
         crc32c,
         crc32c_blocks,
+        expand_list,
         find_parts,
         fsst_decode,
         fsst_decode_chunks,
@@ -74,6 +80,7 @@ else:
         lz4_decompress_chunks,
         pack_blocks,
         pack_chunks,
+        pack_validity,
         pick_fsst,
         pick_packed,
         pick_variable,
@@ -87,6 +94,7 @@ else:
         take_variable,
         unpack_blocks,
         unpack_chunks,
+        unravel_list,
         unzip_fixed,
         unzip_variable,
         xxh64_many,
@@ -97,6 +105,7 @@ else:
 
 __all__ = [
     "NATIVE",
+    "Levels",
     "OffsetOverflowError",
     "Offsets",
     "SlowKernelsWarning",
@@ -106,8 +115,10 @@ __all__ = [
     "concat_variable",
     "copy_slices",
     "count_runs",
+    "count_slots",
     "crc32c",
     "crc32c_blocks",
+    "expand_list",
     "find_parts",
     "fsst_decode",
     "fsst_decode_chunks",
@@ -121,6 +132,7 @@ __all__ = [
     "lz4_decompress_chunks",
     "pack_blocks",
     "pack_chunks",
+    "pack_validity",
     "pick_fsst",
     "pick_packed",
     "pick_variable",
@@ -134,6 +146,7 @@ __all__ = [
     "take_variable",
     "unpack_blocks",
     "unpack_chunks",
+    "unravel_list",
     "unzip_fixed",
     "unzip_variable",
     "use_instruction_set",

@@ -228,6 +228,16 @@ def check_partition(counts: Int64s, total: int, *, kernel: str) -> None:
         raise InvalidInputError("the counts of the chunks are not all values", kernel=kernel)
 
 
+Levels: TypeAlias = npt.NDArray[np.uint16]
+"""Repetition or definition levels."""
+
+
+def check_same_levels(*per_entry: npt.NDArray[Any] | None) -> None:
+    """Check that levels and what else there is per entry agree on the number of entries."""
+    if len({len(array) for array in per_entry if array is not None}) > 1:
+        raise InvalidInputError("levels differ in number")
+
+
 def check_run_counts(
     lengths: Slices, counts: Int64s, value_bytes: int, length_bytes: int, *, kernel: str
 ) -> None:

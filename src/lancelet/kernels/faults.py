@@ -32,6 +32,7 @@ class Fault(IntEnum):
     BAD_LENGTH = 10
     NO_MEMORY = 11
     OUTPUT_FULL = 12
+    BAD_LEVELS = 13
 
 
 _WORDS: Final = {
@@ -47,6 +48,7 @@ _WORDS: Final = {
     Fault.BAD_LENGTH: "lengths do not add up to the number of values",
     Fault.NO_MEMORY: "scratch memory was refused",
     Fault.OUTPUT_FULL: "the output is too small for the values",
+    Fault.BAD_LEVELS: "levels continue a list that is null or empty, or that never began",
 }
 
 

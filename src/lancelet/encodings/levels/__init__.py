@@ -24,7 +24,7 @@ from lancelet.encodings.levels.unravel import (
     unravel,
     visible_validity,
 )
-from lancelet.kernels.reference.levels import Levels
+from lancelet.kernels import Levels
 
 __all__ = [
     "BLOB_V2_DESCRIPTOR",

@@ -32,7 +32,7 @@ from lancelet.encodings.levels.layers import LayerKind, Layers
 from lancelet.encodings.levels.nesting import FixedListNode, LeafNode, ListNode, Node, StructNode
 from lancelet.errors import UnsupportedError
 from lancelet.format.field import Field
-from lancelet.kernels.reference.levels import Levels, expand_list
+from lancelet.kernels import Levels, expand_list
 
 _Flags: TypeAlias = npt.NDArray[np.bool_]
 

@@ -28,7 +28,7 @@ from lancelet.encodings.levels.nesting import (
     paths,
 )
 from lancelet.errors import CorruptDataError, UnsupportedError
-from lancelet.kernels.reference.levels import Levels, unravel_list
+from lancelet.kernels import Levels, pack_validity, unravel_list
 
 _INT32_MAX = (1 << 31) - 1
 
@@ -68,9 +68,8 @@ def visible_validity(layers: Layers, definition: Levels | None) -> Bytes | None:
     """Return a bitmap of which value slots hold a value, or `None` if the leaf has no nulls."""
     if definition is None or not layers.each[0].null_def:
         return None
-    if layers.visible_def_max < layers.def_max:
-        definition = definition[definition <= layers.visible_def_max]
-    return np.packbits(definition == 0, bitorder="little")
+    bits, _ = pack_validity(definition, slot_max=layers.visible_def_max, valid_max=0)
+    return bits
 
 
 def unravel(
@@ -90,7 +89,7 @@ def unravel(
     for node, inner, layer in outwards:
         match node:
             case StructNode():
-                validity = _slot_validity(layer, definition, len(array), layers)
+                validity = _slot_validity(layer, definition, len(array))
                 array = struct_around(array, inner, validity)
             case ListNode():
                 list_level += 1
@@ -100,10 +99,10 @@ def unravel(
                     repetition,
                     definition,
                     list_level=list_level,
-                    item_def_max=layer.inner_def_max,
-                    slot_def_max=layer.slot_def_max,
-                    null_def=layer.null_def,
-                    empty_def=layer.empty_def,
+                    item_max=layer.inner_def_max,
+                    slot_max=layer.slot_def_max,
+                    null_level=layer.null_def,
+                    empty_level=layer.empty_def,
                 )
                 array = lists_around(array, node, offsets, bitmap)
             case FixedListNode(dimension=dimension):
@@ -115,7 +114,7 @@ def unravel(
                         dimension=dimension,
                         items=len(array),
                     )
-                validity = _slot_validity(layer, definition, len(array) // dimension, layers)
+                validity = _slot_validity(layer, definition, len(array) // dimension)
                 array = fixed_lists_around(array, dimension, validity)
             case LeafNode():
                 raise AssertionError("a leaf is always the end of its path")
@@ -224,23 +223,18 @@ def _siblings_differ(node: Node, **facts: object) -> CorruptDataError:
     )
 
 
-def _slot_validity(
-    layer: Layer, definition: Levels | None, count: int, layers: Layers
-) -> Bytes | None:
+def _slot_validity(layer: Layer, definition: Levels | None, count: int) -> Bytes | None:
     """Return the validity of an item layer: what is null here or, if masked, further out."""
     if definition is None:
         return None
-    if layer.slot_def_max < layers.def_max:
-        definition = definition[definition <= layer.slot_def_max]
-    if len(definition) != count:
+    bits, slots = pack_validity(
+        definition, slot_max=layer.slot_def_max, valid_max=max(0, layer.null_def - 1)
+    )
+    if slots != count:
         raise CorruptDataError(
-            "the levels of a page do not belong to its values",
-            slots=len(definition),
-            values=count,
+            "the levels of a page do not belong to its values", slots=slots, values=count
         )
-    if not layer.null_def:
-        return None
-    return np.packbits(definition < layer.null_def, bitorder="little")
+    return bits if layer.null_def else None
 
 
 def _one_of_each(levels: Levels | None, dimension: int) -> Levels | None:

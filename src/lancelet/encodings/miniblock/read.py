@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from lancelet import kernels
 from lancelet.buffers import Bytes, Int64s, Ranges, Reading, Slices
 from lancelet.encodings import registry
 from lancelet.encodings.arrow import arrow_from_block
@@ -342,10 +343,7 @@ def _check_slots(
     """Raise unless every chunk has as many visible entries as values."""
     slots = num_levels
     if definition is not None and layers.visible_def_max < layers.def_max:
-        before = np.zeros(len(definition) + 1, np.int64)
-        np.cumsum(definition <= layers.visible_def_max, out=before[1:])
-        edges = np.concatenate(([0], np.cumsum(num_levels)))
-        slots = np.diff(before[edges])
+        slots = kernels.count_slots(definition, num_levels, slot_max=layers.visible_def_max)
     if not np.array_equal(slots, counts):
         chunk = int(np.flatnonzero(slots != counts)[0])
         raise CorruptDataError(

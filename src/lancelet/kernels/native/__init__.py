@@ -20,6 +20,12 @@ from lancelet.kernels.native.fsst import fsst_decode, fsst_decode_chunks, fsst_e
 from lancelet.kernels.native.fsst_training import fsst_train
 from lancelet.kernels.native.full_zip import unzip_fixed, unzip_variable, zip_fixed, zip_variable
 from lancelet.kernels.native.hashing import xxh64_many
+from lancelet.kernels.native.levels import (
+    count_slots,
+    expand_list,
+    pack_validity,
+    unravel_list,
+)
 from lancelet.kernels.native.lz4 import lz4_compress, lz4_compress_chunks, lz4_decompress_chunks
 from lancelet.kernels.native.protobuf import find_parts, read_varints
 from lancelet.kernels.native.read_ahead import read_ahead
@@ -33,8 +39,10 @@ __all__ = [
     "concat_variable",
     "copy_slices",
     "count_runs",
+    "count_slots",
     "crc32c",
     "crc32c_blocks",
+    "expand_list",
     "find_parts",
     "fsst_decode",
     "fsst_decode_chunks",
@@ -47,6 +55,7 @@ __all__ = [
     "lz4_decompress_chunks",
     "pack_blocks",
     "pack_chunks",
+    "pack_validity",
     "pick_fsst",
     "pick_packed",
     "pick_variable",
@@ -60,6 +69,7 @@ __all__ = [
     "take_variable",
     "unpack_blocks",
     "unpack_chunks",
+    "unravel_list",
     "unzip_fixed",
     "unzip_variable",
     "xxh64_many",

@@ -14,15 +14,15 @@ taking one layer off. Both see levels as they are at that layer and hand on thos
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import numpy as np
-import numpy.typing as npt
 
 from lancelet.buffers import Bytes, Int64s
-from lancelet.errors import CorruptDataError
-
-Levels: TypeAlias = npt.NDArray[np.uint16]
+from lancelet.kernels.arguments import (
+    Levels,
+    check_partition,
+    check_same_levels,
+)
+from lancelet.kernels.faults import Fault, corrupt
 
 
 def expand_list(
@@ -38,6 +38,7 @@ def expand_list(
     >>> [x.tolist() for x in expand_list(rep, definition, np.array([3, 0]), continued=0)]
     [[1, 0, 0, 1], [0, 0, 0, 5]]
     """
+    check_same_levels(repetition, definition, lengths)
     counts = np.maximum(lengths, 1)
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
@@ -54,48 +55,67 @@ def unravel_list(
     definition: Levels | None,
     *,
     list_level: int,
-    item_def_max: int,
-    slot_def_max: int,
-    null_def: int,
-    empty_def: int,
+    item_max: int,
+    slot_max: int,
+    null_level: int,
+    empty_level: int,
 ) -> tuple[Int64s, Bytes | None, Levels, Levels | None]:
     """Take the lists of one layer off the levels.
 
-    An entry with `definition <= item_def_max` has an item in this layer, and an entry that
-    opens a list at `list_level` or further out has a list, if `definition <= slot_def_max`.
+    An entry with definition at most `item_max` has an item in this layer, and one that opens a
+    list at `list_level` or further out has a list, if its definition is at most `slot_max`.
 
     Returns the offsets of the lists, a bitmap of their validity if the layer can be null
-    (`null_def` is not 0), and the levels of the entries that open lists, for the next layer.
+    (`null_level` is not 0), and the levels of the entries that open lists, for the next layer.
 
     >>> rep = np.array([2, 0, 1, 2, 2], np.uint16)
     >>> definition = np.array([0, 0, 1, 2, 0], np.uint16)
     >>> offsets, _, outer_rep, _ = unravel_list(rep, definition, list_level=1,
-    ...     item_def_max=0, slot_def_max=1, null_def=0, empty_def=1)
+    ...     item_max=0, slot_max=1, null_level=0, empty_level=1)
     >>> offsets.tolist(), outer_rep.tolist()
     ([0, 2, 2, 3], [2, 1, 2, 2])
     """
+    kernel = "unravel_list"
+    check_same_levels(repetition, definition)
     opens = repetition >= list_level
     if len(opens) and not opens[0]:
-        raise CorruptDataError("levels begin in the middle of a list", list_level=list_level)
+        raise corrupt(Fault.BAD_LEVELS, kernel=kernel, place=0)
     starts = np.flatnonzero(opens)
-    outer_repetition = repetition[starts]
     if definition is None:
         offsets = np.append(starts, len(repetition)).astype(np.int64)
-        return offsets, None, outer_repetition, None
-    is_item = definition <= item_def_max
-    continues = ~opens
-    if np.any(continues & ~is_item) or np.any(continues[1:] & ~is_item[:-1]):
-        raise CorruptDataError(
-            "levels continue a list that is null or empty", list_level=list_level
-        )
+        return offsets, None, repetition[starts], None
+    is_item = definition <= item_max
+    wrong = ~opens & ~is_item
+    wrong[1:] |= ~opens[1:] & ~is_item[:-1]
+    if wrong.any():
+        raise corrupt(Fault.BAD_LEVELS, kernel=kernel, place=int(wrong.argmax()))
     items_before = np.zeros(len(definition) + 1, np.int64)
     np.cumsum(is_item, out=items_before[1:])
-    outer_definition = definition[starts]
-    is_slot = outer_definition <= slot_def_max
+    outer = definition[starts]
+    is_slot = outer <= slot_max
     offsets = np.append(items_before[starts[is_slot]], items_before[-1])
     validity = None
-    if null_def:
-        slots = outer_definition[is_slot]
-        valid = (slots <= item_def_max) | ((slots == empty_def) if empty_def else False)
+    if null_level:
+        slots = outer[is_slot]
+        valid = (slots <= item_max) | ((slots == empty_level) & (empty_level > 0))
         validity = np.packbits(valid, bitorder="little")
-    return offsets, validity, outer_repetition, outer_definition
+    return offsets, validity, repetition[starts], outer
+
+
+def pack_validity(definition: Levels, *, slot_max: int, valid_max: int) -> tuple[Bytes, int]:
+    """Return a bitmap over entries up to `slot_max`, of those up to `valid_max`; and a count.
+
+    >>> bits, slots = pack_validity(np.array([0, 2, 1, 0], np.uint16), slot_max=1, valid_max=0)
+    >>> bits.tolist(), slots
+    ([5], 3)
+    """
+    slots = definition[definition <= slot_max]
+    return np.packbits(slots <= valid_max, bitorder="little"), len(slots)
+
+
+def count_slots(definition: Levels, counts: Int64s, *, slot_max: int) -> Int64s:
+    """Return how many of each chunk's `counts[i]` entries are at most `slot_max`."""
+    check_partition(counts, len(definition), kernel="count_slots")
+    before = np.zeros(len(definition) + 1, np.int64)
+    np.cumsum(definition <= slot_max, out=before[1:])
+    return np.diff(before[np.concatenate(([0], np.cumsum(counts)))])

@@ -1,0 +1,190 @@
+// Lists to levels and back.
+//
+// Levels are walked 64 entries at a time: comparisons become masks, and only the entries that
+// open a list are looked at one by one. What they need to know, how many items came before, is a
+// population count.
+#include "kernel.hpp"
+
+#if defined(__BMI2__)
+#include <immintrin.h>
+#endif
+
+namespace LANCELET_NAMESPACE {
+namespace {
+
+using Levels = Span<const uint16_t>;
+
+constexpr int64_t kGroup = 64;
+
+LANCELET_INLINE int64_t count_bits(uint64_t bits) { return __builtin_popcountll(bits); }
+
+LANCELET_INLINE uint64_t low_bits(int64_t count) {
+  return count >= 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1;
+}
+
+// A mask of the first `count` of up to 64 levels: which are at most `most`.
+LANCELET_INLINE uint64_t at_most(const uint16_t* levels, int64_t count, uint16_t most) {
+  uint8_t flags[kGroup];
+  if (LANCELET_LIKELY(count == kGroup)) {
+    for (int64_t i = 0; i < kGroup; ++i) flags[i] = levels[i] <= most;
+  } else {
+    memset(flags, 0, sizeof flags);
+    for (int64_t i = 0; i < count; ++i) flags[i] = levels[i] <= most;
+  }
+  uint64_t mask = 0;
+  // The product gathers the lowest bits of eight bytes in the highest byte.
+  for (int64_t i = 0; i < 8; ++i)
+    mask |= ((load<uint64_t>(flags + 8 * i) * 0x0102040810204080u) >> 56) << (8 * i);
+  return mask;
+}
+
+// The bits of `bits` where `mask` is set, moved together.
+LANCELET_INLINE uint64_t compress(uint64_t bits, uint64_t mask) {
+#if defined(__BMI2__)
+  return _pext_u64(bits, mask);
+#else
+  uint64_t out = 0;
+  for (int64_t k = 0; mask != 0; ++k, mask &= mask - 1)
+    out |= ((bits >> __builtin_ctzll(mask)) & 1) << k;
+  return out;
+#endif
+}
+
+// Appends bits to a bitmap, least significant first.
+struct BitWriter {
+  Bytes out;
+  int64_t written = 0;  // bytes
+  uint64_t pending = 0;
+  int64_t pending_bits = 0;
+
+  // Append `count` bits, up to 64; says whether they fit.
+  LANCELET_INLINE bool append(uint64_t bits, int64_t count) {
+    pending |= bits << pending_bits;
+    const int64_t total = pending_bits + count;
+    if (total < 64) {
+      pending_bits = total;
+      return true;
+    }
+    if (out.size - written < 8) return false;
+    store<uint64_t>(out.data + written, pending);
+    written += 8;
+    pending = pending_bits == 0 ? 0 : bits >> (64 - pending_bits);
+    pending_bits = total - 64;
+    return true;
+  }
+
+  bool finish() {
+    for (; pending_bits > 0; pending_bits -= 8, pending >>= 8) {
+      if (written == out.size) return false;
+      out.data[written++] = static_cast<uint8_t>(pending);
+    }
+    return true;
+  }
+};
+
+LANCELET_INLINE uint16_t clamped(int64_t level) {
+  return static_cast<uint16_t>(level < 0 ? 0 : level > 0xFFFF ? 0xFFFF : level);
+}
+
+}  // namespace
+
+int64_t expand_list(Levels repetition, Levels definition, ConstInts lengths, int64_t continued,
+                    Span<uint16_t> out_repetition, Span<uint16_t> out_definition) {
+  if (repetition.size != lengths.size || definition.size != lengths.size ||
+      out_definition.size != out_repetition.size)
+    return fail(kBadCount, 0);
+  int64_t at = 0;
+  for (int64_t i = 0; i < lengths.size; ++i) {
+    const int64_t length = larger<int64_t>(lengths.data[i], 1);
+    if (length > out_repetition.size - at) return fail(kOutputFull, i);
+    out_repetition.data[at] = repetition.data[i];
+    out_definition.data[at] = definition.data[i];
+    for (int64_t k = 1; k < length; ++k) {
+      out_repetition.data[at + k] = static_cast<uint16_t>(continued);
+      out_definition.data[at + k] = 0;
+    }
+    at += length;
+  }
+  return at;
+}
+
+// Returns how many lists there are; every output has room for one per entry that opens a list,
+// and `offsets` for one more.
+int64_t unravel_list(Levels repetition, Levels definition, int64_t list_level, int64_t item_max,
+                     int64_t slot_max, int64_t empty_level, Ints offsets, Bytes validity,
+                     Span<uint16_t> outer_repetition, Span<uint16_t> outer_definition) {
+  const bool has_definition = definition.size > 0;
+  if (list_level < 1 || (has_definition && definition.size != repetition.size))
+    return fail(kBadCount, 0);
+  const uint16_t below = clamped(list_level - 1);
+  const uint16_t most = clamped(item_max);
+  BitWriter bits{validity};
+  int64_t items = 0, lists = 0, opened = 0;
+  uint64_t previous_is_item = 0;  // no list is open before the first entry
+  for (int64_t start = 0; start < repetition.size; start += kGroup) {
+    const int64_t count = smaller(kGroup, repetition.size - start);
+    const uint64_t all = low_bits(count);
+    uint64_t opens = ~at_most(repetition.data + start, count, below) & all;
+    const uint64_t is_item =
+        has_definition ? at_most(definition.data + start, count, most) & all : all;
+    const uint64_t continues = ~opens & all;
+    if (LANCELET_UNLIKELY(continues & ~(is_item & (is_item << 1 | previous_is_item))))
+      return fail(kBadLevels, start);
+    if (count_bits(opens) > outer_repetition.size - opened) return fail(kOutputFull, start);
+    for (; opens != 0; opens &= opens - 1) {
+      const int64_t i = __builtin_ctzll(opens);
+      outer_repetition.data[opened] = repetition.data[start + i];
+      int64_t level = 0;
+      if (has_definition) {
+        level = definition.data[start + i];
+        if (opened >= outer_definition.size) return fail(kOutputFull, start);
+        outer_definition.data[opened] = static_cast<uint16_t>(level);
+      }
+      ++opened;
+      if (level > slot_max) continue;
+      if (lists >= offsets.size - 1) return fail(kOutputFull, start);
+      offsets.data[lists++] = items + count_bits(is_item & low_bits(i));
+      if (validity.size > 0 &&
+          !bits.append(level <= item_max || (empty_level != 0 && level == empty_level), 1))
+        return fail(kOutputFull, start);
+    }
+    items += count_bits(is_item);
+    previous_is_item = is_item >> (kGroup - 1);
+  }
+  if (lists >= offsets.size || !bits.finish()) return fail(kOutputFull, repetition.size);
+  offsets.data[lists] = items;
+  return lists;
+}
+
+// Returns how many slots there are.
+int64_t pack_validity(Levels definition, int64_t slot_max, int64_t valid_max, Bytes out) {
+  const uint16_t slot = clamped(slot_max), valid = clamped(valid_max);
+  BitWriter bits{out};
+  int64_t slots = 0;
+  for (int64_t start = 0; start < definition.size; start += kGroup) {
+    const int64_t count = smaller(kGroup, definition.size - start);
+    const uint64_t is_slot = at_most(definition.data + start, count, slot) & low_bits(count);
+    const uint64_t is_valid = at_most(definition.data + start, count, valid);
+    const int64_t found = count_bits(is_slot);
+    if (!bits.append(compress(is_valid, is_slot), found)) return fail(kOutputFull, start);
+    slots += found;
+  }
+  return bits.finish() ? slots : fail(kOutputFull, definition.size);
+}
+
+int64_t count_slots(Levels definition, ConstInts counts, int64_t slot_max, Ints out) {
+  const uint16_t slot = clamped(slot_max);
+  if (out.size != counts.size) return fail(kBadCount, 0);
+  int64_t at = 0;
+  for (int64_t i = 0; i < counts.size; ++i) {
+    const int64_t count = counts.data[i];
+    if (count < 0 || count > definition.size - at) return fail(kBadCount, i);
+    int64_t slots = 0;
+    for (int64_t k = 0; k < count; ++k) slots += definition.data[at + k] <= slot;
+    out.data[i] = slots;
+    at += count;
+  }
+  return at;
+}
+
+}  // namespace LANCELET_NAMESPACE
