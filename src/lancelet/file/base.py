@@ -12,7 +12,7 @@ distinct ones (`distinct_rows`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -52,6 +52,35 @@ class WriteSummary:
 
     num_rows: int
     size_bytes: int
+
+
+class DataFileWriter(Protocol):
+    """Writes one data file; nothing is visible before `finish` returns."""
+
+    @property
+    def schema(self) -> Schema:
+        """The fields that are written."""
+
+    @property
+    def placement(self) -> Mapping[int, int]:
+        """The column of each field that owns one, by the id of the field."""
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows were taken so far."""
+
+    @property
+    def bytes_written(self) -> int:
+        """How many bytes are in the file so far; rows that wait are not."""
+
+    def write(self, batch: pa.RecordBatch | pa.Table) -> None:
+        """Take rows; the columns are found by name, and others are left alone."""
+
+    def finish(self) -> WriteSummary:
+        """Write what still waits and the metadata, and make the file visible."""
+
+    def abort(self) -> None:
+        """Leave nothing behind."""
 
 
 class DataFileReader(Protocol):

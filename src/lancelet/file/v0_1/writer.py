@@ -39,7 +39,7 @@ from lancelet.file.v0_1.statistics import StatisticsCollector
 from lancelet.format.protos import file_pb, table_pb
 from lancelet.format.schema import Schema
 from lancelet.format.version import FileVersion
-from lancelet.io.store import ObjectWriter
+from lancelet.io.store import ObjectWriter, Store
 
 MAX_ROWS_PER_GROUP: Final = 1024
 _ROWS_AT_ONCE: Final = 1 << 18
@@ -67,9 +67,7 @@ class LegacyFileWriter:
     def __init__(
         self, target: ObjectWriter, schema: Schema, options: LegacyWriterOptions | None = None
     ) -> None:
-        """Write rows of `schema` to `target`; types that the version lacks are refused here."""
-        for node in schema.fields:
-            check_storable(node)
+        """Write rows of `schema`, all of whose types can be stored, to `target`."""
         options = options or LegacyWriterOptions()
         self._target = target
         self._schema = schema
@@ -87,6 +85,11 @@ class LegacyFileWriter:
     def schema(self) -> Schema:
         """The fields that are written."""
         return self._schema
+
+    @property
+    def placement(self) -> Mapping[int, int]:
+        """The place of each field of the file, by its id; parents have one as well."""
+        return {node.id: place for place, node in enumerate(self._schema.walk())}
 
     @property
     def num_rows(self) -> int:
@@ -235,6 +238,15 @@ class LegacyFileWriter:
         position = self._target.position
         self._target.write(message_bytes(manifest))
         return position
+
+
+def create_file(
+    store: Store, path: str, schema: Schema, options: LegacyWriterOptions | None = None
+) -> LegacyFileWriter:
+    """Start a data file; types that the version cannot store are refused before that."""
+    for node in schema.fields:
+        check_storable(node)
+    return LegacyFileWriter(store.open_writer(path), schema, options)
 
 
 def _lengths(options: LegacyWriterOptions) -> Iterator[int]:

@@ -20,7 +20,7 @@ from lancelet.errors import (
     UnsupportedError,
 )
 from lancelet.file.open import StoredFields, open_data_file
-from lancelet.file.v0_1 import LegacyFileWriter, LegacyWriterOptions
+from lancelet.file.v0_1 import LegacyFileWriter, LegacyWriterOptions, create_file
 from lancelet.format.protos import file_pb
 from lancelet.format.schema import Schema
 from lancelet.format.version import FileVersion
@@ -32,7 +32,7 @@ PATH = "data/a.lance"
 def write(table, *, schema=None, **options):
     store = MemoryStore()
     schema = schema or Schema.from_arrow(table.schema)
-    writer = LegacyFileWriter(store.open_writer(PATH), schema, LegacyWriterOptions(**options))
+    writer = create_file(store, PATH, schema, LegacyWriterOptions(**options))
     writer.write(table)
     summary = writer.finish()
     assert summary.num_rows == table.num_rows
@@ -233,6 +233,7 @@ def test_the_page_table_of_an_added_column_begins_with_its_id() -> None:
     assert cells.tolist() == [0, 0, 0, 2, 5, 2]
     assert read(store).equals(table)
     assert open_data_file(store, PATH).field_ids == (9, 10, 11)
+    assert create_file(store, PATH, schema).placement == {9: 0, 10: 1, 11: 2}
 
 
 def test_a_table_may_know_the_fields_under_other_names() -> None:
@@ -261,6 +262,11 @@ def test_a_field_that_the_file_lacks_is_not_found() -> None:
         reader.read(other.fields, RowRange(0, 2))
 
 
+class RefusingStore(MemoryStore):
+    def open_writer(self, path):
+        raise AssertionError(path)
+
+
 @pytest.mark.parametrize(
     ("data_type", "column"),
     [
@@ -272,9 +278,9 @@ def test_a_field_that_the_file_lacks_is_not_found() -> None:
     ],
 )
 def test_what_cannot_be_stored_is_refused_before_a_byte(data_type, column) -> None:
-    store = MemoryStore()
+    schema = Schema.from_arrow(pa.schema([("x", data_type)]))
     with pytest.raises(UnsupportedError, match=f"column='{column}'"):
-        LegacyFileWriter(store.open_writer(PATH), Schema.from_arrow(pa.schema([("x", data_type)])))
+        create_file(RefusingStore(), PATH, schema)
 
 
 # --- layout and damage ------------------------------------------------------------------------
