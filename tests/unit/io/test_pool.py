@@ -1,10 +1,9 @@
-import os
 import threading
 import time
 
 import pytest
 
-from lancelet.io.pool import run_in_background, run_requests
+from lancelet.io.pool import run_requests
 
 
 def test_requests_run_side_by_side_and_answers_keep_their_order():
@@ -38,10 +37,17 @@ def test_failure_is_raised_when_no_request_is_running_any_more():
     assert running == []
 
 
-def test_forked_child_has_threads_of_its_own():
-    run_in_background(lambda: None).result(5)
-    child = os.fork()
-    if child == 0:
-        fine = run_requests([os.getpid] * 3) == [os.getpid()] * 3
-        os._exit(0 if fine else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+FORK_WITH_THREADS = """
+import os
+from lancelet.io.pool import run_in_background, run_requests
+
+run_in_background(lambda: None).result(5)
+child = os.fork()
+if child == 0:
+    os._exit(0 if run_requests([os.getpid] * 3) == [os.getpid()] * 3 else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_forked_child_has_threads_of_its_own(run_program):
+    assert run_program(FORK_WITH_THREADS) == "0\n"

@@ -1,11 +1,10 @@
 """What remote stores do beyond the suite: requests, failures, processes, credentials."""
 
 import itertools
-import multiprocessing
 import pickle
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from urllib.parse import unquote
 
 import numpy as np
@@ -365,48 +364,57 @@ def test_provider_without_credentials_is_named(s3_server):
         store.read("a")
 
 
-def _in_fork(task: Callable[[], object]) -> object:
-    """Run a task in a forked child and return its result; a child that hangs is an error."""
+FORK_AFTER_REQUESTS = """
+import multiprocessing, sys
+import numpy as np
+from lancelet.buffers import Ranges
+from lancelet.io import open_folder
+
+store = open_folder(sys.argv[1], dict(zip(sys.argv[2::2], sys.argv[3::2], strict=True)))
+data = np.arange(1 << 18, dtype=np.uint32)
+far = Ranges.of((0, 4), (500_000, 4), (1_000_000, 4))
+
+
+def read_far():
+    with store.open_reader("a") as reader:
+        slices = reader.read_ranges(far)
+    return [int(slices.slice_bytes(index).view(np.uint32)[0]) for index in range(3)]
+
+
+def in_fork(task):
     context = multiprocessing.get_context("fork")
     receive, send = context.Pipe(duplex=False)
-
-    def run() -> None:
-        send.send(task())
-
-    child = context.Process(target=run)
+    child = context.Process(target=lambda: send.send(task()))
     child.start()
     try:
-        assert receive.poll(20), "the child hangs"
-        return receive.recv()
+        return receive.recv() if receive.poll(20) else "the child hangs"
     finally:
         child.kill()
         child.join()
 
 
-def test_forked_child_can_go_on(s3_server, bucket):
+def child():
+    found = read_far()
+    try:
+        store.put_if_absent("a", b"")
+    except FileExistsError:
+        found.append("taken")
+    store.put("from-child", b"x")
+    # A child of the child is no different.
+    return [*found, in_fork(lambda: store.read("from-child"))]
+
+
+store.put("a", data)
+assert read_far() == [0, 125_000, 250_000]
+print(in_fork(child), store.read("from-child"))
+"""
+
+
+def test_forked_child_can_go_on(run_program, s3_server, bucket):
     """Threads of the parent are gone in the child, whose requests must not wait for them."""
-    store = open_folder(f"s3://{bucket}", s3_server.storage_options)
-    data = np.arange(1 << 18, dtype=np.uint32)
-    store.put("a", data)
-    far = Ranges.of((0, 4), (500_000, 4), (1_000_000, 4))
-    with store.open_reader("a") as reader:
-        reader.read_ranges(far)
-
-    def child() -> object:
-        with store.open_reader("a") as reader:
-            slices = reader.read_ranges(far)
-        found = [slices.slice_bytes(index).tobytes() for index in range(3)]
-        try:
-            store.put_if_absent("a", b"")
-        except AlreadyExistsError:
-            found.append(b"taken")
-        store.put("from-child", b"x")
-        # A child of the child is no different.
-        return [*found, _in_fork(lambda: store.read("from-child"))]
-
-    expected = [data.view(np.uint8)[p : p + 4].tobytes() for p in far.position.tolist()]
-    assert _in_fork(child) == [*expected, b"taken", b"x"]
-    assert store.read("from-child") == b"x"
+    options = itertools.chain.from_iterable(s3_server.storage_options.items())
+    printed = run_program(FORK_AFTER_REQUESTS, f"s3://{bucket}", *options)
+    assert printed == "[0, 125000, 250000, 'taken', b'x'] b'x'\n"
 
 
 def test_client_is_made_when_it_is_needed():
