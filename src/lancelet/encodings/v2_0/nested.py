@@ -16,6 +16,9 @@ from lancelet.encodings.spans import Spans
 from lancelet.encodings.v2_0.page import Decoder, PageCache, StoredBuffer
 from lancelet.errors import CorruptDataError, UnsupportedError
 
+_NULL_BYTES_MAX = 1 << 32
+"""The most memory that nulls may take which take none in the file."""
+
 
 @dataclass(frozen=True, slots=True)
 class AllNull:
@@ -26,6 +29,15 @@ class AllNull:
     def read(self, spans: Spans) -> Reading[pa.Array]:
         """Return nulls."""
         yield from ()
+        num_bytes = spans.num_rows * _null_bytes(self.data_type)
+        if num_bytes > _NULL_BYTES_MAX:
+            # Nothing in the file backs the claim, so it may be any number.
+            raise UnsupportedError(
+                "nulls of lists this long do not fit into memory; read fewer rows at a time",
+                type=str(self.data_type),
+                rows=spans.num_rows,
+                bytes=num_bytes,
+            )
         return pa.nulls(spans.num_rows, self.data_type)
 
 
@@ -147,6 +159,13 @@ class PackedStruct:
             children.append(_block(child, data, spans.num_rows))
             start = stop
         return arrow_from_block(Fields(tuple(children), spans.num_rows), self.data_type, None)
+
+
+def _null_bytes(data_type: pa.DataType) -> int:
+    """Return the bytes that Arrow keeps for a null."""
+    if pa.types.is_fixed_size_list(data_type):
+        return int(data_type.list_size) * _null_bytes(data_type.value_type)
+    return 0 if pa.types.is_null(data_type) else 8
 
 
 def packed_bytes(data_type: pa.DataType) -> int:

@@ -181,6 +181,9 @@ def _open_dictionary(
     num_items = dictionary.num_dictionary_items
     indices = open_encoding(dictionary.indices, index_type, count=count, buffers=buffers)
     items = open_encoding(dictionary.items, value_type, count=num_items, buffers=buffers)
+    if isinstance(items, AllNull):
+        # Whatever the indices say. How many items there are is a claim that no bytes back.
+        return AllNull(data_type)
     return Dictionary(data_type, indices, items, num_items, buffers.cache)
 
 

@@ -269,6 +269,24 @@ def test_offsets_that_leave_their_page_are_corrupt(ends) -> None:
         column.read(RowRange(0, 3))
 
 
+ALL_NULLS = pb.ArrayEncoding(nullable=pb.Nullable(all_nulls=pb.Nullable.AllNull()))
+
+
+@pytest.mark.parametrize("data_type", [pa.string(), pa.dictionary(pa.uint8(), pa.string())])
+def test_a_dictionary_of_nulls_takes_no_memory_for_its_items(data_type) -> None:
+    encoding = pb.ArrayEncoding(
+        dictionary=pb.Dictionary(indices=flat(8), items=ALL_NULLS, num_dictionary_items=2**32 - 1)
+    )
+    column = Column(data_type, encoding, 3, bytes([0, 1, 200]))
+    assert column.read(RowRange(0, 3)).to_pylist() == [None, None, None]
+
+
+def test_nulls_of_absurd_size_are_refused() -> None:
+    column = Column(pa.list_(pa.float32(), 2**30), ALL_NULLS, 3)
+    with pytest.raises(UnsupportedError, match="fit into memory"):
+        column.read(RowRange(0, 3))
+
+
 def test_indices_outside_of_their_dictionary_are_corrupt() -> None:
     items = pb.ArrayEncoding(
         binary=pb.Binary(indices=flat(64, 1), bytes=flat(8, 2), null_adjustment=2)
