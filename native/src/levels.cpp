@@ -187,4 +187,60 @@ int64_t count_slots(Levels definition, ConstInts counts, int64_t slot_max, Ints 
   return at;
 }
 
+namespace {
+
+// FastLanes with words of 16 bits: 64 lanes of 16 rows; bitpack.cpp explains the order.
+constexpr int64_t kBlock = 1024;
+constexpr int64_t kLanes = 64;
+constexpr int64_t kRows = 16;
+constexpr int64_t kWordBits = 16;
+
+void unpack_block(const uint16_t* LANCELET_RESTRICT words, uint16_t* LANCELET_RESTRICT values,
+                  int64_t width) {
+  const uint16_t mask = static_cast<uint16_t>((1u << width) - 1);
+  for (int64_t row = 0; row < kRows; ++row) {
+    const int64_t bit = row * width;
+    const int64_t shift = bit % kWordBits;
+    const uint16_t* word = words + bit / kWordBits * kLanes;
+    uint16_t* value = values + row / 8 * 64 + row % 8 * 128;
+    for (int64_t lane = 0; lane < kLanes; ++lane)
+      value[lane] = static_cast<uint16_t>(word[lane] >> shift) & mask;
+    if (shift + width > kWordBits)
+      for (int64_t lane = 0; lane < kLanes; ++lane)
+        value[lane] |= static_cast<uint16_t>(word[lane + kLanes] << (kWordBits - shift)) & mask;
+  }
+}
+
+}  // namespace
+
+int64_t unpack_levels(ConstBytes source, ConstInts position, ConstInts size, ConstInts count,
+                      int64_t width, Span<uint16_t> out) {
+  if (width < 0 || width > kWordBits) return fail(kBadWidth, 0);
+  const int64_t block_bytes = width * kLanes * 2;
+  uint16_t words[kWordBits * kLanes + kLanes], values[kBlock];
+  int64_t at = 0;
+  for (int64_t i = 0; i < position.size; ++i) {
+    if (!within(position.data[i], size.data[i], source.size)) return fail(kOutOfSource, i);
+    const int64_t levels = count.data[i];
+    if (levels < 0 || levels > out.size - at) return fail(kOutputFull, i);
+    const int64_t full = levels / kBlock, tail = levels % kBlock;
+    const int64_t left = size.data[i] - full * block_bytes;
+    const bool is_plain = left == tail * 2;
+    if (!is_plain && left < (tail > 0 ? block_bytes : 0)) return fail(kTooShort, i);
+    const uint8_t* from = source.data + position.data[i];
+    for (int64_t block = 0; block < full; ++block, from += block_bytes, at += kBlock) {
+      memcpy(words, from, block_bytes);
+      unpack_block(words, out.data + at, width);
+    }
+    if (tail > 0 && !is_plain) {
+      memcpy(words, from, block_bytes);
+      unpack_block(words, values, width);
+      from = reinterpret_cast<const uint8_t*>(values);
+    }
+    if (tail > 0) memcpy(out.data + at, from, tail * 2);
+    at += tail;
+  }
+  return at;
+}
+
 }  // namespace LANCELET_NAMESPACE

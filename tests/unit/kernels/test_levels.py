@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lancelet.buffers import Slices
 from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.kernels import reference
 
@@ -94,6 +95,40 @@ def test_counting_slots_agrees(agree, definition, cuts):
 def test_counts_must_be_all_levels(agree):
     wrong = agree("count_slots", np.zeros(3, np.uint16), np.array([2]), slot_max=0)
     assert wrong is InvalidInputError
+
+
+@EXAMPLES
+@given(
+    counts=st.lists(
+        st.sampled_from([0, 1, 40, 63, 64, 65, 1000, 1023, 1024, 1025, 2100]), max_size=5
+    ),
+    width=st.integers(0, 16),
+)
+def test_levels_of_many_chunks_unpack_as_they_were_packed(agree, counts, width):
+    counts = np.array(counts, np.int64)
+    levels = random_levels(width, int(counts.sum()), (1 << width) - 1)
+    stops = np.cumsum(counts)
+    packed = [
+        reference.pack_blocks(levels[stop - count : stop], width)
+        for count, stop in zip(counts, stops, strict=True)
+    ]
+    sizes = np.array([len(part) for part in packed], np.int64)
+    source = np.concatenate([np.empty(0, np.uint8), *packed])
+    slices = Slices(source, np.cumsum(sizes) - sizes, sizes)
+    np.testing.assert_array_equal(agree("unpack_levels", slices, counts, width), levels)
+
+
+@EXAMPLES
+@given(
+    size=st.integers(0, 700),
+    count=st.sampled_from([-1, 0, 1, 64, 1000, 1024, 2000]),
+    width=st.integers(-1, 17),
+    position=st.integers(-3, 40),
+)
+def test_any_bytes_unpack_alike_or_are_refused_alike(agree, size, count, width, position):
+    source = random_levels(size, 400, 0xFFFF).view(np.uint8)[:size]
+    slices = Slices(source, np.array([position]), np.array([size - 20]))
+    agree("unpack_levels", slices, np.array([count]), width)
 
 
 def test_levels_that_differ_in_number_are_refused():

@@ -32,6 +32,10 @@ BLOCK_VALUES: Final = 1024
 """Values of a packed block."""
 
 
+LEVEL_BITS = 16
+"""Words of this size are levels, which come in many short buffers and have a kernel for it."""
+
+
 class OutOfLineBitpacking(Codec):
     """Packed values of one width."""
 
@@ -83,6 +87,8 @@ class OutOfLineBitpacking(Codec):
             )
         if width == 0:
             check_virtual(counts, codec=cls.wire_name)
+        if bits == LEVEL_BITS:
+            return from_words(kernels.unpack_levels(slices, counts, width))
         shape = _stored_shape(slices, counts, width, bits // 8)
         packed = joined_bytes(Slices(slices.source, slices.position, shape.packed_bytes()))
         total = int(shape.blocks.sum()) * BLOCK_VALUES

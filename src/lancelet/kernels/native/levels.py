@@ -6,16 +6,21 @@ from typing import Final
 
 import numpy as np
 
-from lancelet.buffers import Bytes, Int64s
+from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.kernels import _native
 from lancelet.kernels.arguments import (
     Levels,
     as_int64s,
+    check_counts,
     check_partition,
     check_same_levels,
+    slice_arrays,
 )
 from lancelet.kernels.faults import checked
 from lancelet.kernels.native.allocate import empty, empty_bytes
+
+LEVELS_MAX: Final = 1 << 32
+"""The most levels that one slice is believed to hold."""
 
 _LEVEL: Final = np.dtype(np.uint16)
 _NO_LEVELS: Final = np.empty(0, _LEVEL)
@@ -86,4 +91,14 @@ def count_slots(definition: Levels, counts: Int64s, *, slot_max: int) -> Int64s:
     out = np.empty(len(counts), np.int64)
     levels = np.ascontiguousarray(definition)
     checked(_native.count_slots(levels, as_int64s(counts), slot_max, out), kernel=kernel)
+    return out
+
+
+def unpack_levels(slices: Slices, counts: Int64s, width: int) -> Levels:
+    """Unpack out-of-line blocks of 16-bit words, `counts[i]` levels of each slice."""
+    kernel = "unpack_levels"
+    check_counts(counts, most=LEVELS_MAX, kernel=kernel)
+    arrays = slice_arrays(slices, counts)
+    out = empty(int(counts.sum()), _LEVEL)
+    checked(_native.unpack_levels(*arrays, as_int64s(counts), width, out), kernel=kernel)
     return out

@@ -24,6 +24,7 @@ from lancelet.kernels.reference.levels import (
     count_slots,
     expand_list,
     pack_validity,
+    unpack_levels,
     unravel_list,
 )
 from lancelet.kernels.reference.lz4 import lz4_compress, lz4_compress_chunks, lz4_decompress_chunks
@@ -69,6 +70,7 @@ __all__ = [
     "take_variable",
     "unpack_blocks",
     "unpack_chunks",
+    "unpack_levels",
     "unravel_list",
     "unzip_fixed",
     "unzip_variable",

@@ -16,13 +16,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from lancelet.buffers import Bytes, Int64s
+from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.kernels.arguments import (
     Levels,
     check_partition,
     check_same_levels,
+    check_slices,
 )
 from lancelet.kernels.faults import Fault, corrupt
+from lancelet.kernels.reference.bitpack import unpack_blocks
 
 
 def expand_list(
@@ -119,3 +121,15 @@ def count_slots(definition: Levels, counts: Int64s, *, slot_max: int) -> Int64s:
     before = np.zeros(len(definition) + 1, np.int64)
     np.cumsum(definition <= slot_max, out=before[1:])
     return np.diff(before[np.concatenate(([0], np.cumsum(counts)))])
+
+
+def unpack_levels(slices: Slices, counts: Int64s, width: int) -> Levels:
+    """Unpack out-of-line blocks of 16-bit words, `counts[i]` levels of each slice.
+
+    It does what `unpack_blocks` does for one slice, for the many short ones of a page.
+    """
+    check_slices(slices, counts, kernel="unpack_levels")
+    parts = [
+        unpack_blocks(slices.slice_bytes(i), width, int(counts[i]), 16) for i in range(len(slices))
+    ]
+    return np.concatenate([np.empty(0, np.uint16), *parts])
