@@ -107,15 +107,4 @@ static LANCELET_INLINE int trailing_zeros(uint64_t bits) {
 #endif
 }
 
-// The position of the highest bit; `bits` is not zero.
-static LANCELET_INLINE int highest_bit(uint32_t bits) {
-#if defined(_MSC_VER)
-  unsigned long index;
-  _BitScanReverse(&index, bits);
-  return static_cast<int>(index);
-#else
-  return 31 - __builtin_clz(bits);
-#endif
-}
-
 }  // namespace LANCELET_NAMESPACE

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 import numpy.typing as npt
 
@@ -10,8 +12,10 @@ from lancelet.kernels import _native
 from lancelet.kernels.arguments import Offsets, as_bytes, check_has_offsets, check_seed
 from lancelet.kernels.faults import checked
 
+Hashes: TypeAlias = npt.NDArray[np.uint64]
 
-def xxh64_many(offsets: Offsets, data: Bytes, seed: int = 0) -> npt.NDArray[np.uint64]:
+
+def xxh64_many(offsets: Offsets, data: Bytes, seed: int = 0) -> Hashes:
     """Return the XXH64 of every value."""
     check_has_offsets(offsets, kernel="xxh64_many")
     check_seed(seed)

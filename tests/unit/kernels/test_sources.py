@@ -1,0 +1,40 @@
+"""Rules of the native sources that no compiler checks."""
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from lancelet.kernels import native, reference
+from lancelet.kernels.faults import Fault
+
+SOURCES = Path(__file__).parents[3] / "native" / "src"
+TOPICS = sorted([*SOURCES.glob("*.cpp"), *SOURCES.glob("*.hpp")])
+C_HEADERS = {"stddef.h", "stdint.h", "stdlib.h", "string.h", "math.h", "float.h"}
+INTRINSICS = {"intrin.h", "immintrin.h", "nmmintrin.h", "wmmintrin.h", "arm_acle.h", "arm_neon.h"}
+
+
+@pytest.mark.parametrize("path", TOPICS, ids=lambda path: path.name)
+def test_topic_files_include_no_code_that_instruction_sets_would_share(path):
+    """The linker keeps one copy of an inline function: it might be the one with AVX-512."""
+    included = set(re.findall(r"#include <([^>]+)>", path.read_text(encoding="utf-8")))
+    assert included <= C_HEADERS | INTRINSICS
+
+
+def test_faults_have_one_number_in_both_languages():
+    header = (SOURCES / "kernel.hpp").read_text(encoding="utf-8")
+    numbers = {name: int(number) for name, number in re.findall(r"k(\w+) = (\d+),", header)}
+    words = {fault.name.title().replace("_", ""): fault.value for fault in Fault}
+    assert numbers == words
+
+
+def test_both_implementations_offer_the_same_kernels():
+    assert native.__all__ == reference.__all__
+
+
+@pytest.mark.parametrize("name", reference.__all__)
+def test_signatures_and_promises_are_the_same(name):
+    ours, defined = getattr(native, name), getattr(reference, name)
+    assert str(inspect.signature(ours)) == str(inspect.signature(defined))
+    assert defined.__doc__.startswith(ours.__doc__.rstrip().removesuffix("."))
