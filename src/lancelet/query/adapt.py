@@ -63,8 +63,12 @@ def fit_all(values: pa.Array, data_type: pa.DataType) -> pa.Array:
     return pa.array(kept, data_type) if kept else pa.array([], data_type)
 
 
-def adapted(sign: str, bound: Bound, other: Bound) -> Bound:
-    """Give a constant in arithmetic the type of the other side if it has that value exactly."""
+def adapted(sign: str, bound: Bound, other: Bound, *, narrow: bool) -> Bound:
+    """Return a side of some arithmetic; a constant takes a type that suits the other side.
+
+    Whole numbers are 64 bits wide, so that `small_column + 1` does not overflow. A computed
+    column that is just that sum is `narrow`: there the constant takes the column's type.
+    """
     literal = bound.expression
     if not isinstance(literal, ex.Literal) or literal.is_null:
         return bound
@@ -81,7 +85,11 @@ def adapted(sign: str, bound: Bound, other: Bound) -> Bound:
         return refit(bound, pa.decimal128(digits, 0)) if digits <= 38 else bound
     if pa.types.is_decimal(literal.data_type) and not pa.types.is_floating(target):
         return bound if pa.types.is_decimal(target) else as_double(literal)
-    return refit(bound, target)
+    if narrow or pa.types.is_uint64(target):
+        return refit(bound, target)
+    if pa.types.is_integer(literal.data_type) and pa.types.is_floating(target):
+        return refit(bound, target)
+    return as_double(literal) if pa.types.is_decimal(literal.data_type) else bound
 
 
 def as_double(literal: ex.Literal) -> Bound:

@@ -44,6 +44,8 @@ def bind_filter(
 def bind_value(expression: Expression, schema: pa.Schema, *, source: Source = _NOWHERE) -> Bound:
     """Return an expression of any type bound to a schema."""
     binder = _Binder(schema, source)
+    if isinstance(expression, ex.Call) and _is_binary(expression):
+        return binder.arithmetic(expression, narrow=True)
     bound = binder.bind(expression)
     if isinstance(bound.expression, ex.Column):
         return Bound(bound.expression, resolve(bound.expression.path, schema).data_type)
@@ -209,9 +211,12 @@ class _Binder:
         self._refuse_json(node.operand)
         operand = self.bind(node.operand)
         try:
-            return ex.In(operand.expression, fit_all(node.values, operand.data_type))
+            values = fit_all(node.values, operand.data_type)
         except (UnfitError, pa.ArrowInvalid) as error:
             raise self.error(f"{_shown(operand)} is {operand.data_type}: {error}", node) from error
+        if not len(values):
+            return ex.Comparison(Operator.NOT_EQUAL, operand.expression, operand.expression)
+        return ex.In(operand.expression, values)
 
     def _like(self, node: ex.Like) -> Expression:
         self._refuse_json(node.operand)
@@ -238,8 +243,8 @@ class _Binder:
 
     def _call(self, node: ex.Call) -> Bound:
         name = node.function
-        if name in _SIGNS and len(node.arguments) == 2:
-            return self._arithmetic(node)
+        if _is_binary(node):
+            return self.arithmetic(node, narrow=False)
         if name in {"-", "~"}:
             return self._sign(node)
         present = current(name) if not node.arguments else None
@@ -290,11 +295,15 @@ class _Binder:
             raise self.error(f"{node.function} does not take {data_type}", node)
         return Bound(ex.Call(node.function, (operand.expression,)), data_type)
 
-    def _arithmetic(self, node: ex.Call) -> Bound:
+    def arithmetic(self, node: ex.Call, *, narrow: bool) -> Bound:
+        """Bind an operator between two values."""
         if node.function == "||":
             return self._function(node)
         left, right = self.bind(node.arguments[0]), self.bind(node.arguments[1])
-        left, right = adapted(node.function, left, right), adapted(node.function, right, left)
+        left, right = (
+            adapted(node.function, left, right, narrow=narrow),
+            adapted(node.function, right, left, narrow=narrow),
+        )
         try:
             takes = arithmetic_types(node.function, plain(left.data_type), plain(right.data_type))
         except CoercionError as error:
@@ -325,6 +334,10 @@ class _Binder:
         except (UnfitError, pa.ArrowInvalid):
             return None
         return None if isinstance(fitted, Gap) else fitted
+
+
+def _is_binary(node: ex.Call) -> bool:
+    return node.function in _SIGNS and len(node.arguments) == 2
 
 
 def _shown(bound: Bound) -> str:

@@ -360,7 +360,9 @@ def _print(expression: Expression) -> tuple[int, str]:
             return COMPARE, f"{_operand(operand, CONCAT)} IN ({_print_values(values)})"
         case Comparison(operator, left, right):
             sides = _operand(left, CONCAT), _operand(right, CONCAT)
-            return COMPARE, f"{sides[0]} {operator.value} {sides[1]}"
+            # Other readers let IS DISTINCT FROM take everything behind it, AND and OR too.
+            swallows = operator in {Operator.DISTINCT, Operator.NOT_DISTINCT}
+            return (OR if swallows else COMPARE), f"{sides[0]} {operator.value} {sides[1]}"
         case Like():
             return COMPARE, _print_like(expression, "")
         case Call():

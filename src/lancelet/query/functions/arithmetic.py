@@ -205,7 +205,8 @@ def _remainder_of_floats(left: Value, right: Value) -> Value:
     if isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar):
         return _remainder_of_floats(pa.array([left.as_py()], left.type), right)[0]
     valid = pc.and_(pc.is_valid(left), pc.is_valid(right))
-    remainder = pa.array(np.fmod(_floats(left), _floats(right)), left.type)
+    with np.errstate(invalid="ignore"):
+        remainder = pa.array(np.fmod(_floats(left), _floats(right)), left.type)
     return pc.if_else(valid, remainder, pa.scalar(None, left.type))
 
 

@@ -172,8 +172,8 @@ def date_trunc(unit: str, value: Value) -> Value:
 
 
 def to_unix_seconds(value: Value) -> Value:
-    """Return whole seconds since 1970."""
+    """Return seconds since 1970, cut towards zero."""
     if pa.types.is_date(value.type):
         value = value.cast(pa.timestamp("s"))
     ticks = value.cast(pa.int64())
-    return _floor(ticks, 10**9 // NANOSECONDS[value.type.unit])
+    return pc.divide(ticks, 10**9 // NANOSECONDS[value.type.unit])
