@@ -1,0 +1,106 @@
+"""What index segments cover, after fragments and fields have changed.
+
+A segment's bitmap names the fragments that it has rows of, also of fragments that are gone. It
+shrinks where an indexed field of a fragment was rewritten in place, and grows where rows moved to
+a new fragment with their ids and their indexed values unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from pyroaring import FrozenBitMap
+
+from lancelet.errors import InvalidInputError
+from lancelet.format.index_metadata import FRAGMENT_REUSE_INDEX, IndexMetadata
+from lancelet.format.operation import RewriteGroup
+from lancelet.table.apply.state import State
+
+_VECTOR_DETAILS = "VectorIndexDetails"
+
+
+def retain_covering(state: State) -> State:
+    """Return the state without segments on fields that are gone, or that cover nothing.
+
+    The last segment of a scalar index stays even if it covers nothing, so that the index does.
+    """
+    field_ids = {field.id for field in state.manifest.schema.walk()}
+    alive = FrozenBitMap(int(fragment_id) for fragment_id in state.manifest.fragments.ids)
+    known = [i for i in state.indices if i.is_system or field_ids.issuperset(i.fields)]
+    kept: set[object] = set()
+    ordered = sorted(known, key=lambda index: index.name)
+    for name, group in groupby(ordered, key=lambda index: index.name):
+        segments = list(group)
+        covering = [segment for segment in segments if _covers_any(segment, alive)]
+        if name == FRAGMENT_REUSE_INDEX:
+            covering = segments
+        elif not covering:
+            oldest = min(segments, key=lambda segment: segment.dataset_version)
+            is_vector = oldest.details is not None and oldest.details.type_name == _VECTOR_DETAILS
+            covering = [] if is_vector else [oldest]
+        kept.update(segment.uuid for segment in covering)
+    return replace(state, indices=tuple(index for index in known if index.uuid in kept))
+
+
+def uncover(
+    indices: Iterable[IndexMetadata], fragment_ids: Iterable[int], field_ids: Collection[int]
+) -> tuple[IndexMetadata, ...]:
+    """Return segments that no longer cover fragments whose indexed fields were rewritten."""
+    gone = FrozenBitMap(fragment_ids)
+    return tuple(
+        replace(index, fragment_bitmap=FrozenBitMap(index.fragment_bitmap - gone))
+        if index.fragment_bitmap is not None and not set(field_ids).isdisjoint(index.fields)
+        else index
+        for index in indices
+    )
+
+
+def cover_moved(
+    indices: Iterable[IndexMetadata],
+    *,
+    moved_to: Sequence[int],
+    moved_from: Sequence[int],
+    field_ids: Collection[int],
+) -> tuple[IndexMetadata, ...]:
+    """Return segments that also cover the fragments that their rows moved to.
+
+    That holds where all fragments that rows came from are covered, and no indexed field is among
+    those that changed.
+    """
+    sources, targets = FrozenBitMap(moved_from), FrozenBitMap(moved_to)
+    return tuple(
+        replace(index, fragment_bitmap=FrozenBitMap(index.fragment_bitmap | targets))
+        if index.fragment_bitmap is not None
+        and targets
+        and sources.issubset(index.fragment_bitmap)
+        and set(field_ids).isdisjoint(index.fields)
+        else index
+        for index in indices
+    )
+
+
+def cover_rewritten(bitmap: FrozenBitMap, groups: Iterable[RewriteGroup]) -> FrozenBitMap:
+    """Return what a segment covers after groups of fragments were rewritten.
+
+    >>> cover_rewritten(FrozenBitMap([1, 2]), [])
+    FrozenBitMap([1, 2])
+    """
+    for group in groups:
+        old = FrozenBitMap(fragment.id for fragment in group.old_fragments)
+        if not bitmap.intersect(old):
+            continue
+        if not old.issubset(bitmap):
+            raise InvalidInputError(
+                "fragments inside and outside of an index must not be rewritten into one",
+                indexed=sorted(old & bitmap),
+                not_indexed=sorted(old - bitmap),
+            )
+        new = FrozenBitMap(fragment.id for fragment in group.new_fragments)
+        bitmap = FrozenBitMap((bitmap - old) | new)
+    return bitmap
+
+
+def _covers_any(index: IndexMetadata, alive: FrozenBitMap) -> bool:
+    return index.fragment_bitmap is not None and bool(index.fragment_bitmap.intersect(alive))

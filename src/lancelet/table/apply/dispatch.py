@@ -1,0 +1,101 @@
+"""Which function applies which operation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import assert_never
+
+from lancelet.errors import InvalidInputError, UnsupportedError
+from lancelet.format.operation import (
+    AddOverlays,
+    Append,
+    Clone,
+    CreateIndex,
+    DataReplacement,
+    Delete,
+    Merge,
+    Operation,
+    Overwrite,
+    Project,
+    ReserveFragments,
+    Restore,
+    Rewrite,
+    UnknownOperation,
+    Update,
+    UpdateBases,
+    UpdateConfig,
+    UpdateMemWalState,
+)
+from lancelet.table.apply.append import apply_append
+from lancelet.table.apply.columns import apply_data_replacement, apply_merge, apply_project
+from lancelet.table.apply.delete import apply_delete
+from lancelet.table.apply.mem_wal import apply_update_mem_wal_state
+from lancelet.table.apply.overwrite import apply_overwrite
+from lancelet.table.apply.restore import apply_restore
+from lancelet.table.apply.rewrite import apply_rewrite
+from lancelet.table.apply.settings import (
+    apply_create_index,
+    apply_reserve_fragments,
+    apply_update_bases,
+    apply_update_config,
+)
+from lancelet.table.apply.state import CommitContext, State
+from lancelet.table.apply.update import apply_update
+
+
+def apply_operation(operation: Operation, before: State | None, context: CommitContext) -> State:
+    """Return the next version of a table; `before` is None where there is no table yet.
+
+    The manifest that comes out has the context's version and the flags its content calls for.
+    Time and transaction are the committer's to fill in.
+    """
+    if isinstance(operation, Overwrite):
+        after = apply_overwrite(operation, before, context)
+    elif before is None:
+        raise InvalidInputError(
+            "the first version of a table must bring a schema",
+            operation=type(operation).__name__,
+        )
+    else:
+        after = _apply_to_table(operation, before, context)
+    manifest = replace(after.manifest, version=context.version).with_flags()
+    return replace(after, manifest=manifest)
+
+
+def _apply_to_table(operation: Operation, state: State, context: CommitContext) -> State:
+    match operation:
+        case Append():
+            return apply_append(operation, state, context)
+        case Overwrite():
+            return apply_overwrite(operation, state, context)
+        case Delete():
+            return apply_delete(operation, state, context)
+        case Update():
+            return apply_update(operation, state, context)
+        case Rewrite():
+            return apply_rewrite(operation, state, context)
+        case Merge():
+            return apply_merge(operation, state, context)
+        case Project():
+            return apply_project(operation, state, context)
+        case DataReplacement():
+            return apply_data_replacement(operation, state, context)
+        case Restore():
+            return apply_restore(operation, state, context)
+        case CreateIndex():
+            return apply_create_index(operation, state, context)
+        case UpdateConfig():
+            return apply_update_config(operation, state, context)
+        case UpdateBases():
+            return apply_update_bases(operation, state, context)
+        case UpdateMemWalState():
+            return apply_update_mem_wal_state(operation, state, context)
+        case ReserveFragments():
+            return apply_reserve_fragments(operation, state, context)
+        case Clone():
+            raise InvalidInputError("a clone starts a table and cannot be committed to one")
+        case AddOverlays():
+            raise UnsupportedError("data overlays cannot be written by this release")
+        case UnknownOperation():
+            raise UnsupportedError("a newer release is needed to commit this operation")
+    assert_never(operation)

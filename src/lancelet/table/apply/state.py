@@ -1,0 +1,62 @@
+"""What an operation is applied to, and what comes out: a manifest and its index segments.
+
+    State(manifest of version 7, indices)  --apply Append-->  State(manifest of version 8, indices)
+
+Applying is pure. What only the committer knows (the new version, the time, choices for a table
+that does not exist yet) comes as `CommitContext`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from lancelet.format.fragment import TOMBSTONE, Fragment
+from lancelet.format.fragment_list import FragmentList
+from lancelet.format.index_metadata import IndexMetadata
+from lancelet.format.manifest import Manifest
+from lancelet.format.schema import Schema
+from lancelet.format.version import FileVersion
+
+
+@dataclass(frozen=True, slots=True)
+class CommitContext:
+    """What the committer decides.
+
+    `stable_row_ids` and `data_version` are for a table that is created; an overwrite may change
+    the second. `restored` is the state that a restore goes back to.
+    """
+
+    version: int
+    stable_row_ids: bool = False
+    data_version: FileVersion | None = None
+    restored: State | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A version of a table, without its file."""
+
+    manifest: Manifest
+    indices: tuple[IndexMetadata, ...] = field(default=())
+
+    def with_fragments(self, fragments: FragmentList) -> Self:
+        """Return the state with other fragments, in the order of their ids, and their counter."""
+        ordered = fragments.sorted_by_id()
+        highest = [n for n in (self.manifest.max_fragment_id, ordered.max_id) if n is not None]
+        manifest = replace(
+            self.manifest, fragments=ordered, max_fragment_id=max(highest, default=None)
+        )
+        return replace(self, manifest=manifest)
+
+    def with_schema(self, schema: Schema) -> Self:
+        """Return the state with another schema."""
+        return replace(self, manifest=replace(self.manifest, schema=schema))
+
+
+def without_dead_files(fragment: Fragment) -> Fragment:
+    """Return a fragment without the files of which every field is taken over by another."""
+    files = tuple(
+        file for file in fragment.files if any(field_id != TOMBSTONE for field_id in file.fields)
+    )
+    return fragment if len(files) == len(fragment.files) else replace(fragment, files=files)
