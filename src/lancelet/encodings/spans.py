@@ -17,7 +17,7 @@ import numpy as np
 
 from lancelet.buffers import Int64s, Ranges
 from lancelet.encodings.base import RowIndices, RowRange, Rows
-from lancelet.errors import InvalidInputError
+from lancelet.errors import CorruptDataError, InvalidInputError
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +82,9 @@ class Spans:
                     raise InvalidInputError("rows must ascend, each at most once")
                 spans = Spans.merged(indices, np.ones(len(indices), np.int64))
         if first < 0 or last >= num_rows:
-            raise InvalidInputError(
-                "rows are asked for that the column does not have",
+            # Whoever asks knows how many rows the file has, so the column is what is wrong.
+            raise CorruptDataError(
+                "a column does not have the rows that its file has",
                 first_row=first,
                 last_row=last,
                 num_rows=num_rows,

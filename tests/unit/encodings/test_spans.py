@@ -9,7 +9,7 @@ from lancelet.buffers import Slices
 from lancelet.encodings.base import RowIndices, RowRange
 from lancelet.encodings.gather import gather, gather_bits
 from lancelet.encodings.spans import Spans
-from lancelet.errors import InvalidInputError
+from lancelet.errors import CorruptDataError, InvalidInputError
 
 row_sets = st.sets(st.integers(0, 60)).map(lambda rows: np.array(sorted(rows), np.int64))
 
@@ -66,8 +66,8 @@ def test_slices_are_gathered_end_to_end(pairs) -> None:
     "rows",
     [RowRange(2, 11), RowRange(-1, 3), RowIndices(np.array([3, 10])), RowIndices(np.array([-1]))],
 )
-def test_rows_outside_are_refused(rows) -> None:
-    with pytest.raises(InvalidInputError, match="does not have"):
+def test_a_column_without_the_rows_is_corrupt(rows) -> None:
+    with pytest.raises(CorruptDataError, match="does not have"):
         Spans.of_rows(rows, num_rows=10)
 
 
