@@ -196,6 +196,10 @@ def _arrow_from_fixed(
     if data_type.num_fields or _is_variable(data_type):
         raise _mismatch(block, data_type)
     bits = bits_per_value(data_type)
+    if block.bits == 0 and nulls is not None and block.count:
+        # Items that are all null are stored as their bits alone.
+        zeros = np.zeros((block.count * bits + 7) // 8, np.uint8)
+        return pa.Array.from_buffers(data_type, block.count, [nulls, pa.py_buffer(zeros)])
     if bits != block.bits:
         raise _mismatch(block, data_type, expected_bits=bits, found_bits=block.bits)
     return pa.Array.from_buffers(data_type, block.count, [nulls, _aligned(block.data)])

@@ -17,6 +17,7 @@ from lancelet.encodings.base import FileVersion, Memo
 from lancelet.errors import LanceletError
 from lancelet.file import v0_1
 from lancelet.file.checksums import Verify
+from lancelet.file.memo import CachedHeads
 from lancelet.file.sidecars import SidecarSink
 from lancelet.file.v0_1 import LegacyFileReader
 from lancelet.file.v2.footer import parse_version
@@ -104,6 +105,6 @@ def _open(
         stored.schema,
         stored.columns,
         verify=verify,
-        memo=memo,
+        memo=CachedHeads() if memo is None else memo,
         open_zones=open_zones,
     )

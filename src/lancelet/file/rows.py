@@ -26,7 +26,7 @@ from lancelet.file.base import check_rows, distinct_rows
 from lancelet.file.batches import rebatch
 from lancelet.file.pool import map_ordered
 from lancelet.file.schedule import TASK_BYTES, decoded_row_bytes, plan_read
-from lancelet.file.storage import from_storage
+from lancelet.file.storage import from_storage, take_rows
 from lancelet.format.schema import Field
 
 _TAKE_ROWS_MIN: Final = 1024
@@ -171,14 +171,14 @@ class RowReader(ABC):
             return pieces
         chosen = pa.array(where)
         joined = [_joined(pa.chunked_array(column)) for column in zip(*pieces, strict=True)]
-        return [[array.take(chosen) for array in joined]]
+        return [[take_rows(array, chosen) for array in joined]]
 
     def _take_sorted(
         self, fields: Sequence[Field], readers: Sequence[FieldReader], indices: Int64s
     ) -> list[pa.Array]:
         rows, where = distinct_rows(indices)
         arrays = self._read_part(fields, readers, (rows, range(len(fields))))
-        return arrays if where is None else [array.take(pa.array(where)) for array in arrays]
+        return arrays if where is None else [take_rows(array, pa.array(where)) for array in arrays]
 
     def _batches(
         self, schema: pa.Schema, pieces: Iterator[list[pa.Array]]

@@ -1,19 +1,20 @@
 """Zone statistics as a small file of their own, in a global buffer of the file they describe.
 
-The buffer is 64 bytes that say what it is, then a data file of version 2.1 with a row per field
-and zone. `file.zones` says what is in it; this module knows where:
+The buffer is 64 bytes that say what it is, then a data file of version 2.0 (the one that takes no
+time to write) with a row per field and zone. `file.zones` says what is in it, this module where:
 
     row          of field                 columns
-    0 .. 9       the first with zones     null_count  nan_count  int32 {minimum, maximum}
-    10 .. 19     the second                                      string {minimum, maximum}
+    0 .. 9       the first with zones     null_count  nan_count  minimum_0  maximum_0   (int32)
+    10 .. 19     the second                                      minimum_1  maximum_1   (string)
 
-The order of the fields is in the metadata of the inner schema.
+The order of the fields and of the types is in the metadata of the inner schema.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -45,8 +46,6 @@ HEADER_BYTES: Final = 64
 _LAYOUT_KEY: Final = "lancelet:zones"
 _NULLS: Final = "null_count"
 _NANS: Final = "nan_count"
-_MINIMUM: Final = "minimum"
-_MAXIMUM: Final = "maximum"
 
 
 class ZoneCollector:
@@ -90,6 +89,7 @@ class ZoneReader:
         self._zone_rows = int(layout["zone_rows"])
         self._num_rows = int(layout["num_rows"])
         self._order = {int(field_id): place for place, field_id in enumerate(layout["fields"])}
+        self._kinds = {str(kind): place for place, kind in enumerate(layout["kinds"])}
 
     def statistics(self, field: Field) -> ZoneStatistics | None:
         """Return the statistics of one field, or None if there are none."""
@@ -97,17 +97,17 @@ class ZoneReader:
         if place is None:
             return None
         count = -(-self._num_rows // self._zone_rows)
-        names = (_NULLS, _NANS, field.logical_type)
-        columns = [self._reader.schema.field_by_path(f"`{name}`") for name in names]
+        names = (_NULLS, _NANS, *_bound_names(self._kinds[field.logical_type]))
+        columns = [self._reader.schema.field_by_path(name) for name in names]
         rows = RowRange(place * count, (place + 1) * count)
-        null_count, nan_count, bounds = self._reader.read(columns, rows)
+        null_count, nan_count, minimum, maximum = self._reader.read(columns, rows)
         return ZoneStatistics(
             rows_per_zone=self._zone_rows,
             num_rows=self._num_rows,
             null_count=null_count.to_numpy(),
             nan_count=nan_count.to_numpy() if pa.types.is_floating(field.storage_type) else None,
-            minimum=bounds.field(_MINIMUM),
-            maximum=bounds.field(_MAXIMUM),
+            minimum=minimum,
+            maximum=maximum,
         )
 
 
@@ -153,17 +153,23 @@ def _encode(
         _NANS: pa.chunked_array([pa.array(bounds.nan_count) for bounds in zones.values()]),
     }
     kinds = {fields[field_id].logical_type: fields[field_id].storage_type for field_id in zones}
-    for kind, data_type in kinds.items():
-        columns[kind] = pa.chunked_array(
-            [
-                _pair(bounds, data_type, is_own=fields[field_id].logical_type == kind)
-                for field_id, bounds in zones.items()
-            ]
-        )
+    for place, (kind, data_type) in enumerate(kinds.items()):
+        parts = [
+            bounds if fields[field_id].logical_type == kind else _no_bounds(bounds, data_type)
+            for field_id, bounds in zones.items()
+        ]
+        minimum, maximum = _bound_names(place)
+        columns[minimum] = pa.chunked_array([part.minimum for part in parts], data_type)
+        columns[maximum] = pa.chunked_array([part.maximum for part in parts], data_type)
     table = pa.table(columns)
-    layout = {"zone_rows": zone_rows, "num_rows": num_rows, "fields": list(zones)}
+    layout = {
+        "zone_rows": zone_rows,
+        "num_rows": num_rows,
+        "fields": list(zones),
+        "kinds": list(kinds),
+    }
     schema = Schema.from_arrow(table.schema).with_metadata({_LAYOUT_KEY: json.dumps(layout)})
-    options = WriterOptions(version=FileVersion.V2_1, checksums=False)
+    options = WriterOptions(version=FileVersion.V2_0, checksums=False)
     target = BytesWriter()
     writer = FileWriter(target, schema, options)
     writer.write(table)
@@ -171,9 +177,11 @@ def _encode(
     return MAGIC.ljust(HEADER_BYTES, b"\0") + target.to_bytes()
 
 
-def _pair(bounds: ZoneBounds, data_type: pa.DataType, *, is_own: bool) -> pa.Array:
-    """Return the bounds of a field in the columns of a type, null in those of other types."""
-    pair = pa.struct([(_MINIMUM, data_type), (_MAXIMUM, data_type)])
-    if not is_own:
-        return pa.nulls(len(bounds.null_count), pair)
-    return pa.StructArray.from_arrays([bounds.minimum, bounds.maximum], fields=list(pair))
+def _no_bounds(zones: ZoneBounds, data_type: pa.DataType) -> ZoneBounds:
+    """Return what the columns of another type hold for the zones of a field."""
+    nothing = pa.nulls(len(zones.null_count), data_type)
+    return replace(zones, minimum=nothing, maximum=nothing)
+
+
+def _bound_names(kind: int) -> tuple[str, str]:
+    return f"minimum_{kind}", f"maximum_{kind}"

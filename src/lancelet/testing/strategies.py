@@ -362,7 +362,8 @@ def _random_json(rng: Generator, num_rows: int, spread: Spread) -> pa.Array:
 def _random_dictionary(
     rng: Generator, data_type: pa.DataType, num_rows: int, spread: Spread
 ) -> pa.Array:
-    count = min(spread.distinct, 100)
+    # Three chunks of different items must still fit keys of eight bits.
+    count = min(spread.distinct, 40)
     items = random_array(rng, data_type.value_type, count, _without_nulls(spread))
     picks = _picks(rng, num_rows, spread) % count
     keys = pa.array(picks, data_type.index_type, mask=rng.random(num_rows) < spread.null_share)

@@ -224,7 +224,10 @@ def _encoding(levels: list[_Level], bits: int) -> pb21.CompressiveEncoding:
 
 
 def _levels(message: Any) -> tuple[list[_Level], int]:
-    """Return the checked levels of an encoding, and the bits of the innermost items."""
+    """Return the checked levels of an encoding, and the bits of the innermost items.
+
+    Items that are all null take no bits but those that say so.
+    """
     levels: list[_Level] = []
     items = 1
     while True:
@@ -235,6 +238,8 @@ def _levels(message: Any) -> tuple[list[_Level], int]:
         kind = inner.WhichOneof("compression")
         if kind == "flat":
             return levels, flat_bits(inner.flat)
+        if kind == "constant" and not inner.constant.HasField("value") and message.has_validity:
+            return levels, 0
         if kind != "fixed_size_list" or len(levels) == NESTING_MAX:
             raise UnsupportedError("lists of fixed size hold plain values", found=kind)
         message = inner.fixed_size_list

@@ -7,7 +7,7 @@
     table of global buffers      position, size per buffer                <- buffer_table
     footer                       the three positions, counts, version, "LANC"
 
-Everything from the column metadata on has no padding, so the tables end where the footer begins.
+The tables have no padding: the first ends where the second begins, and that where the footer does.
 A footer whose counts do not agree with that was damaged, even if it still points into the file.
 
     >>> footer = Footer(column_metadata=0, column_table=0, buffer_table=0, num_buffers=0,
@@ -113,7 +113,8 @@ def parse_footer(tail: Bytes | bytes, *, file_bytes: int) -> Footer:
     footer = Footer(metadata, columns, buffers, num_buffers, num_columns, version)
     column_end = columns + num_columns * _TABLE_ROW_BYTES
     buffer_end = buffers + num_buffers * _TABLE_ROW_BYTES
-    if not metadata <= columns <= column_end <= buffers or buffer_end != file_bytes - FOOTER_BYTES:
+    is_end_to_end = column_end == buffers and buffer_end == file_bytes - FOOTER_BYTES
+    if metadata > columns or not is_end_to_end:
         raise CorruptDataError(
             "the footer does not agree with the size of the file; was it cut short by a copy?",
             column_metadata=metadata,

@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from lancelet.config import CPU_THREADS
 from lancelet.encodings.base import ColumnChoice, EncodedPage, FileVersion
+from lancelet.errors import InvalidInputError
 from lancelet.file.base import WriteSummary
 from lancelet.file.pool import submit
 from lancelet.file.sidecars import SidecarSink
@@ -245,7 +246,7 @@ class FileWriter:
         self._write_encoded(keep=CPU_THREADS)
 
     def _encode(self, node: Field, arrays: Sequence[pa.Array], first_row: int) -> _Encoded:
-        array = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+        array = arrays[0] if len(arrays) == 1 else _joined(arrays, node)
         version = self._options.version
         pages = self._generation.encode_field(array, node, version, blobs=self._blobs)
         bounds = [] if self._zones is None else self._zones.bounds_of(node, array, first_row)
@@ -311,6 +312,17 @@ class FileWriter:
 def _joins(page: WrittenPage, following: WrittenPage) -> bool:
     """Whether two pages of a column are one, since nothing but rows is in them."""
     return not page.sizes and not following.sizes and page.encoding == following.encoding
+
+
+def _joined(arrays: Sequence[pa.Array], node: Field) -> pa.Array:
+    try:
+        return pa.concat_arrays(arrays)
+    except pa.ArrowInvalid as error:
+        raise InvalidInputError(
+            "the dictionaries of the batches have more values together than their keys can number",
+            field=node.name,
+            type=str(node.storage_type),
+        ) from error
 
 
 def _value_bytes(array: pa.Array) -> int:

@@ -1,0 +1,99 @@
+"""The pool: results in order, memory bounded, errors at their turn, and no way to block it."""
+
+import multiprocessing
+import os
+import threading
+import time
+
+import pytest
+
+from lancelet.file import pool
+from lancelet.file.pool import is_worker, map_ordered, submit
+
+
+def test_results_come_in_the_order_of_items():
+    def task(item):
+        time.sleep(0.002 * (item % 3))
+        return item
+
+    assert list(map_ordered(task, range(30))) == list(range(30))
+    assert list(map_ordered(task, range(30), waits=True)) == list(range(30))
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3])
+def test_few_tasks_run_in_the_thread_of_the_caller(count):
+    here = threading.get_ident()
+    threads = list(map_ordered(lambda _: threading.get_ident(), range(count)))
+    assert threads == [here] * count
+
+
+def test_only_a_window_of_tasks_is_started(monkeypatch):
+    monkeypatch.setattr(pool, "CPU_THREADS", 2)
+    started = []
+    results = map_ordered(started.append, range(100), window=5)
+    next(results)
+    assert len(started) <= 6
+    results.close()
+    assert len(started) <= 6
+
+
+def test_an_error_is_raised_at_its_turn(monkeypatch):
+    monkeypatch.setattr(pool, "CPU_THREADS", 2)
+
+    def task(item):
+        if item == 5:
+            raise KeyError(item)
+        return item
+
+    found = []
+    with pytest.raises(KeyError):
+        found.extend(map_ordered(task, range(20)))
+    results = map_ordered(task, range(20))
+    assert [next(results) for _ in range(5)] == [0, 1, 2, 3, 4]
+    with pytest.raises(KeyError):
+        next(results)
+
+
+def test_nothing_runs_on_after_the_caller_stopped(monkeypatch):
+    monkeypatch.setattr(pool, "CPU_THREADS", 2)
+    running = []
+
+    def task(item):
+        running.append(item)
+        time.sleep(0.01)
+        running.remove(item)
+        return item
+
+    results = map_ordered(task, range(50))
+    next(results)
+    results.close()
+    assert running == []
+
+
+def test_a_task_of_the_pool_never_waits_for_the_pool(monkeypatch):
+    monkeypatch.setattr(pool, "CPU_THREADS", 2)
+
+    def outer(item):
+        assert is_worker()
+        assert submit(is_worker).result()
+        return sum(map_ordered(lambda inner: inner + item, range(10)))
+
+    assert list(map_ordered(outer, range(20))) == [45 + 10 * item for item in range(20)]
+    assert not is_worker()
+
+
+def _sum_in_child(results):
+    results.put(sum(map_ordered(abs, range(-100, 0))))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform cannot fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_child_has_a_pool_of_its_own(monkeypatch):
+    monkeypatch.setattr(pool, "CPU_THREADS", 2)
+    list(map_ordered(abs, range(10)))
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    child = context.Process(target=_sum_in_child, args=(results,))
+    child.start()
+    assert results.get(timeout=20) == 5050
+    child.join()
