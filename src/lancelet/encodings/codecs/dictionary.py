@@ -73,31 +73,30 @@ def look_up(items: Block, indices: npt.NDArray[Any], validity: Bytes | None = No
     """
     if items.count == 0:
         items = _one_empty_value(items)
-    rows = _checked_rows(indices, items.count, validity)
+    words = _harmless(indices.view(WORDS[indices.itemsize * 8]), items.count, validity)
     match items:
-        case FixedWidth() if items.bits in WORDS:
-            words = items.data.view(WORDS[items.bits])
-            return FixedWidth(items.bits, words[rows].view(np.uint8), len(rows))
         case FixedWidth() if items.bits % 8 == 0:
-            width = items.bits // 8
-            data = kernels.take_fixed(items.data, rows * width, width)
-            return FixedWidth(items.bits, data, len(rows))
+            data = kernels.look_up_fixed(items.data, items.bits // 8, words)
+            return FixedWidth(items.bits, data, len(words))
         case FixedWidth():
-            return FixedWidth(1, _pick_bits(items.data, items.count, rows), len(rows))
+            _check_indices(words, items.count)
+            return FixedWidth(1, _pick_bits(items.data, items.count, words), len(words))
         case Variable():
-            return _look_up_strings(items, rows)
+            return _look_up_strings(items, words.astype(np.int64))
         case FixedSizeList():
-            inner = (rows[:, None] * items.dimension + np.arange(items.dimension)).reshape(-1)
-            values = look_up(items.items, inner)
+            _check_indices(words, items.count)
+            rows = words.astype(np.int64)[:, None] * items.dimension
+            inner = (rows + np.arange(items.dimension)).reshape(-1)
             bits = items.validity
             if bits is not None:
                 bits = _pick_bits(bits, items.items.count, inner)
-            return FixedSizeList(items.dimension, bits, values, len(rows))
+            return FixedSizeList(items.dimension, bits, look_up(items.items, inner), len(words))
         case Fields():
-            return Fields(tuple(look_up(child, rows) for child in items.children), len(rows))
+            children = tuple(look_up(child, words) for child in items.children)
+            return Fields(children, len(words))
 
 
-def _pick_bits(bits: Bytes, count: int, rows: Int64s) -> Bytes:
+def _pick_bits(bits: Bytes, count: int, rows: npt.NDArray[Any]) -> Bytes:
     plain = np.unpackbits(bits, bitorder="little", count=count)
     return np.packbits(plain[rows], bitorder="little")
 
@@ -121,22 +120,20 @@ def _one_empty_value(items: Block) -> Block:
             raise CorruptDataError("a dictionary of lists has no items")
 
 
-def _checked_rows(indices: npt.NDArray[Any], items: int, validity: Bytes | None) -> Int64s:
-    """Return the indices as rows of the dictionary, with those under nulls made harmless."""
-    rows = indices.astype(np.int64)
-    outside = (rows < 0) | (rows >= items)
-    if not outside.any():
-        return rows
-    if validity is not None:
-        is_valid = np.unpackbits(validity, bitorder="little", count=len(rows)).view(np.bool_)
-        rows[outside & ~is_valid] = 0
-        outside &= is_valid
-    if outside.any():
-        place = int(outside.argmax())
+def _harmless(words: npt.NDArray[Any], items: int, validity: Bytes | None) -> npt.NDArray[Any]:
+    """Return the indices, those under nulls replaced if they are outside of the dictionary."""
+    if validity is None or not len(words) or int(words.max()) < items:
+        return words
+    is_valid = np.unpackbits(validity, bitorder="little", count=len(words)).view(np.bool_)
+    return np.where(is_valid, words, words.dtype.type(0))
+
+
+def _check_indices(words: npt.NDArray[Any], items: int) -> None:
+    if len(words) and int(words.max()) >= items:
+        place = int((words >= items).argmax())
         raise CorruptDataError(
             "an index is outside of its dictionary",
             value=place,
-            index=int(rows[place]),
+            index=int(words[place]),
             items=items,
         )
-    return rows

@@ -1,0 +1,81 @@
+// Items of a dictionary by index. The largest index is found first, in a loop that the compiler
+// turns into vector code, so that the loop that copies needs no check.
+#include "kernel.hpp"
+
+namespace LANCELET_NAMESPACE {
+namespace {
+
+template <class Index>
+Index largest(const uint8_t* indices, int64_t count) {
+  Index most = 0;
+  for (int64_t i = 0; i < count; ++i)
+    most = larger(most, load<Index>(indices + i * int64_t(sizeof(Index))));
+  return most;
+}
+
+template <class Index>
+int64_t first_above(const uint8_t* indices, int64_t count, uint64_t most) {
+  int64_t i = 0;
+  while (i < count && load<Index>(indices + i * int64_t(sizeof(Index))) <= most) ++i;
+  return i;
+}
+
+template <class Index, class Item>
+void copy(const uint8_t* LANCELET_RESTRICT items, const uint8_t* LANCELET_RESTRICT indices,
+          int64_t count, uint8_t* LANCELET_RESTRICT out) {
+  for (int64_t i = 0; i < count; ++i) {
+    const auto index = int64_t(load<Index>(indices + i * int64_t(sizeof(Index))));
+    store(out + i * int64_t(sizeof(Item)),
+          load<Item>(items + index * int64_t(sizeof(Item))));
+  }
+}
+
+struct Wide {
+  uint64_t low, high;
+};
+
+template <class Index>
+void copy_any(const uint8_t* LANCELET_RESTRICT items, int64_t item_bytes,
+              const uint8_t* LANCELET_RESTRICT indices, int64_t count,
+              uint8_t* LANCELET_RESTRICT out) {
+  for (int64_t i = 0; i < count; ++i) {
+    const auto index = int64_t(load<Index>(indices + i * int64_t(sizeof(Index))));
+    memcpy(out + i * item_bytes, items + index * item_bytes, size_t(item_bytes));
+  }
+}
+
+template <class Index>
+int64_t look_up(ConstBytes items, int64_t item_bytes, ConstBytes indices, Bytes out) {
+  const int64_t count = indices.size / int64_t(sizeof(Index));
+  if (count > out.size / item_bytes) return fail(kOutputFull, 0);
+  if (count == 0) return 0;
+  const int64_t known = items.size / item_bytes;
+  if (known == 0) return fail(kBadIndex, 0);
+  if (uint64_t(largest<Index>(indices.data, count)) >= uint64_t(known))
+    return fail(kBadIndex, first_above<Index>(indices.data, count, uint64_t(known) - 1));
+  switch (item_bytes) {
+    case 1: copy<Index, uint8_t>(items.data, indices.data, count, out.data); break;
+    case 2: copy<Index, uint16_t>(items.data, indices.data, count, out.data); break;
+    case 4: copy<Index, uint32_t>(items.data, indices.data, count, out.data); break;
+    case 8: copy<Index, uint64_t>(items.data, indices.data, count, out.data); break;
+    case 16: copy<Index, Wide>(items.data, indices.data, count, out.data); break;
+    default: copy_any<Index>(items.data, item_bytes, indices.data, count, out.data);
+  }
+  return count;
+}
+
+}  // namespace
+
+int64_t look_up_fixed(ConstBytes items, int64_t item_bytes, ConstBytes indices,
+                      int64_t index_bytes, Bytes out) {
+  if (item_bytes <= 0) return fail(kBadWidth, 0);
+  switch (index_bytes) {
+    case 1: return look_up<uint8_t>(items, item_bytes, indices, out);
+    case 2: return look_up<uint16_t>(items, item_bytes, indices, out);
+    case 4: return look_up<uint32_t>(items, item_bytes, indices, out);
+    case 8: return look_up<uint64_t>(items, item_bytes, indices, out);
+    default: return fail(kBadWidth, 1);
+  }
+}
+
+}  // namespace LANCELET_NAMESPACE
