@@ -22,18 +22,22 @@ LANCELET_INLINE bool extend(const uint8_t** at, const uint8_t* end, int64_t* len
   return true;
 }
 
-// Copy `length` bytes from `back` bytes before. The room behind the copy may be written to as
-// far as `end`.
-LANCELET_INLINE void copy_match(uint8_t* to, int64_t back, int64_t length, const uint8_t* end) {
+// Copy `length` bytes from `back` bytes before, where as many as kAhead more may be written.
+constexpr int64_t kAhead = 32;
+
+LANCELET_INLINE void copy_match(uint8_t* to, int64_t back, int64_t length) {
   const uint8_t* from = to - back;
-  if (LANCELET_LIKELY(back >= 16 && end - to >= length + 16)) {
-    for (int64_t k = 0; k < length; k += 16) memcpy(to + k, from + k, 16);
-  } else if (back >= 8 && end - to >= length + 8) {
+  if (LANCELET_LIKELY(back >= 16)) {
+    memcpy(to, from, 16);
+    memcpy(to + 16, from + 16, 16);
+    for (int64_t k = 32; k < length; k += 16) memcpy(to + k, from + k, 16);
+  } else if (back >= 8) {
     for (int64_t k = 0; k < length; k += 8) memcpy(to + k, from + k, 8);
-  } else if (back == 1) {
-    memset(to, *from, length);
   } else {
-    for (int64_t k = 0; k < length; ++k) to[k] = from[k];
+    // What repeats every `back` bytes also repeats every multiple of them.
+    const int64_t period = back * (7 / back + 1);
+    for (int64_t k = 0; k < 16; ++k) to[k] = from[k];
+    for (int64_t k = 16; k < length; k += 8) memcpy(to + k, to + k - period, 8);
   }
 }
 
@@ -47,7 +51,7 @@ bool decompress(const uint8_t* at, int64_t size, uint8_t* to, int64_t out_size) 
     int64_t literals = token >> 4;
     if (literals == 15 && !extend(&at, end, &literals)) return false;
     if (literals > end - at || literals > out_end - to) return false;
-    if (literals <= 16 && end - at >= 16 && out_end - to >= 16) {
+    if (LANCELET_LIKELY(literals <= 16 && end - at >= 16 && out_end - to >= 16)) {
       memcpy(to, at, 16);
     } else {
       memcpy(to, at, literals);
@@ -62,7 +66,11 @@ bool decompress(const uint8_t* at, int64_t size, uint8_t* to, int64_t out_size) 
     if (length == 15 && !extend(&at, end, &length)) return false;
     length += kMatchMin;
     if (back == 0 || back > to - start || length > out_end - to) return false;
-    copy_match(to, back, length, out_end);
+    if (LANCELET_LIKELY(length <= out_end - to - kAhead)) {
+      copy_match(to, back, length);
+    } else {
+      for (int64_t k = 0; k < length; ++k) to[k] = to[k - back];
+    }
     to += length;
   }
   return false;
