@@ -144,7 +144,7 @@ def _decimals(texts: list[str]) -> pa.Array:
     """Return written numbers as exact decimals, or as doubles if they are too long for that."""
     parts = [text.strip() for text in texts]
     scale = max(len(part.partition(".")[2]) for part in parts)
-    whole = max(len(part.partition(".")[0]) for part in parts)
+    whole = max(len(part.partition(".")[0].lstrip("-")) for part in parts)
     exact = whole + scale <= DECIMAL256_DIGITS
     return pa.array(parts).cast(decimal_type(whole + scale, scale) if exact else pa.float64())
 

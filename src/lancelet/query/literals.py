@@ -163,7 +163,7 @@ def limits(data_type: pa.DataType) -> tuple[pa.Scalar, pa.Scalar]:
     """Return the least and the greatest value of an integer, decimal or temporal type."""
     if pa.types.is_decimal(data_type):
         greatest = Decimal(10**data_type.precision - 1).scaleb(-data_type.scale, context=_EXACT)
-        return pa.scalar(-greatest, data_type), pa.scalar(greatest, data_type)
+        return pa.scalar(greatest.copy_negate(), data_type), pa.scalar(greatest, data_type)
     bits = data_type.bit_width
     if pa.types.is_unsigned_integer(data_type):
         return pa.scalar(0, data_type), pa.scalar(2**bits - 1, data_type)

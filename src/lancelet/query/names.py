@@ -69,7 +69,7 @@ def _find(name: str, names: Sequence[str]) -> str | None:
 
 
 def _suggestion(name: str, names: Sequence[str]) -> str:
-    close = difflib.get_close_matches(name, names, n=3)
+    close = _close(name, names, 3)
     if close:
         return f"did you mean {' or '.join(close)}?"
     shown = ", ".join(names[:20])
@@ -82,8 +82,13 @@ def similar_names(name: str, names: Sequence[str]) -> str:
     >>> similar_names("lowr", ["lower", "upper"])
     '; did you mean lower?'
     """
-    close = difflib.get_close_matches(name, names, n=1)
+    close = _close(name, names, 1)
     return f"; did you mean {close[0]}?" if close else ""
+
+
+def _close(name: str, names: Sequence[str], most: int) -> list[str]:
+    spelled = {each.lower(): each for each in names}
+    return [spelled[each] for each in difflib.get_close_matches(name.lower(), spelled, n=most)]
 
 
 def is_json(path: tuple[str, ...], schema: pa.Schema) -> bool:
