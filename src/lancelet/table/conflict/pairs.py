@@ -1,0 +1,281 @@
+"""The pairs of operations whose conflict depends on what they touch: one function per rule.
+
+Each takes ours and theirs, and says what is in dispute. Rules that are the same in both orders
+are used for both cells.
+"""
+
+from __future__ import annotations
+
+from lancelet.format.index_metadata import FRAGMENT_REUSE_INDEX, MEM_WAL_INDEX, IndexMetadata
+from lancelet.format.operation import (
+    Append,
+    CompactedSsTable,
+    CreateIndex,
+    DataReplacement,
+    Merge,
+    Operation,
+    Project,
+    Rewrite,
+    Update,
+    UpdateBases,
+    UpdateConfig,
+    UpdateMap,
+    UpdateMemWalState,
+    UpdateMode,
+)
+from lancelet.table.conflict.touched import removed_fragments, touched_fragments
+from lancelet.table.conflict.verdict import COMPATIBLE, Outcome, Verdict, incompatible, retry
+
+
+def same_fragments(ours: Operation, theirs: Operation) -> Verdict:
+    """Redo the work if both touch a fragment."""
+    shared = touched_fragments(ours) & touched_fragments(theirs)
+    return retry("both change the same fragments", fragments=shared) if shared else COMPATIBLE
+
+
+def rows_and_rows(ours: Operation, theirs: Operation) -> Verdict:
+    """Look at the rows if both touch a fragment: different rows do not conflict."""
+    shared = touched_fragments(ours) & touched_fragments(theirs)
+    if not shared:
+        return COMPATIBLE
+    removed = shared & removed_fragments(theirs)
+    if removed:
+        return retry("they removed fragments that ours changes", fragments=removed)
+    return Verdict(Outcome.REBASE, "both change rows of the same fragments", shared)
+
+
+def unless_nullability_kept(ours: Operation, theirs: Operation) -> Verdict:
+    """Redo the work if a schema change may have made new rows invalid."""
+    for operation in (ours, theirs):
+        if isinstance(operation, Merge | Project) and not operation.preserves_nullability:
+            return retry("a change to the schema may not fit the rows of the other commit")
+    return COMPATIBLE
+
+
+def update_and_append(ours: Update, theirs: Append) -> Verdict:
+    """Redo an upsert if rows were added: it would have updated those with its keys."""
+    del theirs
+    if ours.inserted_rows is None:
+        return COMPATIBLE
+    return retry("rows were added that may have the keys of the inserted ones")
+
+
+def update_and_update(ours: Update, theirs: Update) -> Verdict:
+    """Compare the keys that both inserted, then the rows that both changed."""
+    inserted = ours.inserted_rows
+    if inserted is not None:
+        if theirs.inserted_rows is None and theirs.new_fragments:
+            return retry("they added rows without saying of which keys")
+        if theirs.inserted_rows is not None and inserted.may_intersect(theirs.inserted_rows):
+            return retry("both may have inserted rows of the same keys")
+    generations = _compare_generations(ours.compacted_sstables, theirs.compacted_sstables)
+    return generations or rows_and_rows(ours, theirs)
+
+
+def older_generations(ours: Operation, theirs: Operation) -> Verdict:
+    """Refuse to merge a shard's generation that is in the table already."""
+    return _compare_generations(_compacted(ours), _compacted(theirs)) or COMPATIBLE
+
+
+def rewrite_and_index(ours: Rewrite, theirs: CreateIndex) -> Verdict:
+    """Redo a rewrite of fragments that a new index covers, unless readers can translate."""
+    rewritten = touched_fragments(ours)
+    reuses = any(index.name == FRAGMENT_REUSE_INDEX for index in theirs.new_indices)
+    covered = frozenset[int]()
+    for index in theirs.new_indices:
+        if index.is_system:
+            continue
+        covered |= (
+            rewritten if index.fragment_bitmap is None else rewritten & set(index.fragment_bitmap)
+        )
+    if covered:
+        return retry("a new index covers fragments that ours rewrites", fragments=covered)
+    return retry("both change the fragment reuse index") if reuses else COMPATIBLE
+
+
+def index_and_rewrite(ours: CreateIndex, theirs: Rewrite) -> Verdict:
+    """Redo an index build over fragments that were rewritten."""
+    verdict = rewrite_and_index(theirs, ours)
+    if verdict.outcome is Outcome.COMPATIBLE:
+        return COMPATIBLE
+    return retry("fragments that the index covers were rewritten", fragments=verdict.fragments)
+
+
+def same_index(ours: CreateIndex, theirs: CreateIndex) -> Verdict:
+    """Redo the work if both make an index of one name, or replace the same segment."""
+    names = {index.name for index in ours.new_indices} & {
+        index.name for index in theirs.new_indices
+    }
+    gone = {index.uuid for index in ours.removed_indices} & {
+        index.uuid for index in theirs.removed_indices
+    }
+    if not names and not gone:
+        return COMPATIBLE
+    return Verdict(
+        Outcome.RETRY, "both change the same index", names=frozenset(names) or _names(ours)
+    )
+
+
+def index_and_mem_wal(ours: Operation, theirs: Operation) -> Verdict:
+    """Redo the work if an index commit and a merge of shards both change the system index."""
+    for operation in (ours, theirs):
+        if isinstance(operation, CreateIndex) and MEM_WAL_INDEX in _names(operation):
+            return retry("both change the state of merged shards")
+    return COMPATIBLE
+
+
+def replaced_fragment_removed(ours: Operation, theirs: Operation) -> Verdict:
+    """Give up if the fragment that gets a new file is gone."""
+    gone = touched_fragments(ours) & removed_fragments(theirs)
+    if gone:
+        return incompatible("they removed fragments that ours adds files to", fragments=gone)
+    return COMPATIBLE
+
+
+def replacement_and_update(ours: DataReplacement, theirs: Update) -> Verdict:
+    """Redo a replacement if rows of its fragments moved, or its fields were rewritten."""
+    removed = replaced_fragment_removed(ours, theirs)
+    if removed.outcome is not Outcome.COMPATIBLE:
+        return removed
+    shared = touched_fragments(ours) & touched_fragments(theirs)
+    fields = {field_id for group in ours.replacements for field_id in group.new_file.fields}
+    rewritten = fields & set(theirs.fields_modified)
+    if shared and (theirs.mode is UpdateMode.REWRITE_ROWS or rewritten):
+        return retry(
+            "they changed rows of fragments that ours adds files to",
+            fragments=shared,
+            fields=frozenset(rewritten),
+        )
+    return COMPATIBLE
+
+
+def replacement_and_project(ours: DataReplacement, theirs: Project) -> Verdict:
+    """Give up if a replaced field is gone."""
+    remaining = {field.id for field in theirs.schema.walk()}
+    replaced = {field_id for group in ours.replacements for field_id in group.new_file.fields}
+    gone = {field_id for field_id in replaced - remaining if field_id >= 0}
+    if gone:
+        return Verdict(Outcome.INCOMPATIBLE, "a replaced field was dropped", fields=frozenset(gone))
+    return unless_nullability_kept(ours, theirs)
+
+
+def same_replacement(ours: DataReplacement, theirs: DataReplacement) -> Verdict:
+    """Redo a replacement of fields that were replaced in the same fragment."""
+    held = {
+        (group.fragment_id, field_id)
+        for group in theirs.replacements
+        for field_id in group.new_file.fields
+    }
+    shared = {
+        (group.fragment_id, field_id)
+        for group in ours.replacements
+        for field_id in group.new_file.fields
+        if (group.fragment_id, field_id) in held
+    }
+    if not shared:
+        return COMPATIBLE
+    return retry(
+        "both replace the same fields",
+        fragments=frozenset(fragment_id for fragment_id, _ in shared),
+        fields=frozenset(field_id for _, field_id in shared),
+    )
+
+
+def replacement_and_index(ours: DataReplacement, theirs: CreateIndex) -> Verdict:
+    """Redo a replacement of a field that was just indexed."""
+    replaced = {field_id for group in ours.replacements for field_id in group.new_file.fields}
+    indexed = {field_id for index in theirs.new_indices for field_id in index.fields}
+    shared = frozenset(replaced & indexed)
+    return retry("a replaced field was indexed", fields=shared) if shared else COMPATIBLE
+
+
+def index_and_replacement(ours: CreateIndex, theirs: DataReplacement) -> Verdict:
+    """Redo an index build over a field that was replaced."""
+    return replacement_and_index(theirs, ours)
+
+
+def schema_metadata_changed(ours: Operation, theirs: Operation) -> Verdict:
+    """Redo the work if one changes the schema and the other its metadata."""
+    for operation in (ours, theirs):
+        if isinstance(operation, UpdateConfig) and _touches_schema(operation):
+            return retry("one changes the schema and the other its metadata")
+    return COMPATIBLE
+
+
+def schema_metadata_lost(ours: Operation, theirs: Operation) -> Verdict:
+    """Give up if one replaces the schema and the other changes its metadata."""
+    for operation in (ours, theirs):
+        if isinstance(operation, UpdateConfig) and _touches_schema(operation):
+            return incompatible("one replaces the schema, the other changes its metadata")
+    return COMPATIBLE
+
+
+def same_keys(ours: UpdateConfig, theirs: UpdateConfig) -> Verdict:
+    """Give up if both change a key of the config, or the metadata of the same thing."""
+    keys = _shared_keys(ours.config, theirs.config, replace_wins=False)
+    keys |= _shared_keys(ours.table_metadata, theirs.table_metadata, replace_wins=True)
+    if ours.schema_metadata is not None and theirs.schema_metadata is not None:
+        keys |= {"the metadata of the schema"}
+    fields = set(ours.field_metadata) & set(theirs.field_metadata)
+    if not keys and not fields:
+        return COMPATIBLE
+    return Verdict(
+        Outcome.INCOMPATIBLE,
+        "both change the same settings",
+        fields=frozenset(fields),
+        names=frozenset(keys),
+    )
+
+
+def same_bases(ours: UpdateBases, theirs: UpdateBases) -> Verdict:
+    """Give up if both register a base of the same id, name or path."""
+    for base in ours.new_bases:
+        for other in theirs.new_bases:
+            same_name = base.name is not None and base.name == other.name
+            if same_name or base.path == other.path or (base.id and base.id == other.id):
+                return incompatible(
+                    "both register the same base", names=frozenset({base.name or base.path})
+                )
+    return COMPATIBLE
+
+
+def _shared_keys(
+    ours: UpdateMap | None, theirs: UpdateMap | None, *, replace_wins: bool
+) -> set[str]:
+    if ours is None or theirs is None:
+        return set()
+    if replace_wins and (ours.replace or theirs.replace):
+        return set(ours.entries) | set(theirs.entries) or {"all keys"}
+    return set(ours.entries) & set(theirs.entries)
+
+
+def _touches_schema(operation: UpdateConfig) -> bool:
+    return operation.schema_metadata is not None or bool(operation.field_metadata)
+
+
+def _names(operation: CreateIndex) -> frozenset[str]:
+    changed: tuple[IndexMetadata, ...] = (*operation.new_indices, *operation.removed_indices)
+    return frozenset(index.name for index in changed)
+
+
+def _compacted(operation: Operation) -> tuple[CompactedSsTable, ...]:
+    match operation:
+        case Update(compacted_sstables=compacted) | UpdateMemWalState(compacted_sstables=compacted):
+            return compacted
+        case _:
+            return ()
+
+
+def _compare_generations(
+    ours: tuple[CompactedSsTable, ...], theirs: tuple[CompactedSsTable, ...]
+) -> Verdict | None:
+    committed = {entry.shard_id: entry.generation for entry in theirs}
+    shared = [entry for entry in ours if entry.shard_id in committed]
+    if not shared:
+        return None
+    if any(committed[entry.shard_id] >= entry.generation for entry in shared):
+        return incompatible(
+            "a shard's generation is in the table already",
+            names=frozenset(str(entry.shard_id) for entry in shared),
+        )
+    return retry("an earlier generation of the same shard was merged first")

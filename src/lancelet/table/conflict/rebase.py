@@ -1,0 +1,104 @@
+"""Deleting rows of fragments in which others deleted rows meanwhile.
+
+Two commits that delete different rows of a fragment do not conflict, but each wrote a deletion
+file that knows nothing of the other's rows. The later one writes a file with both:
+
+    read version   deleted {1}
+    theirs         deleted {1, 5}     committed first
+    ours           deleted {1, 8}     rebased to {1, 5, 8}
+    ours           deleted {1, 5}     both delete row 5: the work must be done again
+
+Which rows ours changes is known to the caller alone (`affected`): an update deletes rows that it
+writes elsewhere, so a row that is gone already must not appear twice.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from lancelet.buffers import Int64s
+from lancelet.format.fragment import DeletionFile, Fragment
+from lancelet.format.operation import Delete, Operation, Update
+from lancelet.rowids.deletion import DeletionVector
+from lancelet.table.conflict.touched import removed_fragments, updated_fragments
+from lancelet.table.conflict.verdict import Verdict, retry
+from lancelet.table.snapshot import Snapshot
+
+AffectedRows: TypeAlias = Mapping[int, Int64s]
+"""The offsets of the rows that an operation deletes or moves, by fragment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rebased:
+    """An operation that fits a later version, and the deletion files it needs written."""
+
+    operation: Operation
+    deletion_files: Mapping[str, bytes]
+
+
+def rebase_rows(
+    ours: Operation, disputed: frozenset[int], affected: AffectedRows | None, latest: Snapshot
+) -> Rebased | Verdict:
+    """Return our operation on top of the latest version, or why that cannot be.
+
+    Only deletions and updates that say which rows they affect can be rebased.
+    """
+    if not isinstance(ours, Delete | Update) or affected is None:
+        return retry("both change rows of the same fragments", fragments=disputed)
+    mine = updated_fragments(ours)
+    alive = set(latest.fragments.ids.tolist())
+    updated: dict[int, Fragment] = dict(mine)
+    files: dict[str, bytes] = {}
+    emptied: list[int] = []
+    for fragment_id in sorted(disputed):
+        offsets = affected.get(fragment_id)
+        if fragment_id not in alive or offsets is None:
+            return retry("they removed fragments that ours changes", fragments=disputed)
+        current = latest.fragments.by_id(fragment_id)
+        if fragment_id in mine and _files_of(mine[fragment_id]) != _files_of(current):
+            return retry("they rewrote files of the same fragments", fragments=disputed)
+        theirs = latest.deletions(current)
+        shared = np.isin(offsets, theirs.to_array())
+        if shared.any():
+            return retry("both changed the same rows", fragments=frozenset({fragment_id}))
+        merged = theirs.union(DeletionVector.of(offsets).offsets).as_bitmap()
+        if len(merged) == current.physical_rows:
+            updated.pop(fragment_id, None)
+            emptied.append(fragment_id)
+            continue
+        fragment = with_deletions(current, merged, read_version=latest.version)
+        assert fragment.deletion_file is not None
+        files[fragment.deletion_file.path(fragment_id)] = merged.render()
+        updated[fragment_id] = fragment
+    return Rebased(_with_fragments(ours, tuple(updated.values()), emptied), files)
+
+
+def with_deletions(fragment: Fragment, deleted: DeletionVector, *, read_version: int) -> Fragment:
+    """Return a fragment with a new deletion file of a name that nobody else has."""
+    entry = DeletionFile(
+        file_type=deleted.file_type,
+        read_version=read_version,
+        id=secrets.randbits(64),
+        num_deleted_rows=len(deleted),
+    )
+    return replace(fragment, deletion_file=entry)
+
+
+def _files_of(fragment: Fragment) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    return tuple((file.path, file.fields) for file in fragment.files)
+
+
+def _with_fragments(
+    operation: Delete | Update, updated: tuple[Fragment, ...], emptied: list[int]
+) -> Operation:
+    removed = tuple(sorted({*removed_fragments(operation), *emptied}))
+    match operation:
+        case Delete():
+            return replace(operation, updated_fragments=updated, deleted_fragment_ids=removed)
+        case Update():
+            return replace(operation, updated_fragments=updated, removed_fragment_ids=removed)
