@@ -22,7 +22,7 @@ from lancelet.buffers import Bytes, Int64s, Ranges, Reading, Slices
 from lancelet.encodings import registry
 from lancelet.encodings.arrow import arrow_from_block
 from lancelet.encodings.base import Block, FixedWidth, RowIndices, RowRange, Rows, StoredPage
-from lancelet.encodings.codecs.base import Encoding
+from lancelet.encodings.codecs.base import Encoding, Picks
 from lancelet.encodings.layout import MiniBlockLayout
 from lancelet.encodings.leaf import (
     LeafContext,
@@ -41,12 +41,14 @@ from lancelet.encodings.miniblock.frame import (
 )
 from lancelet.encodings.miniblock.repetition_index import (
     DEPTH,
+    ChunkLevels,
     RepetitionIndex,
-    entries_of_rows,
     parse_repetition_index,
-    starts_of_rows,
 )
 from lancelet.errors import CorruptDataError, UnsupportedError
+
+DENSE_PICKS = 4
+"""If one in so many values of the chunks is wanted, they are decoded as a whole."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,12 +70,13 @@ class MiniBlockHead:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Decoded:
-    """Some chunks, decoded and joined."""
+    """Some chunks: their levels, decoded and joined, and their values, still encoded."""
 
     num_levels: Int64s
     repetition: Levels | None
     definition: Levels | None
-    values: Block
+    counts: Int64s
+    buffers: tuple[Slices, ...]
 
 
 class MiniBlockPage:
@@ -195,14 +198,13 @@ class MiniBlockPage:
         layout = self._layout
         counts = np.diff(head.chunks.first_value)[chunks]
         parts = split_chunks(slices, _shape_of(layout))
-        values = registry.decode_chunks(layout.values, parts.buffers, counts)
         repetition, definition = _decode_levels(layout, parts)
         num_levels = counts
         if repetition is not None or definition is not None:
             num_levels = parts.num_levels
             check_levels(layout.layers, repetition, definition)
             _check_slots(layout.layers, definition, num_levels, counts)
-        return _Decoded(num_levels, repetition, definition, values)
+        return _Decoded(num_levels, repetition, definition, counts, parts.buffers)
 
     def _entries_of(
         self, rows: Rows, head: MiniBlockHead, chunks: Int64s, decoded: _Decoded
@@ -210,22 +212,18 @@ class MiniBlockPage:
         """Return which of the decoded entries belong to the rows."""
         if head.rows is not None:
             assert decoded.repetition is not None
-            rep_max = self._layout.layers.rep_max
+            levels = ChunkLevels(
+                head.rows,
+                chunks,
+                decoded.repetition,
+                decoded.num_levels,
+                self._layout.layers.rep_max,
+            )
             match rows:
                 case RowRange(start, stop):
-                    starts = starts_of_rows(decoded.repetition, rep_max, head.rows, chunks)
-                    before = int(head.rows.begun[chunks[0]])
-                    ends = np.append(starts, len(decoded.repetition))
-                    return slice(int(starts[start - before]), int(ends[stop - before]))
+                    return levels.entries_of_range(start, stop)
                 case RowIndices(indices):
-                    return entries_of_rows(
-                        indices,
-                        index=head.rows,
-                        chunks=chunks,
-                        repetition=decoded.repetition,
-                        num_levels=decoded.num_levels,
-                        rep_max=rep_max,
-                    )
+                    return levels.entries_of_rows(indices)
         first_value = head.chunks.first_value
         match rows:
             case RowRange(start, stop):
@@ -243,9 +241,21 @@ class MiniBlockPage:
         self, head: MiniBlockHead, decoded: _Decoded, slots: Picked, validity: Bytes | None
     ) -> pa.Array:
         data_type = self._leaf.data_type
+        block, picked = self._decode_values(decoded, slots)
         if head.dictionary is None:
-            return values_from_block(decoded.values, data_type, slots, validity)
-        return values_from_dictionary(decoded.values, head.dictionary, data_type, slots, validity)
+            return values_from_block(block, data_type, picked, validity)
+        return values_from_dictionary(block, head.dictionary, data_type, picked, validity)
+
+    def _decode_values(self, decoded: _Decoded, slots: Picked) -> tuple[Block, Picked]:
+        """Return a block that holds the slots, and where in the block they are."""
+        encoding, counts = self._layout.values, decoded.counts
+        if isinstance(slots, slice) or len(slots) * DENSE_PICKS > int(counts.sum()):
+            return registry.decode_chunks(encoding, decoded.buffers, counts), slots
+        stops = np.cumsum(counts)
+        chunk = np.searchsorted(stops, slots, side="right")
+        picks = Picks(chunk, slots - (stops - counts)[chunk])
+        block = registry.pick_chunks(encoding, decoded.buffers, counts, picks)
+        return block, slice(0, len(slots))
 
 
 def slots_of(layers: Layers, definition: Levels | None, entries: Picked) -> Picked:

@@ -112,38 +112,50 @@ def build_repetition_index(repetition: Levels, first_entry: Int64s, rep_max: int
     return pairs.reshape(-1).view(np.uint8)
 
 
-def entries_of_rows(
-    rows: Int64s,
-    *,
-    index: RepetitionIndex,
-    chunks: Int64s,
-    repetition: Levels,
-    num_levels: Int64s,
-    rep_max: int,
-) -> Int64s:
-    """Return the entries of single rows among the joined levels of some chunks."""
-    row_starts = starts_of_rows(repetition, rep_max, index, chunks)
-    first_entry = np.concatenate(([0], np.cumsum(num_levels)))
-    begun_before = np.concatenate(([0], np.cumsum(np.diff(index.begun)[chunks])))
-    begins, ends = index.chunks_of_rows(rows)
-    at = np.searchsorted(chunks, begins)
-    which = begun_before[at] + rows - index.begun[begins]
-    start = row_starts[which]
-    next_start = np.append(row_starts, len(repetition))[which + 1]
-    stop = np.minimum(next_start, first_entry[np.searchsorted(chunks, ends) + 1])
-    return expand(start, stop - start)
+@dataclass(frozen=True, slots=True, eq=False)
+class ChunkLevels:
+    """The repetition levels of some chunks, joined, in which rows are found by the index."""
 
+    index: RepetitionIndex
+    chunks: Int64s
+    repetition: Levels
+    num_levels: Int64s
+    rep_max: int
 
-def starts_of_rows(
-    repetition: Levels, rep_max: int, index: RepetitionIndex, chunks: Int64s
-) -> Int64s:
-    """Return the entries that begin a row, after checking that the index knows them all."""
-    row_starts = np.flatnonzero(repetition == rep_max)
-    expected = int(np.diff(index.begun)[chunks].sum())
-    if len(row_starts) != expected:
-        raise CorruptDataError(
-            "the repetition levels of a page do not have the rows of its index",
-            expected_rows=expected,
-            found_rows=len(row_starts),
-        )
-    return row_starts
+    def entries_of_range(self, start: int, stop: int) -> slice:
+        """Return the entries of neighbouring rows, whose chunks are all there."""
+        row_starts = self._row_starts()
+        before = int(self.index.begun[self.chunks[0]])
+        is_last = stop - before == len(row_starts)
+        end = len(self.repetition) if is_last else int(row_starts[stop - before])
+        return slice(int(row_starts[start - before]), end)
+
+    def entries_of_rows(self, rows: Int64s) -> Int64s:
+        """Return the entries of single rows, whose chunks are all there."""
+        row_starts = self._row_starts()
+        stops_of_chunks = np.cumsum(self.num_levels)
+        begun = np.diff(self.index.begun)[self.chunks]
+        begun_before = np.cumsum(begun) - begun
+        begins, ends = self.index.chunks_of_rows(rows)
+        at = np.searchsorted(self.chunks, begins)
+        which = begun_before[at] + rows - self.index.begun[begins]
+        start = row_starts[which]
+        # The row that follows may begin in a chunk that was not read.
+        next_start = np.append(row_starts, len(self.repetition))[which + 1]
+        stop = np.minimum(next_start, stops_of_chunks[np.searchsorted(self.chunks, ends)])
+        return expand(start, stop - start)
+
+    def _row_starts(self) -> Int64s:
+        """Return the entries that begin a row, after checking that the index knows them all."""
+        row_starts = np.flatnonzero(self.repetition == self.rep_max)
+        found = np.diff(np.searchsorted(row_starts, np.cumsum(self.num_levels)), prepend=0)
+        expected = np.diff(self.index.begun)[self.chunks]
+        if not np.array_equal(found, expected):
+            chunk = int(np.flatnonzero(found != expected)[0])
+            raise CorruptDataError(
+                "the repetition levels of a chunk do not have the rows of its index",
+                chunk=int(self.chunks[chunk]),
+                expected_rows=int(expected[chunk]),
+                found_rows=int(found[chunk]),
+            )
+        return row_starts
