@@ -3,8 +3,9 @@
 `docs/kernels.md` lists them and says how to add one.
 """
 
-from lancelet.kernels.arguments import Levels, Offsets, ZipShape
+from lancelet.kernels.arguments import Levels
 from lancelet.kernels.faults import OffsetOverflowError
+from lancelet.kernels.offsets import Offsets
 from lancelet.kernels.select import (
     NATIVE,
     SlowKernelsWarning,
@@ -12,6 +13,7 @@ from lancelet.kernels.select import (
     instruction_sets,
     use_instruction_set,
 )
+from lancelet.kernels.zip_shape import ZipShape
 from lancelet.kernels.zstd import zstd_compress_chunks, zstd_decompress_chunks
 
 if NATIVE:
@@ -32,6 +34,7 @@ if NATIVE:
         join_bytes_chunks,
         join_slices,
         look_up_fixed,
+        look_up_variable,
         lz4_compress,
         lz4_compress_chunks,
         lz4_decompress_chunks,
@@ -78,6 +81,7 @@ else:
         join_bytes_chunks,
         join_slices,
         look_up_fixed,
+        look_up_variable,
         lz4_compress,
         lz4_compress_chunks,
         lz4_decompress_chunks,
@@ -132,6 +136,7 @@ __all__ = [
     "join_bytes_chunks",
     "join_slices",
     "look_up_fixed",
+    "look_up_variable",
     "lz4_compress",
     "lz4_compress_chunks",
     "lz4_decompress_chunks",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -11,9 +10,6 @@ import numpy.typing as npt
 from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.errors import InvalidInputError
 from lancelet.kernels.faults import Fault, corrupt
-
-Offsets: TypeAlias = npt.NDArray[np.int32] | npt.NDArray[np.int64]
-"""Arrow offsets of either width."""
 
 BLOCK: Final = 1024
 """Values in a bit-packed block."""
@@ -125,66 +121,6 @@ def out_of_line_shape(
     if data_bytes < full_bytes + tail_bytes:
         raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=0)
     return full_bytes, tail_bytes, plain
-
-
-def check_offset_bytes(offset_bytes: int) -> None:
-    """Check that stored offsets or lengths are 4 or 8 bytes wide."""
-    if offset_bytes not in (4, 8):
-        raise InvalidInputError("offsets and lengths have 4 or 8 bytes", bytes=offset_bytes)
-
-
-def check_chunk_counts(slices: Slices, counts: Int64s, offset_bytes: int, *, kernel: str) -> None:
-    """Check that each chunk is long enough for the offsets of its values."""
-    check_offset_bytes(offset_bytes)
-    bad = counts < 0
-    if bad.any():
-        raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=int(bad.argmax()))
-    bad = (counts > 0) & (counts >= slices.size // offset_bytes)
-    if bad.any():
-        raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=int(bad.argmax()))
-
-
-def offset_type(out_bits: int) -> np.dtype[Any]:
-    """Return the Arrow offset type of `out_bits` bits."""
-    if out_bits not in (32, 64):
-        raise InvalidInputError("Arrow offsets have 32 or 64 bits", out_bits=out_bits)
-    return np.dtype(np.int32) if out_bits == 32 else np.dtype(np.int64)
-
-
-def check_fits_offsets(data_bytes: int, dtype: np.dtype[Any], *, kernel: str) -> None:
-    """Refuse more bytes than offsets of this type can count."""
-    if data_bytes > np.iinfo(dtype).max:
-        raise corrupt(Fault.TOO_LARGE, kernel=kernel, place=0)
-
-
-def offsets_of(size: Int64s, *, out_bits: int, kernel: str) -> Offsets:
-    """Return Arrow offsets for values of these sizes, or refuse what 32 bits cannot count."""
-    dtype = offset_type(out_bits)
-    offsets = np.zeros(len(size) + 1, np.int64)
-    np.cumsum(size, out=offsets[1:])
-    check_fits_offsets(int(offsets[-1]), dtype, kernel=kernel)
-    return offsets.astype(dtype)
-
-
-def check_has_offsets(offsets: Offsets, *, kernel: str) -> None:
-    """Check that there are Arrow offsets, which are one more than the values."""
-    if not len(offsets) or offsets.dtype not in (np.int32, np.int64):
-        raise InvalidInputError(
-            "offsets are 32 or 64 bits wide and one more than the values",
-            kernel=kernel,
-            dtype=str(offsets.dtype),
-            offsets=len(offsets),
-        )
-
-
-def check_offsets(offsets: Offsets, data_bytes: int, *, kernel: str) -> None:
-    """Check that offsets never go backwards and stay within their data."""
-    check_has_offsets(offsets, kernel=kernel)
-    bad = offsets < 0
-    bad[1:] |= offsets[1:] < offsets[:-1]
-    bad |= offsets > data_bytes
-    if bad.any():
-        raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, place=int(bad.argmax()))
 
 
 def check_symbols(symbols: npt.NDArray[np.uint64], lengths: Bytes, *, kernel: str) -> None:
@@ -300,68 +236,3 @@ def check_validity(validity: Bytes, count: int) -> None:
     """Check that there is a bit for each value."""
     if validity.nbytes < -(-count // 8):
         raise InvalidInputError("a value has no validity bit", count=count, bytes=validity.nbytes)
-
-
-@dataclass(frozen=True, slots=True)
-class ZipShape:
-    """How the control words of a full-zip page read.
-
-    `max_visible_def` is the largest definition level that still owns a value slot; without list
-    layers that is every level.
-    """
-
-    bits_rep: int
-    bits_def: int
-    max_visible_def: int = 0xFFFF
-
-    def __post_init__(self) -> None:
-        if not (0 <= self.bits_rep <= 16 and 0 <= self.bits_def <= 16):
-            raise InvalidInputError(
-                "levels have at most 16 bits", bits_rep=self.bits_rep, bits_def=self.bits_def
-            )
-
-    @property
-    def control_bytes(self) -> int:
-        """Return the width of a control word: 0, 1, 2 or 4 bytes."""
-        bits = self.bits_rep + self.bits_def
-        return 0 if bits == 0 else 1 if bits <= 8 else 2 if bits <= 16 else 4
-
-    def definition(self, control: Any) -> Any:
-        """Return the definition level in a control word, or in each of many."""
-        return control & ((1 << self.bits_def) - 1)
-
-    def is_visible(self, control: Any) -> Any:
-        """Return whether the item of a control word, or of each of many, owns a value slot."""
-        return self.definition(control) <= self.max_visible_def
-
-
-def check_item_bytes(shape: ZipShape, value_bytes: int) -> None:
-    """Check that an item has bytes, without which there is no telling how many there are."""
-    if value_bytes < 0 or shape.control_bytes + value_bytes == 0:
-        raise InvalidInputError("an item has at least one byte", value_bytes=value_bytes)
-
-
-def check_zipped(
-    rep: npt.NDArray[np.uint16], definition: npt.NDArray[np.uint16], shape: ZipShape, slots: int
-) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.bool_]]:
-    """Return control words and which items are visible, for levels that fit their values."""
-    count = len(rep) if shape.bits_rep else len(definition) if shape.bits_def else slots
-    if len(rep) != (count if shape.bits_rep else 0):
-        raise InvalidInputError("repetition levels do not fit the items", levels=len(rep))
-    if len(definition) != (count if shape.bits_def else 0):
-        raise InvalidInputError("definition levels do not fit the items", levels=len(definition))
-    control = np.zeros(count, np.uint32)
-    for levels, bits, shift in (
-        (rep, shape.bits_rep, shape.bits_def),
-        (definition, shape.bits_def, 0),
-    ):
-        if bits:
-            if len(levels) and int(levels.max()) >> bits:
-                raise InvalidInputError("a level does not fit its control word", bits=bits)
-            control |= levels.astype(np.uint32) << np.uint32(shift)
-    visible = np.asarray(shape.is_visible(control), np.bool_)
-    if int(visible.sum()) != slots:
-        raise InvalidInputError(
-            "levels and values differ", visible=int(visible.sum()), values=slots
-        )
-    return control, visible

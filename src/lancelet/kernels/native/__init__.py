@@ -16,7 +16,7 @@ from lancelet.kernels.native.copies import (
     take_fixed,
     take_variable,
 )
-from lancelet.kernels.native.dictionary import look_up_fixed
+from lancelet.kernels.native.dictionary import look_up_fixed, look_up_variable
 from lancelet.kernels.native.fsst import fsst_decode, fsst_decode_chunks, fsst_encode, pick_fsst
 from lancelet.kernels.native.fsst_training import fsst_train
 from lancelet.kernels.native.full_zip import unzip_fixed, unzip_variable, zip_fixed, zip_variable
@@ -53,6 +53,7 @@ __all__ = [
     "join_bytes_chunks",
     "join_slices",
     "look_up_fixed",
+    "look_up_variable",
     "lz4_compress",
     "lz4_compress_chunks",
     "lz4_decompress_chunks",

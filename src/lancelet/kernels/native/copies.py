@@ -7,17 +7,10 @@ import numpy as np
 from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.errors import InvalidInputError
 from lancelet.kernels import _native
-from lancelet.kernels.arguments import (
-    Offsets,
-    as_bytes,
-    as_int64s,
-    check_layout,
-    check_slices,
-    offsets_of,
-    slice_arrays,
-)
+from lancelet.kernels.arguments import as_bytes, as_int64s, check_layout, check_slices, slice_arrays
 from lancelet.kernels.faults import checked
 from lancelet.kernels.native.allocate import empty_bytes
+from lancelet.kernels.offsets import Offsets, offsets_of
 
 
 def copy_slices(slices: Slices, out: Bytes, out_position: Int64s) -> None:

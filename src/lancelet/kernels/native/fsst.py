@@ -15,20 +15,22 @@ import numpy.typing as npt
 from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.kernels import _native
 from lancelet.kernels.arguments import (
-    Offsets,
     as_bytes,
     as_int64s,
-    check_chunk_counts,
-    check_has_offsets,
-    check_offsets,
     check_slices,
     check_symbols,
-    offset_type,
     slice_arrays,
 )
 from lancelet.kernels.faults import checked
 from lancelet.kernels.native.allocate import empty, empty_bytes
 from lancelet.kernels.native.variable import picked_spans
+from lancelet.kernels.offsets import (
+    Offsets,
+    check_chunk_counts,
+    check_has_offsets,
+    check_offsets,
+    offset_type,
+)
 
 Symbols: TypeAlias = npt.NDArray[np.uint64]
 

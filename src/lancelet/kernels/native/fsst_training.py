@@ -6,9 +6,10 @@ import numpy as np
 
 from lancelet.buffers import Bytes
 from lancelet.kernels import _native
-from lancelet.kernels.arguments import Offsets, as_bytes, check_offsets
+from lancelet.kernels.arguments import as_bytes
 from lancelet.kernels.faults import checked
 from lancelet.kernels.native.fsst import Symbols
+from lancelet.kernels.offsets import Offsets, check_offsets
 
 
 def fsst_train(offsets: Offsets, data: Bytes) -> tuple[Symbols, Bytes]:

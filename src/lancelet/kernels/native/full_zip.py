@@ -9,22 +9,18 @@ import numpy.typing as npt
 
 from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.kernels import _native
-from lancelet.kernels.arguments import (
-    Offsets,
-    ZipShape,
-    as_bytes,
-    check_fits_offsets,
-    check_has_offsets,
-    check_item_bytes,
-    check_offset_bytes,
-    check_offsets,
-    check_whole_values,
-    check_zipped,
-    offset_type,
-    slice_arrays,
-)
+from lancelet.kernels.arguments import as_bytes, check_whole_values, slice_arrays
 from lancelet.kernels.faults import checked
 from lancelet.kernels.native.allocate import empty, empty_bytes
+from lancelet.kernels.offsets import (
+    Offsets,
+    check_fits_offsets,
+    check_has_offsets,
+    check_offset_bytes,
+    check_offsets,
+    offset_type,
+)
+from lancelet.kernels.zip_shape import ZipShape, check_item_bytes, check_zipped
 
 Levels: TypeAlias = npt.NDArray[np.uint16]
 

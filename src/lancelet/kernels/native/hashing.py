@@ -9,8 +9,9 @@ import numpy.typing as npt
 
 from lancelet.buffers import Bytes
 from lancelet.kernels import _native
-from lancelet.kernels.arguments import Offsets, as_bytes, check_has_offsets, check_seed
+from lancelet.kernels.arguments import as_bytes, check_seed
 from lancelet.kernels.faults import checked
+from lancelet.kernels.offsets import Offsets, check_has_offsets
 
 Hashes: TypeAlias = npt.NDArray[np.uint64]
 

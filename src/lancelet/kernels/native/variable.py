@@ -6,17 +6,10 @@ import numpy as np
 
 from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.kernels import _native
-from lancelet.kernels.arguments import (
-    Offsets,
-    as_bytes,
-    as_int64s,
-    check_offset_bytes,
-    offset_type,
-    offsets_of,
-    slice_arrays,
-)
+from lancelet.kernels.arguments import as_bytes, as_int64s, slice_arrays
 from lancelet.kernels.faults import checked
 from lancelet.kernels.native.allocate import empty, empty_bytes
+from lancelet.kernels.offsets import Offsets, check_offset_bytes, offset_type, offsets_of
 
 
 def concat_variable(

@@ -11,8 +11,9 @@ import numpy as np
 
 from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.errors import InvalidInputError
-from lancelet.kernels.arguments import Offsets, check_layout, check_slices, offsets_of
+from lancelet.kernels.arguments import check_layout, check_slices
 from lancelet.kernels.faults import Fault, corrupt
+from lancelet.kernels.offsets import Offsets, offsets_of
 
 
 def copy_slices(slices: Slices, out: Bytes, out_position: Int64s) -> None:

@@ -19,8 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet.buffers import Bytes, Int64s, Slices
-from lancelet.kernels.arguments import Offsets, check_offsets, check_symbols, offsets_of
+from lancelet.kernels.arguments import check_symbols
 from lancelet.kernels.faults import Fault, corrupt
+from lancelet.kernels.offsets import Offsets, check_offsets, offsets_of
 from lancelet.kernels.reference.copies import gather
 from lancelet.kernels.reference.variable import picked_slices, value_slices
 

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from lancelet.buffers import Bytes
-from lancelet.kernels.arguments import Offsets, check_offsets
+from lancelet.kernels.offsets import Offsets, check_offsets
 from lancelet.kernels.reference.fsst import Symbols
 
 SAMPLE_BYTES: Final = 32 * 1024

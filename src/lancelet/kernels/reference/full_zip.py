@@ -20,20 +20,17 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet.buffers import Bytes, Int64s, Slices
-from lancelet.kernels.arguments import (
+from lancelet.kernels.arguments import check_slices, check_whole_values
+from lancelet.kernels.faults import Fault, corrupt
+from lancelet.kernels.offsets import (
     Offsets,
-    ZipShape,
     check_has_offsets,
-    check_item_bytes,
     check_offset_bytes,
     check_offsets,
-    check_slices,
-    check_whole_values,
-    check_zipped,
     offsets_of,
 )
-from lancelet.kernels.faults import Fault, corrupt
 from lancelet.kernels.reference.copies import gather
+from lancelet.kernels.zip_shape import ZipShape, check_item_bytes, check_zipped
 
 Levels: TypeAlias = npt.NDArray[np.uint16]
 

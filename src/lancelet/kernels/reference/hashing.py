@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet.buffers import Bytes, Int64s
-from lancelet.kernels.arguments import Offsets, check_offsets, check_seed
+from lancelet.kernels.arguments import check_seed
+from lancelet.kernels.offsets import Offsets, check_offsets
 
 Hashes: TypeAlias = npt.NDArray[np.uint64]
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from lancelet.buffers import Bytes, Int64s, Slices
-from lancelet.kernels.arguments import Offsets, check_chunk_counts, check_slices, offsets_of
+from lancelet.kernels.arguments import check_slices
 from lancelet.kernels.faults import Fault, corrupt
+from lancelet.kernels.offsets import Offsets, check_chunk_counts, offsets_of
 from lancelet.kernels.reference.copies import gather
 
 
