@@ -1,0 +1,166 @@
+"""Commits land whole, in order and once; what cannot follow another says why."""
+
+import threading
+import uuid
+
+import lance
+import numpy as np
+import pytest
+
+from lancelet.errors import CommitConflictError, DatasetNotFoundError
+from lancelet.format.operation import (
+    Append,
+    Delete,
+    Overwrite,
+    ReserveFragments,
+    Restore,
+    UpdateConfig,
+    UpdateMap,
+)
+from lancelet.rowids.deletion import DeletionVector
+from lancelet.table.commit import CommitOptions, commit
+from lancelet.table.conflict.rebase import with_deletions
+from lancelet.table.location import TableLocation
+from lancelet.table.snapshot import open_snapshot
+from lancelet.testing.tables import (
+    SIMPLE_SCHEMA,
+    append_rows,
+    create_table,
+    new_transaction,
+    simple_rows,
+)
+
+
+@pytest.fixture
+def location(tmp_path):
+    return TableLocation.open(str(tmp_path / "table.lance"))
+
+
+def delete_offsets(location, snapshot, offsets, **options):
+    """Commit the deletion of rows of fragment 0, computed from a version."""
+    fragment = snapshot.fragments.by_id(0)
+    deleted = snapshot.deletions(fragment).union(DeletionVector.of(offsets).offsets)
+    changed = with_deletions(fragment, deleted, read_version=snapshot.version)
+    assert changed.deletion_file is not None
+    location.store.put(changed.deletion_file.path(0), deleted.render())
+    operation = Delete((changed,), (), f"offset in {list(offsets)}")
+    return commit(
+        location,
+        new_transaction(snapshot.version, operation),
+        CommitOptions(affected={0: np.asarray(offsets)}, **options),
+    )
+
+
+@pytest.mark.parametrize("stable_row_ids", [False, True])
+def test_the_reference_reads_what_was_committed_and_goes_on(location, stable_row_ids):
+    first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 10), stable_row_ids=stable_row_ids)
+    append_rows(location, first, simple_rows(10, 15))
+    theirs = lance.dataset(location.uri)
+    assert theirs.version == 2
+    assert theirs.to_table() == simple_rows(0, 15)
+    theirs.delete("id = 3")
+    ours = open_snapshot(location)
+    assert ours.version == 3
+    assert ours.manifest.num_rows == 14
+    append_rows(location, ours, simple_rows(15, 16))
+    theirs = lance.dataset(location.uri)
+    theirs.validate()
+    assert theirs.to_table(columns=["id"])["id"].to_pylist() == [0, 1, 2, *range(4, 16)]
+
+
+def test_there_is_no_table_to_append_to(location):
+    with pytest.raises(DatasetNotFoundError, match="no dataset"):
+        commit(location, new_transaction(0, Append(())))
+
+
+def test_appends_from_one_version_all_land(location):
+    first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 2))
+    threads = [
+        threading.Thread(target=append_rows, args=(location, first, simple_rows(i, i + 1)))
+        for i in range(2, 10)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    latest = open_snapshot(location)
+    assert latest.version == 9
+    assert latest.manifest.num_rows == 10
+    assert len(set(latest.fragments.ids.tolist())) == 9
+
+
+def test_deletions_of_different_rows_are_joined(location):
+    first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 10))
+    delete_offsets(location, first, [1])
+    both = delete_offsets(location, first, [8])
+    assert both.deletions(both.fragments[0]).to_array().tolist() == [1, 8]
+    assert lance.dataset(location.uri).count_rows() == 8
+
+
+def test_deletions_of_the_same_row_conflict(location):
+    first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 10))
+    delete_offsets(location, first, [1, 2])
+    with pytest.raises(CommitConflictError, match="same rows") as caught:
+        delete_offsets(location, first, [2, 3])
+    facts = caught.value.facts
+    assert facts["retryable"] is True
+    assert (facts["ours"], facts["theirs"]) == ("Delete", "Delete")
+    assert facts["fragments"] == [0]
+    assert facts["version"] == 2
+
+
+def test_joined_deletions_of_all_rows_remove_the_fragment(location):
+    first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 4))
+    delete_offsets(location, first, [0, 1])
+    emptied = delete_offsets(location, first, [2, 3])
+    assert len(emptied.fragments) == 0
+    assert emptied.manifest.max_fragment_id == 0
+
+
+def test_an_overwrite_cannot_be_followed_by_what_came_before(location):
+    first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 4))
+    commit(location, new_transaction(first.version, Overwrite((), SIMPLE_SCHEMA)))
+    with pytest.raises(CommitConflictError) as caught:
+        append_rows(location, first, simple_rows(4, 5))
+    assert caught.value.facts["retryable"] is False
+
+
+def test_a_restored_version_keeps_counting(location):
+    first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 4))
+    second = append_rows(location, first, simple_rows(4, 8))
+    restored = commit(location, new_transaction(second.version, Restore(1)))
+    assert restored.manifest.num_rows == 4
+    third = append_rows(location, restored, simple_rows(8, 9))
+    assert third.fragments.ids.tolist() == [0, 2]
+
+
+def test_a_detached_commit_is_on_no_history(location):
+    first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 4))
+    detached = commit(
+        location,
+        new_transaction(first.version, ReserveFragments(3)),
+        CommitOptions(detached=True),
+    )
+    assert detached.version >> 63 == 1
+    assert open_snapshot(location).version == 1
+    assert lance.dataset(location.uri, version=detached.version).count_rows() == 4
+
+
+def test_config_changes_of_different_keys_are_joined(location):
+    first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 1))
+    for key in ("a", "b"):
+        operation = UpdateConfig(config=UpdateMap({key: "1"}))
+        latest = commit(location, new_transaction(first.version, operation))
+    assert latest.manifest.config == {"a": "1", "b": "1"}
+    operation = UpdateConfig(config=UpdateMap({"a": "2"}))
+    with pytest.raises(CommitConflictError, match="same settings"):
+        commit(location, new_transaction(first.version, operation))
+
+
+def test_transactions_say_what_was_committed(location):
+    snapshot = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 1))
+    found = snapshot.transaction
+    assert isinstance(found.operation, Overwrite)
+    uuid.UUID(found.uuid)
+    stored = location.store.read(f"_transactions/{found.file_name}")
+    assert stored == found.render()

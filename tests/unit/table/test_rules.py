@@ -1,0 +1,26 @@
+"""The matrix of conflicts decides every pair, and unknown operations conflict with everything."""
+
+import itertools
+
+import pytest
+
+from lancelet.format.operation import Append, Overwrite, UnknownOperation
+from lancelet.table.conflict import KINDS, RULES, Outcome, judge
+from lancelet.testing.tables import SIMPLE_SCHEMA
+
+
+def test_every_pair_of_operations_is_decided():
+    assert set(RULES) == set(itertools.product(KINDS, KINDS))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_an_unknown_operation_conflicts_with_everything(kind):
+    assert RULES[UnknownOperation, kind].outcome is Outcome.INCOMPATIBLE
+    assert RULES[kind, UnknownOperation].outcome is Outcome.INCOMPATIBLE
+
+
+def test_appends_follow_appends_and_not_overwrites():
+    overwrite = Overwrite((), SIMPLE_SCHEMA)
+    assert judge(Append(()), Append(())).outcome is Outcome.COMPATIBLE
+    assert judge(Append(()), overwrite).outcome is Outcome.INCOMPATIBLE
+    assert judge(overwrite, overwrite).outcome is Outcome.RETRY
