@@ -193,7 +193,7 @@ def arrow_from_block(block: Block, data_type: pa.DataType, validity: Bytes | Non
 def _arrow_from_fixed(
     block: FixedWidth, data_type: pa.DataType, nulls: pa.Buffer | None
 ) -> pa.Array:
-    if data_type.num_fields or _is_variable(data_type):
+    if data_type.num_fields or _is_variable(data_type) or pa.types.is_dictionary(data_type):
         raise _mismatch(block, data_type)
     bits = bits_per_value(data_type)
     if block.bits == 0 and nulls is not None and block.count:
