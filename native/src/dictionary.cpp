@@ -1,5 +1,6 @@
 // Items of a dictionary by index. The largest index is found first, in a loop that the compiler
 // turns into vector code, so that the loop that copies needs no check.
+#include "copies.hpp"
 #include "kernel.hpp"
 
 namespace LANCELET_NAMESPACE {
@@ -64,6 +65,79 @@ int64_t look_up(ConstBytes items, int64_t item_bytes, ConstBytes indices, Bytes 
   return count;
 }
 
+// Byte strings: item i is data[offsets[i], offsets[i + 1]).
+template <class Offset>
+struct Strings {
+  ConstBytes offsets;
+  int64_t data_bytes;
+
+  int64_t count() const { return offsets.size / int64_t(sizeof(Offset)) - 1; }
+
+  int64_t at(uint64_t i) const {
+    return int64_t(load<Offset>(offsets.data + i * sizeof(Offset)));
+  }
+};
+
+template <class Index, class Offset>
+int64_t sizes_of(Strings<Offset> items, ConstBytes indices, Bytes out) {
+  const int64_t count = indices.size / int64_t(sizeof(Index));
+  if (count + 1 > out.size / int64_t(sizeof(Offset))) return fail(kOutputFull, 0);
+  const int64_t known = items.count();
+  const int64_t most = sizeof(Offset) == 4 ? INT32_MAX : INT64_MAX / 2;
+  int64_t total = 0;
+  store(out.data, Offset(0));
+  for (int64_t i = 0; i < count; ++i) {
+    const uint64_t index = load<Index>(indices.data + i * int64_t(sizeof(Index)));
+    if (LANCELET_UNLIKELY(known <= 0 || index >= uint64_t(known))) return fail(kBadIndex, i);
+    const int64_t start = items.at(index), size = items.at(index + 1) - start;
+    if (LANCELET_UNLIKELY(!within(start, size, items.data_bytes))) return fail(kBadOffsets, i);
+    if (LANCELET_UNLIKELY(size > most - total)) return fail(kTooLarge, i);
+    total += size;
+    store(out.data + (i + 1) * int64_t(sizeof(Offset)), Offset(total));
+  }
+  return total;
+}
+
+template <class Index, class Offset>
+int64_t bytes_of(Strings<Offset> items, ConstBytes data, ConstBytes indices, Bytes out) {
+  const int64_t count = indices.size / int64_t(sizeof(Index));
+  const int64_t known = items.count();
+  int64_t done = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const uint64_t index = load<Index>(indices.data + i * int64_t(sizeof(Index)));
+    if (LANCELET_UNLIKELY(known <= 0 || index >= uint64_t(known))) return fail(kBadIndex, i);
+    const int64_t start = items.at(index), size = items.at(index + 1) - start;
+    if (LANCELET_UNLIKELY(!within(start, size, data.size))) return fail(kBadOffsets, i);
+    if (LANCELET_UNLIKELY(size > out.size - done)) return fail(kOutputFull, i);
+    copy_ahead(out.data + done, out.size - done, data.data + start, data.size - start, size);
+    done += size;
+  }
+  return done;
+}
+
+template <class Offset>
+int64_t sizes_by(int64_t index_bytes, Strings<Offset> items, ConstBytes indices, Bytes out) {
+  switch (index_bytes) {
+    case 1: return sizes_of<uint8_t>(items, indices, out);
+    case 2: return sizes_of<uint16_t>(items, indices, out);
+    case 4: return sizes_of<uint32_t>(items, indices, out);
+    case 8: return sizes_of<uint64_t>(items, indices, out);
+    default: return fail(kBadWidth, 1);
+  }
+}
+
+template <class Offset>
+int64_t bytes_by(int64_t index_bytes, Strings<Offset> items, ConstBytes data, ConstBytes indices,
+                 Bytes out) {
+  switch (index_bytes) {
+    case 1: return bytes_of<uint8_t>(items, data, indices, out);
+    case 2: return bytes_of<uint16_t>(items, data, indices, out);
+    case 4: return bytes_of<uint32_t>(items, data, indices, out);
+    case 8: return bytes_of<uint64_t>(items, data, indices, out);
+    default: return fail(kBadWidth, 1);
+  }
+}
+
 }  // namespace
 
 int64_t look_up_fixed(ConstBytes items, int64_t item_bytes, ConstBytes indices,
@@ -76,6 +150,24 @@ int64_t look_up_fixed(ConstBytes items, int64_t item_bytes, ConstBytes indices,
     case 8: return look_up<uint64_t>(items, item_bytes, indices, out);
     default: return fail(kBadWidth, 1);
   }
+}
+
+int64_t look_up_sizes(ConstBytes offsets, int64_t offset_bytes, int64_t data_bytes,
+                      ConstBytes indices, int64_t index_bytes, Bytes out_offsets) {
+  if (offset_bytes == 4)
+    return sizes_by(index_bytes, Strings<int32_t>{offsets, data_bytes}, indices, out_offsets);
+  if (offset_bytes == 8)
+    return sizes_by(index_bytes, Strings<int64_t>{offsets, data_bytes}, indices, out_offsets);
+  return fail(kBadWidth, 0);
+}
+
+int64_t look_up_bytes(ConstBytes offsets, int64_t offset_bytes, ConstBytes data,
+                      ConstBytes indices, int64_t index_bytes, Bytes out) {
+  if (offset_bytes == 4)
+    return bytes_by(index_bytes, Strings<int32_t>{offsets, data.size}, data, indices, out);
+  if (offset_bytes == 8)
+    return bytes_by(index_bytes, Strings<int64_t>{offsets, data.size}, data, indices, out);
+  return fail(kBadWidth, 0);
 }
 
 }  // namespace LANCELET_NAMESPACE

@@ -19,8 +19,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.buffers import Bytes, Int64s
-from lancelet.encodings.arrow import arrow_from_block
+from lancelet.encodings.arrow import arrow_from_block, block_from_arrow
 from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth, Memo, Variable
+from lancelet.encodings.codecs.dictionary import look_up
 from lancelet.encodings.levels.layers import Layers
 from lancelet.encodings.levels.nesting import Path
 from lancelet.errors import CorruptDataError
@@ -74,6 +75,9 @@ def values_from_dictionary(
     For Arrow's dictionary types the items are not copied.
     """
     indices = _unsigned(block)[picked]
+    if not pa.types.is_dictionary(data_type):
+        values = look_up(block_from_arrow(items), indices, validity)
+        return arrow_from_block(values, data_type, validity)
     flags = None if validity is None else _flags(validity, len(indices))
     used = indices if flags is None else indices[flags]
     if len(used) and int(used.max()) >= len(items):
@@ -85,14 +89,12 @@ def values_from_dictionary(
     if flags is not None:
         # What is under a null is arbitrary, and need not be an index.
         indices = np.where(flags, indices, indices.dtype.type(0))
-    if pa.types.is_dictionary(data_type):
-        keys = arrow_from_block(
-            FixedWidth(indices.itemsize * 8, indices.view(np.uint8), len(indices)),
-            data_type.index_type,
-            validity,
-        )
-        return pa.DictionaryArray.from_arrays(keys, items, ordered=data_type.ordered, safe=False)
-    return values_at(items, indices, validity)
+    keys = arrow_from_block(
+        FixedWidth(indices.itemsize * 8, indices.view(np.uint8), len(indices)),
+        data_type.index_type,
+        validity,
+    )
+    return pa.DictionaryArray.from_arrays(keys, items, ordered=data_type.ordered, safe=False)
 
 
 def values_at(

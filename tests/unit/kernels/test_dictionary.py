@@ -1,11 +1,14 @@
 """Looking up dictionaries, by definition and natively."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lancelet.errors import CorruptDataError
+from lancelet.kernels import OffsetOverflowError
 
 WIDTHS = st.sampled_from([1, 2, 3, 4, 8, 16, 32])
 INDICES = st.sampled_from([np.uint8, np.uint16, np.uint32, np.uint64])
@@ -33,3 +36,40 @@ def test_unaligned_bytes_are_looked_up(agree) -> None:
     assert agree("look_up_fixed", source[1:], 8, np.array([3], np.uint8)).tolist() == list(
         range(25, 33)
     )
+
+
+@given(
+    words=st.lists(st.binary(max_size=40), min_size=1, max_size=30),
+    dtype=INDICES,
+    offset=st.sampled_from([np.int32, np.int64]),
+    count=st.integers(0, 300),
+)
+def test_every_string_is_the_item_at_its_index(agree, words, dtype, offset, count) -> None:
+    offsets = np.cumsum([2, *(len(word) for word in words)]).astype(offset)
+    data = np.frombuffer(b"--" + b"".join(words), np.uint8)
+    indices = np.random.default_rng(count).integers(0, len(words), count).astype(dtype)
+    found, out = agree("look_up_variable", offsets, data, indices)
+    values = [out[start:stop].tobytes() for start, stop in itertools.pairwise(found)]
+    assert values == [words[index] for index in indices]
+
+
+@pytest.mark.parametrize("offsets", [[0, 3, 2, 9], [0, 2, 3, 11], [-1, 2, 3, 9]])
+def test_offsets_that_leave_the_data_are_refused(agree, offsets) -> None:
+    data = np.zeros(10, np.uint8)
+    indices = np.array([0, 1, 2], np.uint16)
+    found = agree("look_up_variable", np.array(offsets, np.int32), data, indices)
+    assert found is CorruptDataError
+
+
+def test_more_than_32_bits_can_count_are_refused(agree) -> None:
+    data = np.zeros(1 << 20, np.uint8)
+    indices = np.zeros(1 << 11, np.uint8)
+    found = agree("look_up_variable", np.array([0, 1 << 20], np.int32), data, indices)
+    assert found is OffsetOverflowError
+
+
+def test_no_items_have_no_values(agree) -> None:
+    empty = np.empty(0, np.uint8)
+    assert agree("look_up_variable", np.zeros(1, np.int32), empty, empty)[0].tolist() == [0]
+    some = np.zeros(1, np.uint8)
+    assert agree("look_up_variable", np.zeros(1, np.int32), empty, some) is CorruptDataError

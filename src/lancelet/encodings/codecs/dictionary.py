@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet import kernels
-from lancelet.buffers import Bytes, Int64s
+from lancelet.buffers import Bytes
 from lancelet.encodings.arrow import block_from_arrow
 from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth, Variable
 from lancelet.encodings.codecs.base import Codec, Codecs
@@ -82,7 +82,7 @@ def look_up(items: Block, indices: npt.NDArray[Any], validity: Bytes | None = No
             _check_indices(words, items.count)
             return FixedWidth(1, _pick_bits(items.data, items.count, words), len(words))
         case Variable():
-            return _look_up_strings(items, words.astype(np.int64))
+            return _look_up_strings(items, words)
         case FixedSizeList():
             _check_indices(words, items.count)
             rows = words.astype(np.int64)[:, None] * items.dimension
@@ -101,12 +101,12 @@ def _pick_bits(bits: Bytes, count: int, rows: npt.NDArray[Any]) -> Bytes:
     return np.packbits(plain[rows], bitorder="little")
 
 
-def _look_up_strings(items: Variable, rows: Int64s) -> Variable:
+def _look_up_strings(items: Variable, words: npt.NDArray[Any]) -> Variable:
     try:
-        return Variable(*kernels.take_variable(items.offsets, items.data, rows))
+        return Variable(*kernels.look_up_variable(items.offsets, items.data, words))
     except kernels.OffsetOverflowError:
         wide = items.offsets.astype(np.int64)
-        return Variable(*kernels.take_variable(wide, items.data, rows))
+        return Variable(*kernels.look_up_variable(wide, items.data, words))
 
 
 def _one_empty_value(items: Block) -> Block:
