@@ -8,15 +8,21 @@ d * 2 with d decimal(10,2)   2 as decimal(1,0), so digits are not wasted
 
 from __future__ import annotations
 
+from typing import Final
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.query import expression as ex
 from lancelet.query.bound import Bound
 from lancelet.query.expression import Expression, Operator
+from lancelet.query.functions.calendar import unit_of_interval
+from lancelet.query.functions.casting import cast
 from lancelet.query.kinds import is_number, is_text
 from lancelet.query.literal_text import UnfitError
 from lancelet.query.literals import Gap, fit, limits
+
+_DOUBLE_DIGITS: Final = 15
 
 
 def beside_gap(operator: Operator, value: Bound, gap: Gap) -> Expression:
@@ -54,13 +60,20 @@ def fit_all(values: pa.Array, data_type: pa.DataType) -> pa.Array:
         span = pc.min_max(values).as_py()
         if span["min"] is not None and low <= span["min"] and span["max"] <= high:
             return values.cast(data_type)
-    elif (is_text(values.type) and is_text(data_type)) or (
-        is_number(values.type) and pa.types.is_floating(data_type)
-    ):
-        return values.cast(data_type, safe=False)
+    elif is_text(values.type) and is_text(data_type):
+        return values.cast(data_type)
+    elif pa.types.is_floating(data_type) and _is_short_number(values.type):
+        return cast(values, data_type, or_null=False)
     fitted = [fit(value, data_type) for value in values]
     kept = [value for value in fitted if not isinstance(value, Gap)]
     return pa.array(kept, data_type) if kept else pa.array([], data_type)
+
+
+def _is_short_number(data_type: pa.DataType) -> bool:
+    """Whether a cast to double gives the nearest one: long decimals are rounded one by one."""
+    if pa.types.is_decimal(data_type):
+        return bool(data_type.precision <= _DOUBLE_DIGITS)
+    return is_number(data_type)
 
 
 def adapted(sign: str, bound: Bound, other: Bound, *, narrow: bool) -> Bound:
@@ -78,6 +91,8 @@ def adapted(sign: str, bound: Bound, other: Bound, *, narrow: bool) -> Bound:
     target = other.data_type
     if pa.types.is_duration(target) and pa.types.is_interval(literal.data_type):
         return refit(bound, target)
+    if pa.types.is_time(target) and pa.types.is_interval(literal.data_type):
+        return refit(bound, pa.duration(unit_of_interval(literal.scalar) or "s"))
     if not (is_number(literal.data_type) and is_number(target)):
         return bound
     if pa.types.is_integer(literal.data_type) and pa.types.is_decimal(target):
@@ -94,7 +109,7 @@ def adapted(sign: str, bound: Bound, other: Bound, *, narrow: bool) -> Bound:
 
 def as_double(literal: ex.Literal) -> Bound:
     """Return a decimal constant as the double that SQL takes it for."""
-    return Bound(ex.Literal(literal.scalar.cast(pa.float64())), pa.float64())
+    return refit(Bound(literal, literal.data_type), pa.float64())
 
 
 def refit(bound: Bound, data_type: pa.DataType) -> Bound:

@@ -132,7 +132,7 @@ _NAMES: Final = {
         )
     },
 }
-_MATCH_ALL_NULLS, _SKIP_NULLS, _EMIT_NULL = 0, 1, 2
+_MATCH_NULLS, _SKIP_NULLS = 0, 1
 
 
 def _meaning(
@@ -164,14 +164,12 @@ def _is_in(arguments: tuple[Expression, ...], options: dict[str, Any]) -> Expres
     """Pyarrow finds null in a list that has it, and says false, not null, for what is missing."""
     values: pa.Array = options["value_set"].values
     behavior = options["null_matching_behavior"].as_py()
-    found = ex.In(arguments[0], values.drop_null())
-    if behavior == _EMIT_NULL:
-        return found
-    if behavior == _MATCH_ALL_NULLS and values.null_count:
-        return ex.Or((ex.IsTrue(found), ex.IsNull(arguments[0])))
-    if behavior in {_MATCH_ALL_NULLS, _SKIP_NULLS}:
-        return ex.IsTrue(found)
-    return ex.In(arguments[0], values)
+    if behavior not in {_MATCH_NULLS, _SKIP_NULLS}:
+        raise UnsupportedError("is_in treats nulls in an unknown way", behavior=behavior)
+    found = ex.IsTrue(ex.In(arguments[0], values.drop_null()))
+    if behavior == _MATCH_NULLS and values.null_count:
+        return ex.Or((found, ex.IsNull(arguments[0])))
+    return found
 
 
 def _cast(arguments: tuple[Expression, ...], options: dict[str, Any]) -> Expression:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lancelet.errors import ExpressionError
 from lancelet.query import expression as ex
-from lancelet.query.adapt import adapted, beside_gap, fit_all
+from lancelet.query.adapt import adapted, as_double, beside_gap, fit_all
 from lancelet.query.bound import Bound
 from lancelet.query.coercion import CoercionError, common_type, plain
 from lancelet.query.expression import Expression, Operator
@@ -29,6 +29,7 @@ from lancelet.query.literal_text import UnfitError
 from lancelet.query.literals import Gap, fit
 from lancelet.query.names import is_json, resolve, similar_names
 from lancelet.query.operands import Source
+from lancelet.query.traversal import columns_of
 
 _SIGNS: Final = frozenset(ex.BINARY_SIGNS)
 _NOWHERE: Final = Source("")
@@ -45,7 +46,9 @@ def bind_value(expression: Expression, schema: pa.Schema, *, source: Source = _N
     """Return an expression of any type bound to a schema."""
     binder = _Binder(schema, source)
     if isinstance(expression, ex.Call) and _is_binary(expression):
-        return binder.arithmetic(expression, narrow=True)
+        sum_ = binder.arithmetic(expression, narrow=True)
+        is_constant = not columns_of(sum_.expression) and pa.types.is_decimal(sum_.data_type)
+        return Bound(ex.Cast(sum_.expression, pa.float64()), pa.float64()) if is_constant else sum_
     bound = binder.bind(expression)
     if isinstance(bound.expression, ex.Column):
         return Bound(bound.expression, resolve(bound.expression.path, schema).data_type)
@@ -164,7 +167,7 @@ class _Binder:
         """Give a constant that met no column the type that SQL gives it: 1.5 is a double."""
         literal = bound.expression
         if isinstance(literal, ex.Literal) and pa.types.is_decimal(literal.data_type):
-            return Bound(ex.Literal(literal.scalar.cast(pa.float64())), pa.float64())
+            return as_double(literal)
         return bound
 
     # --- comparisons -------------------------------------------------------------------------

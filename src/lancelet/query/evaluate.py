@@ -14,7 +14,8 @@ Floats compare in total order: all NaN are one value, greater than infinity, and
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
@@ -26,7 +27,7 @@ from lancelet.query import expression as ex
 from lancelet.query.coercion import CoercionError, plain
 from lancelet.query.expression import Expression, Operator
 from lancelet.query.functions.arithmetic import compute_arithmetic, negate
-from lancelet.query.functions.base import Value
+from lancelet.query.functions.base import Value, spread
 from lancelet.query.functions.casting import cast
 from lancelet.query.functions.registry import FUNCTIONS
 from lancelet.query.matching import match_like
@@ -42,10 +43,17 @@ def evaluate(expression: Expression, rows: Rows) -> pa.Array:
     A bare column comes back as it is stored; anything computed is in a plain layout.
     """
     batch = _Batch.of(rows)
-    try:
+    with _explained(expression):
         if isinstance(expression, ex.Column):
             return batch.stored(expression.path)
-        return _spread(_value(expression, batch), batch.num_rows)
+        return spread(_value(expression, batch), batch.num_rows)
+
+
+@contextmanager
+def _explained(expression: Expression) -> Iterator[None]:
+    """Turn errors of kernels into errors that name the expression."""
+    try:
+        yield
     except (pa.ArrowInvalid, CoercionError, OverflowError) as error:
         hint = "; cast to a wider type first" if "overflow" in str(error) else ""
         raise ExpressionError(f"cannot compute {_shortened(expression)}: {error}{hint}") from error
@@ -53,6 +61,21 @@ def evaluate(expression: Expression, rows: Rows) -> pa.Array:
         raise ExpressionError(
             f"cannot compute {_shortened(expression)}: pyarrow has no kernel for it: {error}"
         ) from error
+
+
+def evaluate_filter(expression: Expression, rows: Rows) -> pa.BooleanArray:
+    """Return which rows a bound filter keeps: those where it is true, so there is no null.
+
+    Parts that can fail are computed only for rows that every other part keeps.
+    """
+    parts = expression.operands if isinstance(expression, ex.And) else (expression,)
+    batch = _Batch.of(rows)
+    kept = pa.repeat(pa.scalar(True), batch.num_rows)
+    for part in sorted(parts, key=can_fail):
+        with _explained(part):
+            truth = spread(_where(part, kept, batch), batch.num_rows)
+        kept = pc.and_(kept, pc.fill_null(truth, False))
+    return kept
 
 
 def project(expressions: Mapping[str, Expression], rows: Rows) -> pa.RecordBatch:
@@ -104,7 +127,11 @@ class _Batch:
             )
         array = self.columns[path[0]]
         for name in path[1:]:
-            array = pc.struct_field(_storage(array), [name])
+            array = _storage(array)
+            is_map = pa.types.is_map(array.type)
+            array = (
+                pc.map_lookup(array, name, "first") if is_map else pc.struct_field(array, [name])
+            )
         return array
 
     def where(self, mask: pa.Array) -> _Batch:
@@ -118,14 +145,6 @@ class _Batch:
 
 def _storage(array: pa.Array) -> pa.Array:
     return array.storage if isinstance(array, pa.ExtensionArray) else array
-
-
-def _spread(value: Value, num_rows: int) -> pa.Array:
-    if not isinstance(value, pa.Scalar):
-        return value
-    if not value.is_valid:
-        return pa.nulls(num_rows, value.type)
-    return pa.repeat(value, num_rows)
 
 
 def _plain(value: Value) -> Value:
@@ -222,7 +241,7 @@ def _where(expression: Expression, mask: pa.Array, batch: _Batch) -> Value:
     if not some.num_rows:
         # The type still matters to whoever combines the result.
         return pa.nulls(batch.num_rows, _value(expression, some).type)
-    return _scatter(_spread(_value(expression, some), some.num_rows), mask)
+    return _scatter(spread(_value(expression, some), some.num_rows), mask)
 
 
 def _scatter(values: pa.Array, mask: pa.Array) -> pa.Array:
@@ -290,6 +309,9 @@ def _is_in(operand: Value, values: pa.Array) -> Value:
         # Adding zero turns -0.0 into 0.0, which hash apart.
         operand, values = pc.add(operand, pa.scalar(0, operand.type)), pc.add(_plain(values), 0)
     found = pc.is_in(operand, value_set=_plain(values).drop_null())
+    if pa.types.is_floating(operand.type) and pc.any(pc.is_nan(values)).as_py():
+        # NaN of other bits hash apart too.
+        found = pc.or_(found, pc.fill_null(pc.is_nan(operand), False))
     if values.null_count:
         found = pc.if_else(found, True, pa.scalar(None, pa.bool_()))
     return pc.if_else(pc.is_valid(operand), found, pa.scalar(None, pa.bool_()))
@@ -316,7 +338,7 @@ def _case(case: ex.Case, batch: _Batch) -> Value:
         holds = pc.fill_null(_where(when, remaining, batch), False)
         taken = pc.and_(remaining, holds)
         conditions.append(taken)
-        values.append(_spread(_where(then, taken, batch), batch.num_rows))
+        values.append(spread(_where(then, taken, batch), batch.num_rows))
         remaining = pc.and_not(remaining, taken)
-    values.append(_spread(_where(case.otherwise, remaining, batch), batch.num_rows))
+    values.append(spread(_where(case.otherwise, remaining, batch), batch.num_rows))
     return pc.case_when(pc.make_struct(*conditions), *values)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.query.coercion import CoercionError, plain
-from lancelet.query.functions.base import Value
+from lancelet.query.functions.base import Value, spread
 from lancelet.query.kinds import is_any_list
 
 
@@ -24,14 +24,9 @@ def nested_equal(left: Value, right: Value) -> Value:
     if isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar):
         return nested_equal(pa.array([left], left.type), pa.array([right], right.type))[0]
     num_rows = len(right) if isinstance(left, pa.Scalar) else len(left)
-    sides = (as_array(left, num_rows), as_array(right, num_rows))
+    sides = (spread(left, num_rows), spread(right, num_rows))
     both = pc.and_(sides[0].is_valid(), sides[1].is_valid())
     return pc.if_else(both, _same(*sides), pa.scalar(None, pa.bool_()))
-
-
-def as_array(value: Value, num_rows: int) -> pa.Array:
-    """Return a scalar as an array of that many rows, an array as it is."""
-    return pa.repeat(value, num_rows) if isinstance(value, pa.Scalar) else value
 
 
 def _same(left: pa.Array, right: pa.Array) -> pa.Array:

@@ -95,6 +95,13 @@ def test_a_constant_takes_the_type_of_its_column(data_type, text, bound):
         assert bound_text(data_type, text) == bound
 
 
+def test_decimals_in_a_list_become_the_nearest_doubles():
+    texts = [f"{tenths / 10}" for tenths in range(100)] + ["0.1234567890123456789"]
+    batch = pa.record_batch({"x": pa.array([float(text) for text in texts])})
+    found = evaluate(compile_filter(f"x in ({', '.join(texts)})", batch.schema), batch)
+    assert found.to_pylist() == [True] * len(texts)
+
+
 # --- time, by unit, zone and front end -------------------------------------------------------
 
 NOON = dt.datetime(2020, 6, 1, 12, tzinfo=dt.UTC)

@@ -153,17 +153,22 @@ def constant(value: Value, what: str) -> Any:
     return value.as_py()
 
 
+def spread(value: Value, num_rows: int) -> pa.Array:
+    """Return a scalar as an array of that many rows, an array as it is."""
+    if not isinstance(value, pa.Scalar):
+        return value
+    if not value.is_valid or not num_rows:
+        return pa.nulls(num_rows, value.type)
+    return pa.repeat(value, num_rows)
+
+
 def on_arrays(compute: Compute) -> Compute:
     """Let a function that wants arrays take scalars too."""
 
-    def spread(*values: Value) -> Value:
+    def with_arrays(*values: Value) -> Value:
         lengths = [len(value) for value in values if not isinstance(value, pa.Scalar)]
         num_rows = lengths[0] if lengths else 1
-        arrays = [
-            pa.repeat(value, num_rows) if isinstance(value, pa.Scalar) else value
-            for value in values
-        ]
-        found = compute(*arrays)
+        found = compute(*(spread(value, num_rows) for value in values))
         return found if lengths else found[0]
 
-    return spread
+    return with_arrays

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,6 +24,7 @@ from lancelet.query.kinds import is_text
 from lancelet.query.literal_text import NANOSECONDS
 
 _WIDEST_DECIMAL: Final = 76
+_INT64_DIGITS: Final = 18
 _UNIT_NAMES: Final = {"s": "second", "ms": "millisecond", "us": "microsecond"}
 
 
@@ -60,6 +62,8 @@ def _cast(values: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_decimal(target):
         return _to_decimal(values, target)
     if pa.types.is_floating(target):
+        if pa.types.is_decimal128(source) and source.precision <= _INT64_DIGITS:
+            values = _decimals_to_doubles(values)
         return values.cast(target, safe=False)
     if pa.types.is_temporal(source) and pa.types.is_temporal(target):
         return _between_times(values, target)
@@ -120,6 +124,15 @@ def _to_decimal(values: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_floating(source):
         values = values.cast(pa.float64())
     return values.cast(target)
+
+
+def _decimals_to_doubles(values: pa.Array) -> pa.Array:
+    """Divide once, so that 0.3 is the double 0.3; Arrow multiplies by an inexact power."""
+    data = values.buffers()[1]
+    halves = np.frombuffer(data, np.int64) if data is not None else np.empty(0, np.int64)
+    digits = halves[2 * values.offset : 2 * (values.offset + len(values)) : 2]
+    doubles = pa.array(digits / 10.0**values.type.scale)
+    return pc.if_else(values.is_valid(), doubles, pa.scalar(None, pa.float64()))
 
 
 def _between_times(values: pa.Array, target: pa.DataType) -> pa.Array:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -52,7 +53,9 @@ def _counts(lists: pa.Array, hits: pa.Array) -> pa.Array:
 
 
 def _row_of_item(lists: pa.Array) -> pa.Array:
-    return pc.list_parent_indices(lists)
+    """Return the row of each item; unlike Arrow's kernel, without items that lie under nulls."""
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+    return pa.array(np.repeat(np.arange(len(lists)), lengths))
 
 
 @on_arrays
@@ -143,7 +146,7 @@ def _reduced(values: pa.Array, rows: pa.Array, num_rows: int, kind: str) -> pa.A
     table = pa.table({"row": rows.cast(pa.int64()), "value": values})
     grouped = table.group_by("row").aggregate([("value", kind)])
     found = grouped.column(f"value_{kind}").combine_chunks()
-    every = pa.array(range(num_rows), pa.int64())
+    every = pa.array(np.arange(num_rows))
     where = pc.index_in(every, value_set=grouped.column("row").combine_chunks())
     return found.take(where)
 
@@ -178,8 +181,8 @@ def _slice(lists: Value, begin: Value, end: Value) -> Value:
 @on_arrays
 def _make(*items: pa.Array) -> pa.Array:
     count, num_rows = len(items), len(items[0])
-    order = [row + item * num_rows for row in range(num_rows) for item in range(count)]
-    values = pa.concat_arrays(items).take(pa.array(order, pa.int64()))
+    order = np.arange(count * num_rows).reshape(count, num_rows).T.ravel()
+    values = pa.concat_arrays(items).take(pa.array(order))
     return pa.FixedSizeListArray.from_arrays(values, count).cast(pa.list_(values.type))
 
 
