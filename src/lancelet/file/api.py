@@ -215,7 +215,7 @@ class LanceFileWriter:
             storage_options: Settings of the store, such as credentials.
             namespace_client: Finds storage options for a table; needs `table_id`.
             table_id: The table's identifier in the namespace.
-            max_page_bytes: The most bytes of values in a page; 32 MiB.
+            max_page_bytes: The most bytes of values in a page of 2.0; later versions use 32 MiB.
             keep_original_array: Has no effect; arrays are never copied to be kept.
         """
         del keep_original_array
@@ -249,7 +249,8 @@ class LanceFileWriter:
             return None
         if self._writer is None:
             raise InvalidInputError(
-                "the file has neither rows nor a schema; give the writer one", path=self._path
+                "Schema is unknown and file cannot be created: give the writer a schema or rows",
+                path=self._path,
             )
         summary = self._finish(self._writer)
         self.size_bytes = summary.size_bytes
@@ -287,12 +288,10 @@ class LanceFileWriter:
                 self._writer.abort()
 
     def _start(self, schema: pa.Schema) -> FileWriter:
-        blob_v2 = self._options.version >= FileVersion.V2_2
+        # Binary that asks for blob encoding stays binary in a file on its own; that 2.2 datasets
+        # make blob structs of it is theirs to decide.
         self._writer = create_data_file(
-            self._store,
-            self._path,
-            Schema.from_arrow(schema, blob_v2=blob_v2),
-            self._options,
+            self._store, self._path, Schema.from_arrow(schema), self._options
         )
         for data in self._buffers:
             self._writer.add_global_buffer(data)

@@ -15,7 +15,7 @@ import numpy as np
 
 from lancelet.buffers import NO_RANGES, Bytes, Fetch, Int64s, Ranges, run_together
 from lancelet.encodings.base import FieldReader, FileVersion, Memo, StoredColumn
-from lancelet.errors import FieldNotFoundError, InvalidInputError
+from lancelet.errors import CorruptDataError, FieldNotFoundError, InvalidInputError
 from lancelet.file.base import ZoneStatistics
 from lancelet.file.checksums import VerifiedBytes, Verify
 from lancelet.file.rows import RowReader
@@ -131,9 +131,15 @@ class FileReader(RowReader):
         self._load_columns([index for field in missing for index in self._column_indices(field)])
         generation = generation_of(self.version)
         for field in missing:
-            self._readers[field] = generation.open_field(
-                field, self._columns_of(field), self.version, self._memo
-            )
+            reader = generation.open_field(field, self._columns_of(field), self.version, self._memo)
+            if reader.num_rows != self.num_rows:
+                raise CorruptDataError(
+                    "the pages of a field do not have the rows of the file",
+                    field=field.name,
+                    expected=self.num_rows,
+                    found=reader.num_rows,
+                )
+            self._readers[field] = reader
         return [self._readers[field] for field in fields]
 
     def _column_indices(self, field: Field) -> list[int]:

@@ -50,7 +50,7 @@ class WriterOptions:
     data_cache_bytes: int | None = None
     """The bytes of all fields together that wait for their page to fill; 8 MiB per field."""
     max_page_bytes: int | None = None
-    """The most bytes of values that go into a page; 32 MiB."""
+    """The most bytes of values that go into a page of 2.0; 32 MiB, as always from 2.1 on."""
     checksums: bool = True
     """Whether to keep checksums in the file."""
     zone_rows: int | None = ZONE_ROWS
@@ -209,9 +209,11 @@ class FileWriter:
 
     def _append(self, pending: _Pending, array: pa.Array) -> None:
         """Add values to a page in the making, and cut as many pages as they fill."""
-        limit = self._page_bytes
+        limit, most = self._page_bytes, self._page_bytes_max
         num_bytes = _value_bytes(array)
-        rows = max(1, int(len(array) * limit / max(num_bytes, 1)))
+        if pending.bytes + num_bytes > most:
+            self._flush(pending)
+        rows = max(1, int(len(array) * most / max(num_bytes, 1)))
         for start in range(0, len(array), rows):
             part = array.slice(start, rows)
             pending.arrays.append(part)
@@ -225,7 +227,14 @@ class FileWriter:
         options = self._options
         cached = options.data_cache_bytes
         field_bytes = _FIELD_BYTES if cached is None else cached // max(1, len(self._pending))
-        return max(1, min(field_bytes, options.max_page_bytes or _PAGE_BYTES_MAX))
+        return max(1, min(field_bytes, self._page_bytes_max))
+
+    @property
+    def _page_bytes_max(self) -> int:
+        # From 2.1 on pages are cut where they are read, so what was asked for has no effect.
+        if self._options.version is not FileVersion.V2_0:
+            return _PAGE_BYTES_MAX
+        return max(1, self._options.max_page_bytes or _PAGE_BYTES_MAX)
 
     def _flush(self, pending: _Pending) -> None:
         """Start encoding what waits, and write what is encoded."""
