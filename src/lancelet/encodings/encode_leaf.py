@@ -21,7 +21,6 @@ import pyarrow as pa
 from lancelet.encodings.arrow import block_from_arrow
 from lancelet.encodings.base import (
     Block,
-    ColumnChoice,
     Fields,
     FileVersion,
     FixedSizeList,
@@ -34,16 +33,14 @@ from lancelet.encodings.choose import (
     encode_mini_block,
 )
 from lancelet.encodings.constant.value import constant_value
-from lancelet.encodings.constant.write import build_constant_value, build_nulls
-from lancelet.encodings.fullzip.write import build_full_zip
-from lancelet.encodings.layout import (
-    Body,
-    ConstantLayout,
-    FullZipLayout,
-    MiniBlockLayout,
-    PageBody,
+from lancelet.encodings.constant.write import (
+    INLINE_BYTES_MAX,
+    build_constant_value,
+    build_nulls,
 )
-from lancelet.encodings.levels import FixedListNode, ListNode, Path, ShreddedLeaf
+from lancelet.encodings.fullzip.write import build_full_zip
+from lancelet.encodings.layout import Body, PageBody
+from lancelet.encodings.levels import ShreddedLeaf
 from lancelet.encodings.miniblock.write import build_mini_block
 from lancelet.encodings.options import EncodingOptions, StructuralEncoding
 from lancelet.errors import UnsupportedError
@@ -57,12 +54,6 @@ LONG_BYTES: Final = 64 * 1024
 LONG_BYTES_BEFORE_2_2: Final = 4096
 """The same while chunks had 32 KiB at most."""
 
-_LAYOUT_NAMES: Final = {
-    MiniBlockLayout: "mini-block",
-    FullZipLayout: "full-zip",
-    ConstantLayout: "constant",
-}
-
 
 def encode_leaf(
     leaf: ShreddedLeaf, version: FileVersion, options: EncodingOptions, *, multiple: int = 1
@@ -74,33 +65,11 @@ def encode_leaf(
         num_rows = part.num_rows
         body = _encode(part, version, options, can_be_cut=num_rows > multiple)
         if body is not None:
-            yield PageBody(first_row, num_rows, body)
+            yield PageBody(first_row, part, body)
             continue
         middle = num_rows // (2 * multiple) * multiple
         head, tail = part.cut(middle)
         waiting += [(first_row + middle, tail), (first_row, head)]
-
-
-def check_writable(path: Path) -> None:
-    """Raise for a column that could be written, but that the reference would fail to read."""
-    kinds = {type(node) for node in path}
-    if kinds >= {FixedListNode, ListNode}:
-        raise UnsupportedError(
-            "fixed-size lists of structs are not written inside of lists, nor around them",
-            column=".".join(node.field.name for node in path),
-        )
-
-
-def choice_of(path: Path, leaf: ShreddedLeaf, body: Body) -> ColumnChoice:
-    """Return what was chosen for a page, for reports."""
-    return ColumnChoice(
-        path=".".join(node.field.name for node in path),
-        layout=_LAYOUT_NAMES[type(body.layout)],
-        encoding=body.encoding,
-        raw_bytes=leaf.values.nbytes,
-        encoded_bytes=sum(len(buffer) for buffer in body.buffers),
-        refused=body.refused,
-    )
 
 
 def _encode(
@@ -120,7 +89,7 @@ def _encode(
     has_levels = leaf.repetition is not None or leaf.definition is not None
     if has_2_2 and not has_levels and isinstance(block, FixedWidth | Variable):
         value = constant_value(block)
-        if value is not None:
+        if value is not None and _can_be_constant(value, version):
             return build_constant_value(leaf, value)
     if not _wants_full_zip(block, version, options):
         chosen = encode_mini_block(block, version=version, options=options)
@@ -128,6 +97,12 @@ def _encode(
         if body is not None or can_be_cut:
             return body
     return build_full_zip(leaf, encode_full_zip(block, options=options))
+
+
+def _can_be_constant(value: FixedWidth | Variable, version: FileVersion) -> bool:
+    """Whether the value of a constant page has a place: from 2.3 on only in the message."""
+    is_short = isinstance(value, FixedWidth) and len(value.data) <= INLINE_BYTES_MAX
+    return is_short or version < FileVersion.V2_3
 
 
 def _encode_empty_struct(leaf: ShreddedLeaf) -> Body:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from lancelet.buffers import Bytes
 from lancelet.encodings.codecs.base import Encoding
-from lancelet.encodings.levels.layers import Layers
+from lancelet.encodings.levels import Layers, ShreddedLeaf
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,8 +76,11 @@ class Body:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PageBody:
-    """A page before its layout has become a message; rows count within the leaf."""
+    """A page before its layout has become a message.
+
+    `leaf` is what the page holds, `first_row` where that begins in the leaf of the column.
+    """
 
     first_row: int
-    num_rows: int
+    leaf: ShreddedLeaf
     body: Body

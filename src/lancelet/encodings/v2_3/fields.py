@@ -4,16 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lancelet.encodings.base import FileVersion, Memo, StoredColumn
-from lancelet.encodings.levels import nest, paths
+import pyarrow as pa
+
+from lancelet.encodings.base import BlobSink, EncodedPage, FileVersion, Memo, StoredColumn
+from lancelet.encodings.encode_field import column_leaves, columns_of, encode_column
+from lancelet.encodings.levels import nest
 from lancelet.encodings.structural import StructuralReader
+from lancelet.encodings.v2_3.messages import seal_page
 from lancelet.encodings.v2_3.open_page import open_page
+from lancelet.errors import UnsupportedError
 from lancelet.format.field import Field
 
+__all__ = ["columns_of", "encode_field", "open_field"]
 
-def columns_of(field: Field, version: FileVersion) -> tuple[Field, ...]:
-    """Return the fields within `field` that own a column each, in order: its leaves."""
-    return tuple(path[-1].field for path in paths(nest(field, version)))
+
+def encode_field(
+    array: pa.Array, field: Field, version: FileVersion, *, blobs: BlobSink | None
+) -> Sequence[EncodedPage]:
+    """Encode values as pages of each of the columns of the field."""
+    pages: list[EncodedPage] = []
+    for column_leaf in column_leaves(array, field, version):
+        if column_leaf.is_blob_v1:
+            raise UnsupportedError(
+                "version 2.3 stores blobs as those of 2.2; make the field a blob struct",
+                field=column_leaf.leaf.field.name,
+            )
+        pages += encode_column(column_leaf, version, seal_page, blobs=blobs)
+    return pages
 
 
 def open_field(

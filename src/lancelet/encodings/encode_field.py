@@ -1,0 +1,132 @@
+"""From a field's array to the pages of its columns, for every generation that has levels.
+
+    array  --shred-->  leaf per column  --encode_leaf-->  page bodies  --seal-->  EncodedPage
+
+A generation says how the body of a page becomes its message (`Seal`), and does nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+
+from lancelet.buffers import Bytes
+from lancelet.encodings.base import BlobSink, ColumnChoice, EncodedPage, FileVersion
+from lancelet.encodings.blob_v2 import with_placed_blobs
+from lancelet.encodings.encode_leaf import encode_leaf
+from lancelet.encodings.layout import (
+    Body,
+    ConstantLayout,
+    FullZipLayout,
+    MiniBlockLayout,
+    PageBody,
+)
+from lancelet.encodings.levels import (
+    FixedListNode,
+    ListNode,
+    Path,
+    ShreddedLeaf,
+    nest,
+    paths,
+    rows_multiple,
+    shred,
+)
+from lancelet.encodings.options import EncodingOptions
+from lancelet.errors import InternalError, UnsupportedError
+from lancelet.format.field import Field
+
+Seal: TypeAlias = Callable[[Path, PageBody], tuple[bytes, tuple[Bytes, ...]]]
+"""Makes the message of a page, in its envelope, and the buffers that belong to it."""
+
+_LAYOUT_NAMES: Final = {
+    MiniBlockLayout: "mini-block",
+    FullZipLayout: "full-zip",
+    ConstantLayout: "constant",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ColumnLeaf:
+    """What one column of a field is to hold."""
+
+    column: int
+    path: Path
+    leaf: ShreddedLeaf
+
+    @property
+    def is_blob_v1(self) -> bool:
+        """Whether the values go to the data file itself, as before 2.2."""
+        field = self.leaf.field
+        return field.is_blob and not field.is_blob_v2 and not field.children
+
+
+def columns_of(field: Field, version: FileVersion) -> tuple[Field, ...]:
+    """Return the fields within `field` that own a column each, in order: its leaves."""
+    return tuple(path[-1].field for path in paths(nest(field, version)))
+
+
+def column_leaves(array: pa.Array, field: Field, version: FileVersion) -> Iterator[ColumnLeaf]:
+    """Yield what the columns of a field are to hold, after checking that they can."""
+    node = nest(field, version)
+    leaf_paths = tuple(paths(node))
+    for path in leaf_paths:
+        _check_writable(path)
+    if len(array):
+        for column, leaf in enumerate(shred(node, array)):
+            yield ColumnLeaf(column, leaf_paths[column], leaf)
+
+
+def encode_column(
+    column_leaf: ColumnLeaf, version: FileVersion, seal: Seal, *, blobs: BlobSink | None
+) -> Iterator[EncodedPage]:
+    """Yield the pages of a column."""
+    leaf, path = column_leaf.leaf, column_leaf.path
+    options = EncodingOptions.from_metadata(leaf.field.name, leaf.field.metadata)
+    if leaf.field.is_blob_v2:
+        leaf = with_placed_blobs(leaf, options, sink_of(blobs, leaf.field))
+    multiple = rows_multiple(path)
+    for page in encode_leaf(leaf, version, options, multiple=multiple):
+        encoding, buffers = seal(path, page)
+        yield EncodedPage(
+            column=column_leaf.column,
+            first_row=page.first_row // multiple,
+            length=page.leaf.num_rows,
+            buffers=buffers,
+            encoding=encoding,
+            report=(_choice_of(path, page.leaf, page.body),),
+        )
+
+
+def sink_of(blobs: BlobSink | None, field: Field) -> BlobSink:
+    """Return the place for blobs, which there must be."""
+    if blobs is None:
+        raise InternalError("blobs are written without a place for them", field=field.name)
+    return blobs
+
+
+def _check_writable(path: Path) -> None:
+    """Raise for a column that could be written, but that the reference would fail to read."""
+    kinds = {type(node) for node in path}
+    if kinds >= {FixedListNode, ListNode}:
+        raise UnsupportedError(
+            "fixed-size lists of structs are not written inside of lists, nor around them",
+            column=_name_of(path),
+        )
+
+
+def _choice_of(path: Path, leaf: ShreddedLeaf, body: Body) -> ColumnChoice:
+    return ColumnChoice(
+        path=_name_of(path),
+        layout=_LAYOUT_NAMES[type(body.layout)],
+        encoding=body.encoding,
+        raw_bytes=leaf.values.nbytes,
+        encoded_bytes=sum(len(buffer) for buffer in body.buffers),
+        refused=body.refused,
+    )
+
+
+def _name_of(path: Path) -> str:
+    return ".".join(node.field.name for node in path)

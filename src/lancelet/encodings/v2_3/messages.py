@@ -1,0 +1,167 @@
+"""The messages of 2.3 pages that are written: dense structure, and sparse where all is null.
+
+    mini-block    dense layers       chunked values with levels
+    full zip      dense layers       zipped values with levels
+    constant      dense layers       constant
+    all null      sparse layers      no values; positions are buffers of the page
+
+A sparse layer keeps whichever is shorter, the positions of nulls or those of the others.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet.buffers import Bytes, Int64s
+from lancelet.encodings.base import FixedWidth
+from lancelet.encodings.codecs.base import Encoding
+from lancelet.encodings.codecs.flat import Flat
+from lancelet.encodings.envelope import seal
+from lancelet.encodings.layout import ConstantLayout, FullZipLayout, MiniBlockLayout, PageBody
+from lancelet.encodings.levels import (
+    FixedListNode,
+    Layers,
+    LeafNode,
+    ListNode,
+    Path,
+    ShreddedLeaf,
+    StructNode,
+    unravel,
+)
+from lancelet.encodings.v2_3.open_page import PLANAR_LAYOUT_URL
+from lancelet.format.protos import encodings23_pb as pb
+
+
+def seal_page(path: Path, page: PageBody) -> tuple[bytes, tuple[Bytes, ...]]:
+    """Return the message of a page in its envelope, and the buffers that belong to it."""
+    layout, buffers = page.body.layout, page.body.buffers
+    match layout:
+        case MiniBlockLayout():
+            message = _dense(layout.layers, pb.ValuePlane(chunked=_chunked(layout)))
+        case FullZipLayout():
+            message = _dense(layout.layers, pb.ValuePlane(zipped=_zipped(layout)))
+        case ConstantLayout(inline_value=None):
+            structure, buffers = _sparse_nulls(path, page.leaf)
+            message = pb.PlanarLayout(
+                structure=pb.StructuralPlane(sparse=structure),
+                values=pb.ValuePlane(none=pb.NoValues()),
+            )
+        case ConstantLayout(inline_value=value):
+            constant = pb.ConstantValue(scalar=value)
+            message = _dense(layout.layers, pb.ValuePlane(constant=constant))
+        case _:
+            assert_never(layout)
+    return seal(PLANAR_LAYOUT_URL, message), buffers
+
+
+def _dense(layers: Layers, values: pb.ValuePlane) -> pb.PlanarLayout:
+    names = [f"REPDEF_{kind.name}" for kind in layers.kinds]
+    structure = pb.StructuralPlane(dense=pb.DenseStructure(layers=names))
+    return pb.PlanarLayout(structure=structure, values=values)
+
+
+def _chunked(layout: MiniBlockLayout) -> pb.ChunkedValues:
+    return pb.ChunkedValues(
+        compression=_encoding(layout.values),
+        levels=pb.DenseChunkLevels(
+            repetition=_optional(layout.repetition),
+            definition=_optional(layout.definition),
+            repetition_index_depth=layout.repetition_index_depth,
+        ),
+        dictionary=_optional(layout.dictionary),
+        num_dictionary_items=layout.num_dictionary_items,
+        num_buffers=layout.num_buffers,
+        num_items=layout.num_values,
+    )
+
+
+def _zipped(layout: FullZipLayout) -> pb.ZippedValues:
+    return pb.ZippedValues(
+        compression=_encoding(layout.values),
+        levels=pb.DenseZipLevels(bits_repetition=layout.bits_rep, bits_definition=layout.bits_def),
+        bits_per_value=layout.value_bits,
+        bits_per_offset=layout.length_bits,
+        num_items=layout.num_items,
+        num_visible_items=layout.num_visible_items,
+    )
+
+
+def _sparse_nulls(path: Path, leaf: ShreddedLeaf) -> tuple[pb.SparseStructure, tuple[Bytes, ...]]:
+    """Return the structure of a leaf without a single valid value, and its buffers."""
+    structure = pb.SparseStructure()
+    buffers: list[Bytes] = []
+    array = unravel(
+        path,
+        leaf.layers,
+        repetition=leaf.repetition,
+        definition=leaf.definition,
+        values=pa.nulls(len(leaf.values)),
+    )
+    for node in path:
+        layer = structure.layers.add()
+        match node:
+            case LeafNode():
+                is_empty_struct = pa.types.is_struct(node.data_type)
+                nulls = 0 if is_empty_struct else len(array)
+                _add_validity(layer.validity, np.arange(nulls), len(array), buffers)
+            case StructNode():
+                _add_validity(layer.validity, _nulls(array), len(array), buffers)
+                array = array.field(0)
+            case FixedListNode(dimension=dimension):
+                layer.fixed_size_list.dimension = dimension
+                _add_validity(layer.fixed_size_list.validity, _nulls(array), len(array), buffers)
+                array = array.values
+            case ListNode():
+                _add_lists(layer.list, array, buffers)
+                array = array.values
+    return structure, tuple(buffers)
+
+
+def _add_lists(message: pb.SparseListLayer, array: pa.Array, buffers: list[Bytes]) -> None:
+    lengths: Int64s = np.diff(np.asarray(array.offsets).astype(np.int64))
+    position = np.flatnonzero(lengths)
+    message.num_child_slots = int(lengths.sum())
+    message.num_non_empty_positions = len(position)
+    message.non_empty_positions.CopyFrom(_numbers(position, buffers))
+    message.counts.CopyFrom(_numbers(lengths[position], buffers))
+    _add_validity(message.validity, _nulls(array), len(array), buffers)
+
+
+def _add_validity(
+    message: pb.SparseValiditySet, nulls: Int64s, count: int, buffers: list[Bytes]
+) -> None:
+    if 2 * len(nulls) <= count:
+        message.meaning, position = pb.SparseValiditySet.NULLS, nulls
+    else:
+        message.meaning = pb.SparseValiditySet.VALIDS
+        position = np.setdiff1d(np.arange(count), nulls, assume_unique=True)
+    message.num_positions = len(position)
+    message.positions.CopyFrom(_numbers(position, buffers))
+
+
+def _numbers(numbers: Int64s, buffers: list[Bytes]) -> pb.CompressiveEncoding:
+    """Encode positions or counts; no numbers take no buffer."""
+    if not len(numbers):
+        return pb.CompressiveEncoding(constant=pb.Constant())
+    block = FixedWidth(64, numbers.astype("<i8").view(np.uint8), len(numbers))
+    encoded = Flat().encode_block(block)
+    buffers.append(encoded.data)
+    return _encoding(encoded.encoding)
+
+
+def _nulls(array: pa.Array) -> Int64s:
+    return np.flatnonzero(~np.asarray(array.is_valid()))
+
+
+def _optional(encoding: Encoding | None) -> pb.CompressiveEncoding | None:
+    return None if encoding is None else _encoding(encoding)
+
+
+def _encoding(encoding: Encoding) -> pb.CompressiveEncoding:
+    """Return an encoding as a message of 2.3; the numbers of both generations agree."""
+    if isinstance(encoding, pb.CompressiveEncoding):
+        return encoding
+    return pb.CompressiveEncoding.FromString(encoding.SerializeToString())
