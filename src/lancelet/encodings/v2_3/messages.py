@@ -121,7 +121,8 @@ def _sparse_nulls(path: Path, leaf: ShreddedLeaf) -> tuple[pb.SparseStructure, t
 
 
 def _add_lists(message: pb.SparseListLayer, array: pa.Array, buffers: list[Bytes]) -> None:
-    lengths: Int64s = np.diff(np.asarray(array.offsets).astype(np.int64))
+    offsets: Int64s = np.asarray(array.offsets).astype(np.int64)
+    lengths = offsets[1:] - offsets[:-1]
     position = np.flatnonzero(lengths)
     message.num_child_slots = int(lengths.sum())
     message.num_non_empty_positions = len(position)

@@ -18,7 +18,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from lancelet.encodings import v2_0, v2_1
+from lancelet.encodings import v2_0, v2_1, v2_3
 from lancelet.encodings.base import (
     BlobSink,
     EncodedPage,
@@ -60,8 +60,10 @@ def generation_of(version: FileVersion) -> Generation:
     match version:
         case FileVersion.V2_0:
             return v2_0
-        case FileVersion.V2_1 | FileVersion.V2_2 | FileVersion.V2_3:
+        case FileVersion.V2_1 | FileVersion.V2_2:
             return v2_1
+        case FileVersion.V2_3:
+            return v2_3
         case FileVersion.V0_1:
             raise InternalError("files of version 0.1 have no columns", version=version.value)
 
