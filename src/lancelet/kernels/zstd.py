@@ -19,6 +19,9 @@ from lancelet.kernels.faults import Fault, corrupt
 _MAGIC: Final = np.frombuffer(b"\x28\xb5\x2f\xfd", np.uint8)
 _RATIO_MAX: Final = 128 * 1024 // 3
 """A block yields at most 128 KiB and has a header of 3 bytes."""
+_SIZE_MAX: Final = 1 << 31
+"""A frame that has to say its own size, or have it measured, is never larger."""
+_PART_BYTES: Final = 1 << 20
 
 
 def zstd_decompress_chunks(slices: Slices, out_sizes: Int64s | None = None) -> Slices:
@@ -92,7 +95,21 @@ def _stored_sizes(slices: Slices) -> tuple[Slices, Int64s]:
 
 
 def _plain_size(frames: Slices, index: int, kernel: str) -> int:
+    """Return the size a frame states, or, if it states none, the size it turns out to have."""
+    frame = frames.slice_bytes(index).data
     try:
-        return int(zstandard.frame_content_size(frames.slice_bytes(index).data))
+        stated = int(zstandard.frame_content_size(frame))
+        size = stated if stated >= 0 else _measured_size(frame)
     except zstandard.ZstdError as error:
         raise corrupt(Fault.BAD_STREAM, kernel=kernel, place=index) from error
+    if size > _SIZE_MAX:
+        raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=index)
+    return size
+
+
+def _measured_size(frame: memoryview) -> int:
+    size = 0
+    with zstandard.ZstdDecompressor().stream_reader(frame) as reader:
+        while size <= _SIZE_MAX and (part := reader.read(_PART_BYTES)):
+            size += len(part)
+    return size

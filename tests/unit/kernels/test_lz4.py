@@ -3,6 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -130,6 +131,21 @@ def test_a_lying_zstd_size_is_corrupt(size):
     packed = kernels.zstd_compress_chunks(slices_of([b"four"]), level=1, sized=False)
     with pytest.raises(CorruptDataError):
         kernels.zstd_decompress_chunks(packed, np.array([size]))
+
+
+@given(CHUNKS)
+def test_zstd_frames_need_not_state_their_size(chunks):
+    compressor = zstandard.ZstdCompressor(write_content_size=False)
+    frames = slices_of([compressor.compress(chunk) for chunk in chunks])
+    plain = slices_of(chunks)
+    assert parts_of(kernels.zstd_decompress_chunks(frames)) == chunks
+    assert parts_of(kernels.zstd_decompress_chunks(frames, plain.size)) == chunks
+
+
+def test_a_zstd_frame_that_states_an_absurd_size_is_corrupt():
+    head = b"\x28\xb5\x2f\xfd\xe0" + b"\xff" * 8 + b"\x01\x00\x00"
+    with pytest.raises(CorruptDataError):
+        kernels.zstd_decompress_chunks(slices_of([head]))
 
 
 def test_zstd_levels_are_checked():
