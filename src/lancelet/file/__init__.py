@@ -1,5 +1,6 @@
 """One data file of any generation, and the names of pylance's `lance.file`."""
 
+from lancelet.encodings.base import ColumnChoice
 from lancelet.file.api import (
     LanceFileReader,
     LanceFileWriter,
@@ -16,6 +17,7 @@ from lancelet.file.describe import (
 from lancelet.file.session import LanceFileSession, ListResult
 
 __all__ = [
+    "ColumnChoice",
     "LanceBufferDescriptor",
     "LanceColumnMetadata",
     "LanceFileMetadata",

@@ -2,7 +2,8 @@
 
 Both take their arguments in the reference's form, turn them into values of the layers below and
 delegate. Two things differ on purpose: a writer whose `with` block fails leaves no file, and
-damage is found by the checksums that our own files carry.
+damage is found by the checksums that our own files carry. Two things are added: `verify=` says how
+much is compared with these checksums, and `encoding_report()` what a writer chose and why.
 """
 
 from __future__ import annotations
@@ -11,19 +12,21 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from threading import RLock
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
 
-from lancelet.encodings.base import RowIndices, RowRange, Rows
+from lancelet.encodings.base import ColumnChoice, RowIndices, RowRange, Rows
 from lancelet.errors import (
     FieldNotFoundError,
     InvalidInputError,
     UnsupportedError,
 )
 from lancelet.file.base import WriteSummary, check_rows
+from lancelet.file.checksums import Verify
 from lancelet.file.describe import (
     LanceFileMetadata,
     LanceFileStatistics,
@@ -103,6 +106,7 @@ class LanceFileReader:
         *,
         namespace_client: NamespaceClient | None = None,
         table_id: Sequence[str] | None = None,
+        verify: str = "full",
         _inner_reader: FileReader | None = None,
     ) -> None:
         """Open the file at a path or URI, to read all columns or those named.
@@ -113,12 +117,14 @@ class LanceFileReader:
             columns: Paths of the columns to read, such as `a.b`; None reads all.
             namespace_client: Finds storage options for a table; needs `table_id`.
             table_id: The table's identifier in the namespace.
+            verify: How much of what is read is compared with the file's checksums: all of it
+                ("full"), a random part ("sample"), nothing ("off"). Each block is verified once.
         """
         if _inner_reader is None:
             if path is None:
                 raise InvalidInputError("a reader needs the path of a file")
             store, name = store_of(path, storage_options, namespace_client, table_id)
-            _inner_reader = open_file(store, name)
+            _inner_reader = open_file(store, name, verify=verify)
         self._reader = _inner_reader
         self._schema = Schema(
             tuple(_as_stored(field) for field in _inner_reader.schema.fields),
@@ -185,7 +191,7 @@ class LanceFileReader:
 
 
 class LanceFileWriter:
-    """Writes a data file of version 2.0 or later.
+    """Writes a data file of version 2.0 or later, from as many threads as the caller likes.
 
     Attributes:
         size_bytes: The size of the file, known once it is closed.
@@ -229,6 +235,8 @@ class LanceFileWriter:
             data_cache_bytes=data_cache_bytes,
             max_page_bytes=max_page_bytes,
         )
+        # Columns are cut into pages one batch at a time; what encodes them runs side by side.
+        self._lock = RLock()
         self._metadata: dict[str, str] = {}
         self._buffers: list[bytes] = []
         self._writer: FileWriter | None = None
@@ -239,35 +247,48 @@ class LanceFileWriter:
 
     def write_batch(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Write rows."""
-        self._check_open()
-        writer = self._writer or self._start(batch.schema)
-        writer.write(batch)
+        with self._lock:
+            self._check_open()
+            writer = self._writer or self._start(batch.schema)
+            writer.write(batch)
 
     def close(self) -> int | None:
         """Write the metadata, make the file visible and return its number of rows."""
-        if self.closed:
-            return None
-        if self._writer is None:
-            raise InvalidInputError(
-                "Schema is unknown and file cannot be created: give the writer a schema or rows",
-                path=self._path,
-            )
-        summary = self._finish(self._writer)
-        self.size_bytes = summary.size_bytes
-        return summary.num_rows
+        with self._lock:
+            if self.closed:
+                return None
+            if self._writer is None:
+                raise InvalidInputError(
+                    "Schema is unknown and file cannot be created; give a schema or rows",
+                    path=self._path,
+                )
+            summary = self._finish(self._writer)
+            self.size_bytes = summary.size_bytes
+            return summary.num_rows
 
     def add_schema_metadata(self, key: str, value: str) -> None:
         """Add an entry to the metadata of the schema."""
-        self._check_open()
-        self._metadata[key] = value
+        with self._lock:
+            self._check_open()
+            self._metadata[key] = value
 
     def add_global_buffer(self, data: bytes) -> int:
         """Keep bytes in the file and return the index they can be read by, from 1 on."""
-        self._check_open()
-        if self._writer is not None:
-            return self._writer.add_global_buffer(data)
-        self._buffers.append(bytes(data))
-        return len(self._buffers)
+        with self._lock:
+            self._check_open()
+            if self._writer is not None:
+                return self._writer.add_global_buffer(data)
+            self._buffers.append(bytes(data))
+            return len(self._buffers)
+
+    def encoding_report(self) -> tuple[ColumnChoice, ...]:
+        """Return how each page was encoded, what that saved, and what was refused and why.
+
+        Pages are encoded while rows arrive and the last ones by `close`, so the report is complete
+        once the file is closed.
+        """
+        with self._lock:
+            return () if self._writer is None else self._writer.encoding_report()
 
     def __enter__(self) -> Self:
         """Return the writer."""
@@ -312,9 +333,9 @@ class LanceFileWriter:
             raise InvalidInputError("the file is closed", path=self._path)
 
 
-def open_file(store: Store, path: str) -> FileReader:
+def open_file(store: Store, path: str, *, verify: str) -> FileReader:
     """Open a file that is known by its path alone, which those of 0.1 cannot be."""
-    reader = open_data_file(store, path)
+    reader = open_data_file(store, path, verify=_verify(verify))
     if not isinstance(reader, FileReader):
         raise UnsupportedError(
             "a file of version 0.1 can only be read as part of its dataset", path=path
@@ -335,6 +356,15 @@ def store_of(
         described = namespace_client.describe_table({"id": list(table_id or ())})
         storage_options = {**(storage_options or {}), **(described.storage_options or {})}
     return open_store(path, storage_options)
+
+
+def _verify(selector: str) -> Verify:
+    try:
+        return Verify(selector)
+    except ValueError as error:
+        raise InvalidInputError(
+            "how much is verified is not known", verify=selector, known=[v.value for v in Verify]
+        ) from error
 
 
 def _version(selector: str | None) -> FileVersion:

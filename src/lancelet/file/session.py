@@ -52,9 +52,12 @@ class LanceFileSession:
         store, path = store_of(base_path, storage_options, namespace_client, table_id)
         self._store = store.at(path)
 
-    def open_reader(self, path: str, columns: Sequence[str] | None = None) -> LanceFileReader:
-        """Open a file for reading."""
-        return LanceFileReader(None, columns=columns, _inner_reader=open_file(self._store, path))
+    def open_reader(
+        self, path: str, columns: Sequence[str] | None = None, *, verify: str = "full"
+    ) -> LanceFileReader:
+        """Open a file for reading; see `LanceFileReader`."""
+        reader = open_file(self._store, path, verify=verify)
+        return LanceFileReader(None, columns=columns, _inner_reader=reader)
 
     def open_writer(
         self,
