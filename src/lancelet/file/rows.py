@@ -26,7 +26,7 @@ from lancelet.file.base import check_rows, distinct_rows
 from lancelet.file.batches import rebatch
 from lancelet.file.pool import map_ordered
 from lancelet.file.schedule import TASK_BYTES, decoded_row_bytes, plan_read
-from lancelet.file.storage import from_storage, take_rows
+from lancelet.file.storage import from_storage, take_rows, user_type
 from lancelet.format.schema import Field
 
 _TAKE_ROWS_MIN: Final = 1024
@@ -78,11 +78,9 @@ class RowReader(ABC):
                     pieces = list(self._scan(fields, readers, rows, batch_size=None))
                 case RowIndices(indices):
                     pieces = self._take(fields, readers, indices)
-            types = [pa.array([], reader.data_type) for reader in readers]
             return [
                 pa.chunked_array(
-                    [piece[place] for piece in pieces],
-                    from_storage(types[place], field).type,
+                    [piece[place] for piece in pieces], _type_of(field, readers[place])
                 )
                 for place, field in enumerate(fields)
             ]
@@ -96,7 +94,12 @@ class RowReader(ABC):
         with self._facts():
             check_rows(rows, num_rows=self.num_rows)
             readers = self._open(fields)
-        schema = pa.schema([field.to_arrow() for field in fields])
+        schema = pa.schema(
+            [
+                field.to_arrow().with_type(_type_of(field, reader))
+                for field, reader in zip(fields, readers, strict=True)
+            ]
+        )
         match rows:
             case RowRange():
                 pieces = self._scan(fields, readers, rows, batch_size=batch_size)
@@ -207,12 +210,18 @@ class RowReader(ABC):
             raise
 
 
+def _type_of(field: Field, reader: FieldReader) -> pa.DataType:
+    """Return the type of what is read of a field: its own, or that of a blob's place."""
+    is_place = field.is_blob and reader.data_type != field.storage_type
+    return reader.data_type if is_place else user_type(field)
+
+
 def _joined(chunks: pa.ChunkedArray) -> pa.Array:
     """Return chunks as one array, copied only if there are several."""
     if chunks.num_chunks == 1:
         return chunks.chunk(0)
     try:
-        return pa.concat_arrays(chunks.chunks) if chunks.num_chunks else pa.array([], chunks.type)
+        return pa.concat_arrays(chunks.chunks) if chunks.num_chunks else pa.nulls(0, chunks.type)
     except pa.ArrowInvalid as error:
         raise InvalidInputError(
             "the values do not fit into one array; read them as chunks or batches",

@@ -47,7 +47,10 @@ def from_storage(array: pa.Array, field: Field) -> pa.Array:
     """Return a stored array as users see it; the inverse of `to_storage`."""
     if has_json(field):
         array = _map_json(array, field, decode_jsonb)
-    wanted = _user_type(field)
+    if field.is_blob and array.type != field.storage_type:
+        # Where the bytes are, which is what a blob column is read as.
+        return array
+    wanted = user_type(field)
     return array if array.type == wanted else array.cast(wanted)
 
 
@@ -102,12 +105,11 @@ def check_nulls(array: pa.Array, field: Field) -> None:
         for index, child in enumerate(field.children):
             check_nulls(present.field(index), child)
     elif isinstance(array, pa.MapArray):
-        check_nulls(pc.list_flatten(array.cast(_as_list(array.type))), field.children[0])
+        check_nulls(pc.list_flatten(_map_as_list(array)), field.children[0])
     else:
         check_nulls(pc.list_flatten(array), field.children[0])
 
 
-@lru_cache(maxsize=4096)
 def _holds_nested_fixed_lists(data_type: pa.DataType) -> bool:
     if isinstance(data_type, pa.BaseExtensionType):
         return _holds_nested_fixed_lists(data_type.storage_type)
@@ -124,15 +126,16 @@ def has_json(field: Field) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _user_type(field: Field) -> pa.DataType:
+def user_type(field: Field) -> pa.DataType:
+    """Return the type in which users see the values of a field."""
     return field.arrow_type
 
 
-def _as_list(data_type: pa.MapType) -> pa.DataType:
-    return pa.list_(pa.struct([data_type.key_field, data_type.item_field]))
+def _map_as_list(array: pa.MapArray) -> pa.ListArray:
+    """Return a map as the list of structs that it is; Arrow's own cast fails on slices."""
+    return _around(array, pa.list_(array.values.type), array.values)
 
 
-@lru_cache(maxsize=4096)
 def _shape_of_type(data_type: pa.DataType) -> tuple[object, ...]:
     """Return what a type means: its logical types, and the names of struct fields."""
     return _shape(Field.from_arrow(pa.field("", data_type), itertools.count()))
@@ -176,10 +179,9 @@ def _map_json(array: pa.Array, field: Field, convert: Callable[[pa.Array], pa.Ar
             children, fields=fields, mask=array.is_null() if array.null_count else None
         )
     if isinstance(array, pa.MapArray):
-        as_list = array.cast(_as_list(array.type))
-        entries = _map_json(as_list.values, field.children[0], convert)
+        entries = _map_json(array.values, field.children[0], convert)
         key, value = entries.type.field(0), entries.type.field(1)
-        return _around(as_list, pa.map_(key, value), entries)
+        return _around(array, pa.map_(key, value), entries)
     items = _map_json(array.values, field.children[0], convert)
     item = field.children[0]
     make = {pa.ListArray: pa.list_, pa.LargeListArray: pa.large_list}.get(type(array))

@@ -31,9 +31,9 @@ from lancelet.file.sidecars import SidecarSink
 from lancelet.file.storage import stored_column
 from lancelet.file.v2.column_metadata import WrittenPage, encode_column
 from lancelet.file.v2.container import Container, Description, Place
+from lancelet.file.v2.descriptor import descriptor_bytes
 from lancelet.file.v2.generation import column_encodings, generation_of, place_columns
 from lancelet.file.zones import ZONE_ROWS, ZoneBounds
-from lancelet.format.protos import file_pb
 from lancelet.format.schema import Field, Schema
 from lancelet.io.store import ObjectWriter
 
@@ -178,7 +178,7 @@ class FileWriter:
         size = self._container.finish(
             Description(
                 self._options.version,
-                self._descriptor(),
+                descriptor_bytes(self._schema.with_metadata(self._metadata), self._num_rows),
                 self._column_metadata(),
                 self._global_buffers,
             )
@@ -309,13 +309,6 @@ class FileWriter:
             encode_column(pages, encoding=encoding)
             for pages, encoding in zip(self._columns, encodings, strict=True)
         ]
-
-    def _descriptor(self) -> bytes:
-        schema = self._schema.with_metadata(self._metadata)
-        return file_pb.FileDescriptor(
-            schema=file_pb.Schema(fields=schema.to_protos(), metadata=schema.metadata_bytes()),
-            length=self._num_rows,
-        ).SerializeToString()
 
 
 def _joins(page: WrittenPage, following: WrittenPage) -> bool:
