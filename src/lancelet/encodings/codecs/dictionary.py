@@ -4,9 +4,12 @@
     stored   items "b" "a"   indices 0 1 0
 
 Page layouts keep the dictionary in a buffer of their own, loaded once for all chunks, and the
-indices as the values of the page; `split` and `look_up` go both ways. The message of this codec,
-by which a dictionary would be kept inside of a chunk, no writer is known to use, so its bytes are
-not guessed at: it is described, not decoded.
+indices as the values of the page; `split` and `look_up` go both ways. In a buffer of its own
+(2.3 keeps lengths of lists like that) both parts follow the bytes that each takes:
+
+    block    u64 bytes of indices, u64 bytes of items, indices, items
+
+Inside of a chunk no writer is known to keep a dictionary, so nothing is guessed at there.
 """
 
 from __future__ import annotations
@@ -18,12 +21,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet import kernels
-from lancelet.buffers import Bytes
+from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.encodings.arrow import block_from_arrow
 from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth, Variable
 from lancelet.encodings.codecs.base import Codec, Codecs
 from lancelet.encodings.codecs.cut import NO_BYTES
-from lancelet.encodings.codecs.words import WORDS
+from lancelet.encodings.codecs.words import WORDS, as_words
 from lancelet.errors import CorruptDataError, UnsupportedError
 
 _ARROW_WORDS: Final = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
@@ -40,6 +43,24 @@ class Dictionary(Codec):
         items = codecs.describe(message.items)
         indices = codecs.describe(message.indices)
         return f"dictionary({message.num_dictionary_items}, {items}){{{indices}}}"
+
+    @classmethod
+    def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
+        """Look the items up that the buffer has in front of the indices."""
+        if len(slices) != 1:
+            raise UnsupportedError("dictionaries of many buffers are unknown", codec=cls.wire_name)
+        data = slices.slice_bytes(0)
+        head = [int.from_bytes(data[at : at + 8].tobytes(), "little") for at in (0, 8)]
+        if len(data) < 16 or 16 + sum(head) > len(data):
+            raise CorruptDataError(
+                "a dictionary is cut short", codec=cls.wire_name, bytes=len(data)
+            )
+        first = Slices.whole(data[16 : 16 + head[0]])
+        rest = Slices.whole(data[16 + head[0] : 16 + sum(head)])
+        indices = as_words(codecs.decode_blocks(message.indices, first, counts), cls.wire_name)
+        num_items = np.array([message.num_dictionary_items], np.int64)
+        items = codecs.decode_blocks(message.items, rest, num_items)
+        return look_up(items, indices)
 
 
 def split(block: Block) -> tuple[npt.NDArray[np.int32], Block]:
@@ -75,6 +96,8 @@ def look_up(items: Block, indices: npt.NDArray[Any], validity: Bytes | None = No
         items = _one_empty_value(items)
     words = _harmless(indices.view(WORDS[indices.itemsize * 8]), items.count, validity)
     match items:
+        case FixedWidth(bits=0):
+            return FixedWidth(0, items.data, len(words))
         case FixedWidth() if items.bits % 8 == 0:
             data = kernels.look_up_fixed(items.data, items.bits // 8, words)
             return FixedWidth(items.bits, data, len(words))
