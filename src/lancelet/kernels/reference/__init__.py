@@ -9,6 +9,7 @@ from lancelet.kernels.reference.bitpack import (
     unpack_chunks,
 )
 from lancelet.kernels.reference.checksum import crc32c, crc32c_blocks
+from lancelet.kernels.reference.chunks import locate_rows, place_chunks, split_chunks
 from lancelet.kernels.reference.copies import (
     copy_slices,
     join_slices,
@@ -52,6 +53,7 @@ __all__ = [
     "fsst_train",
     "join_bytes_chunks",
     "join_slices",
+    "locate_rows",
     "look_up_fixed",
     "look_up_variable",
     "lz4_compress",
@@ -63,12 +65,14 @@ __all__ = [
     "pick_fsst",
     "pick_packed",
     "pick_variable",
+    "place_chunks",
     "place_slices",
     "read_ahead",
     "read_varints",
     "rle_decode_chunks",
     "rle_encode_chunks",
     "split_bytes_chunks",
+    "split_chunks",
     "take_fixed",
     "take_variable",
     "unpack_blocks",

@@ -1,0 +1,60 @@
+"""Finding chunks and their parts by `native/src/chunks.cpp`; `reference/chunks.py` defines it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lancelet.buffers import Int64s, Slices
+from lancelet.kernels import _native
+from lancelet.kernels.arguments import as_int64s, slice_arrays
+from lancelet.kernels.faults import checked
+
+
+def locate_rows(bounds: Int64s, rows: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """Find the parts that hold ascending rows, where part i has `bounds[i]` up to `bounds[i+1]`."""
+    parts, which, within = np.empty((3, len(rows)), np.int64)
+    status = _native.locate_rows(as_int64s(bounds), as_int64s(rows), parts, which, within)
+    return parts[: checked(status, kernel="locate_rows")], which, within
+
+
+def place_chunks(
+    words: Slices,
+    word_bytes: int,
+    num_values: Int64s,
+    data_position: Int64s,
+    data_bytes: Int64s,
+    *,
+    count_max: int,
+) -> tuple[Int64s, Int64s, Int64s]:
+    """Read the words of pages: position, size and number of values of each chunk of each page."""
+    kernel = "place_chunks"
+    arrays = slice_arrays(words, num_values, data_position, data_bytes)
+    # No more than what the words of all pages could say, whatever their sizes claim.
+    room = max(0, int((words.size // max(1, word_bytes)).sum()))
+    position, size, count = np.empty((3, room), np.int64)
+    status = _native.place_chunks(
+        *arrays,
+        word_bytes,
+        as_int64s(num_values),
+        as_int64s(data_position),
+        as_int64s(data_bytes),
+        count_max,
+        position,
+        size,
+        count,
+    )
+    checked(status, kernel=kernel)
+    return position, size, count
+
+
+def split_chunks(
+    slices: Slices, num_levels: int, num_buffers: int, size_bytes: int
+) -> tuple[Int64s, ...]:
+    """Take chunks apart, checking that every part lies within its chunk."""
+    rows = 2 * (num_levels + num_buffers) - 1
+    out = np.empty((max(0, rows), len(slices)), np.int64)
+    status = _native.split_chunks(
+        *slice_arrays(slices), num_levels, num_buffers, size_bytes, out.reshape(-1)
+    )
+    checked(status, kernel="split_chunks")
+    return tuple(out)

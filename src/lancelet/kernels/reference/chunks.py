@@ -1,0 +1,134 @@
+"""Where the chunks of mini-block pages are, and what is where within them.
+
+A page has a word per chunk: its size in words of 8 bytes, less one, shifted by 4, and the
+logarithm of its number of values; the last chunk holds what remains of the page's values.
+
+    words 0x000a 0x0050     chunk 0: 8 bytes, 1024 values;  chunk 1: 48 bytes, the rest
+
+A chunk begins with a head: its number of levels, the bytes of each kind of level, the bytes of
+each buffer. Head, levels and buffers are each padded to 8 bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from lancelet.buffers import Int64s, Slices
+from lancelet.kernels.arguments import check_slices
+from lancelet.kernels.faults import Fault, corrupt
+
+_ALIGNMENT: Final = 8
+
+
+def locate_rows(bounds: Int64s, rows: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """Find the parts that hold ascending rows, where part i has `bounds[i]` up to `bounds[i+1]`.
+
+    Returns the parts that hold any, ascending, and for each row which of these it is in, and its
+    place in it. A row may repeat; no row may be outside of all parts.
+
+    >>> [x.tolist() for x in locate_rows(np.array([0, 4, 4, 9]), np.array([1, 3, 5]))]
+    [[0, 2], [0, 0, 1], [1, 3, 1]]
+    """
+    if len(rows):
+        bad = np.ones(len(rows), np.bool_)
+        if len(bounds) > 1:
+            bad = (rows < bounds[0]) | (rows >= bounds[-1])
+            bad[1:] |= rows[1:] < rows[:-1]
+        if bad.any():
+            raise corrupt(Fault.BAD_INDEX, kernel="locate_rows", place=int(bad.argmax()))
+    part = np.searchsorted(bounds, rows, side="right") - 1
+    parts, which = np.unique(part, return_inverse=True)
+    return parts, which.astype(np.int64), rows - bounds[part]
+
+
+def place_chunks(
+    words: Slices,
+    word_bytes: int,
+    num_values: Int64s,
+    data_position: Int64s,
+    data_bytes: Int64s,
+    *,
+    count_max: int,
+) -> tuple[Int64s, Int64s, Int64s]:
+    """Read the words of pages: position, size and number of values of each chunk of each page.
+
+    Page i has `num_values[i]` values in chunks that follow each other from `data_position[i]` on,
+    and `data_bytes[i]` for them.
+
+    >>> words = Slices.whole(np.array([0x0A, 0x50], "<u2").view(np.uint8))
+    >>> one = [np.array([number]) for number in (1030, 100, 56)]
+    >>> [x.tolist() for x in place_chunks(words, 2, *one, count_max=4096)]
+    [[100, 108], [8, 48], [1024, 6]]
+    """
+    kernel = "place_chunks"
+    if word_bytes not in (2, 4):
+        raise corrupt(Fault.BAD_WIDTH, kernel=kernel, place=0)
+    empty = np.empty(0, np.int64)
+    columns: tuple[list[Int64s], ...] = ([empty], [empty], [empty])
+    for page in range(len(words)):
+        check_slices(words[page : page + 1], kernel=kernel)
+        data = words.slice_bytes(page)
+        if len(data) % word_bytes:
+            raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=page)
+        word = np.frombuffer(data.tobytes(), f"<u{word_bytes}").astype(np.int64)
+        size = ((word >> 4) + 1) * _ALIGNMENT
+        count = 1 << (word & 15)
+        rest = int(num_values[page]) - int(count[:-1].sum())
+        if len(word):
+            count[-1] = rest
+        if bool((count <= 0).any() or (count > count_max).any()) or (not len(word) and rest):
+            raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=page)
+        if int(size.sum()) > data_bytes[page]:
+            raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=page)
+        position = data_position[page] + np.cumsum(size) - size
+        for column, values in zip(columns, (position, size, count), strict=True):
+            column.append(values)
+    position, size, count = (np.concatenate(column) for column in columns)
+    return position, size, count
+
+
+def split_chunks(
+    slices: Slices, num_levels: int, num_buffers: int, size_bytes: int
+) -> tuple[Int64s, ...]:
+    """Take chunks apart, checking that every part lies within its chunk.
+
+    The head of a chunk has `num_levels` numbers of 2 bytes (the number of levels, and the bytes
+    of each kind there is) and then `num_buffers` of `size_bytes`. Returns the number of levels of
+    each chunk, then the positions and the sizes of the first part of each, of the second, ...
+
+    >>> chunk = np.array([4, 0, 3, 0, 65, 66, 67, 0], np.uint8)
+    >>> [x.tolist() for x in split_chunks(Slices.whole(np.append(chunk, chunk)), 1, 1, 2)]
+    [[4], [8], [3]]
+    """
+    kernel = "split_chunks"
+    if not 1 <= num_levels <= 3 or num_buffers < 0 or size_bytes not in (2, 4):
+        raise corrupt(Fault.BAD_WIDTH, kernel=kernel, place=0)
+    check_slices(slices, kernel=kernel)
+    widths = [2] * num_levels + [size_bytes] * num_buffers
+    head_bytes = sum(widths)
+    position = slices.position + -(-head_bytes // _ALIGNMENT) * _ALIGNMENT
+    short = position > slices.position + slices.size
+    if short.any():
+        raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=int(short.argmax()))
+    heads = slices.source[slices.position[:, None] + np.arange(head_bytes)]
+    found: list[Int64s] = []
+    at = 0
+    for index, width in enumerate(widths):
+        column = np.ascontiguousarray(heads[:, at : at + width]).view(f"<u{width}")
+        number = column.reshape(-1).astype(np.int64)
+        at += width
+        if index == 0:
+            found.append(number)
+        else:
+            found += [position, number]
+            position = position + _padded(number)
+    outside = position > slices.position + slices.size
+    if outside.any():
+        raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=int(outside.argmax()))
+    return tuple(found)
+
+
+def _padded(size: Int64s) -> Int64s:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
