@@ -1,0 +1,173 @@
+"""Pages in every layout, written by one side with the metadata that force it, read by the other.
+
+Generated tables (`tests/property/test_file_roundtrip.py`) cover types; this covers what only a
+wish of the field, or an odd shape of the data, brings about: sparse structure, packed structs,
+pages that had to be cut, one value all over a page, rows found through the repetition index.
+"""
+
+from __future__ import annotations
+
+import lance.file
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import lancelet.file
+
+pytestmark = pytest.mark.interop
+
+SPARSE = {"lance-encoding:structural-encoding": "sparse"}
+ZIPPED = {"lance-encoding:structural-encoding": "fullzip"}
+PACKED = {"lance-encoding:packed": "true"}
+BLOB = {"lance-encoding:blob": "true"}
+POINT = pa.struct([("x", pa.int32()), ("y", pa.string())])
+
+
+def some(values, *, every=4):
+    return [None if index % every == 0 else value for index, value in enumerate(values)]
+
+
+def field(data_type, metadata=None):
+    """Return a field whose innermost items carry the metadata, where writers look for it."""
+    if pa.types.is_list(data_type):
+        item = field(data_type.value_type, metadata).with_name("item")
+        return pa.field("f", pa.list_(item), metadata=metadata)
+    if pa.types.is_struct(data_type) and metadata != PACKED:
+        children = [field(child.type, metadata).with_name(child.name) for child in data_type]
+        return pa.field("f", pa.struct(children), metadata=metadata)
+    return pa.field("f", data_type, metadata=metadata)
+
+
+def table_of(values, data_type, metadata=None):
+    wanted = field(data_type, metadata)
+    return pa.table([pa.array(values, wanted.type)], schema=pa.schema([wanted]))
+
+
+LISTS = some([[i] * (i % 5) for i in range(900)])
+STRUCTS = some([{"x": i, "y": f"{i}" * 9} for i in range(900)], every=3)
+NESTED = some([some([{"x": i, "y": None}] * (i % 4), every=3) for i in range(900)])
+LONG = some([f"{i}" * 100 for i in range(300)])
+
+ANY_VERSION = {
+    "one value": (table_of([7] * 300, pa.int64()), "2.1"),
+    "one string": (table_of(["same"] * 300, pa.string()), "2.1"),
+    "one long value": (table_of([b"x" * 40] * 300, pa.binary(40)), "2.1"),
+    "one value or null": (table_of(some([7] * 300), pa.int16()), "2.1"),
+    "all null structs": (table_of([None, {"x": None, "y": None}] * 9, POINT), "2.1"),
+    "all null lists": (table_of([None, [], [None], [None] * 3] * 9, pa.list_(pa.int8())), "2.1"),
+    "one true": (table_of([True] * 30, pa.bool_()), "2.1"),
+    "zipped ints": (table_of(list(range(300)), pa.int32(), ZIPPED), "2.1"),
+    "zipped lists": (table_of(LISTS, pa.list_(pa.int32()), ZIPPED), "2.1"),
+    "zipped strings": (table_of(LONG, pa.string(), ZIPPED), "2.1"),
+    "zipped nested": (table_of(NESTED, pa.list_(POINT), ZIPPED), "2.1"),
+    "a list over many chunks": (
+        table_of([list(range(9000)), [], None, [1]], pa.list_(pa.int64())), "2.1",
+    ),
+    "a null struct over full lists": (
+        table_of([[{"l": [1, None]}, None, {"l": [2]}], None, []] * 50,
+                 pa.list_(pa.struct([("l", pa.list_(pa.int64()))]))), "2.1",
+    ),
+    "many empty lists, then one that is not": (
+        table_of([[1], *[[]] * 70_000, [2, 3]], pa.list_(pa.int32())), "2.1",
+    ),
+    "packed": (
+        table_of(some([{"a": i, "b": i / 2} for i in range(300)]),
+                 pa.struct([("a", pa.int32()), ("b", pa.float64())]), PACKED), "2.1",
+    ),
+    "packed with strings": (table_of(STRUCTS, POINT, PACKED), "2.2"),
+    "vectors in lists": (
+        table_of(some([[[i] * 99] * (i % 3) for i in range(200)]),
+                 pa.list_(pa.list_(pa.float32(), 99))), "2.1",
+    ),
+}  # fmt: skip
+
+SPARSE_2_3 = {
+    "sparse nulls": table_of(some(range(900)), pa.int64(), SPARSE),
+    "sparse lists": table_of(LISTS, pa.list_(pa.int32()), SPARSE),
+    "sparse lists of few lengths": table_of(
+        [[i % 99] * (5, 9, 30)[i * 7919 % 3] for i in range(200)], pa.list_(pa.int8()), SPARSE
+    ),
+    "sparse structs": table_of(STRUCTS, POINT, SPARSE),
+    "sparse nested": table_of(NESTED, pa.list_(POINT), SPARSE),
+    "sparse zipped": table_of(LONG, pa.string(), SPARSE),
+    "sparse zipped lists": table_of(
+        some([LONG[: i % 4] for i in range(200)]), pa.list_(pa.string()), SPARSE
+    ),
+    "sparse zipped structs": table_of(
+        some([{"s": text} for text in LONG], every=3), pa.struct([("s", pa.string())]), SPARSE
+    ),
+    "sparse one value": table_of(some([7] * 300), pa.int16(), SPARSE),
+    "fixed lists of structs": table_of(
+        some([[{"x": i, "y": "a"}, None] for i in range(300)]), pa.list_(POINT, 2), SPARSE
+    ),
+}  # fmt: skip
+
+CASES = [
+    (name, version)
+    for name, (_, least) in ANY_VERSION.items()
+    for version in ("2.1", "2.2", "2.3")
+    if version >= least
+]
+
+
+def write(module, path, table, version):
+    with module.LanceFileWriter(str(path), table.schema, version=version) as writer:
+        writer.write_batch(table)
+
+
+def check(module, path, table):
+    """Compare a whole read, ranges and single rows with the table."""
+    expected = table["f"].combine_chunks().to_pylist()
+    count = table.num_rows
+    assert read(module, path).to_pylist() == expected
+    rng = np.random.default_rng(count)
+    for _ in range(3):
+        start = int(rng.integers(0, count))
+        size = int(rng.integers(1, count - start + 1))
+        reader = module.LanceFileReader(str(path))
+        found = reader.read_range(start, size).to_table()["f"].to_pylist()
+        assert found == expected[start : start + size]
+        rows = np.unique(rng.integers(0, count, 30)).tolist()
+        reader = module.LanceFileReader(str(path))
+        found = reader.take_rows(rows).to_table()["f"].to_pylist()
+        assert found == [expected[row] for row in rows]
+
+
+def read(module, path):
+    return module.LanceFileReader(str(path)).read_all().to_table()["f"]
+
+
+@pytest.mark.parametrize(("name", "version"), CASES)
+def test_lancelet_reads_what_the_reference_wrote(name, version, tmp_path):
+    table, _ = ANY_VERSION[name]
+    path = tmp_path / "theirs.lance"
+    write(lance.file, path, table, version)
+    check(lancelet.file, path, table)
+
+
+@pytest.mark.parametrize(("name", "version"), CASES)
+def test_the_reference_reads_what_lancelet_wrote(name, version, tmp_path):
+    table, _ = ANY_VERSION[name]
+    path = tmp_path / "ours.lance"
+    write(lancelet.file, path, table, version)
+    check(lance.file, path, table)
+    check(lancelet.file, path, table)
+
+
+@pytest.mark.parametrize("name", SPARSE_2_3)
+def test_lancelet_reads_sparse_structure(name, tmp_path):
+    table = SPARSE_2_3[name]
+    path = tmp_path / "theirs.lance"
+    write(lance.file, path, table, "2.3")
+    check(lancelet.file, path, table)
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
+def test_blobs_in_the_file_read_on_both_sides(version, tmp_path):
+    table = table_of(some([b"", b"abc", bytes(70), b"z" * 999] * 9), pa.large_binary(), BLOB)
+    ours, theirs = tmp_path / "ours.lance", tmp_path / "theirs.lance"
+    write(lancelet.file, ours, table, version)
+    write(lance.file, theirs, table, version)
+    for module in (lance.file, lancelet.file):
+        for path in (ours, theirs):
+            assert read(module, path).to_pylist() == table["f"].to_pylist()
