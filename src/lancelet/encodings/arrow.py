@@ -193,13 +193,12 @@ def arrow_from_block(block: Block, data_type: pa.DataType, validity: Bytes | Non
 def _arrow_from_fixed(
     block: FixedWidth, data_type: pa.DataType, nulls: pa.Buffer | None
 ) -> pa.Array:
+    if block.bits == 0:
+        # Items that are all null are stored as their bits alone, whatever their type.
+        return pa.nulls(block.count, data_type)
     if data_type.num_fields or _is_variable(data_type) or pa.types.is_dictionary(data_type):
         raise _mismatch(block, data_type)
     bits = bits_per_value(data_type)
-    if block.bits == 0 and nulls is not None and block.count:
-        # Items that are all null are stored as their bits alone.
-        zeros = np.zeros((block.count * bits + 7) // 8, np.uint8)
-        return pa.Array.from_buffers(data_type, block.count, [nulls, pa.py_buffer(zeros)])
     if bits != block.bits:
         raise _mismatch(block, data_type, expected_bits=bits, found_bits=block.bits)
     return pa.Array.from_buffers(data_type, block.count, [nulls, _aligned(block.data)])
