@@ -196,6 +196,12 @@ def _arrow_from_fixed(
     if block.bits == 0:
         # Items that are all null are stored as their bits alone, whatever their type.
         return pa.nulls(block.count, data_type)
+    if pa.types.is_fixed_size_list(data_type) and block.bits % data_type.list_size == 0:
+        # Packed structs hold lists as wide values.
+        dimension = data_type.list_size
+        items = FixedWidth(block.bits // dimension, block.data, block.count * dimension)
+        lists = FixedSizeList(dimension, None, items, block.count)
+        return _arrow_from_list(lists, data_type, nulls)
     if data_type.num_fields or _is_variable(data_type) or pa.types.is_dictionary(data_type):
         raise _mismatch(block, data_type)
     bits = bits_per_value(data_type)
