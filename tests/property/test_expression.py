@@ -1,6 +1,7 @@
 """Laws of expressions, over random tables and predicates."""
 
 import math
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -9,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancelet.errors import ExpressionError
+from lancelet.query import expression as ex
 from lancelet.query.arrow_expression import from_arrow, to_arrow
 from lancelet.query.bind import bind_filter
-from lancelet.query.compile import compile_filter
+from lancelet.query.compile import compile_filter, compile_value
 from lancelet.query.evaluate import evaluate
+from lancelet.query.functions.registry import FUNCTIONS
 from lancelet.query.parse import parse
 from lancelet.query.prune import ColumnZones, Zones, prune
 from lancelet.query.simplify import simplify, simplify_filter, split_conjuncts
@@ -183,3 +186,57 @@ def test_any_words_print_back_or_are_an_expression_error(text):
 def test_deep_nesting_is_refused(text):
     with pytest.raises(ExpressionError):
         parse(text)
+
+
+# --- whatever is asked -----------------------------------------------------------------------
+
+CONSTANTS = st.sampled_from(
+    [
+        *(ex.literal(value) for value in (True, 0, -1, 3, 300, 1.5, "a", "2020-01-02", "12:00")),
+        *(ex.literal(value) for value in (b"a", Decimal("1.50"), [1, 2], ["a"], "%", "year")),
+        *(parse(text) for text in ("null", "date '2020-01-02'", "timestamp '2020-01-02 12:00:00'")),
+        *(parse(text) for text in ("time '12:00'", "interval '1 day'", "interval '1 month'")),
+    ]
+)
+TYPES = [pa.int8(), pa.uint64(), pa.float32(), pa.string(), pa.date32(), pa.timestamp("ns", "UTC"),
+         pa.decimal128(5, 1), pa.bool_(), pa.binary(), pa.time32("s"), pa.duration("ms"),
+         pa.large_list(pa.float64())]  # fmt: skip
+NAMES = sorted({name for name in FUNCTIONS if name.isidentifier()} | {"if", "nvl2"})
+SIGNS = sorted(ex.BINARY_SIGNS)
+
+
+def anything(smaller):
+    several = st.lists(smaller, max_size=3).map(tuple)
+    return st.one_of(
+        st.builds(ex.Call, st.sampled_from(NAMES), several),
+        st.builds(ex.Call, st.sampled_from(SIGNS), st.tuples(smaller, smaller)),
+        st.builds(ex.Call, st.sampled_from(["-", "~"]), st.tuples(smaller)),
+        st.builds(ex.Comparison, st.sampled_from(list(ex.Operator)), smaller, smaller),
+        st.builds(ex.Cast, smaller, st.sampled_from(TYPES), st.booleans()),
+        st.builds(ex.Like, smaller, smaller),
+        st.builds(ex.Member, smaller, st.sampled_from(["x", "q"])),
+        st.builds(ex.Not, smaller),
+        st.builds(lambda when, then: ex.Case(((when, then),), then), smaller, smaller),
+    )
+
+
+COLUMNS = st.sampled_from([ex.column(field.name) for field in SCHEMA] + [ex.column("st.x")])
+ANYTHING = st.recursive(COLUMNS | CONSTANTS, anything, max_leaves=4)
+
+
+@given(ANYTHING, batches())
+def test_whatever_is_asked_is_computed_or_is_an_expression_error(expression, batch):
+    try:
+        bound = compile_value(expression, SCHEMA)
+        found = evaluate(bound.expression, batch)
+    except ExpressionError:
+        return
+    assert found.type == bound.data_type
+    assert len(found) == batch.num_rows
+    found.validate(full=True)
+
+
+@given(ANYTHING)
+def test_whatever_is_asked_prints_back(expression):
+    read = parse(str(expression))  # with constants folded that were cast
+    assert parse(str(read)) == read

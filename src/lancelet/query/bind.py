@@ -185,8 +185,19 @@ class _Binder:
             shared = _meeting_type(left, right)
         except CoercionError as error:
             raise self.error(str(error), node) from error
+        self._require_order(node.operator, shared, node)
         sides = self._as(left, shared, node), self._as(right, shared, node)
         return ex.Comparison(node.operator, *sides)
+
+    def _require_order(self, operator: Operator, data_type: pa.DataType, node: Expression) -> None:
+        is_equality = operator not in {
+            Operator.LESS,
+            Operator.LESS_EQUAL,
+            Operator.GREATER,
+            Operator.GREATER_EQUAL,
+        }
+        if pa.types.is_interval(data_type) or (pa.types.is_nested(data_type) and not is_equality):
+            raise self.error(f"values of type {data_type} have no order", node)
 
     def _with_constant(
         self,
@@ -197,6 +208,7 @@ class _Binder:
         place: Expression,
     ) -> Expression:
         """Compare with a constant as a value of the other side's type."""
+        self._require_order(operator, value.data_type, node)
         if constant.is_null:
             null = ex.Literal(pa.scalar(None, value.data_type))
             return ex.Comparison(operator, value.expression, null)
@@ -296,13 +308,19 @@ class _Binder:
         fits = pa.types.is_integer(data_type) if integers_only else is_number(data_type)
         if not (fits or duration):
             raise self.error(f"{node.function} does not take {data_type}", node)
-        return Bound(ex.Call(node.function, (operand.expression,)), data_type)
+        if pa.types.is_unsigned_integer(data_type) and not integers_only:
+            signed = pa.int64() if data_type.bit_width > 16 else pa.int32()
+            operand = Bound(self._as(operand, signed, node), signed)
+        return Bound(ex.Call(node.function, (operand.expression,)), operand.data_type)
 
     def arithmetic(self, node: ex.Call, *, narrow: bool) -> Bound:
         """Bind an operator between two values."""
         if node.function == "||":
             return self._function(node)
         left, right = self.bind(node.arguments[0]), self.bind(node.arguments[1])
+        for one, other in ((left, right), (right, left)):
+            if pa.types.is_null(one.data_type):
+                return Bound(ex.Literal(pa.scalar(None, other.data_type)), other.data_type)
         left, right = (
             adapted(node.function, left, right, narrow=narrow),
             adapted(node.function, right, left, narrow=narrow),

@@ -14,13 +14,16 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancelet.errors import InternalError
 from lancelet.query.arrow_expression import from_arrow
 from lancelet.query.bind import bind_filter, bind_value
 from lancelet.query.bound import Bound
+from lancelet.query.evaluate import evaluate
 from lancelet.query.expression import Expression
 from lancelet.query.operands import Source
 from lancelet.query.parse import parse_with_source
 from lancelet.query.simplify import simplify, simplify_filter
+from lancelet.query.traversal import columns_of
 
 Writable: TypeAlias = "str | Expression | pc.Expression"
 """What a caller may pass as an expression."""
@@ -34,19 +37,38 @@ def compile_filter(filter_: Writable, schema: pa.Schema) -> Expression:
     'age > 30'
     """
     expression, source = _read(filter_)
-    return simplify_filter(bind_filter(expression, schema, source=source))
+    bound = simplify_filter(bind_filter(expression, schema, source=source))
+    _rehearse(bound, schema)
+    return bound
 
 
 def compile_value(value: Writable, schema: pa.Schema) -> Bound:
     """Return a computed column bound to a schema and simplified."""
     expression, source = _read(value)
     bound = bind_value(expression, schema, source=source)
-    return Bound(simplify(bound.expression), bound.data_type)
+    simple = simplify(bound.expression)
+    found = _rehearse(simple, schema)
+    if found != bound.data_type:
+        raise InternalError(
+            "an expression computes another type than it was bound to",
+            expression=str(simple),
+            bound=str(bound.data_type),
+            computed=str(found),
+        )
+    return Bound(simple, bound.data_type)
 
 
 def compile_columns(columns: Mapping[str, Writable], schema: pa.Schema) -> dict[str, Bound]:
     """Return computed columns bound to a schema, by the name each shall have."""
     return {name: compile_value(text, schema) for name, text in columns.items()}
+
+
+def _rehearse(expression: Expression, schema: pa.Schema) -> pa.DataType:
+    """Compute an expression over no rows, so that a missing kernel shows before any is read."""
+    names = {path[0] for path in columns_of(expression)}
+    fields = [field for field in schema if field.name in names]
+    nothing = [pa.array([], field.type) for field in fields]
+    return evaluate(expression, pa.RecordBatch.from_arrays(nothing, schema=pa.schema(fields))).type
 
 
 def _read(written: Writable) -> tuple[Expression, Source]:

@@ -267,9 +267,18 @@ FAILURES = {
 
 @pytest.mark.parametrize(("text", "message"), FAILURES.items())
 def test_what_cannot_be_computed_is_an_expression_error(text, message):
-    bound = compile_value(text, BATCH.schema)
     with pytest.raises(ExpressionError, match=message):
-        evaluate(bound.expression, BATCH)
+        evaluate(compile_value(text, BATCH.schema).expression, BATCH)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["starts_with(s, e)", "date_part('foo', ts)", "cast(l as int)", "cast(d as date)", "st > st",
+     "interval '1 day' = interval '1 day'", "lpad(s, 9, 'xy')", "st | 1"],
+)  # fmt: skip
+def test_what_no_row_could_compute_is_refused_before_any_is_read(text):
+    with pytest.raises(ExpressionError):
+        compile_value(text, BATCH.schema)
 
 
 def test_damaged_jsonb_is_reported():

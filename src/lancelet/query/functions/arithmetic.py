@@ -60,9 +60,6 @@ def arithmetic_types(
     >>> arithmetic_types("+", pa.int32(), pa.int64())
     (DataType(int64), DataType(int64), DataType(int64))
     """
-    if pa.types.is_null(left) or pa.types.is_null(right):
-        known = right if pa.types.is_null(left) else left
-        return arithmetic_types(sign, known, known) if is_number(known) else (known, known, known)
     if is_number(left) and is_number(right):
         return _number_types(sign, left, right)
     found = _time_types(sign, left, right)

@@ -69,13 +69,20 @@ def _cast(values: pa.Array, target: pa.DataType) -> pa.Array:
         return _between_times(values, target)
     if pa.types.is_integer(source) and pa.types.is_temporal(target):
         width = pa.int32() if target.bit_width == 32 else pa.int64()
-        return values.cast(width).cast(target)
+        return _checked_times(values.cast(width).cast(target))
     if pa.types.is_temporal(source) and pa.types.is_integer(target):
         width = pa.int32() if source.bit_width == 32 else pa.int64()
         return values.cast(width).cast(target)
     if pa.types.is_dictionary(target):
         return _cast(values, target.value_type).dictionary_encode().cast(target)
     return values.cast(target)
+
+
+def _checked_times(values: pa.Array) -> pa.Array:
+    """Refuse times of day outside of a day, which Arrow makes without a word."""
+    if pa.types.is_time(values.type):
+        values.validate(full=True)
+    return values
 
 
 def _to_text(values: pa.Array, target: pa.DataType) -> pa.Array:
