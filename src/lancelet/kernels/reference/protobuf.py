@@ -89,7 +89,7 @@ def read_varints(slices: Slices, paths: Int64s) -> tuple[UInt64s, Flags]:
     return values, present
 
 
-def _read(  # noqa: PLR0917 - one frame of a recursion over columns
+def _read(
     source: Bytes,
     start: Int64s,
     stop: Int64s,
