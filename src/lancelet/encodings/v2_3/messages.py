@@ -44,7 +44,7 @@ def seal_page(path: Path, page: PageBody) -> tuple[bytes, tuple[Bytes, ...]]:
         case FullZipLayout():
             message = _dense(layout.layers, pb.ValuePlane(zipped=_zipped(layout)))
         case ConstantLayout(inline_value=None):
-            structure, buffers = _sparse_nulls(path, page.leaf)
+            structure, buffers = sparse_structure(path, _nulls_of(path, page.leaf))
             message = pb.PlanarLayout(
                 structure=pb.StructuralPlane(sparse=structure),
                 values=pb.ValuePlane(none=pb.NoValues()),
@@ -89,35 +89,45 @@ def _zipped(layout: FullZipLayout) -> pb.ZippedValues:
     )
 
 
-def _sparse_nulls(path: Path, leaf: ShreddedLeaf) -> tuple[pb.SparseStructure, tuple[Bytes, ...]]:
-    """Return the structure of a leaf without a single valid value, and its buffers."""
+def sparse_structure(path: Path, array: pa.Array) -> tuple[pb.SparseStructure, tuple[Bytes, ...]]:
+    """Return the structure of a field that has only the leaf at the end of `path`.
+
+    Also the buffers that hold its positions, in their order.
+    """
     structure = pb.SparseStructure()
     buffers: list[Bytes] = []
-    array = unravel(
-        path,
-        leaf.layers,
-        repetition=leaf.repetition,
-        definition=leaf.definition,
-        values=pa.nulls(len(leaf.values)),
-    )
     for node in path:
         layer = structure.layers.add()
         match node:
             case LeafNode():
-                is_empty_struct = pa.types.is_struct(node.data_type)
-                nulls = 0 if is_empty_struct else len(array)
-                _add_validity(layer.validity, np.arange(nulls), len(array), buffers)
+                _add_validity(layer.validity, array, buffers)
             case StructNode():
-                _add_validity(layer.validity, _nulls(array), len(array), buffers)
+                _add_validity(layer.validity, array, buffers)
                 array = array.field(0)
             case FixedListNode(dimension=dimension):
                 layer.fixed_size_list.dimension = dimension
-                _add_validity(layer.fixed_size_list.validity, _nulls(array), len(array), buffers)
+                _add_validity(layer.fixed_size_list.validity, array, buffers)
                 array = array.values
             case ListNode():
                 _add_lists(layer.list, array, buffers)
                 array = array.values
     return structure, tuple(buffers)
+
+
+def _nulls_of(path: Path, leaf: ShreddedLeaf) -> pa.Array:
+    """Return the array of a leaf without a single valid value."""
+    data_type = path[-1].data_type
+    values = pa.nulls(len(leaf.values))
+    if pa.types.is_struct(data_type):
+        # A struct without children has no values, and is never null.
+        values = pa.Array.from_buffers(data_type, len(leaf.values), [None])
+    return unravel(
+        path,
+        leaf.layers,
+        repetition=leaf.repetition,
+        definition=leaf.definition,
+        values=values,
+    )
 
 
 def _add_lists(message: pb.SparseListLayer, array: pa.Array, buffers: list[Bytes]) -> None:
@@ -128,17 +138,14 @@ def _add_lists(message: pb.SparseListLayer, array: pa.Array, buffers: list[Bytes
     message.num_non_empty_positions = len(position)
     message.non_empty_positions.CopyFrom(_numbers(position, buffers))
     message.counts.CopyFrom(_numbers(lengths[position], buffers))
-    _add_validity(message.validity, _nulls(array), len(array), buffers)
+    _add_validity(message.validity, array, buffers)
 
 
-def _add_validity(
-    message: pb.SparseValiditySet, nulls: Int64s, count: int, buffers: list[Bytes]
-) -> None:
-    if 2 * len(nulls) <= count:
-        message.meaning, position = pb.SparseValiditySet.NULLS, nulls
-    else:
-        message.meaning = pb.SparseValiditySet.VALIDS
-        position = np.setdiff1d(np.arange(count), nulls, assume_unique=True)
+def _add_validity(message: pb.SparseValiditySet, array: pa.Array, buffers: list[Bytes]) -> None:
+    is_valid = np.asarray(array.is_valid())
+    are_nulls = 2 * array.null_count <= len(array)
+    position = np.flatnonzero(~is_valid if are_nulls else is_valid)
+    message.meaning = pb.SparseValiditySet.NULLS if are_nulls else pb.SparseValiditySet.VALIDS
     message.num_positions = len(position)
     message.positions.CopyFrom(_numbers(position, buffers))
 
@@ -151,10 +158,6 @@ def _numbers(numbers: Int64s, buffers: list[Bytes]) -> pb.CompressiveEncoding:
     encoded = Flat().encode_block(block)
     buffers.append(encoded.data)
     return _encoding(encoded.encoding)
-
-
-def _nulls(array: pa.Array) -> Int64s:
-    return np.flatnonzero(~np.asarray(array.is_valid()))
 
 
 def _optional(encoding: Encoding | None) -> pb.CompressiveEncoding | None:
