@@ -5,6 +5,8 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 RUN     := $(BIN)/python
 SETUP   := $(PYTHON) tools/setup_environment.py
+FUZZ_TARGETS := file manifest
+FUZZ_SECONDS ?= 60
 JOBS    ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
@@ -52,17 +54,26 @@ sanitize: setup ## Run the kernel tests under AddressSanitizer and UBSan
 
 fuzz: build ## Fuzz the readers for a minute each
 	@$(SETUP) --group fuzz
-	$(RUN) -m benchmarks.none 2>/dev/null || true
+	@for target in $(FUZZ_TARGETS); do \
+	  mkdir -p build/fuzz/$$target && \
+	  $(RUN) fuzz/fuzz_$$target.py -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -timeout=20 \
+	    -print_final_stats=1 -verbosity=0 -artifact_prefix=build/fuzz/$$target- \
+	    build/fuzz/$$target fuzz/corpus/$$target || exit 1; \
+	done
 
 bench: build ## Compare speed and size with the reference and with Parquet
-	$(RUN) -m pytest -q benchmarks --benchmark-only
+	$(RUN) benchmarks/bench_files.py
+	$(RUN) benchmarks/bench_verify.py
+	$(RUN) benchmarks/bench_io.py
+	$(RUN) benchmarks/bench_kernels.py
+	$(RUN) benchmarks/report.py
 
-demo: build ## A tour that runs: write, change, read, inspect
-	$(RUN) -m lancelet.demo
+demo: build ## A tour that runs: write, read, compare sizes, find damage
+	$(RUN) demo/files.py --folder demo-output
 
 docs: setup ## Build the documentation into site/
 	@$(SETUP) --group docs
 	$(BIN)/mkdocs build --strict
 
 clean: ## Remove everything that was built
-	rm -rf $(VENV) .jdk build dist site src/lancelet/kernels/_native*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .jdk build dist site demo-output src/lancelet/kernels/_native*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -90,6 +90,13 @@ class ZoneReader:
         self._num_rows = int(layout["num_rows"])
         self._order = {int(field_id): place for place, field_id in enumerate(layout["fields"])}
         self._kinds = {str(kind): place for place, kind in enumerate(layout["kinds"])}
+        if self._zone_rows < 1 or self._num_rows < 0:
+            raise ValueError("zones have rows")
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows the zones are of."""
+        return self._num_rows
 
     def statistics(self, field: Field) -> ZoneStatistics | None:
         """Return the statistics of one field, or None if there are none."""
@@ -97,10 +104,13 @@ class ZoneReader:
         if place is None:
             return None
         count = -(-self._num_rows // self._zone_rows)
-        names = (_NULLS, _NANS, *_bound_names(self._kinds[field.logical_type]))
-        columns = [self._reader.schema.field_by_path(name) for name in names]
+        columns = self._columns_of(field)
         rows = RowRange(place * count, (place + 1) * count)
+        if columns is None or rows.stop > self._reader.num_rows:
+            raise self._damaged(field)
         null_count, nan_count, minimum, maximum = self._reader.read(columns, rows)
+        if null_count.null_count or nan_count.null_count:
+            raise self._damaged(field)
         return ZoneStatistics(
             rows_per_zone=self._zone_rows,
             num_rows=self._num_rows,
@@ -108,6 +118,25 @@ class ZoneReader:
             nan_count=nan_count.to_numpy() if pa.types.is_floating(field.storage_type) else None,
             minimum=minimum,
             maximum=maximum,
+        )
+
+    def _columns_of(self, field: Field) -> list[Field] | None:
+        """Return the columns of a field's statistics, or None if they cannot be of the field."""
+        kind = self._kinds.get(field.logical_type)
+        if kind is None:
+            return None
+        names = (_NULLS, _NANS, *_bound_names(kind))
+        types = (pa.int64(), pa.int64(), field.storage_type, field.storage_type)
+        known = {column.name: column for column in self._reader.schema.fields}
+        columns = [known[name] for name in names if name in known]
+        return columns if [column.storage_type for column in columns] == list(types) else None
+
+    def _damaged(self, field: Field) -> CorruptDataError:
+        return CorruptDataError(
+            "the zone statistics of the file are not those of its fields; rewrite the file",
+            path=self._reader.path,
+            field=field.name,
+            type=field.logical_type,
         )
 
 
@@ -138,11 +167,18 @@ def _open(outer: FileReader, position: int, size: int) -> ZoneReader:
     placement = place_columns(schema.fields, metadata.footer.version)
     reader = FileReader(inner, metadata, schema, placement, verify=Verify.OFF)
     try:
-        return ZoneReader(reader, json.loads(schema.metadata[_LAYOUT_KEY]))
-    except (KeyError, ValueError, TypeError) as error:
+        zones = ZoneReader(reader, json.loads(schema.metadata[_LAYOUT_KEY]))
+    except (KeyError, ValueError, TypeError, RecursionError) as error:
         raise CorruptDataError(
             "the zone statistics of the file are damaged", position=position, size=size
         ) from error
+    if zones.num_rows != outer.num_rows:
+        raise CorruptDataError(
+            "the zone statistics of the file are of other rows",
+            expected=outer.num_rows,
+            found=zones.num_rows,
+        )
+    return zones
 
 
 def _encode(

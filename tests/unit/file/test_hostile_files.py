@@ -1,13 +1,17 @@
 """Files whose parts contradict each other; most were found by `fuzz/fuzz_file.py`."""
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from lancelet.encodings.base import RowRange
 from lancelet.errors import CorruptDataError
+from lancelet.file.checksums import Verify
 from lancelet.file.open import open_data_file
+from lancelet.file.v0_1 import LegacyFileWriter
 from lancelet.file.v2.footer import range_at
 from lancelet.format.protos import file_pb
+from lancelet.format.schema import Schema
 from lancelet.format.version import FileVersion
 
 
@@ -33,3 +37,43 @@ def test_pages_must_have_the_rows_of_the_file(store, write, version, claimed):
     with pytest.raises(CorruptDataError, match="do not have the rows of the file") as caught:
         reader.read(reader.schema.fields, RowRange(0, claimed))
     assert (caught.value.facts["expected"], caught.value.facts["found"]) == (claimed, 3)
+
+
+def replace_once(store, found, wanted):
+    data = store.read("f.lance")
+    assert data.count(found) == 1
+    assert len(found) == len(wanted)
+    store.put("f.lance", data.replace(found, wanted))
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "match"),
+    [
+        pytest.param(b'"kinds": ["int64"]', b'"kinds": ["int32"]', "not those", id="other type"),
+        pytest.param(b'"fields": [0]', b'"fields":[99]', None, id="other field"),
+        pytest.param(b'"fields": [0]', b'"fields": 000', "damaged", id="no fields"),
+        pytest.param(b'"zone_rows": 100', b'"zone_rows": 000', "damaged", id="no rows in a zone"),
+        pytest.param(b'"zone_rows": 100', b'"zone_rows": 010', "damaged", id="not JSON"),
+        pytest.param(b'"zone_rows": 100', b'"zone_rows": 1.0', "not those", id="too many zones"),
+        pytest.param(b'"num_rows": 1000', b'"num_rows": 2000', "other rows", id="other rows"),
+    ],
+)
+def test_zone_statistics_must_be_of_the_file(store, write, found, wanted, match):
+    write(store, pa.table({"x": np.arange(1000)}), zone_rows=100, checksums=False)
+    replace_once(store, found, wanted)
+    reader = open_data_file(store, "f.lance", verify=Verify.OFF)
+    if match is None:
+        assert reader.zone_statistics(reader.schema.fields[0]) is None
+        return
+    with pytest.raises(CorruptDataError, match=match):
+        reader.zone_statistics(reader.schema.fields[0])
+
+
+def test_statistics_of_0_1_must_have_every_part_once(store):
+    table = pa.table({"x": [1, 2, 3]})
+    writer = LegacyFileWriter(store.open_writer("f.lance"), Schema.from_arrow(table.schema))
+    writer.write(table)
+    writer.finish()
+    replace_once(store, b"max_value", b"min_value")
+    reader = open_data_file(store, "f.lance")
+    assert reader.zone_statistics(reader.schema.fields[0]) is None

@@ -161,9 +161,10 @@ def _bounds_of_text(
 
 
 def _is_statistics(node: Field) -> bool:
-    return node.logical_type == STRUCT and {NULL_COUNT, MIN_VALUE, MAX_VALUE} <= {
-        child.name for child in node.children
-    }
+    names = [child.name for child in node.children]
+    return node.logical_type == STRUCT and all(
+        names.count(name) == 1 for name in (NULL_COUNT, MIN_VALUE, MAX_VALUE)
+    )
 
 
 def _reachable(node: Field) -> Iterator[Field]:

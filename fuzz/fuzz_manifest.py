@@ -1,0 +1,48 @@
+"""Coverage-guided fuzzing of manifest files.
+
+Whatever the bytes, they end as a manifest with its fragments, indices and transaction, or in a
+`CorruptDataError` or `UnsupportedError`.
+
+    python fuzz/fuzz_manifest.py -max_total_time=60 NEW_FINDINGS_FOLDER fuzz/corpus/manifest
+"""
+
+from __future__ import annotations
+
+import sys
+
+import atheris
+
+with atheris.instrument_imports(include=["lancelet"]):
+    import numpy as np
+
+    from lancelet.buffers import Slices, run
+    from lancelet.errors import CorruptDataError, UnsupportedError
+    from lancelet.format.manifest_file import (
+        parse_manifest_file,
+        read_indices,
+        read_transaction,
+        render_manifest_file,
+    )
+
+
+def check_one_input(data: bytes) -> None:
+    """The fuzzer's entry: what can be parsed can be written, and parsed again."""
+    source = np.frombuffer(data, np.uint8)
+
+    def fetch(wanted):
+        return Slices(source, wanted.position, wanted.size)
+
+    try:
+        stored = parse_manifest_file(source)
+        fragments = list(stored.manifest.fragments)
+        indices = run(read_indices(stored), fetch)
+        transaction = run(read_transaction(stored), fetch)
+    except (CorruptDataError, UnsupportedError):
+        return
+    again = render_manifest_file(stored.manifest, indices, transaction)
+    assert list(parse_manifest_file(np.frombuffer(again, np.uint8)).manifest.fragments) == fragments
+
+
+if __name__ == "__main__":
+    atheris.Setup(sys.argv, check_one_input)
+    atheris.Fuzz()
