@@ -2,12 +2,14 @@
 """What functions give; those that the reference knows too are compared with it in `interop`."""
 
 import datetime as dt
+import re
 from decimal import Decimal
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from lancelet.errors import ExpressionError
+from lancelet.errors import CorruptDataError, ExpressionError
 from lancelet.query.compile import compile_value
 from lancelet.query.evaluate import evaluate
 from lancelet.query.functions.registry import ALL_FUNCTIONS, FUNCTIONS
@@ -282,8 +284,6 @@ def test_what_no_row_could_compute_is_refused_before_any_is_read(text):
 
 
 def test_damaged_jsonb_is_reported():
-    from lancelet.errors import CorruptDataError
-
     batch = pa.record_batch({"js": pa.array([b"\x80\x00\x00\x09"], pa.large_binary())})
     bound = compile_value("json_extract(js, '$')", batch.schema)
     with pytest.raises(CorruptDataError):
@@ -295,3 +295,13 @@ def test_every_function_is_registered_under_each_of_its_names():
         for name in function.names:
             assert FUNCTIONS[name] is function
     assert all(name == name.lower() for name in FUNCTIONS)
+
+
+def test_the_guide_names_every_function():
+    guide = (Path(__file__).parents[3] / "docs" / "guide" / "filters.md").read_text()
+    named = set(re.findall(r"`(\w+)`", guide))
+    ranged = {"quarter", "month", "week", "day", "hour", "minute"}
+    suffixed = {f"to_timestamp_{unit}" for unit in ("seconds", "millis", "micros", "nanos")}
+    for function in ALL_FUNCTIONS:
+        plain = [name for name in function.names if name.isidentifier()]
+        assert not plain or {*plain} & (named | ranged | suffixed | {"epoch"}), plain
