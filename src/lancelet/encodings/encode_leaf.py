@@ -80,8 +80,7 @@ def _encode(
     data_type = leaf.values.type
     if pa.types.is_struct(data_type) and data_type.num_fields == 0:
         return _encode_empty_struct(leaf)
-    valid = leaf.valid_slots()
-    if len(leaf.values) == 0 or (valid is not None and len(valid) == 0):
+    if not leaf.has_values:
         return build_nulls(leaf, has_level_encodings=has_2_2)
     if pa.types.is_dictionary(data_type):
         return _encode_dictionary(leaf, version, options, can_be_cut=can_be_cut)

@@ -68,15 +68,12 @@ class ShreddedLeaf:
             return self.num_entries
         return int(np.count_nonzero(self.repetition == self.layers.rep_max))
 
-    def valid_slots(self) -> Int64s | None:
-        """Return the slots that hold a value, or `None` if all do."""
-        if self.definition is None:
-            return None
-        visible = self.definition
-        if self.layers.visible_def_max < self.layers.def_max:
-            visible = visible[visible <= self.layers.visible_def_max]
-        valid = np.flatnonzero(visible == 0)
-        return None if len(valid) == len(visible) else valid
+    @property
+    def has_values(self) -> bool:
+        """Whether any slot holds a value."""
+        if len(self.values) == 0:
+            return False
+        return self.definition is None or int(self.definition.min()) == 0
 
     def cut(self, row: int) -> tuple[ShreddedLeaf, ShreddedLeaf]:
         """Return the rows before `row`, and those from it on."""
@@ -102,12 +99,14 @@ class _Entries:
     """The entries at one depth.
 
     `list_layers` has a flag per layer passed, from the outside. `codes` up to `gone_max` have no
-    slot in the arrays at this depth. `continued` is the repetition, counted from the outside.
+    slot in the arrays at this depth; `occurring` are those there are. `continued` is the
+    repetition, counted from the outside.
     """
 
     count: int
     list_layers: tuple[bool, ...] = ()
     codes: Levels | None = None
+    occurring: frozenset[int] = frozenset()
     gone_max: int = 0
     continued: Levels | None = None
 
@@ -121,14 +120,19 @@ class _Entries:
         """Note which slots are missing at this depth, where nothing is missing further out."""
         if missing is None:
             return self
-        code = np.uint16(2 * len(self.list_layers) + kind)
+        code = 2 * len(self.list_layers) + kind
+        occurring = self.occurring | {code}
         if self.codes is None:
-            return replace(self, codes=missing.astype(np.uint16) * code)
+            codes = missing.astype(np.uint16) * np.uint16(code)
+            return replace(self, codes=codes, occurring=occurring)
         slots = self.slots()
         at = np.flatnonzero(missing) if slots is None else slots[missing]
+        at = at[self.codes[at] == 0]
+        if not len(at):
+            return self
         codes = self.codes.copy()
-        codes[at[codes[at] == 0]] = code
-        return replace(self, codes=codes)
+        codes[at] = code
+        return replace(self, codes=codes, occurring=occurring)
 
     def inside(self, *, is_list: bool = False) -> _Entries:
         """Go one layer in."""
@@ -156,17 +160,11 @@ def _shred(node: Node, array: pa.Array, entries: _Entries) -> Iterator[ShreddedL
 
 def _leaf(field: Field, array: pa.Array, entries: _Entries) -> ShreddedLeaf:
     is_list = (*entries.list_layers, False)
-    code_max = 2 * len(is_list)
-    occurs = np.zeros(code_max + 1, np.bool_)
-    if entries.codes is not None:
-        occurs = np.bincount(entries.codes, minlength=code_max + 1) > 0
-    inwards = range(len(is_list))
-    kinds = [*reversed(_tightest(is_list, occurs))]
-    layers = Layers.of(kinds)
+    layers = Layers.of([*reversed(_tightest(is_list, entries.occurring))])
     definition = None
-    if entries.codes is not None and layers.def_max:
-        level_of_code = np.zeros(code_max + 1, np.uint16)
-        for depth, layer in zip(reversed(inwards), layers.each, strict=True):
+    if entries.codes is not None:
+        level_of_code = np.zeros(2 * len(is_list) + 1, np.uint16)
+        for depth, layer in zip(reversed(range(len(is_list))), layers.each, strict=True):
             level_of_code[2 * depth + _NULL] = layer.null_def
             level_of_code[2 * depth + _EMPTY] = layer.empty_def
         definition = entries.codes if len(is_list) == 1 else level_of_code[entries.codes]
@@ -176,15 +174,15 @@ def _leaf(field: Field, array: pa.Array, entries: _Entries) -> ShreddedLeaf:
     return ShreddedLeaf(field, layers, repetition, definition, array)
 
 
-def _tightest(is_list: tuple[bool, ...], occurs: _Flags) -> list[LayerKind]:
+def _tightest(is_list: tuple[bool, ...], occurring: frozenset[int]) -> list[LayerKind]:
     """Return the tightest kinds of layers for the codes that occur, from the outside in."""
     kinds: list[LayerKind] = []
     is_null_around = False
     for depth, layer_is_list in enumerate(is_list):
         kind = LayerKind.of(
             is_list=layer_is_list,
-            has_nulls=bool(occurs[2 * depth + _NULL]),
-            has_empties=bool(occurs[2 * depth + _EMPTY]),
+            has_nulls=2 * depth + _NULL in occurring,
+            has_empties=2 * depth + _EMPTY in occurring,
         )
         if kind is LayerKind.ALL_VALID_LIST and is_null_around:
             # The reference implementation reads a list under a null struct as a null list, and
