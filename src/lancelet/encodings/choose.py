@@ -17,6 +17,7 @@ is chosen, the reference implementation reads it in the file version that is wri
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -76,6 +77,8 @@ LARGE_CHUNK_VALUES_BYTES: Final = 1 << 30
 
 REPEATED_MIN: Final = 0.2
 """A dictionary is tried if this share of a sample repeats other values of the sample."""
+
+_GENERAL: Final = (Compression.LZ4, Compression.ZSTD)
 
 _PACKED: Final = (InlineBitpacking, Rle)
 """Choices that a general compression around them hardly shrinks further."""
@@ -226,16 +229,18 @@ def _choices(sample: Block, page_bytes: int, options: EncodingOptions) -> Iterat
     if options.compression is Compression.FSST and isinstance(sample, Variable):
         proposed = [Fsst()]
     yield from proposed
-    # Codes of strings are compressed rather than the strings: more of them fit into a chunk, so
-    # the result is no larger, and the slow decompression has half of the bytes to make.
-    has_codes = any(isinstance(codec, Fsst) for codec in proposed)
-    slow = (*_PACKED, VariableCodec) if has_codes else _PACKED
-    inner = [codec for codec in proposed if not isinstance(codec, slow)]
+    inner = proposed
+    if options.compression not in _GENERAL:
+        # Codes of strings are compressed rather than the strings: more of them fit into a chunk,
+        # so the result is no larger, and the slow decompression has half of the bytes to make.
+        has_codes = any(isinstance(codec, Fsst) for codec in proposed)
+        slow = (*_PACKED, VariableCodec) if has_codes else _PACKED
+        inner = [codec for codec in proposed if not isinstance(codec, slow)]
     can_split = isinstance(sample, FixedWidth) and sample.bits in (32, 64)
     if can_split and options.bss is ByteStreamSplitMode.ON:
         inner = [ByteStreamSplit()]
     elif can_split and options.bss is ByteStreamSplitMode.AUTO:
-        inner.append(ByteStreamSplit())
+        inner = [*inner, ByteStreamSplit()]
     for compression in _compressions(page_bytes, options):
         for codec in inner:
             yield General(codec, compression, options.compression_level)
@@ -260,18 +265,30 @@ def _wants_runs(sample: Block, options: EncodingOptions) -> bool:
 
 
 def _best(trials: Sequence[_Trial], options: EncodingOptions) -> _Trial:
-    """Return the cheapest trial; compressed ones have to save enough, or just be asked for."""
+    """Return the cheapest trial.
+
+    Where a general compression is asked for, it is used if it makes plain values smaller at all;
+    else it has to save enough over the best there is without it.
+    """
     plain = [trial for trial in trials if not isinstance(trial.codec, General)]
-    plain_bytes = min(trial.cost.bytes_per_value for trial in plain)
-    is_asked = options.compression in (Compression.LZ4, Compression.ZSTD)
-    enough = plain_bytes if is_asked else (1 - SAVING_MIN) * plain_bytes
-    compressed = [
-        trial
-        for trial in trials
-        if isinstance(trial.codec, General) and trial.cost.bytes_per_value < enough
-    ]
-    candidates = compressed if is_asked and compressed else plain + compressed
-    return min(candidates, key=lambda trial: trial.cost.total)
+    compressed = [trial for trial in trials if isinstance(trial.codec, General)]
+    if options.compression in _GENERAL:
+        raw = [trial for trial in plain if not isinstance(trial.codec, (*_PACKED, Fsst))]
+        smaller = _below(min(_bytes_of(raw), default=math.inf), compressed)
+        return _cheapest(smaller or plain)
+    return _cheapest(plain + _below((1 - SAVING_MIN) * min(_bytes_of(plain)), compressed))
+
+
+def _below(bytes_per_value: float, trials: Sequence[_Trial]) -> list[_Trial]:
+    return [trial for trial in trials if trial.cost.bytes_per_value < bytes_per_value]
+
+
+def _bytes_of(trials: Sequence[_Trial]) -> list[float]:
+    return [trial.cost.bytes_per_value for trial in trials]
+
+
+def _cheapest(trials: Sequence[_Trial]) -> _Trial:
+    return min(trials, key=lambda trial: trial.cost.total)
 
 
 def _string_choices(options: EncodingOptions) -> tuple[Codec, ...]:
@@ -308,7 +325,7 @@ def _try_dictionary(
     if items.count > items_max:
         return None
     words = indices.astype(WORDS[_index_bits(items.count)])
-    index_options = replace(options, rle_threshold=None, bss=ByteStreamSplitMode.OFF)
+    index_options = replace(options, compression=None, bss=ByteStreamSplitMode.OFF)
     values = from_words(words)
     index_sample = sample_of(values)
     trials = _try_all(

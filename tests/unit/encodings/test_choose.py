@@ -1,0 +1,238 @@
+"""The writer picks what is cheapest to read, unless the field's metadata say otherwise.
+
+Data are made so that one encoding is far ahead; the exact sizes are `tests/interop`'s and the
+benchmarks' concern. Whatever is chosen has to decode to what was given.
+"""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lancelet.encodings import registry
+from lancelet.encodings.arrow import block_from_arrow
+from lancelet.encodings.base import Block, FileVersion, FixedWidth, Variable
+from lancelet.encodings.choose import (
+    SMALL_CHUNK_VALUES_BYTES,
+    MiniBlock,
+    encode_dictionary_mini_block,
+    encode_full_zip,
+    encode_items,
+    encode_mini_block,
+    encode_sequence,
+)
+from lancelet.encodings.codecs.dictionary import look_up
+from lancelet.encodings.codecs.words import as_words, from_words
+from lancelet.encodings.options import EncodingOptions
+from lancelet.encodings.sample import sample_of
+from lancelet.testing.blocks import fixed_width, plain_lists, runs, strings
+from lancelet.testing.codec_suite import assert_equal
+
+VERSIONS = [FileVersion.V2_1, FileVersion.V2_2]
+COUNT = 20_000
+RNG = np.random.default_rng(7)
+WORDS = np.array(["the", "quick", "brown", "fox", "jumps", "over", "lazy", "dogs", "and", "away"])
+LETTERS = np.array(list("etaoinshrdlu"))
+NOUNS = np.array(["".join(RNG.choice(LETTERS, 6)) for _ in range(300)])
+
+
+def sentences(count: int) -> pa.Array:
+    return pa.array([" ".join(RNG.choice(NOUNS, 6)) for _ in range(count)])
+
+
+def urls(count: int) -> pa.Array:
+    paths = ["/".join(RNG.choice(NOUNS[:40], 3)) for _ in range(200)]
+    ids = RNG.integers(0, 10**6, count).tolist()
+    return pa.array([f"https://{RNG.choice(paths)}?id={number}" for number in ids])
+
+
+COLUMNS = {
+    "random": pa.array(RNG.integers(-(2**62), 2**62, COUNT)),
+    "small": pa.array(RNG.integers(0, 1000, COUNT)),
+    "runs": pa.array(np.repeat(RNG.integers(0, 1000, COUNT // 50), 50).astype(np.int32)),
+    "rising": pa.array(10**15 + np.cumsum(RNG.integers(0, 10**7, COUNT))),
+    "few": pa.array(RNG.choice(RNG.random(40), COUNT)),
+    "price": pa.array(RNG.integers(0, 10**6, COUNT)).cast(pa.decimal128(19, 0)),
+    "words": pa.array(RNG.choice(WORDS, COUNT)),
+    "sentences": sentences(COUNT),
+    "urls": urls(COUNT),
+    "keys": pa.array([f"{key:032x}" for key in RNG.integers(0, 2**63, COUNT).tolist()]),
+    "vectors": pa.FixedSizeListArray.from_arrays(
+        pa.array(RNG.normal(size=COUNT * 4).astype(np.float32)), 4
+    ),
+}
+
+
+def choose(array: pa.Array, version: FileVersion = FileVersion.V2_2, **metadata: str) -> MiniBlock:
+    keys = {f"lance-encoding:{key.replace('_', '-')}": value for key, value in metadata.items()}
+    options = EncodingOptions.from_metadata("x", keys)
+    return encode_mini_block(block_from_arrow(array), version=version, options=options)
+
+
+def decode(page: MiniBlock) -> Block:
+    values = registry.decode_chunks(page.values.encoding, page.values.parts, page.values.counts)
+    if page.dictionary is None:
+        return values
+    encoding, data = page.dictionary.encoding, page.dictionary.data
+    items = registry.decode_block(encoding, data, page.num_dictionary_items)
+    return look_up(items, as_words(values, "test"))
+
+
+@pytest.mark.parametrize(
+    ("column", "chosen"),
+    [
+        ("random", "flat(64)"),
+        ("small", "inline_bitpacking(64)"),
+        ("runs", "rle(flat(32), flat(8))"),
+        ("rising", "general(lz4){byte_stream_split(64)}"),
+        ("few", "dictionary(40, flat(64)){inline_bitpacking(8)}"),
+        ("price", "general(zstd){flat(128)}"),
+        ("words", "dictionary(10, variable(flat(32))){inline_bitpacking(8)}"),
+        ("urls", "general(zstd){fsst{variable(flat(32))}}"),
+        ("keys", "fsst{variable(flat(32))}"),
+        ("vectors", "fixed_size_list(4){flat(32)}"),
+    ],
+)
+def test_what_is_cheapest_is_chosen(column: str, chosen: str) -> None:
+    page = choose(COLUMNS[column])
+    assert page.description == chosen
+    assert page.description not in page.refused
+    assert all("B" in cost and "ns" in cost for cost in page.refused.values())
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_is_chosen_decodes_to_what_was_given(column: str, version: FileVersion) -> None:
+    page = choose(COLUMNS[column], version)
+    assert_equal(decode(page), block_from_arrow(COLUMNS[column]))
+
+
+@given(
+    block=st.one_of(fixed_width((1, 8, 16, 32, 64, 128)), runs(), strings(), plain_lists()),
+    version=st.sampled_from(VERSIONS),
+    compression=st.sampled_from([None, "none", "lz4", "zstd", "fsst"]),
+)
+def test_any_block_survives_any_choice(block: Block, version, compression) -> None:
+    metadata = {} if compression is None else {"lance-encoding:compression": compression}
+    options = EncodingOptions.from_metadata("x", metadata)
+    page = encode_mini_block(block, version=version, options=options)
+    assert_equal(decode(page), block)
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_chunks_of_2_1_leave_room_for_levels(column: str) -> None:
+    values = choose(COLUMNS[column], FileVersion.V2_1).values
+    sizes = sum(part.size for part in values.parts)
+    assert int(sizes.max()) <= SMALL_CHUNK_VALUES_BYTES
+
+
+@pytest.mark.parametrize(
+    ("column", "metadata", "chosen"),
+    [
+        ("small", {"compression": "none"}, "flat(64)"),
+        ("runs", {"compression": "none"}, "flat(32)"),
+        ("words", {"compression": "none"}, "variable(flat(32))"),
+        ("keys", {"compression": "fsst"}, "fsst{variable(flat(32))}"),
+        ("words", {"compression": "fsst"}, "fsst{variable(flat(32))}"),
+        ("rising", {"compression": "zstd"}, "general(zstd){flat(64)}"),
+        ("rising", {"compression": "zstd", "bss": "off"}, "general(zstd){flat(64)}"),
+        ("price", {"compression": "lz4"}, "general(lz4){flat(128)}"),
+        ("rising", {"compression": "zstd", "bss": "on"}, "general(zstd){byte_stream_split(64)}"),
+    ],
+)
+def test_metadata_decide(column: str, metadata: dict[str, str], chosen: str) -> None:
+    page = choose(COLUMNS[column], **metadata)
+    assert page.description == chosen
+    assert_equal(decode(page), block_from_arrow(COLUMNS[column]))
+
+
+def test_runs_can_be_forbidden() -> None:
+    assert "rle" not in choose(COLUMNS["runs"], rle_threshold="0").description
+
+
+def test_runs_that_are_asked_for_need_to_be_there() -> None:
+    assert choose(COLUMNS["runs"], rle_threshold="0.1").description.startswith("rle")
+    assert not choose(COLUMNS["random"], rle_threshold="0.1").description.startswith("rle")
+
+
+@pytest.mark.parametrize(
+    "metadata", [{"dict_max_size": "9"}, {"dict_divisor": "10000"}, {"dict_size_ratio": "0.0"}]
+)
+def test_a_dictionary_can_be_forbidden(metadata: dict[str, str]) -> None:
+    assert choose(COLUMNS["words"], **metadata).dictionary is None
+
+
+def test_a_level_is_passed_on_and_stored() -> None:
+    page = choose(COLUMNS["price"], compression="zstd", compression_level="19")
+    assert page.values.encoding.general.compression.level == 19
+    default = choose(COLUMNS["price"], compression="zstd")
+    assert page.values.encoded_bytes < default.values.encoded_bytes
+    assert not default.values.encoding.general.compression.HasField("level")
+
+
+def test_chunks_of_a_size_can_be_asked_for() -> None:
+    small = choose(COLUMNS["random"], minichunk_size="1024")
+    assert int(small.values.parts[0].size.max()) == 1024
+
+
+def test_compression_that_gains_nothing_is_refused_though_asked_for() -> None:
+    assert choose(COLUMNS["random"], compression="zstd", bss="off").description == "flat(64)"
+
+
+def test_dictionary_items_are_compressed_as_asked() -> None:
+    items = block_from_arrow(sentences(500))
+    plain, zstd, lz4 = (
+        encode_items(items, EncodingOptions.from_metadata("x", metadata)).data.nbytes
+        for metadata in (
+            {"lance-encoding:dict-values-compression": "none"},
+            {"lance-encoding:dict-values-compression": "zstd"},
+            {"lance-encoding:dict-values-compression": "lz4"},
+        )
+    )
+    assert zstd < lz4 < plain
+
+
+def test_arrow_dictionaries_keep_their_items_and_keys() -> None:
+    array = pa.array(RNG.choice(WORDS, 3000)).dictionary_encode()
+    indices = block_from_arrow(array.indices)
+    assert isinstance(indices, FixedWidth)
+    items = block_from_arrow(array.dictionary)
+    page = encode_dictionary_mini_block(
+        indices, items, version=FileVersion.V2_2, options=EncodingOptions()
+    )
+    assert page.num_dictionary_items == len(array.dictionary)
+    assert_equal(decode(page), block_from_arrow(array.cast(pa.string())))
+
+
+@pytest.mark.parametrize(
+    ("metadata", "name"),
+    [({}, "fsst"), ({"compression": "none"}, "variable"), ({"compression": "zstd"}, "general")],
+)
+def test_values_of_full_zip_pages_stay_apart(metadata: dict[str, str], name: str) -> None:
+    keys = {f"lance-encoding:{key}": value for key, value in metadata.items()}
+    block = block_from_arrow(pa.array([" ".join(RNG.choice(WORDS, 80)) for _ in range(200)]))
+    encoded = encode_full_zip(block, options=EncodingOptions.from_metadata("x", keys))
+    assert encoded.encoding.WhichOneof("compression") == name
+    assert isinstance(encoded.rows, Variable)
+    assert_equal(registry.decode_values(encoded.encoding, encoded.rows), block)
+
+
+@given(values=st.lists(st.integers(0, 2**64 - 1), max_size=50), kind=st.sampled_from(range(3)))
+def test_sequences_decode_to_what_was_given(values: list[int], kind: int) -> None:
+    words = np.array(values, np.uint64)
+    words = [words, np.sort(words), np.arange(len(words), dtype=np.uint64) * 3][kind]
+    encoded = encode_sequence(words)
+    assert registry.owns_bytes(encoded.encoding) == bool(encoded.data.nbytes)
+    assert_equal(
+        registry.decode_block(encoded.encoding, encoded.data, len(words)), from_words(words)
+    )
+
+
+def test_samples_are_whole_if_small_and_bounded_if_large() -> None:
+    small = block_from_arrow(COLUMNS["small"][:1000])
+    assert sample_of(small) is small
+    large = block_from_arrow(pa.array(["x" * 5000] * 5000))
+    assert 64 <= sample_of(large).count <= 210
+    bits = block_from_arrow(pa.array([True, False] * 50_000))
+    assert sample_of(bits).count == 16384
