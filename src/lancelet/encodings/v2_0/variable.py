@@ -58,6 +58,9 @@ class EndOffsets:
 
     def read(self, spans: Spans) -> Reading[Extents]:
         """Read where the values of rows begin and end."""
+        if not spans.num_rows:
+            nothing = np.empty(0, np.int64)
+            return Extents(nothing, nothing, np.empty(0, np.bool_), Spans.merged(nothing, nothing))
         # The end of the row before each span is its start; row 0 starts at 0 without being told.
         has_previous = spans.start > 0
         asked = Spans(spans.start - has_previous, spans.count + has_previous)
