@@ -1,0 +1,103 @@
+"""What verification costs: the same reads with it off, sampled and full.
+
+    python benchmarks/bench_verify.py [--scale 1.0]
+
+A block is verified once in the life of a reader, so everything is measured with a new reader
+("first") and with one that has read the rows before ("again"). Modes take turns, so that a noisy
+machine is noisy for all of them. Values that are not compressed are not even touched by a scan of
+a mapped file; there, what verification costs is what it costs to look at the bytes at all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import columns
+import numpy as np
+import pyarrow as pa
+from compare import measure, save
+
+from lancelet.file import LanceFileReader, LanceFileWriter
+
+MODES = ("off", "sample", "full")
+ROUNDS = 15
+Case = Callable[[str], object]
+
+
+def cases(path: Path, num_rows: int) -> dict[str, Case]:
+    """Return the reads to be measured, each a function of the mode."""
+    random = np.random.default_rng(1)
+    warm = {mode: LanceFileReader(path, verify=mode) for mode in MODES}
+
+    def scan(mode: str) -> object:
+        return LanceFileReader(path, verify=mode).read_all(batch_size=65_536).to_table()
+
+    def scan_again(mode: str) -> object:
+        return warm[mode].read_all(batch_size=65_536).to_table()
+
+    found: dict[str, Case] = {"scan, first": scan, "scan, again": scan_again}
+    for count in (1, 100, 10_000):
+        rows = np.sort(random.choice(num_rows, count, replace=False)).tolist()
+
+        def first(mode: str, rows: list[int] = rows) -> object:
+            return LanceFileReader(path, verify=mode).take_rows(rows).to_table()
+
+        def again(mode: str, rows: list[int] = rows) -> object:
+            return warm[mode].take_rows(rows).to_table()
+
+        found[f"take {count}, first"] = first
+        found[f"take {count}, again"] = again
+    return found
+
+
+def costs(case: Case) -> dict[str, float]:
+    """Return the median CPU time of each mode, in milliseconds."""
+    samples: dict[str, list[float]] = {mode: [] for mode in MODES}
+    for round_number in range(ROUNDS + 1):
+        for mode in MODES:
+            timing = measure(lambda mode=mode: case(mode))
+            if round_number:
+                samples[mode].append(timing.cpu_ms)
+    return {mode: statistics.median(times) for mode, times in samples.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--save", type=Path, default=Path(__file__).parent / "results")
+    arguments = parser.parse_args()
+
+    def rows(count: int) -> int:
+        return max(20_000, int(count * arguments.scale))
+
+    made = {
+        "int64 21 bit": columns.int64_21_bits(rows(20_000_000)),
+        "string comments": columns.comments(rows(2_000_000)),
+        "vectors f32 x 768": columns.vectors(rows(100_000)),
+    }
+    found: dict[str, dict[str, float]] = {}
+    print(f"{'case':<40} {'off ms':>10} {'sample':>10} {'full':>10} {'full costs':>11}")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, column in made.items():
+            path = Path(folder) / "f.lance"
+            table = pa.table({"x": column})
+            with LanceFileWriter(path, table.schema) as writer:
+                for batch in table.to_batches(max_chunksize=65_536):
+                    writer.write_batch(batch)
+            for what, case in cases(path, table.num_rows).items():
+                taken = costs(case)
+                found[f"{what}, {name}"] = taken
+                print(
+                    f"{what + ', ' + name:<40} {taken['off']:>10.3f} {taken['sample']:>10.3f} "
+                    f"{taken['full']:>10.3f} {taken['full'] / taken['off'] - 1:>11.1%}",
+                    flush=True,
+                )
+    print("saved", save("verify", [], {"cpu_ms": found}, arguments.save))
+
+
+if __name__ == "__main__":
+    main()
