@@ -1,9 +1,11 @@
 """Constants beside expressions: how a comparison, a list or a sum makes them fit.
 
-x > 1.5 with x int32         x > 1
-x IN (1, 2.5) with x int32   x IN (1)
-x + 1.5 with x float32       1.5 as float32
-d * 2 with d decimal(10,2)   2 as decimal(1,0), so digits are not wasted
+    x > 1.5 with x int32         x > 1
+    x IN (1, 2.5) with x int32   x IN (1)
+    x + 1 with x int8            1 as int64, unless that is all there is to a computed column
+    d * 2 with d decimal(10,2)   2 as decimal(1,0), so digits are not wasted
+
+What two columns meet in is the business of `coercion`, what a value is as a type of `literals`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 r"""LIKE: patterns of `%` (any run of characters) and `_` (any one).
 
-'a%'          starts with a            'a\%'     the text a%
-'a!%' ESCAPE '!'                       the text a% too
+    'a%'          starts with a            'a\%'     the text a%
+    'a!%' ESCAPE '!'                       the text a% too
+
+Patterns reach Arrow's kernel with the backslash as their escape, whatever it was.
 """
 
 from __future__ import annotations

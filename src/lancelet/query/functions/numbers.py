@@ -1,8 +1,10 @@
 """Functions of numbers, and those that choose between values.
 
-round(2.5), round(-2.5)       3.0, -3.0: halves go away from zero
-sqrt(-1e0), ln(0e0)           NaN, -inf: floats do not fail
-coalesce, greatest, least     skip nulls
+    round(2.5), round(-2.5)       3.0, -3.0: halves go away from zero
+    sqrt(-1e0), ln(0e0)           NaN, -inf: floats do not fail
+    coalesce, greatest, least     skip nulls
+
+Roots and logarithms give doubles whatever they take; rounding keeps floats and decimals.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import pyarrow.compute as pc
 
 from lancelet.query.functions.arithmetic import compute_arithmetic
 from lancelet.query.functions.base import (
+    Compute,
     Function,
     Value,
     anything,
@@ -52,10 +55,16 @@ def _abs(values: Value) -> Value:
     return pc.abs(values) if pa.types.is_floating(values.type) else pc.abs_checked(values)
 
 
-@on_arrays
-def _cbrt(values: pa.Array) -> pa.Array:
-    found = np.cbrt(values.to_numpy(zero_copy_only=False))
-    return pc.if_else(values.is_valid(), pa.array(found, values.type), pa.scalar(None, values.type))
+def _by_numpy(function: Callable[..., Any]) -> Compute:
+    """Return a function of doubles that Arrow has no kernel for, or has not had for long."""
+
+    @on_arrays
+    def compute(values: pa.Array) -> pa.Array:
+        with np.errstate(all="ignore"):
+            found = pa.array(function(values.to_numpy(zero_copy_only=False)), values.type)
+        return pc.if_else(values.is_valid(), found, pa.scalar(None, values.type))
+
+    return compute
 
 
 def _log(first_value: Value, second: Value | None = None) -> Value:
@@ -92,8 +101,8 @@ NUMBER_FUNCTIONS: Final = (
     Function(("ceil", "ceiling"), (_float_or_decimal,), first, pc.ceil),
     Function(("power", "pow"), (real, real), pa.float64(), pc.power),
     Function(("sqrt",), (real,), pa.float64(), pc.sqrt),
-    Function(("cbrt",), (real,), pa.float64(), _cbrt),
-    Function(("exp",), (real,), pa.float64(), pc.exp),
+    Function(("cbrt",), (real,), pa.float64(), _by_numpy(np.cbrt)),
+    Function(("exp",), (real,), pa.float64(), _by_numpy(np.exp)),
     Function(("ln",), (real,), pa.float64(), pc.ln),
     Function(("log",), (real, real), pa.float64(), _log, optional=1),
     Function(("log10",), (real,), pa.float64(), pc.log10),
