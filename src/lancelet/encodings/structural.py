@@ -7,13 +7,15 @@
                                                                         merged: struct<x, y>
 
 All pages of all columns ask for their bytes side by side, so a read takes two rounds however
-many columns there are: the heads that the memo does not hold, and the data.
+many columns there are: the heads that the memo does not hold, and the data. Pages that differ in
+nothing but their rows are read as one (a run), as writers may cut a column into hundreds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -22,12 +24,23 @@ import pyarrow as pa
 from lancelet.buffers import Int64s, Reading, read_together
 from lancelet.encodings.base import Memo, RowIndices, RowRange, Rows, StoredColumn, StoredPage
 from lancelet.encodings.leaf import LeafContext, LeafRows
-from lancelet.encodings.levels import LeafNode, Node, Path, check_layers, merge, paths, unravel
+from lancelet.encodings.levels import (
+    Layers,
+    LeafNode,
+    Node,
+    Path,
+    check_layers,
+    merge,
+    paths,
+    unravel,
+)
 from lancelet.encodings.levels import rows_multiple as multiple_of
 from lancelet.errors import CorruptDataError, InternalError, InvalidInputError, UnsupportedError
 
 PAGE_ROWS_MAX = 1 << 48
 """The most rows that a page is believed to have."""
+
+_RUN_TABLE_BYTES = 256 * 1024
 
 
 PageRows: TypeAlias = LeafRows | pa.Array
@@ -35,17 +48,18 @@ PageRows: TypeAlias = LeafRows | pa.Array
 
 
 class PageReader(Protocol):
-    """Reads rows of one page, whatever its layout."""
+    """Reads rows of a run of pages, whatever their layout."""
 
     def read(self, rows: Rows) -> Reading[PageRows]:
-        """Read rows of the page, counted from its first one; there is at least one."""
-
-    def encoded_bytes(self, rows: RowRange) -> int:
-        """Estimate the bytes that reading these rows would fetch."""
+        """Read rows of the pages, counted from the first one; there is at least one."""
 
 
-OpenPage: TypeAlias = Callable[[StoredPage, LeafContext, int], PageReader]
-"""Makes a reader of a page, given its column and its number in it."""
+OpenPages: TypeAlias = Callable[[Sequence[StoredPage], LeafContext, int], PageReader]
+"""Makes a reader of a run of pages, given its column and the number of the first page in it."""
+
+KindOfPage: TypeAlias = Callable[[bytes], bytes | None]
+"""Tells from its encoding what a page must have in common with others to be read as one with
+them; `None` is a page that is read alone."""
 
 
 class StructuralReader:
@@ -55,9 +69,10 @@ class StructuralReader:
         self,
         node: Node,
         columns: Sequence[StoredColumn],
-        open_page: OpenPage,
+        open_pages: OpenPages,
         *,
         memo: Memo | None,
+        kind_of_page: KindOfPage | None = None,
     ) -> None:
         """Prepare to read; pages are opened when they are first needed."""
         leaf_paths = tuple(paths(node))
@@ -70,7 +85,7 @@ class StructuralReader:
             )
         self._node = node
         self._leaves = [
-            _LeafReader(path, column, open_page, memo)
+            _LeafReader(path, column, open_pages, kind_of_page, memo)
             for path, column in zip(leaf_paths, columns, strict=True)
         ]
         rows = {leaf.num_rows for leaf in self._leaves}
@@ -129,9 +144,9 @@ class StructuralReader:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Rows of one page, counted from its first."""
+    """Rows of one run of pages, counted from its first."""
 
-    page: int
+    run: int
     rows: Rows
 
 
@@ -139,17 +154,24 @@ class _LeafReader:
     """Reads one column, as if the field had only this leaf."""
 
     def __init__(
-        self, path: Path, column: StoredColumn, open_page: OpenPage, memo: Memo | None
+        self,
+        path: Path,
+        column: StoredColumn,
+        open_pages: OpenPages,
+        kind_of_page: KindOfPage | None,
+        memo: Memo | None,
     ) -> None:
         leaf = path[-1]
         assert isinstance(leaf, LeafNode)
         self._path = path
         self._column = column
-        self._open_page = open_page
+        self._open_pages = open_pages
         self._context = LeafContext(leaf.data_type, path, column.index, memo)
         self._opened: dict[int, PageReader] = {}
         self._multiple = multiple_of(path)
-        lengths = np.array([page.length for page in column.pages], np.object_)
+        self._checked_layers: Layers | None = None
+        pages = column.pages
+        lengths = np.array([page.length for page in pages], np.object_)
         if any(not 0 < length < PAGE_ROWS_MAX or length % self._multiple for length in lengths):
             raise CorruptDataError(
                 "a page claims an impossible number of rows",
@@ -159,6 +181,12 @@ class _LeafReader:
             )
         self.bounds: Int64s = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths.astype(np.int64) // self._multiple, out=self.bounds[1:])
+        self._bytes = np.cumsum([0.0, *(float(page.size.sum()) for page in pages)])
+        kinds = _kinds(pages, kind_of_page)
+        self._run_pages = run_starts(
+            [int(page.size[0]) if len(page.size) else 0 for page in pages], kinds
+        )
+        self._run_bounds = self.bounds[self._run_pages]
 
     @property
     def num_rows(self) -> int:
@@ -166,24 +194,35 @@ class _LeafReader:
 
     def read(self, rows: Rows) -> Reading[pa.Array]:
         parts = self._parts(rows)
-        pages = [self._page(part.page).read(self._page_rows(part.rows)) for part in parts]
-        read = yield from read_together(pages)
-        arrays = [self._nested(page_rows) for page_rows in read]
-        for part, array in zip(parts, arrays, strict=True):
-            if len(array) != len(part.rows):
-                raise CorruptDataError(
-                    "a page does not hold the rows that it claims",
-                    column=self._column.index,
-                    page=part.page,
-                    expected_rows=len(part.rows),
-                    found_rows=len(array),
-                )
-        return _concat(arrays)
+        if len(parts) == 1:
+            page_rows = yield from self._run(parts[0].run).read(self._page_rows(parts[0].rows))
+            return self._nested(parts[0], page_rows)
+        runs = [self._run(part.run).read(self._page_rows(part.rows)) for part in parts]
+        read = yield from read_together(runs)
+        return _concat([self._nested(*found) for found in zip(parts, read, strict=True)])
 
-    def _nested(self, rows: PageRows) -> pa.Array:
-        if not isinstance(rows, LeafRows):
-            return rows
-        check_layers(self._path, rows.layers)
+    def encoded_bytes(self, rows: RowRange) -> int:
+        """Estimate the bytes of rows by their share of each page."""
+        start, stop = np.interp([rows.start, rows.stop], self.bounds, self._bytes)
+        return int(stop - start)
+
+    def _nested(self, part: _Part, rows: PageRows) -> pa.Array:
+        array = self._unravelled(rows) if isinstance(rows, LeafRows) else rows
+        if len(array) != len(part.rows):
+            raise CorruptDataError(
+                "a page does not hold the rows that it claims",
+                column=self._column.index,
+                page=self._run_pages[part.run],
+                expected_rows=len(part.rows),
+                found_rows=len(array),
+            )
+        return array
+
+    def _unravelled(self, rows: LeafRows) -> pa.Array:
+        # All pages of a run have the layers of the first one, often the very same object.
+        if rows.layers is not self._checked_layers:
+            check_layers(self._path, rows.layers)
+            self._checked_layers = rows.layers
         return unravel(
             self._path,
             rows.layers,
@@ -192,36 +231,30 @@ class _LeafReader:
             values=rows.values,
         )
 
-    def encoded_bytes(self, rows: RowRange) -> int:
-        return sum(
-            self._page(part.page).encoded_bytes(part.rows)
-            for part in self._parts(rows)
-            if isinstance(part.rows, RowRange)
-        )
-
     def _parts(self, rows: Rows) -> list[_Part]:
+        bounds = self._run_bounds
+        if len(bounds) == 2:
+            return [_Part(0, rows)]
         match rows:
             case RowRange(start, stop):
-                first = int(np.searchsorted(self.bounds, start, side="right")) - 1
-                last = int(np.searchsorted(self.bounds, stop, side="left"))
-                edges = self.bounds[first : last + 1].tolist()
+                first = int(bounds.searchsorted(start, side="right")) - 1
+                last = int(bounds.searchsorted(stop))
+                edges = bounds[first : last + 1].tolist()
                 return [
                     _Part(
-                        first + page,
+                        first + run,
                         RowRange(
-                            max(start, edges[page]) - edges[page],
-                            min(stop, edges[page + 1]) - edges[page],
+                            max(start, edges[run]) - edges[run],
+                            min(stop, edges[run + 1]) - edges[run],
                         ),
                     )
-                    for page in range(last - first)
+                    for run in range(last - first)
                 ]
             case RowIndices(indices):
-                cuts = np.searchsorted(indices, self.bounds)
+                cuts = indices.searchsorted(bounds)
                 return [
-                    _Part(
-                        page, RowIndices(indices[cuts[page] : cuts[page + 1]] - self.bounds[page])
-                    )
-                    for page in np.flatnonzero(np.diff(cuts)).tolist()
+                    _Part(run, RowIndices(indices[cuts[run] : cuts[run + 1]] - bounds[run]))
+                    for run in np.flatnonzero(cuts[1:] - cuts[:-1]).tolist()
                 ]
 
     def _page_rows(self, rows: Rows) -> Rows:
@@ -235,12 +268,40 @@ class _LeafReader:
                 each = indices[:, None] * self._multiple + np.arange(self._multiple)
                 return RowIndices(each.reshape(-1))
 
-    def _page(self, index: int) -> PageReader:
-        opened = self._opened.get(index)
+    def _run(self, run: int) -> PageReader:
+        opened = self._opened.get(run)
         if opened is None:
-            page = self._column.pages[index]
-            opened = self._opened[index] = self._open_page(page, self._context, index)
+            start, stop = self._run_pages[run : run + 2]
+            pages = self._column.pages[start:stop]
+            opened = self._opened[run] = self._open_pages(pages, self._context, start)
         return opened
+
+
+def run_starts(table_bytes: Sequence[int], kinds: Sequence[bytes | None]) -> list[int]:
+    """Return where runs of pages begin, with the number of pages behind.
+
+    A run is of one kind. It ends at the latest where the tables of its pages, which have
+    `table_bytes` each, are larger than reading a single row should have to prepare for.
+
+    >>> run_starts([9, 9, 9, 9], [b"a", b"a", None, None])
+    [0, 2, 3, 4]
+    """
+    starts = [0]
+    held = 0
+    for page, (before, kind) in enumerate(pairwise(kinds), start=1):
+        held += table_bytes[page - 1]
+        if kind is None or kind != before or held > _RUN_TABLE_BYTES:
+            starts.append(page)
+            held = 0
+    return [*starts, len(kinds)] if kinds else starts
+
+
+def _kinds(pages: Sequence[StoredPage], kind_of_page: KindOfPage | None) -> list[bytes | None]:
+    """Return the kind of each page, worked out once for each different encoding."""
+    if kind_of_page is None or len(pages) == 1:
+        return [None] * len(pages)
+    known = {encoding: kind_of_page(encoding) for encoding in {page.encoding for page in pages}}
+    return [known[page.encoding] for page in pages]
 
 
 def _concat(arrays: Sequence[pa.Array]) -> pa.Array:

@@ -63,11 +63,6 @@ class ConstantPage:
         values = self._values(slices, definition, _count(entries))
         return LeafRows(layers, repetition, definition, values)
 
-    def encoded_bytes(self, rows: RowRange) -> int:
-        """Return the bytes of the levels."""
-        del rows
-        return int(self._page.size.sum())
-
     def _levels(
         self, slices: Slices, index: int, encoding: Encoding | None, count: int
     ) -> Levels | None:
@@ -95,7 +90,7 @@ class ConstantPage:
             one = parse_value(slices.slice_bytes(0))
         elif self._layout.inline_value is not None:
             one = fixed_value(np.frombuffer(self._layout.inline_value, np.uint8))
-        elif pa.types.is_struct(data_type):
+        elif pa.types.is_struct(data_type) and data_type.num_fields == 0:
             # A struct without children is written as if it were null, and never is.
             return pa.Array.from_buffers(data_type, count, [None])
         else:

@@ -18,7 +18,7 @@ from lancelet import kernels
 from lancelet.buffers import Bytes, Int64s, Ranges, Reading, Slices
 from lancelet.encodings import registry
 from lancelet.encodings.arrow import arrow_from_block
-from lancelet.encodings.base import FixedWidth, RowRange, Rows, StoredPage, Variable
+from lancelet.encodings.base import FixedWidth, Rows, StoredPage, Variable
 from lancelet.encodings.gather import gather
 from lancelet.encodings.layout import FullZipLayout
 from lancelet.encodings.leaf import LeafContext, LeafRows
@@ -79,10 +79,6 @@ class FullZipPage:
             )
         slices = yield ranges
         return self._decode(slices, spans)
-
-    def encoded_bytes(self, rows: RowRange) -> int:
-        """Estimate the bytes of some rows, by their share."""
-        return int(self._page.size.sum()) * len(rows) // max(1, self._page.length)
 
     def _index_ranges(self, spans: Spans) -> Ranges:
         """Return where the row index has the starts of the spans, and then their ends."""

@@ -25,10 +25,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from lancelet import kernels
 from lancelet.buffers import Bytes, Int64s, Slices
-from lancelet.encodings.codecs.base import CHUNK_VALUES_MAX
-from lancelet.errors import CorruptDataError
-from lancelet.kernels import copy_slices
 
 ALIGNMENT = 8
 PAD_BYTE = 0xFE
@@ -58,23 +56,6 @@ class FrameShape:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ChunkTable:
-    """Where each chunk of a page begins, in bytes and in values; both with the end behind."""
-
-    position: Int64s
-    first_value: Int64s
-
-    def __len__(self) -> int:
-        """Return how many chunks there are."""
-        return len(self.position) - 1
-
-    @property
-    def num_values(self) -> int:
-        """Return how many values the page has."""
-        return int(self.first_value[-1])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class ChunkParts:
     """Chunks taken apart: a column per part. Levels are `None` where a page has none."""
 
@@ -84,45 +65,8 @@ class ChunkParts:
     buffers: tuple[Slices, ...]
 
 
-def parse_words(
-    words: Bytes, *, num_values: int, data_bytes: int, has_large_chunks: bool
-) -> ChunkTable:
-    """Read the words of a page's chunks.
-
-    >>> table = parse_words(np.array([0x0A, 0x50], "<u2").view(np.uint8), num_values=1030,
-    ...     data_bytes=56, has_large_chunks=False)
-    >>> table.position.tolist(), table.first_value.tolist()
-    ([0, 8, 56], [0, 1024, 1030])
-    """
-    width = 4 if has_large_chunks else 2
-    if len(words) % width:
-        raise CorruptDataError("the chunk words of a page are cut short", bytes=len(words))
-    word = np.frombuffer(words.tobytes(), f"<u{width}").astype(np.int64)
-    position = np.zeros(len(word) + 1, np.int64)
-    np.cumsum(((word >> 4) + 1) * ALIGNMENT, out=position[1:])
-    first_value = np.zeros(len(word) + 1, np.int64)
-    if len(word):
-        np.cumsum(1 << (word[:-1] & 15), out=first_value[1:-1])
-        first_value[-1] = num_values
-    last = num_values - int(first_value[-2]) if len(word) else num_values
-    if not (0 < last <= CHUNK_VALUES_MAX if len(word) else last == 0):
-        raise CorruptDataError(
-            "the chunks of a page do not hold its values",
-            chunks=len(word),
-            values=num_values,
-            last_chunk_values=last,
-        )
-    if int(position[-1]) > data_bytes:
-        raise CorruptDataError(
-            "the chunks of a page exceed its data",
-            expected_bytes=int(position[-1]),
-            found_bytes=data_bytes,
-        )
-    return ChunkTable(position, first_value)
-
-
 def build_words(chunk_bytes: Int64s, counts: Int64s, *, has_large_chunks: bool) -> Bytes:
-    """Return the words of chunks: the inverse of `parse_words`."""
+    """Return the words of chunks: the inverse of `kernels.place_chunks`."""
     logarithms = np.zeros(len(counts), np.int64)
     logarithms[:-1] = np.log2(counts[:-1]).astype(np.int64)
     words = ((chunk_bytes // ALIGNMENT - 1) << 4) | logarithms
@@ -131,36 +75,14 @@ def build_words(chunk_bytes: Int64s, counts: Int64s, *, has_large_chunks: bool) 
 
 def split_chunks(chunks: Slices, shape: FrameShape) -> ChunkParts:
     """Take chunks apart, checking that every part lies within its chunk."""
-    head_bytes = shape.head_bytes
-    if len(chunks) and int(chunks.size.min()) < padded(head_bytes):
-        raise CorruptDataError(
-            "a chunk is shorter than its head",
-            expected_bytes=padded(head_bytes),
-            found_bytes=int(chunks.size.min()),
-        )
-    heads = chunks.source[chunks.position[:, None] + np.arange(head_bytes)]
-    at = 0
-    columns: list[Int64s] = []
-    for width in _widths(shape):
-        column = np.ascontiguousarray(heads[:, at : at + width]).view(f"<u{width}")
-        columns.append(column.reshape(-1).astype(np.int64))
-        at += width
-    num_levels, sizes = columns[0], columns[1:]
-    position = chunks.position + padded(head_bytes)
-    parts: list[Slices] = []
-    for size in sizes:
-        parts.append(Slices(chunks.source, position, size))
-        position = position + padded_each(size)
-    outside = np.flatnonzero(position > chunks.position + chunks.size)
-    if len(outside):
-        raise CorruptDataError(
-            "the parts of a chunk exceed it",
-            chunk_bytes=int(chunks.size[outside[0]]),
-            parts_bytes=int((position - chunks.position)[outside[0]]),
-        )
+    levels = 1 + shape.has_repetition + shape.has_definition
+    columns = kernels.split_chunks(chunks, levels, shape.num_buffers, shape.size_bytes)
+    parts = [
+        Slices(chunks.source, columns[at], columns[at + 1]) for at in range(1, len(columns), 2)
+    ]
     repetition = parts.pop(0) if shape.has_repetition else None
     definition = parts.pop(0) if shape.has_definition else None
-    return ChunkParts(num_levels, repetition, definition, tuple(parts))
+    return ChunkParts(columns[0], repetition, definition, tuple(parts))
 
 
 def join_chunks(parts: ChunkParts, *, has_large_chunks: bool) -> tuple[Bytes, Int64s]:
@@ -186,7 +108,7 @@ def join_chunks(parts: ChunkParts, *, has_large_chunks: bool) -> tuple[Bytes, In
     out[position[:, None] + np.arange(shape.head_bytes)] = heads
     position = position + padded(shape.head_bytes)
     for column in columns:
-        copy_slices(column, out, position)
+        kernels.copy_slices(column, out, position)
         position = position + padded_each(column.size)
     return out, chunk_bytes
 

@@ -1,12 +1,12 @@
 """Reads rows of mini-block pages, decoding all the chunks that hold them in one go.
 
-    rows 1500..1510                          of a page of 1024 values a chunk
+    rows 1500..1510                          of pages of 1024 values a chunk
     round 1   words of the chunks            unless the memo holds the head of the page
     round 2   chunk 1 (and 2 if rows of lists go on there)
     decode    chunk 1 -> 1024 values, of which slots 476..486 are kept
 
-The head of a page is what every read needs: where chunks are, where rows begin, the dictionary.
-It is read once and kept in the memo, as prefix sums, so that finding rows is a binary search.
+A run of pages that are encoded alike is read as if it were one page (`miniblock.head`). What
+reads have in common, where chunks are and rows begin, is read once and kept in the memo.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet import kernels
 from lancelet.buffers import Bytes, Int64s, Ranges, Reading, Slices
 from lancelet.encodings import registry
-from lancelet.encodings.arrow import arrow_from_block
 from lancelet.encodings.base import Block, FixedWidth, RowIndices, RowRange, Rows, StoredPage
 from lancelet.encodings.codecs.base import Encoding, Picks
 from lancelet.encodings.layout import MiniBlockLayout
@@ -32,40 +32,25 @@ from lancelet.encodings.leaf import (
     values_from_dictionary,
 )
 from lancelet.encodings.levels import Layers, Levels, check_levels, visible_validity
-from lancelet.encodings.miniblock.frame import (
-    ChunkParts,
-    ChunkTable,
-    FrameShape,
-    parse_words,
-    split_chunks,
-)
-from lancelet.encodings.miniblock.repetition_index import (
-    DEPTH,
-    ChunkLevels,
-    RepetitionIndex,
-    parse_repetition_index,
-)
+from lancelet.encodings.miniblock.frame import ChunkParts, FrameShape, split_chunks
+from lancelet.encodings.miniblock.head import MiniBlockHead
+from lancelet.encodings.miniblock.repetition_index import DEPTH, ChunkLevels, RepetitionIndex
+from lancelet.encodings.spans import expand
 from lancelet.errors import CorruptDataError, UnsupportedError
 
 DENSE_PICKS = 4
 """If one in so many values of the chunks is wanted, they are decoded as a whole."""
 
+VALUES_MAX = 1 << 48
+"""The most values that a page is believed to have."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MiniBlockHead:
-    """What every read of a page needs."""
+class _Wanted:
+    """The chunks that hold some rows, and, where rows are values, the values in them."""
 
-    chunks: ChunkTable
-    rows: RepetitionIndex | None
-    dictionary: pa.Array | None
-
-    @property
-    def num_bytes(self) -> int:
-        """Return the memory this takes, about."""
-        size = self.chunks.position.nbytes + self.chunks.first_value.nbytes
-        if self.rows is not None:
-            size += self.rows.begun.nbytes + self.rows.ended.nbytes
-        return size + (0 if self.dictionary is None else int(self.dictionary.nbytes))
+    chunks: Int64s
+    picks: Picks | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,25 +64,40 @@ class _Decoded:
     buffers: tuple[Slices, ...]
 
 
-class MiniBlockPage:
-    """A page whose rows can be read."""
+class MiniBlockPages:
+    """Pages of one layout that follow each other, whose rows can be read."""
 
     def __init__(
-        self, page: StoredPage, layout: MiniBlockLayout, leaf: LeafContext, *, index: int
+        self,
+        pages: Sequence[StoredPage],
+        layout: MiniBlockLayout,
+        leaf: LeafContext,
+        *,
+        num_values: Sequence[int],
+        index: int,
     ) -> None:
-        """Check the message of a page; `index` is the page's number in its column."""
-        self._page = page
+        """Check the message of pages; `index` is the number of the first one in its column.
+
+        The layout is that of all of them but for the number of values, of which page i has
+        `num_values[i]`. Pages with a dictionary are read one by one.
+        """
+        self._pages = pages
         self._layout = layout
         self._leaf = leaf
+        self._num_values = num_values
         self._key = (leaf.column, index)
+        self._shape = FrameShape(
+            layout.repetition is not None,
+            layout.definition is not None,
+            layout.num_buffers,
+            layout.has_large_chunks,
+        )
         has_dictionary = layout.dictionary is not None
+        assert not has_dictionary or len(pages) == 1
         expected = 2 + has_dictionary + (layout.repetition_index_depth > 0)
-        if len(page.position) < expected:
+        if any(len(page.position) < expected for page in pages):
             raise CorruptDataError(
-                "a mini-block page misses buffers",
-                column=leaf.column,
-                expected=expected,
-                found=len(page.position),
+                "a mini-block page misses buffers", column=leaf.column, expected=expected
             )
         if layout.repetition_index_depth > DEPTH:
             raise UnsupportedError(
@@ -119,16 +119,30 @@ class MiniBlockPage:
                 expected=registry.num_buffers(layout.values),
                 found=layout.num_buffers,
             )
+        if not 0 <= min(num_values) <= max(num_values) <= VALUES_MAX:
+            raise CorruptDataError(
+                "a page claims an impossible number of values",
+                column=leaf.column,
+                values=max(num_values),
+            )
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows the pages have."""
+        return sum(page.length for page in self._pages)
 
     def read(self, rows: Rows) -> Reading[LeafRows]:
-        """Read rows of the page, counted from its first one."""
-        head = yield from self.read_head()
-        decoded, entries = yield from self._read(head, rows)
+        """Read rows, counted from the first one of the first page."""
+        head = yield from self.read_head(rows)
+        wanted = _find(rows, head)
+        decoded = yield from self._read_chunks(head, wanted)
+        entries = self._entries_of(rows, head, wanted, decoded)
         layers = self._layout.layers
         repetition = None if decoded.repetition is None else decoded.repetition[entries]
         definition = None if decoded.definition is None else decoded.definition[entries]
+        validity = visible_validity(layers, definition)
         slots = slots_of(layers, decoded.definition, entries)
-        values = self._pick(head, decoded, slots, visible_validity(layers, definition))
+        values = self._pick(head, decoded, slots, wanted.picks, validity)
         return LeafRows(layers, repetition, definition, values)
 
     def read_slots(
@@ -137,67 +151,37 @@ class MiniBlockPage:
         """Read values of a page without levels, null where the bits of `validity` are 0."""
         if not len(slots):
             return pa.array([], self._leaf.data_type)
-        decoded, entries = yield from self._read(head, slots)
-        return self._pick(head, decoded, entries, validity)
+        wanted = _find(slots, head)
+        decoded = yield from self._read_chunks(head, wanted)
+        entries = self._entries_of(slots, head, wanted, decoded)
+        return self._pick(head, decoded, entries, wanted.picks, validity)
 
-    def encoded_bytes(self, rows: RowRange) -> int:
-        """Estimate the bytes of some rows, by their share."""
-        return int(self._page.size.sum()) * len(rows) // max(1, self._page.length)
-
-    def read_head(self) -> Reading[MiniBlockHead]:
-        """Read what every read of the page needs, unless the memo has it."""
+    def read_head(self, rows: Rows) -> Reading[MiniBlockHead]:
+        """Read what every read of the pages with these rows needs, unless the memo has it."""
         memo = self._leaf.memo
         head = None if memo is None else memo.get(self._key, MiniBlockHead)
         if head is None:
-            page = self._page
-            which = np.array([0, *range(2, len(page.position))])
-            slices = yield Ranges(page.position[which], page.size[which])
-            head = self._parse_head(slices)
+            head = MiniBlockHead(self._pages, self._num_values, self._layout, self._leaf)
+        missing = head.missing(rows)
+        if len(missing):
+            head.add(missing, (yield head.ranges(missing)))
             if memo is not None:
                 memo.put(self._key, head, value_bytes=head.num_bytes)
         return head
 
-    def _read(self, head: MiniBlockHead, rows: Rows) -> Reading[tuple[_Decoded, Picked]]:
-        chunks = _chunks_of(rows, head)
-        slices = yield _ranges_of(chunks, head, self._page)
-        decoded = self._decode(head, chunks, _slices_of(chunks, head, slices))
-        return decoded, self._entries_of(rows, head, chunks, decoded)
-
-    def _parse_head(self, slices: Slices) -> MiniBlockHead:
-        layout = self._layout
-        chunks = parse_words(
-            slices.slice_bytes(0),
-            num_values=layout.num_values,
-            data_bytes=int(self._page.size[1]),
-            has_large_chunks=layout.has_large_chunks,
-        )
-        dictionary, rows, at = None, None, 1
-        if layout.dictionary is not None:
-            data_type = self._leaf.data_type
-            if pa.types.is_dictionary(data_type):
-                data_type = data_type.value_type
-            block = registry.decode_block(
-                layout.dictionary, slices.slice_bytes(at), layout.num_dictionary_items
-            )
-            dictionary = arrow_from_block(block, data_type, None)
-            at += 1
-        if layout.repetition_index_depth:
-            rows = parse_repetition_index(
-                slices.slice_bytes(at), num_chunks=len(chunks), num_rows=self._page.length
-            )
-        elif chunks.num_values != self._page.length:
-            raise CorruptDataError(
-                "a page does not have a value for each of its rows",
-                column=self._leaf.column,
-                rows=self._page.length,
-                values=chunks.num_values,
-            )
-        return MiniBlockHead(chunks, rows, dictionary)
-
-    def _decode(self, head: MiniBlockHead, chunks: Int64s, slices: Slices) -> _Decoded:
-        layout = self._layout
-        counts = np.diff(head.chunks.first_value)[chunks]
-        parts = split_chunks(slices, _shape_of(layout))
+    def _read_chunks(self, head: MiniBlockHead, wanted: _Wanted) -> Reading[_Decoded]:
+        chunks, layout = wanted.chunks, self._layout
+        position, size = head.position[chunks], head.size[chunks]
+        if wanted.picks is None and int(chunks[-1]) - int(chunks[0]) == len(chunks) - 1:
+            ranges, edges = head.chunk_ranges(int(chunks[0]), int(chunks[-1]) + 1)
+            slices = yield ranges
+            shift = slices.position - ranges.position
+            chunk_shift = shift if len(shift) == 1 else np.repeat(shift, np.diff(edges))
+            slices = Slices(slices.source, position + chunk_shift, size)
+        else:
+            slices = yield Ranges(position, size)
+        counts = head.count[chunks]
+        parts = split_chunks(slices, self._shape)
         repetition, definition = _decode_levels(layout, parts)
         num_levels = counts
         if repetition is not None or definition is not None:
@@ -207,14 +191,14 @@ class MiniBlockPage:
         return _Decoded(num_levels, repetition, definition, counts, parts.buffers)
 
     def _entries_of(
-        self, rows: Rows, head: MiniBlockHead, chunks: Int64s, decoded: _Decoded
+        self, rows: Rows, head: MiniBlockHead, wanted: _Wanted, decoded: _Decoded
     ) -> Picked:
         """Return which of the decoded entries belong to the rows."""
         if head.rows is not None:
             assert decoded.repetition is not None
             levels = ChunkLevels(
                 head.rows,
-                chunks,
+                wanted.chunks,
                 decoded.repetition,
                 decoded.num_levels,
                 self._layout.layers.rep_max,
@@ -224,36 +208,40 @@ class MiniBlockPage:
                     return levels.entries_of_range(start, stop)
                 case RowIndices(indices):
                     return levels.entries_of_rows(indices)
-        first_value = head.chunks.first_value
         match rows:
             case RowRange(start, stop):
-                before = int(first_value[chunks[0]])
+                before = int(head.first_value[wanted.chunks[0]])
                 return slice(start - before, stop - before)
-            case RowIndices(indices):
-                counts = np.diff(first_value)[chunks]
-                joined = np.cumsum(counts) - counts
-                chunk = np.searchsorted(first_value, indices, side="right") - 1
-                entries: Int64s = indices - first_value[chunk]
-                entries += joined[np.searchsorted(chunks, chunk)]
+            case RowIndices():
+                assert wanted.picks is not None
+                starts = np.cumsum(decoded.counts) - decoded.counts
+                entries: Int64s = starts[wanted.picks.chunk] + wanted.picks.index
                 return entries
 
     def _pick(
-        self, head: MiniBlockHead, decoded: _Decoded, slots: Picked, validity: Bytes | None
+        self,
+        head: MiniBlockHead,
+        decoded: _Decoded,
+        slots: Picked,
+        picks: Picks | None,
+        validity: Bytes | None,
     ) -> pa.Array:
         data_type = self._leaf.data_type
-        block, picked = self._decode_values(decoded, slots)
+        block, picked = self._decode_values(decoded, slots, picks)
         if head.dictionary is None:
             return values_from_block(block, data_type, picked, validity)
         return values_from_dictionary(block, head.dictionary, data_type, picked, validity)
 
-    def _decode_values(self, decoded: _Decoded, slots: Picked) -> tuple[Block, Picked]:
+    def _decode_values(
+        self, decoded: _Decoded, slots: Picked, picks: Picks | None
+    ) -> tuple[Block, Picked]:
         """Return a block that holds the slots, and where in the block they are."""
         encoding, counts = self._layout.values, decoded.counts
         if isinstance(slots, slice) or len(slots) * DENSE_PICKS > int(counts.sum()):
             return registry.decode_chunks(encoding, decoded.buffers, counts), slots
-        stops = np.cumsum(counts)
-        chunk = np.searchsorted(stops, slots, side="right")
-        picks = Picks(chunk, slots - (stops - counts)[chunk])
+        if picks is None:
+            found, which, within = kernels.locate_rows(_bounds(counts), slots)
+            picks = Picks(found[which], within)
         block = registry.pick_chunks(encoding, decoded.buffers, counts, picks)
         return block, slice(0, len(slots))
 
@@ -270,55 +258,35 @@ def slots_of(layers: Layers, definition: Levels | None, entries: Picked) -> Pick
     return slots[entries[is_visible[entries]]]
 
 
-def _shape_of(layout: MiniBlockLayout) -> FrameShape:
-    return FrameShape(
-        layout.repetition is not None,
-        layout.definition is not None,
-        layout.num_buffers,
-        layout.has_large_chunks,
-    )
-
-
-def _chunks_of(rows: Rows, head: MiniBlockHead) -> Int64s:
+def _find(rows: Rows, head: MiniBlockHead) -> _Wanted:
     """Return the chunks that hold any of the rows, ascending."""
-    first_value = head.chunks.first_value
+    if head.rows is not None:
+        return _Wanted(_chunks_of_lists(rows, head.rows))
     match rows:
         case RowRange(start, stop):
-            if head.rows is not None:
-                return np.arange(*head.rows.chunks_of_range(start, stop))
-            first = int(np.searchsorted(first_value, start, side="right")) - 1
-            return np.arange(first, int(np.searchsorted(first_value, stop, side="left")))
+            first = int(head.first_value.searchsorted(start, side="right")) - 1
+            return _Wanted(np.arange(first, int(head.first_value.searchsorted(stop))))
         case RowIndices(indices):
-            wanted = np.zeros(len(head.chunks) + 1, np.int64)
-            if head.rows is None:
-                wanted[np.searchsorted(first_value, indices, side="right") - 1] = 1
-                return np.flatnonzero(wanted)
-            begins, ends = head.rows.chunks_of_rows(indices)
-            np.add.at(wanted, begins, 1)
-            np.add.at(wanted, ends + 1, -1)
-            return np.flatnonzero(np.cumsum(wanted))
+            chunks, which, within = kernels.locate_rows(head.first_value, indices)
+            return _Wanted(chunks, Picks(which, within))
 
 
-def _run_starts(chunks: Int64s) -> Int64s:
-    """Return where runs of neighbouring chunks begin, with the number of chunks behind."""
-    return np.concatenate(([0], np.flatnonzero(np.diff(chunks) != 1) + 1, [len(chunks)]))
+def _chunks_of_lists(rows: Rows, index: RepetitionIndex) -> Int64s:
+    match rows:
+        case RowRange(start, stop):
+            return np.arange(*index.chunks_of_range(start, stop))
+        case RowIndices(indices):
+            # A row begins no earlier than in the chunk where the one before it ends.
+            begins, ends = index.chunks_of_rows(indices)
+            chunks = expand(begins, ends - begins + 1)
+            is_first: npt.NDArray[np.bool_] = np.append(True, chunks[1:] != chunks[:-1])
+            return chunks[is_first]
 
 
-def _ranges_of(chunks: Int64s, head: MiniBlockHead, page: StoredPage) -> Ranges:
-    """Return the bytes of chunks, neighbours as one range."""
-    runs = _run_starts(chunks)
-    start = head.chunks.position[chunks[runs[:-1]]]
-    stop = head.chunks.position[chunks[runs[1:] - 1] + 1]
-    return Ranges(page.position[1] + start, stop - start)
-
-
-def _slices_of(chunks: Int64s, head: MiniBlockHead, slices: Slices) -> Slices:
-    """Return each chunk within the slices that answered `_ranges_of`."""
-    runs = _run_starts(chunks)
-    position = head.chunks.position[chunks]
-    shift = slices.position - position[runs[:-1]]
-    size = head.chunks.position[chunks + 1] - position
-    return Slices(slices.source, position + np.repeat(shift, np.diff(runs)), size)
+def _bounds(counts: Int64s) -> Int64s:
+    bounds = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=bounds[1:])
+    return bounds
 
 
 def _decode_levels(

@@ -26,7 +26,6 @@ from lancelet.encodings.base import (
     Fields,
     FileVersion,
     FixedWidth,
-    RowRange,
     Rows,
     Variable,
 )
@@ -92,10 +91,6 @@ class BlobPage:
             block = Variable(offsets, gather(slices))
             values = arrow_from_block(block, self._leaf.data_type, validity)
         return LeafRows(self._layers, None, definition, values)
-
-    def encoded_bytes(self, rows: RowRange) -> int:
-        """Estimate the bytes of the positions and sizes; those of the values are not known."""
-        return self._inner.encoded_bytes(rows)
 
 
 def build_blob(

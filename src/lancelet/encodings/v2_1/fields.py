@@ -14,7 +14,7 @@ from lancelet.encodings.levels import Path, nest
 from lancelet.encodings.structural import StructuralReader
 from lancelet.encodings.v2_1.blob import build_blob
 from lancelet.encodings.v2_1.messages import message_of, sealed
-from lancelet.encodings.v2_1.open_page import open_page
+from lancelet.encodings.v2_1.open_page import kind_of_page, open_pages
 from lancelet.format.field import Field
 
 __all__ = ["columns_of", "encode_field", "open_field"]
@@ -44,7 +44,9 @@ def open_field(
     memo: Memo | None = None,
 ) -> StructuralReader:
     """Prepare to read a (projected) field from its columns, in the order of `columns_of`."""
-    return StructuralReader(nest(field, version), columns, open_page, memo=memo)
+    return StructuralReader(
+        nest(field, version), columns, open_pages, memo=memo, kind_of_page=kind_of_page
+    )
 
 
 def _seal(path: Path, page: PageBody) -> tuple[bytes, tuple[Bytes, ...]]:

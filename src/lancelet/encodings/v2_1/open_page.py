@@ -1,6 +1,9 @@
-"""From the message of a 2.1 or 2.2 page to the reader of its layout."""
+"""From the messages of 2.1 or 2.2 pages to a reader of their layout."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
 
 from lancelet.encodings.base import StoredPage
 from lancelet.encodings.constant.read import ConstantPage
@@ -8,7 +11,7 @@ from lancelet.encodings.envelope import unseal
 from lancelet.encodings.fullzip.read import FullZipPage
 from lancelet.encodings.leaf import LeafContext
 from lancelet.encodings.levels import Layers
-from lancelet.encodings.miniblock.read import MiniBlockPage
+from lancelet.encodings.miniblock.read import MiniBlockPages
 from lancelet.encodings.structural import PageReader
 from lancelet.encodings.v2_1.blob import BlobPage, descriptor_context
 from lancelet.encodings.v2_1.messages import (
@@ -21,23 +24,43 @@ from lancelet.errors import UnsupportedError
 from lancelet.format.protos import encodings21_pb as pb
 
 
-def open_page(page: StoredPage, leaf: LeafContext, index: int) -> PageReader:
-    """Return a reader of a page; `index` is its number in its column."""
-    layout = unseal(page.encoding, PAGE_LAYOUT_URL, pb.PageLayout)
+def kind_of_page(encoding: bytes) -> bytes | None:
+    """Return what pages have in common that are read as one, or `None` if a page is read alone.
+
+    That is the message of a mini-block page without its number of values. A dictionary belongs
+    to one page only.
+    """
+    layout = _parse(encoding)
+    if layout.WhichOneof("layout") != "mini_block_layout":
+        return None
+    if layout.mini_block_layout.HasField("dictionary"):
+        return None
+    kind = pb.MiniBlockLayout()
+    kind.CopyFrom(layout.mini_block_layout)
+    kind.num_items = 0
+    return kind.SerializeToString()
+
+
+def open_pages(pages: Sequence[StoredPage], leaf: LeafContext, index: int) -> PageReader:
+    """Return a reader of pages of one kind; `index` is the number of the first in its column."""
+    layout = _parse(pages[0].encoding)
     if layout.WhichOneof("layout") == "blob_layout":
         message = layout.blob_layout
-        inner = _open_layout(message.inner_layout, page, descriptor_context(leaf), index)
+        inner = _open_layout(message.inner_layout, pages, descriptor_context(leaf), index)
         return BlobPage(inner, Layers.parse(message.layers), leaf)
-    return _open_layout(layout, page, leaf, index)
+    return _open_layout(layout, pages, leaf, index)
 
 
 def _open_layout(
-    layout: pb.PageLayout, page: StoredPage, leaf: LeafContext, index: int
+    layout: pb.PageLayout, pages: Sequence[StoredPage], leaf: LeafContext, index: int
 ) -> PageReader:
+    page = pages[0]
     match layout.WhichOneof("layout"):
         case "mini_block_layout":
             mini_block = mini_block_from_message(layout.mini_block_layout)
-            return MiniBlockPage(page, mini_block, leaf, index=index)
+            num_values = [mini_block.num_values]
+            num_values += [_parse(page.encoding).mini_block_layout.num_items for page in pages[1:]]
+            return MiniBlockPages(pages, mini_block, leaf, num_values=num_values, index=index)
         case "constant_layout":
             constant = constant_from_message(layout.constant_layout, num_buffers=len(page.position))
             return ConstantPage(page, constant, leaf)
@@ -47,3 +70,9 @@ def _open_layout(
             raise UnsupportedError(
                 "a page has a layout that this release does not know", layout=unknown
             )
+
+
+@lru_cache(maxsize=256)
+def _parse(encoding: bytes) -> pb.PageLayout:
+    """Return the message of a page, which nobody may change: many pages have the same."""
+    return unseal(encoding, PAGE_LAYOUT_URL, pb.PageLayout)

@@ -118,7 +118,7 @@ def _nulls_of(path: Path, leaf: ShreddedLeaf) -> pa.Array:
     """Return the array of a leaf without a single valid value."""
     data_type = path[-1].data_type
     values = pa.nulls(len(leaf.values))
-    if pa.types.is_struct(data_type):
+    if pa.types.is_struct(data_type) and data_type.num_fields == 0:
         # A struct without children has no values, and is never null.
         values = pa.Array.from_buffers(data_type, len(leaf.values), [None])
     return unravel(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from lancelet.encodings.base import StoredPage
@@ -12,7 +13,7 @@ from lancelet.encodings.fullzip.read import FullZipPage
 from lancelet.encodings.layout import ConstantLayout, FullZipLayout, MiniBlockLayout
 from lancelet.encodings.leaf import LeafContext
 from lancelet.encodings.levels import LayerKind, Layers, rows_multiple
-from lancelet.encodings.miniblock.read import MiniBlockPage
+from lancelet.encodings.miniblock.read import MiniBlockPages
 from lancelet.encodings.structural import PageReader
 from lancelet.encodings.v2_3.sparse import SparsePage
 from lancelet.encodings.v2_3.structure import count_slots
@@ -30,8 +31,9 @@ PLANAR_LAYOUT_URL = "/lance.encodings23.PlanarLayout"
 _NO_LEVELS = Layers.of([LayerKind.ALL_VALID_ITEM])
 
 
-def open_page(page: StoredPage, leaf: LeafContext, index: int) -> PageReader:
-    """Return a reader of a page; `index` is its number in its column."""
+def open_page(pages: Sequence[StoredPage], leaf: LeafContext, index: int) -> PageReader:
+    """Return a reader of a page, which comes alone; `index` is its number in its column."""
+    (page,) = pages
     layout = unseal(page.encoding, PLANAR_LAYOUT_URL, pb.PlanarLayout)
     match layout.structure.WhichOneof("structure"):
         case "dense":
@@ -55,7 +57,7 @@ def _open_dense(
     match values.WhichOneof("values"):
         case "chunked":
             chunked = _chunked(values.chunked, layers, num_values=values.chunked.num_items)
-            return MiniBlockPage(page, chunked, leaf, index=index)
+            return _chunks(page, chunked, leaf, index)
         case "zipped":
             return FullZipPage(page, _zipped(values.zipped, layers), leaf)
         case "constant":
@@ -73,19 +75,31 @@ def _sparse_values(
         case "chunked":
             chunked = _chunked(values.chunked, _NO_LEVELS, num_values=num_slots)
             num_buffers = 2 + values.chunked.HasField("dictionary")
-            chunks = MiniBlockPage(_part(page, num_buffers, num_slots), chunked, leaf, index=index)
+            chunks = _chunks(_part(page, num_buffers, num_slots), chunked, leaf, index)
             return ChunkedValues(chunks, num_buffers=num_buffers)
         case "zipped":
             zipped = _zipped(values.zipped, _NO_LEVELS)
             num_buffers = 2 if zipped.value_bits is None else 1
             items = FullZipPage(_part(page, num_buffers, zipped.num_items), zipped, leaf)
-            return ZippedValues(items, zipped.num_items, leaf, num_buffers=num_buffers)
+            return ZippedValues(
+                items,
+                leaf,
+                num_items=zipped.num_items,
+                num_slots=num_slots,
+                num_buffers=num_buffers,
+            )
         case "constant":
             return ConstantValues(values.constant.scalar, leaf)
         case "none":
             return ConstantValues(None, leaf)
         case unknown:
             raise _unknown(unknown)
+
+
+def _chunks(
+    page: StoredPage, layout: MiniBlockLayout, leaf: LeafContext, index: int
+) -> MiniBlockPages:
+    return MiniBlockPages((page,), layout, leaf, num_values=(layout.num_values,), index=index)
 
 
 def _chunked(message: pb.ChunkedValues, layers: Layers, *, num_values: int) -> MiniBlockLayout:

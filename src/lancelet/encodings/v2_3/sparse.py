@@ -71,7 +71,6 @@ class SparsePage:
         self._key = (leaf.column, -1 - index)
         self._multiple = rows_multiple(leaf.path)
         self._num_rows = page.length // self._multiple
-        self._num_bytes = int(page.size.sum())
         first = values.num_buffers
         stop = first + count_buffers(message)
         if stop > len(page.position):
@@ -90,10 +89,6 @@ class SparsePage:
         levels, slots = _descend(layers, _slots_of_rows(rows, self._multiple))
         values = yield from self._values.read(head, slots, levels[-1].valid, layers)
         return _ascend(self._leaf.path, levels, values)
-
-    def encoded_bytes(self, rows: RowRange) -> int:
-        """Estimate the bytes of some rows, by their share."""
-        return self._num_bytes * len(rows) // max(1, self._num_rows * self._multiple)
 
     def _read_layers(self) -> Reading[SparseLayers]:
         memo = self._leaf.memo

@@ -19,7 +19,8 @@ from lancelet.encodings.base import RowIndices, RowRange, Rows
 from lancelet.encodings.constant.value import fixed_value, repeated
 from lancelet.encodings.fullzip.read import FullZipPage
 from lancelet.encodings.leaf import LeafContext, Picked
-from lancelet.encodings.miniblock.read import MiniBlockHead, MiniBlockPage
+from lancelet.encodings.miniblock.head import MiniBlockHead
+from lancelet.encodings.miniblock.read import MiniBlockPages
 from lancelet.encodings.v2_3.structure import (
     FixedListSet,
     Flags,
@@ -49,14 +50,14 @@ class SparseValues(Protocol):
 class ChunkedValues:
     """A value for each slot, in chunks."""
 
-    def __init__(self, page: MiniBlockPage, *, num_buffers: int) -> None:
+    def __init__(self, page: MiniBlockPages, *, num_buffers: int) -> None:
         """Take a mini-block page without levels."""
         self._page = page
         self.num_buffers = num_buffers
 
     def read_head(self) -> Reading[MiniBlockHead]:
         """Read where the chunks are, and the dictionary."""
-        return (yield from self._page.read_head())
+        return (yield from self._page.read_head(RowRange(0, self._page.num_rows)))
 
     def read(
         self, head: MiniBlockHead, slots: Picked, valid: Flags | None, layers: SparseLayers
@@ -70,11 +71,18 @@ class ZippedValues:
     """A value for each slot that is valid, one by one."""
 
     def __init__(
-        self, page: FullZipPage, num_items: int, leaf: LeafContext, *, num_buffers: int
+        self,
+        page: FullZipPage,
+        leaf: LeafContext,
+        *,
+        num_items: int,
+        num_slots: int,
+        num_buffers: int,
     ) -> None:
-        """Take a full-zip page without levels, of so many items."""
+        """Take a full-zip page without levels, of so many items for so many slots."""
         self._page = page
         self._num_items = num_items
+        self._num_slots = num_slots
         self._leaf = leaf
         self.num_buffers = num_buffers
 
@@ -89,7 +97,7 @@ class ZippedValues:
         del head
         if isinstance(slots, slice):
             slots = np.arange(slots.start, slots.stop)
-        items = _ranks(layers, self._num_items, slots if valid is None else slots[valid])
+        items = self._ranks(layers, slots if valid is None else slots[valid])
         if not len(items):
             return pa.nulls(len(slots), self._leaf.data_type)
         is_run = int(items[-1]) - int(items[0]) == len(items) - 1
@@ -98,6 +106,20 @@ class ZippedValues:
         if valid is None or valid.all():
             return zipped.values
         return zipped.values.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
+
+    def _ranks(self, layers: SparseLayers, slots: Int64s) -> Int64s:
+        """Return how many valid slots are before each of some, all of which are valid."""
+        nulls, valids = _innermost_sets(layers)
+        num_valid = self._num_slots - len(nulls) if valids is None else len(valids)
+        if num_valid != self._num_items:
+            raise CorruptDataError(
+                "a page does not have a value for each slot that is valid",
+                expected=num_valid,
+                found=self._num_items,
+            )
+        if valids is None:
+            return slots - np.searchsorted(nulls, slots)
+        return np.searchsorted(valids, slots)
 
 
 class ConstantValues:
@@ -125,7 +147,7 @@ class ConstantValues:
         if self._value is not None:
             one = fixed_value(np.frombuffer(self._value, np.uint8))
             return repeated(one, data_type, count, _bits(valid))
-        if pa.types.is_struct(data_type):
+        if pa.types.is_struct(data_type) and data_type.num_fields == 0:
             # A struct without children has no values, and is never null.
             return pa.Array.from_buffers(data_type, count, [_buffer(_bits(valid))])
         return pa.nulls(count, data_type)
@@ -133,20 +155,6 @@ class ConstantValues:
 
 def _nothing() -> Reading[None]:
     yield from ()
-
-
-def _ranks(layers: SparseLayers, num_items: int, slots: Int64s) -> Int64s:
-    """Return how many valid slots are before each of some, all of which are valid."""
-    nulls, valids = _innermost_sets(layers)
-    if valids is not None:
-        total, ranks = len(valids), np.searchsorted(valids, slots)
-        if total != num_items:
-            raise _miscounted(total, num_items)
-        return ranks
-    ranks = slots - np.searchsorted(nulls, slots)
-    if len(ranks) and int(ranks[-1]) >= num_items:
-        raise _miscounted(int(ranks[-1]) + 1, num_items)
-    return ranks
 
 
 def _innermost_sets(layers: SparseLayers) -> tuple[Int64s, Int64s | None]:
@@ -177,12 +185,6 @@ def _narrowed(
         return np.union1d(nulls, validity.position), None
     valid = validity.position if valids is None else np.intersect1d(valids, validity.position)
     return np.empty(0, np.int64), valid[~is_member(nulls, valid)]
-
-
-def _miscounted(expected: int, found: int) -> CorruptDataError:
-    return CorruptDataError(
-        "a page does not have a value for each slot that is valid", expected=expected, found=found
-    )
 
 
 def _rows(slots: Picked) -> Rows:

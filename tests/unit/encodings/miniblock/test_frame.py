@@ -8,16 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lancelet.buffers import Slices
+from lancelet.encodings.codecs.base import CHUNK_VALUES_MAX
 from lancelet.encodings.miniblock.frame import (
     PAD_BYTE,
     ChunkParts,
     FrameShape,
     build_words,
     join_chunks,
-    parse_words,
     split_chunks,
 )
 from lancelet.errors import CorruptDataError
+from lancelet.kernels import place_chunks
 
 
 def slices_of(sizes, rng):
@@ -77,6 +78,12 @@ def test_a_chunk_is_laid_out_as_specified():
     assert chunk_bytes.tolist() == [24]
 
 
+def place(words, *, num_values, data_bytes, has_large_chunks):
+    numbers = [np.array([number]) for number in (num_values, 0, data_bytes)]
+    width = 4 if has_large_chunks else 2
+    return place_chunks(Slices.whole(words), width, *numbers, count_max=CHUNK_VALUES_MAX)
+
+
 @settings(deadline=None, max_examples=30)
 @given(
     logarithm=st.integers(0, 12), chunks=st.integers(1, 6), rest=st.integers(1, 4096),
@@ -86,16 +93,15 @@ def test_words_tell_positions_and_values(logarithm, chunks, rest, is_large, word
     counts = np.full(chunks, 1 << logarithm, np.int64)
     counts[-1] = rest
     chunk_bytes = np.full(chunks, 8 * words, np.int64)
-    table = parse_words(
+    position, size, found = place(
         build_words(chunk_bytes, counts, has_large_chunks=is_large),
         num_values=int(counts.sum()),
         data_bytes=int(chunk_bytes.sum()),
         has_large_chunks=is_large,
     )
-    assert np.diff(table.position).tolist() == chunk_bytes.tolist()
-    assert np.diff(table.first_value).tolist() == counts.tolist()
-    assert len(table) == chunks
-    assert table.num_values == int(counts.sum())
+    assert position.tolist() == (np.cumsum(chunk_bytes) - chunk_bytes).tolist()
+    assert size.tolist() == chunk_bytes.tolist()
+    assert found.tolist() == counts.tolist()
 
 
 @pytest.mark.parametrize(
@@ -111,12 +117,12 @@ def test_words_tell_positions_and_values(logarithm, chunks, rest, is_large, word
 def test_words_that_cannot_be_are_corrupt(words, num_values, data_bytes):
     data = np.array(words, "<u2").view(np.uint8)
     with pytest.raises(CorruptDataError):
-        parse_words(data, num_values=num_values, data_bytes=data_bytes, has_large_chunks=False)
+        place(data, num_values=num_values, data_bytes=data_bytes, has_large_chunks=False)
 
 
 def test_half_a_word_is_corrupt():
     with pytest.raises(CorruptDataError, match="short"):
-        parse_words(np.zeros(3, np.uint8), num_values=1, data_bytes=8, has_large_chunks=False)
+        place(np.zeros(3, np.uint8), num_values=1, data_bytes=8, has_large_chunks=False)
 
 
 @pytest.mark.parametrize("size", [0, 7, 8, 15])

@@ -1,0 +1,185 @@
+"""What every read of mini-block pages needs to know of them: where chunks are, where rows begin.
+
+Writers cut a column into many small pages that differ in nothing but their rows. Such a run of
+pages is read as if it were one page, so that a take costs the same few array operations whether
+its rows lie in one page or in two hundred:
+
+    page 0   chunks 0 1        rows 0 .. 1499
+    page 1   chunks 2 3        rows 1500 .. 2999
+    first_value                0 1024 | 1500 2524 | 3000      of the run
+
+The table is filled page by page, when rows of a page are first wanted, so opening a file reads
+nothing. Until then all chunks of a page are said to begin where the page begins, which keeps the
+columns in order and so fit for a binary search. What is filled in is the same whoever does it,
+and a page counts as known only afterwards, so threads need no lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet import kernels
+from lancelet.buffers import Int64s, Ranges, Slices
+from lancelet.encodings import registry
+from lancelet.encodings.arrow import arrow_from_block
+from lancelet.encodings.base import RowRange, Rows, StoredPage
+from lancelet.encodings.codecs.base import CHUNK_VALUES_MAX
+from lancelet.encodings.layout import MiniBlockLayout
+from lancelet.encodings.leaf import LeafContext
+from lancelet.encodings.miniblock.repetition_index import RepetitionIndex, parse_repetition_index
+from lancelet.errors import CorruptDataError
+
+_CHUNK_BYTES = 5 * 8
+
+
+class MiniBlockHead:
+    """Where the chunks and rows of a run of pages are."""
+
+    def __init__(
+        self,
+        pages: Sequence[StoredPage],
+        num_values: Sequence[int],
+        layout: MiniBlockLayout,
+        leaf: LeafContext,
+    ) -> None:
+        """Prepare for pages of a layout, which have so many values each; nothing is known yet."""
+        self._pages = pages
+        self._num_values = np.array(num_values, np.int64)
+        self._layout = layout
+        self._leaf = leaf
+        self._word_bytes = 4 if layout.has_large_chunks else 2
+        self._is_known = np.zeros(len(pages), np.bool_)
+        self._is_complete = False
+        chunks = np.array([page.size[0] for page in pages], np.int64) // self._word_bytes
+        self.first_chunk = _bounds(chunks)
+        self.first_row = _bounds(np.array([page.length for page in pages], np.int64))
+        self.first_value = _spread(_bounds(self._num_values), chunks)
+        self.position, self.size, self.count = np.zeros((3, len(self.first_value) - 1), np.int64)
+        self.rows: RepetitionIndex | None = None
+        if layout.repetition_index_depth:
+            rows = _spread(self.first_row, chunks)
+            self.rows = RepetitionIndex(rows, rows.copy())
+        self.dictionary: pa.Array | None = None
+
+    @property
+    def num_bytes(self) -> int:
+        """Return the memory this takes, about."""
+        size = _CHUNK_BYTES * len(self.first_value) * (2 if self.rows is not None else 1)
+        if self._layout.dictionary is not None:
+            size += 8 * sum(int(page.size[2]) for page in self._pages)
+        return size
+
+    def missing(self, rows: Rows) -> Int64s:
+        """Return the pages that hold any of the rows and are not known yet."""
+        if self._is_complete:
+            return np.empty(0, np.int64)
+        match rows:
+            case RowRange(start, stop):
+                first = int(np.searchsorted(self.first_row, start, side="right")) - 1
+                pages = np.arange(first, int(np.searchsorted(self.first_row, stop)))
+            case _:
+                pages = kernels.locate_rows(self.first_row, rows.rows)[0]
+        return pages[~self._is_known[pages]]
+
+    def ranges(self, pages: Int64s) -> Ranges:
+        """Return what must be read to know pages: all buffers but the chunks themselves."""
+        places = [0, *range(2, 2 + self._num_extra)]
+        which = [self._pages[page] for page in pages.tolist()]
+        return Ranges(
+            np.array([page.position[place] for page in which for place in places], np.int64),
+            np.array([page.size[place] for page in which for place in places], np.int64),
+        )
+
+    def add(self, pages: Int64s, slices: Slices) -> None:
+        """Take what `ranges` asked for, and check it against the pages."""
+        step = 1 + self._num_extra
+        which = [self._pages[page] for page in pages.tolist()]
+        if not self._layout.repetition_index_depth:
+            self._check_rows(pages)
+        position, size, count = kernels.place_chunks(
+            Slices(slices.source, slices.position[::step], slices.size[::step]),
+            self._word_bytes,
+            self._num_values[pages],
+            np.array([page.position[1] for page in which], np.int64),
+            np.array([page.size[1] for page in which], np.int64),
+            count_max=CHUNK_VALUES_MAX,
+        )
+        at = 0
+        for index, page in enumerate(pages.tolist()):
+            start, stop = int(self.first_chunk[page]), int(self.first_chunk[page + 1])
+            these = slice(at, at + stop - start)
+            self.position[start:stop] = position[these]
+            self.size[start:stop] = size[these]
+            self.count[start:stop] = count[these]
+            first = self.first_value[start : stop + 1]
+            np.cumsum(count[these][:-1], out=first[1:-1])
+            first[1:-1] += first[0]
+            self._add_extra(page, slices[index * step + 1 : (index + 1) * step], start, stop)
+            at = these.stop
+        self._is_known[pages] = True
+        self._is_complete = bool(self._is_known.all())
+
+    def chunk_ranges(self, first: int, last: int) -> tuple[Ranges, Int64s]:
+        """Return the bytes of chunks `first` up to `last`, a range a page, and where pages begin.
+
+        The second value has the first of the chunks in each range, and `last` behind.
+        """
+        page = int(np.searchsorted(self.first_chunk, first, side="right")) - 1
+        if self.first_chunk[page + 1] >= last:
+            edges = np.array([first, last], np.int64)
+        else:
+            after = int(np.searchsorted(self.first_chunk, last))
+            inner = np.unique(self.first_chunk[page + 1 : after])
+            edges = np.concatenate(([first], inner[inner < last], [last]))
+        start = self.position[edges[:-1]]
+        stop = self.position[edges[1:] - 1] + self.size[edges[1:] - 1]
+        return Ranges(start, stop - start), edges
+
+    @property
+    def _num_extra(self) -> int:
+        """How many buffers a page has besides words and chunks: dictionary, index of rows."""
+        layout = self._layout
+        return (layout.dictionary is not None) + (layout.repetition_index_depth > 0)
+
+    def _check_rows(self, pages: Int64s) -> None:
+        rows = np.diff(self.first_row)[pages]
+        wrong = np.flatnonzero(rows != self._num_values[pages])
+        if len(wrong):
+            raise CorruptDataError(
+                "a page does not have a value for each of its rows",
+                column=self._leaf.column,
+                rows=int(rows[wrong[0]]),
+                values=int(self._num_values[pages[wrong[0]]]),
+            )
+
+    def _add_extra(self, page: int, slices: Slices, start: int, stop: int) -> None:
+        layout, at = self._layout, 0
+        if layout.dictionary is not None:
+            data_type = self._leaf.data_type
+            if pa.types.is_dictionary(data_type):
+                data_type = data_type.value_type
+            block = registry.decode_block(
+                layout.dictionary, slices.slice_bytes(0), layout.num_dictionary_items
+            )
+            self.dictionary = arrow_from_block(block, data_type, None)
+            at = 1
+        if self.rows is not None:
+            index = parse_repetition_index(
+                slices.slice_bytes(at), num_chunks=stop - start, num_rows=self._pages[page].length
+            )
+            self.rows.begun[start:stop] = index.begun[:-1] + self.first_row[page]
+            self.rows.ended[start:stop] = index.ended[:-1] + self.first_row[page]
+
+
+def _bounds(counts: Int64s) -> Int64s:
+    bounds = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=bounds[1:])
+    return bounds
+
+
+def _spread(bounds: Int64s, chunks: Int64s) -> Int64s:
+    """Return for each chunk where its page begins, and the end behind."""
+    return np.append(np.repeat(bounds[:-1], chunks), bounds[-1])
