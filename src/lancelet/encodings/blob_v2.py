@@ -47,7 +47,7 @@ def with_placed_blobs(leaf: ShreddedLeaf, options: EncodingOptions, sink: BlobSi
     """
     values = leaf.values
     data, uri = values.field("data"), values.field("uri")
-    is_valid = values.is_valid().to_numpy(zero_copy_only=False)
+    is_valid = leaf.valid_slots()
     has_data = is_valid & data.is_valid().to_numpy(zero_copy_only=False)
     has_uri = is_valid & uri.is_valid().to_numpy(zero_copy_only=False)
     unclear = np.flatnonzero(is_valid & (has_data == has_uri))

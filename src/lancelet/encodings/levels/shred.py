@@ -75,6 +75,13 @@ class ShreddedLeaf:
             return False
         return self.definition is None or int(self.definition.min()) == 0
 
+    def valid_slots(self) -> _Flags:
+        """Return which slots hold a value: neither the slot nor what is around it is null."""
+        if self.definition is None:
+            return np.ones(len(self.values), np.bool_)
+        visible: _Flags = self.definition[self.definition <= self.layers.visible_def_max] == 0
+        return visible
+
     def cut(self, row: int) -> tuple[ShreddedLeaf, ShreddedLeaf]:
         """Return the rows before `row`, and those from it on."""
         entry = row
