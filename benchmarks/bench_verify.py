@@ -22,8 +22,13 @@ import pyarrow as pa
 from compare import measure, save
 
 from lancelet.file import LanceFileReader, LanceFileWriter
+from lancelet.file.checksums import Checksums
+from lancelet.kernels import crc32c_blocks
 
 MODES = ("off", "sample", "full")
+BLOCK_KIB = (4, 16, 64, 256)
+HASHED_BYTES = 256 << 20
+TAKEN_BLOCKS = 1000
 ROUNDS = 15
 Case = Callable[[str], object]
 
@@ -65,6 +70,30 @@ def costs(case: Case) -> dict[str, float]:
     return {mode: statistics.median(times) for mode, times in samples.items()}
 
 
+def block_costs() -> dict[str, dict[str, float]]:
+    """Return, by the size of a block, what a scan and a take hash and what the table takes."""
+    data = np.random.default_rng(1).integers(0, 256, HASHED_BYTES, np.uint8)
+    found = {}
+    print(f"{'block':<10} {'scan GB/s':>10} {'take of 1000, ms':>18} {'of the file':>12}")
+    for kib in BLOCK_KIB:
+        size = kib << 10
+        blocks = np.random.default_rng(2).integers(0, HASHED_BYTES // size, TAKEN_BLOCKS)
+        checksums = Checksums(size, 0, HASHED_BYTES, np.zeros(HASHED_BYTES // size, np.uint32))
+        scan = measure(lambda size=size: crc32c_blocks(data, size)).wall_ms
+        take = measure(
+            lambda checksums=checksums, blocks=blocks, size=size: checksums.wrong_blocks(
+                blocks, data, blocks * size
+            )
+        ).wall_ms
+        found[f"{kib} KiB"] = {
+            "scan_gb_per_s": HASHED_BYTES / scan / 1e6,
+            "take_1000_ms": take,
+            "share_of_file": 4 / size,
+        }
+        print(f"{kib:>6} KiB {HASHED_BYTES / scan / 1e6:>10.1f} {take:>18.2f} {4 / size:>12.4%}")
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scale", type=float, default=1.0)
@@ -79,6 +108,7 @@ def main() -> None:
         "string comments": columns.comments(rows(2_000_000)),
         "vectors f32 x 768": columns.vectors(rows(100_000)),
     }
+    blocks = block_costs()
     found: dict[str, dict[str, float]] = {}
     print(f"{'case':<40} {'off ms':>10} {'sample':>10} {'full':>10} {'full costs':>11}")
     with tempfile.TemporaryDirectory() as folder:
@@ -96,7 +126,7 @@ def main() -> None:
                     f"{taken['full']:>10.3f} {taken['full'] / taken['off'] - 1:>11.1%}",
                     flush=True,
                 )
-    print("saved", save("verify", [], {"cpu_ms": found}, arguments.save))
+    print("saved", save("verify", [], {"cpu_ms": found, "blocks": blocks}, arguments.save))
 
 
 if __name__ == "__main__":

@@ -124,4 +124,14 @@ int64_t crc32c_blocks(ConstBytes data, int64_t block_bytes, Span<uint32_t> sums)
   return block;
 }
 
+int64_t crc32c_slices(ConstBytes source, ConstInts position, ConstInts size,
+                      Span<uint32_t> sums) {
+  if (size.size != position.size || sums.size != position.size) return fail(kBadCount, 0);
+  for (int64_t i = 0; i < position.size; ++i) {
+    if (!within(position.data[i], size.data[i], source.size)) return fail(kOutOfSource, i);
+    sums.data[i] = checksum(0, source.data + position.data[i], size.data[i]);
+  }
+  return position.size;
+}
+
 }  // namespace LANCELET_NAMESPACE

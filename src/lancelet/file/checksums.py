@@ -24,7 +24,6 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from enum import Enum
-from itertools import pairwise
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -32,10 +31,10 @@ import numpy.typing as npt
 
 from lancelet.buffers import NO_RANGES, Bytes, Fetch, Int64s, Ranges, Slices
 from lancelet.errors import CorruptDataError
-from lancelet.kernels import crc32c, crc32c_blocks
+from lancelet.kernels import crc32c, crc32c_blocks, crc32c_slices
 
 CHECKSUM_BLOCK_BYTES: Final = 16 * 1024
-"""The size of a block, by measurement: `benchmarks/bench_checksums.py`."""
+"""The size of a block, by measurement: `benchmarks/bench_verify.py`."""
 
 _MAGIC: Final = b"LLETCRC1"
 _HEADER: Final = struct.Struct("<8sIIQQ")
@@ -115,21 +114,8 @@ class Checksums:
         return wrong
 
     def _crcs_of(self, blocks: Int64s, source: Bytes, place: Int64s) -> Crcs:
-        """Return the checksums of blocks, in one call for those that lie end to end."""
-        size = self.block_bytes
-        breaks = np.flatnonzero((np.diff(blocks) != 1) | (np.diff(place) != size)) + 1
-        bounds = [0, *breaks.tolist(), len(blocks)]
-        runs = [
-            crc32c_blocks(
-                source[
-                    int(place[first]) : int(place[last - 1])
-                    + self._block(int(blocks[last - 1]), source, int(place[last - 1])).nbytes
-                ],
-                size,
-            )
-            for first, last in pairwise(bounds)
-        ]
-        return np.concatenate(runs)
+        sizes = np.minimum(self.block_bytes, self.file_bytes - blocks * self.block_bytes)
+        return crc32c_slices(Slices(source, place, sizes))
 
     def _block(self, block: int, source: Bytes, place: int) -> Bytes:
         length = min(self.block_bytes, self.file_bytes - block * self.block_bytes)

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lancelet.buffers import Slices
 from lancelet.errors import CorruptDataError, InvalidInputError
 
 LENGTHS = st.sampled_from([0, 1, 7, 8, 9, 63, 191, 192, 193, 1535, 1536, 1600, 12287, 12288, 14000])
@@ -43,6 +44,22 @@ def test_blocks_have_the_checksums_of_their_bytes(agree, length, block_bytes):
     sums = agree("crc32c_blocks", data, block_bytes)
     starts = range(0, len(data), block_bytes)
     assert sums.tolist() == [agree("crc32c", data[at : at + block_bytes]) for at in starts]
+
+
+@given(st.lists(st.tuples(st.integers(0, 500), LENGTHS), max_size=12))
+def test_slices_have_the_checksums_of_their_bytes(agree, places):
+    source = some_bytes(500 + 14000)
+    position, size = np.array(places, np.int64).reshape(-1, 2).T
+    sums = agree("crc32c_slices", Slices(source, position, size))
+    assert sums.tolist() == [agree("crc32c", source[at : at + size]) for at, size in places]
+
+
+@pytest.mark.parametrize(
+    ("position", "size"), [(-1, 2), (0, 9), (9, 0), (3, -1), (1 << 62, 1 << 62)]
+)
+def test_slices_lie_in_their_source(agree, position, size):
+    slices = Slices(some_bytes(8), np.array([0, position]), np.array([1, size]))
+    assert agree("crc32c_slices", slices) is CorruptDataError
 
 
 @given(st.integers(1, 3000), st.data())

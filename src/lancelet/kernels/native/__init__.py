@@ -8,7 +8,7 @@ from lancelet.kernels.native.bitpack import (
     unpack_blocks,
     unpack_chunks,
 )
-from lancelet.kernels.native.checksum import crc32c, crc32c_blocks
+from lancelet.kernels.native.checksum import crc32c, crc32c_blocks, crc32c_slices
 from lancelet.kernels.native.chunks import locate_rows, place_chunks, split_chunks
 from lancelet.kernels.native.copies import (
     copy_slices,
@@ -45,6 +45,7 @@ __all__ = [
     "count_slots",
     "crc32c",
     "crc32c_blocks",
+    "crc32c_slices",
     "expand_list",
     "find_parts",
     "fsst_decode",

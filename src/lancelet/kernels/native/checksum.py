@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Bytes
+from lancelet.buffers import Bytes, Slices
 from lancelet.kernels import _native
-from lancelet.kernels.arguments import check_block_bytes
+from lancelet.kernels.arguments import check_block_bytes, slice_arrays
 from lancelet.kernels.faults import checked
 
 
@@ -21,4 +21,11 @@ def crc32c_blocks(data: Bytes, block_bytes: int) -> npt.NDArray[np.uint32]:
     check_block_bytes(block_bytes)
     sums = np.empty(-(-data.nbytes // block_bytes), np.uint32)
     checked(_native.crc32c_blocks(data, block_bytes, sums), kernel="crc32c_blocks")
+    return sums
+
+
+def crc32c_slices(slices: Slices) -> npt.NDArray[np.uint32]:
+    """Return the checksum of each slice."""
+    sums = np.empty(len(slices), np.uint32)
+    checked(_native.crc32c_slices(*slice_arrays(slices), sums), kernel="crc32c_slices")
     return sums

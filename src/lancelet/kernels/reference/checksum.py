@@ -1,4 +1,4 @@
-"""CRC-32C (Castagnoli), of one buffer or of each fixed block of one.
+"""CRC-32C (Castagnoli), of one buffer, of each fixed block of one, or of any slices of one.
 
 The checksum is linear: that of two pieces follows from those of each and the length of the
 second, which shifts the first. So the definition starts with single bytes and joins neighbours,
@@ -15,8 +15,8 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Bytes
-from lancelet.kernels.arguments import check_block_bytes
+from lancelet.buffers import Bytes, Slices
+from lancelet.kernels.arguments import check_block_bytes, check_slices
 
 _POLYNOMIAL: Final = 0x82F63B78
 
@@ -44,6 +44,18 @@ def crc32c_blocks(data: Bytes, block_bytes: int) -> npt.NDArray[np.uint32]:
     if not tail.nbytes:
         return sums
     return np.append(sums, np.uint32(crc32c(tail)))
+
+
+def crc32c_slices(slices: Slices) -> npt.NDArray[np.uint32]:
+    """Return the checksum of each slice."""
+    check_slices(slices, kernel="crc32c_slices")
+    sums = np.empty(len(slices), np.uint32)
+    for size in np.unique(slices.size):
+        same = np.flatnonzero(slices.size == size)
+        rows = slices.source[slices.position[same, None] + np.arange(size)]
+        start = _shift(np.full(1, 0xFFFFFFFF, np.uint32), int(size))
+        sums[same] = ~(start ^ _linear(rows))
+    return sums
 
 
 def _linear(rows: npt.NDArray[np.uint8]) -> _Table:
