@@ -1,118 +1,110 @@
-"""Goal: schemas and fragments have the JSON form that the reference gives and takes."""
-
-import json
-from pathlib import Path
+"""JSON columns: the same bytes as pylance writes, and the same text as it reads."""
 
 import lance
+import lance.file
 import numpy as np
 import pyarrow as pa
 import pytest
-from lance.fragment import FragmentMetadata
-from lance.schema import json_to_schema as their_schema
-from lance.schema import schema_to_json as their_json
 
-from lancelet.buffers import Slices, run
-from lancelet.errors import InvalidInputError
-from lancelet.format.fragment_json import fragment_from_json, fragment_to_json
-from lancelet.format.manifest_file import parse_manifest_file, read_transaction
-from lancelet.format.schema_json import json_to_schema, schema_to_json
+from lancelet.encodings.jsonb import documents_from_storage, documents_to_storage
 
-pytestmark = pytest.mark.interop
-
-PART = pa.field("a", pa.int8(), nullable=False, metadata={"q": "r"})
-TYPES = [
-    pa.null(), pa.bool_(), pa.uint64(), pa.float16(), pa.float64(), pa.string(), pa.large_binary(),
-    pa.binary(5), pa.date32(), pa.time64("ns"), pa.timestamp("us"), pa.timestamp("ns", "+05:30"),
-    pa.duration("s"), pa.decimal128(5, -2), pa.decimal256(60, 3), pa.struct([]), pa.struct([PART]),
-    pa.list_(pa.int8()), pa.large_list(PART), pa.list_(pa.list_(pa.int8(), 2), 3),
-    pa.dictionary(pa.int8(), pa.string()), pa.json_(), pa.uuid(), pa.list_(pa.struct([PART]), 2),
-    pa.fixed_shape_tensor(pa.float32(), [2, 3]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("data_type", TYPES, ids=str)
-def test_a_schema_has_their_form_and_comes_back(data_type: pa.DataType) -> None:
-    nullable = data_type == pa.null()
-    field = pa.field("x", data_type, nullable, metadata={"f": "g"})
-    schema = pa.schema([field], metadata={"m": "n"})
-    form = schema_to_json(schema)
-    assert form == their_json(schema)
-    assert json_to_schema(form).equals(schema, check_metadata=True)
-    assert their_schema(form).equals(schema, check_metadata=True)
-
-
-def test_a_map_which_they_refuse_comes_back() -> None:
-    schema = pa.schema([pa.field("m", pa.map_(pa.string(), pa.int8()))])
-    assert json_to_schema(schema_to_json(schema)).equals(schema)
-
-
-@pytest.mark.parametrize(
-    "form",
-    [
-        {},
-        {"fields": [{}]},
-        {"fields": [{"name": "x", "type": {"type": "int8"}}]},
-        {"fields": [{"name": "x", "type": {"type": "int8"}, "nullable": 1}]},
-        {"fields": [{"name": "x", "type": {"type": "list", "fields": []}, "nullable": True}]},
-        {"fields": 3},
-    ],
-)
-def test_an_unsound_form_is_refused(form: dict[str, object]) -> None:
-    with pytest.raises(InvalidInputError):
-        json_to_schema(form)
-
-
-def write_everything(root: Path) -> None:
-    numbers = pa.table({"a": range(20), "b": range(20)})
-    ds = lance.write_dataset(numbers, root, enable_stable_row_ids=True, max_rows_per_file=10)
-    ds.delete("a = 3")
-    ds.update({"a": "100"}, where="a = 5")
-    ds.update_config({"lance.row_lineage.spill": "true", "lance.row_lineage.inline_max_bytes": "1"})
-    ds.update({"a": "6"}, where="a > 4")
-
-
-def test_a_fragment_has_their_form_and_comes_back(tmp_path: Path) -> None:
-    write_everything(tmp_path / "t")
-    path = min((tmp_path / "t" / "_versions").glob("*.manifest"))
-    ours = parse_manifest_file(np.frombuffer(path.read_bytes(), np.uint8)).manifest.fragments
-    theirs = [fragment.metadata for fragment in lance.dataset(tmp_path / "t").get_fragments()]
-    for mine, their in zip(ours, theirs, strict=True):
-        form = fragment_to_json(mine)
-        assert form == their.to_json()
-        assert fragment_from_json(form) == mine
-        assert FragmentMetadata.from_json(json.dumps(form)).to_json() == form
+DOCUMENTS = [
+    "{}",
+    "[]",
+    '"ab"',
+    "1",
+    "300",
+    "-1",
+    "-70000",
+    "0",
+    "-0",
+    "-0.0",
+    "0.0",
+    "1.5",
+    "1e3",
+    "1.0",
+    "123456789012345678901234567890",
+    "18446744073709551615",
+    "18446744073709551616",
+    "-9223372036854775808",
+    "-9223372036854775809",
+    "9223372036854775808",
+    "true",
+    "false",
+    "null",
+    '{"b":1,"a":{"c":[2]}}',
+    '"\\u00e9\\ud83d\\ude00"',
+    "  [1 , 2]  ",
+    '{"aa":1,"b":2,"é":3,"Z":4,"":5}',
+    "[[],{}]",
+    "1e400",
+    "-1e400",
+    "0.1",
+    "127",
+    "128",
+    "255",
+    "256",
+    "-128",
+    "-129",
+    "65535",
+    "65536",
+    "-32768",
+    "-32769",
+    "4294967295",
+    "4294967296",
+    "1E-5",
+    "5e-324",
+    '[null,true,"x",1.25,{"k":[]}]',
+    '"\\n\\t\\"\\\\\\/\\b\\f\\r\\u0000\\u001f"',
+    "1234567.125",
+    "1e16",
+    "1e15",
+    "1e22",
+    "0e5",
+    '"\x7f"',
+    "0.00001",
+    "0.000001",
+    "1.5e-5",
+    "123456789.5e20",
+    "3.0e10",
+    "12345678901234567",
+]
 
 
-def test_overlays_have_their_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LANCE_ENABLE_UNSTABLE_DATA_OVERLAY_FILES", "1")
-    ds = lance.write_dataset(pa.table({"a": range(9), "b": range(9)}), tmp_path / "t")
-    op = lance.LanceOperation
-    file = ds.get_fragments()[0].metadata.files[0]
-    overlays = [op.DataOverlayFile(file, [1, 3]), op.DataOverlayFile(file, [[1], [2, 5]])]
-    operation = op.DataOverlay([op.DataOverlayGroup(0, overlays)])
-    ds = lance.LanceDataset.commit(ds, operation, read_version=1)
-    path = min((tmp_path / "t" / "_versions").glob("*.manifest"))
-    data = np.frombuffer(path.read_bytes(), np.uint8)
-    stored = parse_manifest_file(data)
-    (mine,) = stored.manifest.fragments
-    (their,) = ds.get_fragments()
-    assert fragment_to_json(mine) == their.metadata.to_json()
-    assert fragment_from_json(fragment_to_json(mine)) == mine
-    transaction = run(
-        read_transaction(stored), lambda wanted: Slices(data, wanted.position, wanted.size)
-    )
-    assert transaction.operation.groups[0].fragment_id == 0
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory):
+    """What pylance stores for each document, and what it reads back."""
+    folder = tmp_path_factory.mktemp("json")
+    table = pa.table({"j": pa.array(DOCUMENTS, pa.json_())})
+    path = str(folder / "f.lance")
+    with lance.file.LanceFileWriter(path) as writer:
+        writer.write_batch(table)
+    stored = lance.file.LanceFileReader(path).read_all().to_table()["j"]
+    lance.write_dataset(table, str(folder / "d"))
+    text = lance.dataset(str(folder / "d")).to_table()["j"]
+    return stored.to_pylist(), text.to_pylist()
 
 
-@pytest.mark.parametrize(
-    "form",
-    [
-        {},
-        {"id": 0, "files": [{}], "physical_rows": 1},
-        {"id": 0, "files": [], "physical_rows": 1, "row_id_meta": {"Elsewhere": 1}},
-        {"id": 0, "files": [], "physical_rows": 1, "deletion_file": {"file_type": "x"}},
-    ],
-)
-def test_an_unsound_fragment_is_refused(form: dict[str, object]) -> None:
-    with pytest.raises(InvalidInputError):
-        fragment_from_json(form)
+@pytest.mark.interop
+def test_documents_have_the_bytes_that_pylance_gives_them(theirs):
+    ours = documents_to_storage(pa.array(DOCUMENTS)).to_pylist()
+    for document, mine, other in zip(DOCUMENTS, ours, theirs[0], strict=True):
+        assert mine.hex() == other.hex(), document
+
+
+@pytest.mark.interop
+def test_documents_read_as_pylance_reads_them(theirs):
+    ours = documents_from_storage(pa.array(theirs[0], pa.large_binary())).to_pylist()
+    for document, mine, other in zip(DOCUMENTS, ours, theirs[1], strict=True):
+        assert mine == other, document
+
+
+@pytest.mark.interop
+def test_random_doubles_read_as_pylance_reads_them(tmp_path):
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 1 << 63, 3000).view(np.float64)
+    plain = np.round(rng.normal(size=1000) * 10.0 ** rng.integers(-8, 20, 1000), 6)
+    texts = [repr(value) for value in [*bits[np.isfinite(bits)].tolist(), *plain.tolist()]]
+    lance.write_dataset(pa.table({"j": pa.array(texts, pa.json_())}), str(tmp_path / "d"))
+    other = lance.dataset(str(tmp_path / "d")).to_table()["j"].to_pylist()
+    assert documents_from_storage(documents_to_storage(pa.array(texts))).to_pylist() == other

@@ -19,7 +19,7 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancelet.encodings.jsonb import decode_jsonb, encode_jsonb
+from lancelet.encodings.jsonb import documents_from_storage, documents_to_storage
 from lancelet.errors import InternalError, InvalidInputError, SchemaMismatchError
 from lancelet.format import logical_type
 from lancelet.format.field import Field
@@ -46,7 +46,7 @@ def to_storage(array: pa.Array, field: Field) -> pa.Array:
 def from_storage(array: pa.Array, field: Field) -> pa.Array:
     """Return a stored array as users see it; the inverse of `to_storage`."""
     if has_json(field):
-        array = _map_json(array, field, decode_jsonb)
+        array = _map_json(array, field, documents_from_storage)
     if field.is_blob and array.type != field.storage_type:
         # Where the bytes are, which is what a blob column is read as.
         return array
@@ -157,7 +157,7 @@ def _plain_kind(kind: str) -> str:
 def _json_to_storage(array: pa.Array) -> pa.Array:
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
-    return encode_jsonb(array.cast(pa.large_string()))
+    return documents_to_storage(array)
 
 
 def _map_json(array: pa.Array, field: Field, convert: Callable[[pa.Array], pa.Array]) -> pa.Array:

@@ -236,3 +236,16 @@ def check_validity(validity: Bytes, count: int) -> None:
     """Check that there is a bit for each value."""
     if validity.nbytes < -(-count // 8):
         raise InvalidInputError("a value has no validity bit", count=count, bytes=validity.nbytes)
+
+
+def check_documents(
+    offsets: Int64s, data: Bytes, is_valid: npt.NDArray[np.bool_], *, kernel: str
+) -> None:
+    """Check that documents lie end to end in their data, and that each is null or not."""
+    if len(offsets) != len(is_valid) + 1:
+        raise InvalidInputError("every document is null or not", documents=len(offsets) - 1)
+    backwards = np.flatnonzero(np.diff(offsets) < 0)
+    if len(backwards):
+        raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, place=int(backwards[0]))
+    if offsets[0] < 0 or offsets[-1] > data.nbytes:
+        raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, place=0)

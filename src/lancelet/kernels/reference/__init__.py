@@ -22,6 +22,7 @@ from lancelet.kernels.reference.fsst import fsst_decode, fsst_decode_chunks, fss
 from lancelet.kernels.reference.fsst_training import fsst_train
 from lancelet.kernels.reference.full_zip import unzip_fixed, unzip_variable, zip_fixed, zip_variable
 from lancelet.kernels.reference.hashing import xxh64_many
+from lancelet.kernels.reference.jsonb import decode_jsonb, encode_jsonb
 from lancelet.kernels.reference.levels import (
     count_slots,
     expand_list,
@@ -46,6 +47,8 @@ __all__ = [
     "crc32c",
     "crc32c_blocks",
     "crc32c_slices",
+    "decode_jsonb",
+    "encode_jsonb",
     "expand_list",
     "find_parts",
     "fsst_decode",
