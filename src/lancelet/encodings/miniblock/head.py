@@ -114,9 +114,9 @@ class MiniBlockHead:
             self.position[start:stop] = position[these]
             self.size[start:stop] = size[these]
             self.count[start:stop] = count[these]
-            first = self.first_value[start : stop + 1]
-            np.cumsum(count[these][:-1], out=first[1:-1])
-            first[1:-1] += first[0]
+            # Two threads may add one page; what is known already is never seen half written.
+            before = np.cumsum(count[these][:-1])
+            self.first_value[start + 1 : stop] = self.first_value[start] + before
             self._add_extra(page, slices[index * step + 1 : (index + 1) * step], start, stop)
             at = these.stop
         self._is_known[pages] = True
