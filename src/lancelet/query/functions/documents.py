@@ -21,10 +21,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from lancelet.encodings.jsonb import Json, decode_jsonb, encode_jsonb
+from lancelet.encodings.jsonb import documents_from_storage, documents_to_storage
 from lancelet.query.coercion import CoercionError
 from lancelet.query.functions.base import Compute, Function, Value, constant, printable, text
-from lancelet.query.functions.json_path import find_values
+from lancelet.query.functions.json_path import Json, find_values
 from lancelet.query.kinds import is_bytes, is_text
 
 _ABSENT: Final = object()
@@ -55,7 +55,9 @@ def _over_documents(read: Callable[..., Any], what: str, gives: pa.DataType) -> 
 
 
 def _parsed(documents: pa.Array) -> list[Json]:
-    texts = decode_jsonb(documents).storage if is_bytes(documents.type) else documents
+    texts = documents
+    if is_bytes(documents.type):
+        texts = documents_from_storage(documents.cast(pa.large_binary())).storage
     try:
         return [json.loads(text) for text in texts.to_pylist()]
     except json.JSONDecodeError as error:
@@ -70,12 +72,12 @@ def print_document(value: Json) -> str:
     >>> print_document({"b": 1e-7, "a": [1.0, None]})
     '{"a":[1.0,null],"b":1e-7}'
     """
-    return str(decode_jsonb(encode_jsonb(pa.array([json.dumps(value)]))).storage[0])
+    return str(documents_from_storage(_written(value)).storage[0])
 
 
-def _written(value: Json) -> bytes:
-    found: bytes = encode_jsonb(pa.array([json.dumps(value)]))[0].as_py()
-    return found
+def _written(value: Json) -> pa.Array:
+    """Return one document as a JSON column stores it."""
+    return documents_to_storage(pa.array([json.dumps(value)]))
 
 
 def _extract(document: Json, path: str) -> str | None:
@@ -91,7 +93,7 @@ def _exists(document: Json, path: str) -> bool:
 
 def _get(document: Json, key: str) -> bytes | None:
     found = _member(document, key)
-    return None if found is _ABSENT else _written(found)
+    return None if found is _ABSENT else _written(found)[0].as_py()
 
 
 def _member(document: Json, key: str) -> Any:

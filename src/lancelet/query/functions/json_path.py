@@ -16,8 +16,10 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
-from lancelet.encodings.jsonb import Json
 from lancelet.query.coercion import CoercionError
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+"""A document, or a part of one."""
 
 Step: TypeAlias = Callable[[Any], Iterator[Json]]
 
