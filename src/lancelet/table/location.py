@@ -18,6 +18,7 @@ from lancelet.format.base_paths import BasePath, base_of
 from lancelet.format.paths import check_relative_path
 from lancelet.io import Store, open_folder
 from lancelet.io.uri import join
+from lancelet.table.kept import Kept
 
 
 class Place(NamedTuple):
@@ -38,6 +39,7 @@ class TableLocation:
     store: Store
     storage_options: Mapping[str, str] = field(default_factory=dict)
     base_options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    kept: Kept = field(default_factory=Kept, repr=False)
     _bases: dict[str, Store] = field(default_factory=dict, repr=False)
 
     @staticmethod

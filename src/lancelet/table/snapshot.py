@@ -23,6 +23,7 @@ from lancelet.format.manifest_file import StoredManifest, read_indices, read_tra
 from lancelet.format.paths import DATA, DELETIONS, TRANSACTIONS
 from lancelet.format.schema import Schema
 from lancelet.format.transaction import Transaction
+from lancelet.io.store import Store
 from lancelet.io.uri import name
 from lancelet.rowids.deletion import NO_DELETIONS, DeletionVector
 from lancelet.table.location import TableLocation
@@ -91,11 +92,39 @@ class Snapshot:
         store, path = self.location.place(
             DELETIONS, name(deletion.path(fragment.id)), deletion.base_id, self.manifest.bases
         )
-        return DeletionVector.parse(store.read(path), deletion.file_type)
+        return self.location.kept.get_or_make(
+            (store.uri, path), lambda: DeletionVector.parse(store.read(path), deletion.file_type)
+        )
+
+    def physical_rows(self, fragment: Fragment) -> int:
+        """Return how many rows a fragment has, deleted ones too.
+
+        Tables from before rows were counted in the manifest say 0; there a file is asked.
+        """
+        if fragment.physical_rows or not fragment.files:
+            return fragment.physical_rows
+        return self.open_file(fragment.files[0]).num_rows
+
+    def live_rows(self, fragment: Fragment) -> int:
+        """Return how many rows of a fragment are not deleted."""
+        if fragment.physical_rows:
+            return fragment.num_rows
+        return self.physical_rows(fragment) - len(self.deletions(fragment))
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows are not deleted; the manifest knows, except in the oldest tables."""
+        if self.fragments.physical_rows.all():
+            return self.fragments.num_rows
+        return sum(map(self.live_rows, self.fragments))
 
     def open_file(self, file: DataFile) -> DataFileReader:
-        """Open a data file with the fields that this version knows of it."""
+        """Return a reader of a data file, with the fields that this version knows of it."""
         store, path = self.location.place(DATA, file.path, file.base_id, self.manifest.bases)
+        key = (store.uri, path, file.fields, file.column_indices)
+        return self.location.kept.get_or_make(key, lambda: self._open_file(file, store, path))
+
+    def _open_file(self, file: DataFile, store: Store, path: str) -> DataFileReader:
         places = file.column_indices or range(len(file.fields))
         columns = {
             field_id: column

@@ -1,0 +1,1 @@
+"""What makes a new version of a table: writing, deleting, changing settings."""

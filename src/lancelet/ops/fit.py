@@ -1,0 +1,94 @@
+"""Whether rows fit a table: which of its fields they bring, or how the schemas differ.
+
+table   id int64, name string, s{x, y}
+rows    name string, s{y}                   fit: id and s.x will be null
+rows    id int32, nam string                do not:
+          `id` should have type int64 but type was int32
+          unexpected: nam (did you mean name?)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import count
+
+import pyarrow as pa
+
+from lancelet.errors import SchemaMismatchError
+from lancelet.format import logical_type
+from lancelet.format.field import Field
+from lancelet.format.schema import Schema
+from lancelet.query.names import similar_names
+
+
+class AppendMismatchError(SchemaMismatchError, OSError):
+    """Rows to append do not fit the schema of the table."""
+
+
+def fit_to_table(table: Schema, rows: pa.Schema) -> Schema:
+    """Return the part of a table's schema that rows bring, in the order of the table.
+
+    Fields that must not be null have to be brought; others may be missing, within structs too.
+    """
+    found = [Field.from_arrow(field, count()) for field in rows]
+    differences = list(_differences(table.fields, found, prefix=""))
+    if differences:
+        raise AppendMismatchError(
+            "Append with different schema: " + "; ".join(differences),
+            expected=str(table.names),
+            found=str(rows.names),
+        )
+    return Schema(tuple(_parts(table.fields, found)), table.metadata)
+
+
+def _parts(table: Sequence[Field], rows: Sequence[Field]) -> Iterator[Field]:
+    brought = {field.name: field for field in rows}
+    for field in table:
+        own = brought.get(field.name)
+        if own is None:
+            continue
+        if field.logical_type == logical_type.STRUCT and not field.is_blob:
+            yield field.with_children(_parts(field.children, own.children))
+        else:
+            yield field
+
+
+def _differences(
+    table: Sequence[Field], rows: Sequence[Field], *, prefix: str, exact: bool = False
+) -> Iterator[str]:
+    """Yield what keeps rows from fitting; with `exact` no field may be missing."""
+    brought = {field.name: field for field in rows}
+    known = {field.name for field in table}
+    missing = [field.name for field in table if field.name not in brought]
+    required = [
+        field.name for field in table if field.name in missing and (exact or not field.nullable)
+    ]
+    unexpected = [field.name for field in rows if field.name not in known]
+    if unexpected or required:
+        where = f" in {prefix[:-1]}" if prefix else ""
+        hint = similar_names(unexpected[0], missing) if unexpected else ""
+        yield (
+            f"fields did not match{where}, missing=[{', '.join(required)}], "
+            f"unexpected=[{', '.join(unexpected)}]{hint}"
+        )
+    for field in table:
+        own = brought.get(field.name)
+        if own is not None:
+            yield from _difference(field, own, prefix + field.name, exact=exact)
+
+
+def _difference(table: Field, rows: Field, path: str, *, exact: bool) -> Iterator[str]:
+    if table.is_blob and (rows.is_blob or _is_binary(rows)):
+        return
+    if table.logical_type != rows.logical_type:
+        yield f"`{path}` should have type {table.arrow_type} but type was {rows.arrow_type}"
+    elif table.logical_type == logical_type.STRUCT:
+        children = table.children, rows.children
+        yield from _differences(*children, prefix=f"{path}.", exact=exact)
+    else:
+        for child, own in zip(table.children, rows.children, strict=True):
+            yield from _difference(child, own, f"{path}.{child.name}", exact=True)
+
+
+def _is_binary(field: Field) -> bool:
+    return field.logical_type in {"binary", "large_binary"}

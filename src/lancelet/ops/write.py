@@ -1,0 +1,196 @@
+"""Writing rows as fragments: one data file each, cut where a limit is reached.
+
+    rows ....|....|..     max_rows_per_file 4
+    files    a    b  c    fragments without ids, which the commit gives them
+
+Nothing that readers see changes here. A write that fails takes its files away again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+
+from lancelet.errors import InvalidInputError, StorageError
+from lancelet.file import v0_1
+from lancelet.file.base import DataFileWriter
+from lancelet.file.open import create_data_file
+from lancelet.file.v2.writer import WriterOptions
+from lancelet.format.fragment import DataFile, Fragment, FragmentId
+from lancelet.format.paths import DATA, data_file_name
+from lancelet.format.schema import Schema
+from lancelet.format.version import DEFAULT_VERSION, FileVersion
+from lancelet.io.store import Store
+from lancelet.ops.blob_input import with_blob_structs
+
+MAX_ROWS_PER_FILE: Final = 1024 * 1024
+MAX_BYTES_PER_FILE: Final = 90 * 1024**3
+
+
+@dataclass(frozen=True, slots=True)
+class FileLimits:
+    """Where rows are cut into files, and into batches within files of version 0.1."""
+
+    max_rows_per_file: int = MAX_ROWS_PER_FILE
+    max_rows_per_group: int = v0_1.LegacyWriterOptions().max_rows_per_group
+    max_bytes_per_file: int = MAX_BYTES_PER_FILE
+
+    def __post_init__(self) -> None:
+        """Refuse limits under which nothing can be written."""
+        for name in ("max_rows_per_file", "max_rows_per_group", "max_bytes_per_file"):
+            if getattr(self, name) < 1:
+                raise InvalidInputError(f"{name} must be at least 1", found=getattr(self, name))
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where files go: a store, the folder in it, and the base that the manifest names."""
+
+    store: Store
+    folder: str = DATA
+    base_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileOptions:
+    """How data files are written.
+
+    `dictionaries` are the values that dictionary columns of the table have so far, by field id;
+    only version 0.1 needs them. `on_file` is told of a fragment when its file is begun, with no
+    rows yet, and when it is finished.
+    """
+
+    version: FileVersion = DEFAULT_VERSION
+    limits: FileLimits = field(default_factory=FileLimits)
+    data_cache_bytes: int | None = None
+    max_page_bytes: int | None = None
+    dictionaries: Mapping[int, pa.Array] = field(default_factory=dict)
+    on_begin: Callable[[Fragment], None] | None = None
+    on_complete: Callable[[Fragment], None] | None = None
+
+
+def write_fragments(
+    targets: Iterable[Target],
+    batches: Iterable[pa.RecordBatch],
+    schema: Schema,
+    options: FileOptions,
+) -> tuple[Fragment, ...]:
+    """Write rows to the targets, file by file in turn, and return their fragments."""
+    writer = _FragmentWriter(list(targets), schema, options)
+    try:
+        for batch in batches:
+            writer.write(with_blob_structs(batch, schema.fields))
+        return writer.finish()
+    except BaseException:
+        writer.abort()
+        raise
+
+
+class _FragmentWriter:
+    """Writes one file after another."""
+
+    def __init__(self, targets: list[Target], schema: Schema, options: FileOptions) -> None:
+        self._targets = targets
+        self._schema = schema
+        self._options = options
+        self._dictionaries = dict(options.dictionaries)
+        self._done: list[tuple[Target, Fragment]] = []
+        self._open: tuple[Target, str, DataFileWriter] | None = None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take rows, beginning a new file wherever a limit is reached."""
+        limits = self._options.limits
+        start = 0
+        while start < batch.num_rows:
+            _, _, writer = self._open or self._begin()
+            count = min(batch.num_rows - start, limits.max_rows_per_file - writer.num_rows)
+            part = batch.slice(start, count)
+            writer.write(part)
+            start += count
+            is_full = writer.num_rows >= limits.max_rows_per_file
+            if is_full or writer.bytes_written >= limits.max_bytes_per_file:
+                self._end()
+
+    def finish(self) -> tuple[Fragment, ...]:
+        """Finish the last file and return the fragments of all."""
+        if self._open is not None:
+            self._end()
+        return tuple(fragment for _, fragment in self._done)
+
+    def abort(self) -> None:
+        """Leave nothing behind, as far as the store lets us."""
+        if self._open is not None:
+            self._open[2].abort()
+        for target, fragment in self._done:
+            for file in fragment.files:
+                with contextlib.suppress(StorageError):
+                    target.store.delete(_path(target, file.path))
+
+    def _begin(self) -> tuple[Target, str, DataFileWriter]:
+        target = self._targets[len(self._done) % len(self._targets)]
+        name = data_file_name(uuid.uuid4())
+        writer = self._create(target.store, _path(target, name))
+        self._open = (target, name, writer)
+        if self._options.on_begin is not None:
+            file = DataFile(name, (), (), *self._options.version.entry_numbers)
+            self._options.on_begin(Fragment(FragmentId(len(self._done)), (file,), 0))
+        return self._open
+
+    def _create(self, store: Store, path: str) -> DataFileWriter:
+        options = self._options
+        if options.version is FileVersion.V0_1:
+            legacy = v0_1.LegacyWriterOptions(
+                max_rows_per_group=options.limits.max_rows_per_group,
+                dictionaries=self._dictionaries,
+            )
+            return v0_1.create_file(store, path, self._schema, legacy)
+        wanted = WriterOptions(
+            version=options.version,
+            data_cache_bytes=options.data_cache_bytes,
+            max_page_bytes=options.max_page_bytes,
+        )
+        return create_data_file(store, path, self._schema, wanted)
+
+    def _end(self) -> None:
+        assert self._open is not None
+        target, name, writer = self._open
+        summary = writer.finish()
+        self._open = None
+        if isinstance(writer, v0_1.LegacyFileWriter):
+            self._dictionaries.update(writer.dictionaries)
+        is_legacy = self._options.version is FileVersion.V0_1
+        file = DataFile(
+            name,
+            tuple(writer.placement),
+            () if is_legacy else tuple(writer.placement.values()),
+            *self._options.version.entry_numbers,
+            summary.size_bytes,
+            target.base_id,
+        )
+        fragment = Fragment(FragmentId(len(self._done)), (file,), summary.num_rows)
+        self._done.append((target, fragment))
+        if self._options.on_complete is not None:
+            self._options.on_complete(fragment)
+
+
+def _path(target: Target, name: str) -> str:
+    return f"{target.folder}/{name}" if target.folder else name
+
+
+def checked_batches(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches, all of which have the schema of the first."""
+    for batch in batches:
+        if batch.schema.names != schema.names:
+            raise InvalidInputError(
+                "a batch does not have the columns of those before it",
+                expected=schema.names,
+                found=batch.schema.names,
+            )
+        yield batch

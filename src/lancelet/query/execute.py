@@ -1,0 +1,95 @@
+"""Running a plan: which steps it takes, put together as one stream of batches.
+
+    no filter      read (window of offset and limit)
+    filter         filter, then offset and limit
+    order          keys of either, sort, take
+
+Work is done as batches are taken: a few tasks run ahead, and whoever stops taking stops them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from lancelet.file.batches import rebatch
+from lancelet.query.nodes.filter import count_matching, filter_rows
+from lancelet.query.nodes.read import read_rows, windows
+from lancelet.query.nodes.sort import plan_keys, sorted_rows
+from lancelet.query.plan import ScanPlan
+from lancelet.query.projection import without_columns
+
+
+def execute(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a scan as batches; none has more rows or bytes than was asked for."""
+    options = plan.options
+    if plan.is_empty:
+        return
+    if options.order_by:
+        key_plan = plan_keys(plan)
+        keys = pa.Table.from_batches(_unsorted(key_plan), key_plan.schema)
+        batches = sorted_rows(plan, keys)
+    else:
+        batches = _unsorted(plan)
+    batches = (batch for batch in batches if batch.num_rows)
+    if options.batch_bytes is not None:
+        batches = _cut_by_bytes(batches, options.batch_bytes)
+    if options.is_strict and options.batch_size is not None:
+        batches = rebatch(batches, options.batch_size)
+    yield from batches
+
+
+def execute_to_table(plan: ScanPlan) -> pa.Table:
+    """Return all rows of a scan."""
+    batches = list(execute(plan))
+    if not plan.schema.names:
+        rows = sum(batch.num_rows for batch in batches)
+        return pa.Table.from_batches([without_columns(rows)])
+    return pa.Table.from_batches(batches, plan.schema)
+
+
+def count_rows(plan: ScanPlan) -> int:
+    """Return how many rows a scan returns; without a filter the manifest knows."""
+    options = plan.options
+    if plan.is_empty:
+        return 0
+    if plan.is_filtered:
+        total = count_matching(plan)
+    elif options.fragments is None and not options.with_deleted:
+        total = plan.snapshot.num_rows
+    else:
+        return sum(window.num_visible for window in windows(plan))
+    total = max(0, total - options.offset)
+    return total if options.limit is None else min(total, options.limit)
+
+
+def _unsorted(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
+    if not plan.is_filtered:
+        return read_rows(plan)
+    return _window(filter_rows(plan), plan.options.offset, plan.options.limit)
+
+
+def _window(
+    batches: Iterator[pa.RecordBatch], offset: int, limit: int | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows from `offset` on, as many as `limit` says."""
+    for batch in batches:
+        if offset >= batch.num_rows:
+            offset -= batch.num_rows
+            continue
+        kept = batch.slice(offset, limit)
+        offset = 0
+        yield kept
+        if limit is not None:
+            limit -= kept.num_rows
+            if limit == 0:
+                return
+
+
+def _cut_by_bytes(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        parts = max(1, -(-batch.nbytes // most))
+        step = max(1, -(-batch.num_rows // parts))
+        for start in range(0, batch.num_rows, step):
+            yield batch.slice(start, step)

@@ -1,0 +1,146 @@
+"""Reading rows of one fragment, whose columns may be spread over several files.
+
+    reader = FragmentReader(snapshot, fragment)
+    reader.read(fields, RowRange(0, 100))      an array for each field
+    reader.read(fields, RowIndices(offsets))   the same for single rows
+
+Which file has which part of a field is worked out once for each set of fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from lancelet.encodings.base import RowRange, Rows
+from lancelet.errors import CorruptDataError
+from lancelet.file.base import DataFileReader, ZoneStatistics
+from lancelet.file.schedule import TASK_BYTES, decoded_row_bytes
+from lancelet.file.storage import user_type
+from lancelet.format.field import Field
+from lancelet.format.fragment import TOMBSTONE, Fragment
+from lancelet.query.parts import Piece, assemble, part_within
+from lancelet.table.snapshot import Snapshot
+
+_BATCH_ROWS_MIN: Final = 1024
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _FilePart:
+    """The parts of fields that one file has, and which of the fields each is a part of."""
+
+    reader: DataFileReader
+    parts: tuple[Field, ...]
+    places: tuple[int, ...]
+
+
+class FragmentReader:
+    """Reads the rows of one fragment of a version; offsets count deleted rows too."""
+
+    def __init__(self, snapshot: Snapshot, fragment: Fragment) -> None:
+        """Read a fragment; its files are opened when a field of theirs is first read."""
+        self._snapshot = snapshot
+        self._fragment = fragment
+        self._plans: dict[tuple[Field, ...], tuple[_FilePart, ...]] = {}
+        self.num_rows = snapshot.physical_rows(fragment)
+
+    def read(self, fields: Sequence[Field], rows: Rows) -> list[pa.Array]:
+        """Return the values of fields as one array each."""
+        wanted = tuple(fields)
+        found = [(part, part.reader.read(part.parts, rows)) for part in self._file_parts(wanted)]
+        return _assembled(wanted, found, len(rows))
+
+    def iter_batches(
+        self, fields: Sequence[Field], rows: RowRange, batch_size: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows as batches in their order, decoding a few ahead."""
+        wanted = tuple(fields)
+        files = self._file_parts(wanted)
+        if len(files) == 1 and files[0].parts == wanted:
+            yield from files[0].reader.iter_batches(wanted, rows, batch_size)
+            return
+        size = batch_size or self._natural_batch(wanted, rows)
+        names = [field.name for field in wanted]
+        streams = [file.reader.iter_batches(file.parts, rows, size) for file in files]
+        for start in range(rows.start, rows.stop, size):
+            count = min(size, rows.stop - start)
+            found = [
+                (file, next(stream).columns) for file, stream in zip(files, streams, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(_assembled(wanted, found, count), names)
+
+    def row_bytes(self, fields: Sequence[Field]) -> float:
+        """Estimate the bytes of a row of fields in memory."""
+        if not self.num_rows:
+            return 0.0
+        total = 0.0
+        for file in self._file_parts(tuple(fields)):
+            for part in file.parts:
+                stored = file.reader.encoded_bytes([part], RowRange(0, self.num_rows))
+                total += decoded_row_bytes(user_type(part), stored / self.num_rows)
+        return total
+
+    def encoded_bytes(self, fields: Sequence[Field], rows: Rows) -> int:
+        """Estimate the bytes that reading these rows would fetch."""
+        return sum(
+            file.reader.encoded_bytes(file.parts, rows) for file in self._file_parts(tuple(fields))
+        )
+
+    def num_files(self, fields: Sequence[Field]) -> int:
+        """Return how many files the fields are in."""
+        return len(self._file_parts(tuple(fields)))
+
+    def zone_statistics(self, leaf: Field) -> ZoneStatistics | None:
+        """Return what is known of a field per zone of rows, or None."""
+        for file in self._fragment.files:
+            if leaf.id in file.fields:
+                return self._open(self._fragment.files.index(file)).zone_statistics(leaf)
+        return None
+
+    def _natural_batch(self, fields: Sequence[Field], rows: RowRange) -> int:
+        width = max(self.row_bytes(fields), 1.0)
+        return max(_BATCH_ROWS_MIN, min(int(TASK_BYTES / width), max(len(rows), 1)))
+
+    def _file_parts(self, fields: tuple[Field, ...]) -> tuple[_FilePart, ...]:
+        found = self._plans.get(fields)
+        if found is None:
+            found = self._plans[fields] = tuple(self._find_parts(fields))
+        return found
+
+    def _find_parts(self, fields: tuple[Field, ...]) -> Iterator[_FilePart]:
+        taken: set[int] = set()
+        for index, file in enumerate(self._fragment.files):
+            # Old releases gave an id twice; the first file that has it is the one that counts.
+            held = frozenset(file.fields) - taken - {TOMBSTONE}
+            taken |= held
+            parts = [(place, part_within(field, held)) for place, field in enumerate(fields)]
+            own: Mapping[int, Field] = {place: part for place, part in parts if part is not None}
+            if own:
+                yield _FilePart(self._open(index), tuple(own.values()), tuple(own))
+
+    def _open(self, index: int) -> DataFileReader:
+        reader = self._snapshot.open_file(self._fragment.files[index])
+        if reader.num_rows != self.num_rows:
+            raise CorruptDataError(
+                "a data file does not have the rows of its fragment",
+                path=reader.path,
+                fragment_id=self._fragment.id,
+                expected=self.num_rows,
+                found=reader.num_rows,
+            )
+        return reader
+
+
+def _assembled(
+    fields: Sequence[Field],
+    found: Sequence[tuple[_FilePart, Sequence[pa.Array]]],
+    num_rows: int,
+) -> list[pa.Array]:
+    pieces: list[list[Piece]] = [[] for _ in fields]
+    for file, arrays in found:
+        for place, part, array in zip(file.places, file.parts, arrays, strict=True):
+            pieces[place].append((part, array))
+    return [assemble(field, own, num_rows) for field, own in zip(fields, pieces, strict=True)]

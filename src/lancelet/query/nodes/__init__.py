@@ -1,0 +1,1 @@
+"""The steps of a scan: reading, filtering, sorting, limiting. Each yields batches in order."""

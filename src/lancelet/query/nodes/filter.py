@@ -1,0 +1,175 @@
+"""Filtering: the columns of the filter first, the others for the rows that survive.
+
+    split      rows 0..8192 of fragment 3, of which 2 are deleted
+    step 1     _rowid < 7       8190 rows -> 4
+    step 2     age > 30         reads age of 4 rows -> 1
+    then       id, name         of 1 row
+
+Splits are worked on side by side, each from its first step to its rows, and handed on in order.
+A split is so small that its rows fit in memory several times over even if all of them survive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet.buffers import Int64s
+from lancelet.encodings.base import RowRange
+from lancelet.file.pool import map_ordered
+from lancelet.file.schedule import TASK_BYTES
+from lancelet.file.storage import take_rows
+from lancelet.format.field import Field
+from lancelet.query.evaluate import evaluate_filter
+from lancelet.query.nodes.source import FragmentSource, sources, waits_for_storage
+from lancelet.query.plan import FilterStep, ScanPlan
+from lancelet.query.projection import without_columns
+from lancelet.query.zone_pruning import candidate_ranges
+
+_OUTPUT_BYTES: Final = 16 * TASK_BYTES
+_ROWS_MIN: Final = 4096
+_ROWS_MAX: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Split:
+    """Rows of a fragment that one task filters."""
+
+    source: FragmentSource
+    rows: RowRange
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Survivors:
+    """The rows of a split that passed; `offsets` is None if all did. `columns` were read."""
+
+    offsets: Int64s | None
+    columns: dict[Field, pa.Array]
+    num_rows: int
+
+
+def splits(plan: ScanPlan) -> Iterator[Split]:
+    """Yield the rows that may match, cut into tasks."""
+    options = plan.options
+    for source in sources(plan.snapshot, options.fragments, with_deleted=options.with_deleted):
+        ranges = [RowRange(0, source.num_rows)]
+        if options.use_statistics:
+            ranges = candidate_ranges(source.reader, plan.steps, plan.snapshot.schema)
+        if not ranges:
+            continue
+        step = _rows_per_split(plan, source)
+        for rows in ranges:
+            for start in range(rows.start, rows.stop, step):
+                yield Split(source, RowRange(start, min(start + step, rows.stop)))
+
+
+def filter_rows(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
+    """Yield the rows that match."""
+    task = partial(_filter_split, plan)
+    for batch in map_ordered(task, splits(plan), waits=waits_for_storage(plan.snapshot)):
+        if batch is not None:
+            yield from _cut(batch, plan.options.batch_size)
+
+
+def count_matching(plan: ScanPlan) -> int:
+    """Return how many rows match."""
+    task = partial(_count_split, plan)
+    return sum(map_ordered(task, splits(plan), waits=waits_for_storage(plan.snapshot)))
+
+
+def matching_offsets(plan: ScanPlan) -> Iterator[tuple[int, Int64s]]:
+    """Yield the id of a fragment and the offsets of rows in it that match, split by split."""
+
+    def offsets_of(split: Split) -> tuple[int, Int64s]:
+        found = _survivors(plan, split)
+        offsets = found.offsets
+        if offsets is None:
+            offsets = np.arange(split.rows.start, split.rows.stop)
+        return int(split.source.fragment.id), offsets
+
+    for fragment_id, offsets in map_ordered(
+        offsets_of, splits(plan), waits=waits_for_storage(plan.snapshot)
+    ):
+        if len(offsets):
+            yield fragment_id, offsets
+
+
+def _filter_split(plan: ScanPlan, split: Split) -> pa.RecordBatch | None:
+    found = _survivors(plan, split)
+    if not found.num_rows:
+        return None
+    projection, source = plan.projection, split.source
+    missing = [field for field in projection.fields if field not in found.columns]
+    late = dict(
+        zip(missing, source.read(missing, split.rows, found.offsets), strict=True)
+        if missing
+        else ()
+    )
+    columns = {field.name: found.columns.get(field, late.get(field)) for field in projection.fields}
+    columns |= source.row_columns(projection.row_columns, split.rows, found.offsets)
+    batch = (
+        pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+        if columns
+        else without_columns(found.num_rows)
+    )
+    return projection.compute(batch)
+
+
+def _count_split(plan: ScanPlan, split: Split) -> int:
+    return _survivors(plan, split).num_rows
+
+
+def _survivors(plan: ScanPlan, split: Split) -> Survivors:
+    """Run the steps of the filter, each over the rows that the one before left."""
+    offsets = split.source.visible(split.rows)
+    columns: dict[Field, pa.Array] = {}
+    count = len(split.rows) if offsets is None else len(offsets)
+    for step in plan.steps:
+        if not count:
+            break
+        rows = _rows_of_step(step, split, offsets, columns)
+        passed = evaluate_filter(step.expression, rows)
+        if passed.true_count == count:
+            continue
+        count = passed.true_count
+        chosen = np.flatnonzero(passed.to_numpy(zero_copy_only=False)).astype(np.int64)
+        offsets = chosen + split.rows.start if offsets is None else offsets[chosen]
+        indices = pa.array(chosen)
+        columns = {field: take_rows(array, indices) for field, array in columns.items()}
+    return Survivors(offsets, columns, count)
+
+
+def _rows_of_step(
+    step: FilterStep, split: Split, offsets: Int64s | None, columns: dict[Field, pa.Array]
+) -> pa.RecordBatch:
+    """Return what a step looks at; what is read for it is added to `columns`."""
+    missing = [field for field in step.fields if field not in columns]
+    if missing:
+        arrays = split.source.read(missing, split.rows, offsets)
+        columns.update(zip(missing, arrays, strict=True))
+    seen = {field.name: columns[field] for field in step.fields}
+    seen |= split.source.row_columns(step.row_columns, split.rows, offsets)
+    if not seen:
+        return without_columns(len(split.rows) if offsets is None else len(offsets))
+    return pa.RecordBatch.from_arrays(list(seen.values()), list(seen))
+
+
+def _rows_per_split(plan: ScanPlan, source: FragmentSource) -> int:
+    first = source.reader.row_bytes(plan.steps[0].fields) if plan.steps else 0.0
+    output = source.reader.row_bytes(plan.projection.fields)
+    by_first = TASK_BYTES / max(first, 1.0)
+    by_output = _OUTPUT_BYTES / max(output, 1.0)
+    return max(_ROWS_MIN, min(int(by_first), int(by_output), _ROWS_MAX))
+
+
+def _cut(batch: pa.RecordBatch, size: int | None) -> Iterator[pa.RecordBatch]:
+    if size is None or batch.num_rows <= size:
+        yield batch
+        return
+    for start in range(0, batch.num_rows, size):
+        yield batch.slice(start, size)

@@ -1,0 +1,116 @@
+"""Reading without a filter: the rows of fragments, or a window of them, in order.
+
+    fragments     0: 100 rows   1: 50 rows (5 deleted)   2: 100 rows
+    offset 120, limit 40        1: visible rows 20..45   2: rows 0..15
+
+Small fragments are read side by side; a large one is cut by its own reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import groupby
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from lancelet.encodings.base import RowRange
+from lancelet.file.pool import map_ordered
+from lancelet.file.storage import take_rows
+from lancelet.query.nodes.source import FragmentSource, sources, waits_for_storage
+from lancelet.query.plan import ScanPlan
+from lancelet.query.projection import without_columns
+
+_SMALL_BYTES: Final = 4 * 1024 * 1024
+_COMPUTED_ROWS: Final = 65536
+"""The rows of a batch for which nothing is read."""
+
+
+class Window(NamedTuple):
+    """Some rows of a fragment, hidden ones among them, and how many are to be seen."""
+
+    source: FragmentSource
+    rows: RowRange
+    num_visible: int
+
+
+def windows(plan: ScanPlan) -> Iterator[Window]:
+    """Yield the rows that a scan without a filter returns, as a window of each fragment."""
+    options = plan.options
+    skip, left = options.offset, options.limit
+    for source in sources(plan.snapshot, options.fragments, with_deleted=options.with_deleted):
+        if left == 0:
+            return
+        count = source.num_visible
+        if skip >= count:
+            skip -= count
+            continue
+        stop = count if left is None else min(count, skip + left)
+        yield Window(source, source.window(skip, stop), stop - skip)
+        left = None if left is None else left - (stop - skip)
+        skip = 0
+
+
+def read_rows(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a scan without a filter."""
+    waits = waits_for_storage(plan.snapshot)
+    for is_small, group in groupby(windows(plan), key=_is_small):
+        if is_small:
+            for batches in map_ordered(partial(_read_whole, plan), group, waits=waits):
+                yield from batches
+        else:
+            for window in group:
+                yield from _read(plan, window)
+
+
+def _is_small(window: Window) -> bool:
+    return sum(file.size_bytes or _SMALL_BYTES for file in window.source.fragment.files) < (
+        _SMALL_BYTES
+    )
+
+
+def _read_whole(plan: ScanPlan, window: Window) -> list[pa.RecordBatch]:
+    return list(_read(plan, window))
+
+
+def _read(plan: ScanPlan, window: Window) -> Iterator[pa.RecordBatch]:
+    source, projection = window.source, plan.projection
+    start = window.rows.start
+    for batch in _stored(plan, window):
+        rows = RowRange(start, start + batch.num_rows)
+        start = rows.stop
+        visible = source.visible(rows)
+        if visible is not None:
+            chosen = pa.array(visible - rows.start)
+            arrays = [take_rows(array, chosen) for array in batch.columns]
+            batch = _batch(arrays, batch.schema.names, len(visible))  # noqa: PLW2901 - the same rows, fewer
+        if projection.row_columns:
+            extra = source.row_columns(projection.row_columns, rows, visible)
+            batch = _batch(  # noqa: PLW2901 - the same rows, with more columns
+                [*batch.columns, *extra.values()],
+                [*batch.schema.names, *extra],
+                batch.num_rows,
+            )
+        yield batch if _fits(projection.schema, batch) else projection.compute(batch)
+
+
+def _fits(schema: pa.Schema, batch: pa.RecordBatch) -> bool:
+    return bool(batch.schema == schema)
+
+
+def _stored(plan: ScanPlan, window: Window) -> Iterator[pa.RecordBatch]:
+    """Yield what is read from files; rows without columns if that is nothing."""
+    fields, size = plan.projection.fields, plan.options.batch_size
+    if fields:
+        yield from window.source.reader.iter_batches(fields, window.rows, size)
+        return
+    step = size or _COMPUTED_ROWS
+    for start in range(window.rows.start, window.rows.stop, step):
+        yield without_columns(min(step, window.rows.stop - start))
+
+
+def _batch(arrays: list[pa.Array], names: list[str], num_rows: int) -> pa.RecordBatch:
+    if not arrays:
+        return without_columns(num_rows)
+    return pa.RecordBatch.from_arrays(arrays, names)

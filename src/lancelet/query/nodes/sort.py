@@ -1,0 +1,69 @@
+"""Sorting: the columns to sort by are read with addresses, the others in the order found.
+
+    order by age     read age, _rowaddr     sort     take the rows at these addresses, in batches
+
+Memory holds the keys of all rows and the values of one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancelet.buffers import Int64s
+from lancelet.query.plan import ScanPlan, plan_scan
+from lancelet.query.row_columns import RowColumn
+from lancelet.query.scan_options import Ordering
+from lancelet.query.take import take_addresses
+
+_BATCH_ROWS: Final = 8192
+
+
+def plan_keys(plan: ScanPlan) -> ScanPlan:
+    """Return the plan that reads what to sort by, and where the rows are."""
+    names = dict.fromkeys(ordering.column for ordering in plan.options.order_by)
+    options = replace(
+        plan.options,
+        columns=tuple(names),
+        limit=None,
+        offset=0,
+        order_by=(),
+        with_row_address=True,
+    )
+    return plan_scan(plan.snapshot, options)
+
+
+def sorted_rows(plan: ScanPlan, keys: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a scan in the order that it asks for, offset and limit applied."""
+    options = plan.options
+    order = sort_order(keys, options.order_by)
+    stop = None if options.limit is None else options.offset + options.limit
+    chosen = order[options.offset : stop]
+    addresses = keys.column(RowColumn.ADDRESS.value).to_numpy()[chosen]
+    size = options.batch_size or _BATCH_ROWS
+    for start in range(0, len(addresses), size):
+        part = addresses[start : start + size]
+        yield from take_addresses(plan.snapshot, part, plan.projection).to_batches()
+
+
+def sort_order(rows: pa.Table, orderings: Sequence[Ordering]) -> Int64s:
+    """Return the places of rows in sorted order; rows that are equal keep theirs.
+
+    >>> rows = pa.table({"a": [2, None, 1, 2], "b": [1, 0, 0, 0]})
+    >>> sort_order(rows, [Ordering("a", ascending=False), Ordering("b")]).tolist()
+    [3, 0, 2, 1]
+    """
+    order: Int64s = np.arange(rows.num_rows)
+    # Sorting by the least important column first leaves the most important one to decide.
+    for ordering in reversed(orderings):
+        key = rows.column(ordering.column).take(pa.array(order))
+        direction = "ascending" if ordering.ascending else "descending"
+        order = order[pc.sort_indices(key, sort_keys=[("", direction)]).to_numpy()]
+        if ordering.nulls_first and key.null_count:
+            order = np.roll(order, key.null_count)
+    return order

@@ -1,0 +1,121 @@
+"""What the steps of a scan read from: a fragment of a version, opened once for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet.buffers import Int64s
+from lancelet.encodings.base import RowIndices, RowRange
+from lancelet.file.storage import take_rows
+from lancelet.format.field import Field
+from lancelet.format.fragment import Fragment
+from lancelet.io.uri import parse_uri
+from lancelet.query.fragment_reader import FragmentReader
+from lancelet.query.row_columns import FragmentRows
+from lancelet.rowids.deletion import NO_DELETIONS, DeletionVector
+from lancelet.table.snapshot import Snapshot
+
+_DENSE: Final = 0.25
+"""From this share of selected rows on, all rows are read and the others dropped."""
+
+
+class FragmentSource:
+    """A fragment with everything that is needed to read rows of it."""
+
+    def __init__(self, snapshot: Snapshot, fragment: Fragment, *, with_deleted: bool) -> None:
+        """Read a fragment of a version, without its deleted rows unless they are asked for."""
+        self.snapshot = snapshot
+        self.fragment = fragment
+        self.with_deleted = with_deleted
+        self.rows = FragmentRows(snapshot, fragment)
+
+    @cached_property
+    def reader(self) -> FragmentReader:
+        """The reader of the fragment's files."""
+        return FragmentReader(self.snapshot, self.fragment)
+
+    @cached_property
+    def num_rows(self) -> int:
+        """How many rows the fragment has, deleted ones too."""
+        return self.snapshot.physical_rows(self.fragment)
+
+    @cached_property
+    def hidden(self) -> DeletionVector:
+        """The rows that are not to be seen."""
+        return NO_DELETIONS if self.with_deleted else self.snapshot.deletions(self.fragment)
+
+    @cached_property
+    def _hidden_offsets(self) -> Int64s:
+        return self.hidden.to_array().astype(np.int64)
+
+    @property
+    def num_visible(self) -> int:
+        """How many rows are to be seen."""
+        return self.num_rows - len(self.hidden)
+
+    def visible(self, rows: RowRange) -> Int64s | None:
+        """Return the offsets within `rows` that are to be seen, or None if it is all of them."""
+        hidden = self._hidden_offsets
+        first, stop = np.searchsorted(hidden, [rows.start, rows.stop])
+        if first == stop:
+            return None
+        kept = np.ones(len(rows), np.bool_)
+        kept[hidden[first:stop] - rows.start] = False
+        return np.flatnonzero(kept).astype(np.int64) + rows.start
+
+    def window(self, start: int, stop: int) -> RowRange:
+        """Return the rows from one visible row to before another, by their places among these."""
+        if not self.hidden:
+            return RowRange(start, stop)
+        bounds = self.hidden.physical_offsets(np.array([start, stop - 1], np.int64))
+        return RowRange(int(bounds[0]), int(bounds[1]) + 1)
+
+    def read(
+        self, fields: Sequence[Field], rows: RowRange, selected: Int64s | None
+    ) -> list[pa.Array]:
+        """Return the values of fields in a range, or in the selected rows of it."""
+        if selected is None:
+            return self.reader.read(fields, rows)
+        if len(selected) < _DENSE * len(rows):
+            return self.reader.read(fields, RowIndices(selected))
+        chosen = pa.array(selected - rows.start)
+        return [take_rows(array, chosen) for array in self.reader.read(fields, rows)]
+
+    def row_columns(
+        self, names: Sequence[str], rows: RowRange, selected: Int64s | None
+    ) -> dict[str, pa.Array]:
+        """Return row columns of a range, or of the selected rows of it."""
+        if not names:
+            return {}
+        offsets = np.arange(rows.start, rows.stop) if selected is None else selected
+        columns = self.rows.columns(names, offsets)
+        if self.with_deleted and "_rowid" in columns:
+            columns["_rowid"] = self._without_deleted(columns["_rowid"], offsets)
+        return columns
+
+    def _without_deleted(self, ids: pa.Array, offsets: Int64s) -> pa.Array:
+        deleted = np.isin(offsets, self.snapshot.deletions(self.fragment).to_array())
+        return pa.array(ids.to_numpy(), mask=deleted)
+
+
+def sources(
+    snapshot: Snapshot, fragments: Sequence[int] | None, *, with_deleted: bool = False
+) -> Iterator[FragmentSource]:
+    """Yield the fragments of a version, or those with the given ids, in order."""
+    chosen = (
+        iter(snapshot.fragments)
+        if fragments is None
+        else (snapshot.fragments.by_id(fragment_id) for fragment_id in fragments)
+    )
+    for fragment in chosen:
+        yield FragmentSource(snapshot, fragment, with_deleted=with_deleted)
+
+
+def waits_for_storage(snapshot: Snapshot) -> bool:
+    """Say whether reading mostly waits for a network, so that more should go on at once."""
+    return parse_uri(snapshot.location.store.uri).scheme not in {"file", "memory"}

@@ -1,0 +1,188 @@
+"""Which columns a scan returns, what it must read for them, and how to compute them.
+
+    asked for   ["s.x", "_rowid"]            {"twice": "a * 2"}
+    read        s (only its field x)         a
+    row columns _rowid
+    computed    s.x -> "s.x"                 a * 2 -> "twice"
+
+The names of row columns mean these columns, unless the table has columns of the same name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from lancelet.encodings.levels import BLOB_V2_DESCRIPTOR
+from lancelet.encodings.v2_1.blob import DESCRIPTOR_TYPE
+from lancelet.errors import FieldNotFoundError, InvalidInputError
+from lancelet.format.field import BLOB_KEY, Field
+from lancelet.format.field_path import format_path, parse_path
+from lancelet.format.schema import Schema
+from lancelet.query.bound import Bound
+from lancelet.query.compile import Writable, compile_value
+from lancelet.query.evaluate import evaluate
+from lancelet.query.expression import Column, Expression
+from lancelet.query.row_columns import ROW_FIELDS
+from lancelet.query.scan_options import Columns
+from lancelet.query.traversal import columns_of
+
+_PACKED_KEY = "lance-encoding:packed"
+
+
+@dataclass(frozen=True, slots=True)
+class OutputColumn:
+    """A column that is returned, and the bound expression that computes it."""
+
+    field: pa.Field
+    expression: Expression
+
+
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """What is read and what is returned.
+
+    `fields` are read from files, pruned to what is needed of each; `row_columns` are computed.
+    """
+
+    columns: tuple[OutputColumn, ...]
+    fields: tuple[Field, ...]
+    row_columns: tuple[str, ...]
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The schema of what is returned."""
+        return pa.schema([column.field for column in self.columns])
+
+    def compute(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the columns, given a batch of what was read."""
+        arrays = [
+            _fitting(evaluate(column.expression, rows), column.field.type)
+            for column in self.columns
+        ]
+        if not arrays:
+            return without_columns(rows.num_rows)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def scan_schema(schema: Schema) -> pa.Schema:
+    """Return the columns that filters and expressions may name, row columns included."""
+    fields = [scan_field(field) for field in schema.fields]
+    taken = set(schema.names)
+    extra = [field for name, field in ROW_FIELDS.items() if name not in taken]
+    return pa.schema([*fields, *extra])
+
+
+def scan_field(field: Field) -> pa.Field:
+    """Return the Arrow field that reading gives: blobs are read as where their bytes are."""
+    if not any(node.is_blob for node in field.walk()):
+        return field.to_arrow()
+    arrow = field.to_arrow()
+    if field.is_blob_v2:
+        metadata = {BLOB_KEY: "true", _PACKED_KEY: "true"}
+        return pa.field(field.name, BLOB_V2_DESCRIPTOR, field.nullable, metadata)
+    if field.is_blob:
+        return arrow.with_type(DESCRIPTOR_TYPE)
+    parts = [scan_field(child) for child in field.children]
+    return arrow.with_type(_with_parts(arrow.type, parts))
+
+
+def project(schema: Schema, columns: Columns, *, behind: Sequence[str] = ()) -> Projection:
+    """Return how to compute the columns asked for, with some row columns behind them."""
+    names = scan_schema(schema)
+    if columns is None:
+        found = [OutputColumn(scan_field(field), Column((field.name,))) for field in schema.fields]
+    elif isinstance(columns, Mapping):
+        found = [_computed(name, written, names) for name, written in columns.items()]
+    else:
+        found = [_named(path, schema, names) for path in columns]
+    present = {column.field.name for column in found}
+    found += [
+        OutputColumn(ROW_FIELDS[name], Column((name,))) for name in behind if name not in present
+    ]
+    _check_distinct(found)
+    fields, row_columns = needed(schema, (column.expression for column in found))
+    return Projection(tuple(found), fields, row_columns)
+
+
+def needed(
+    schema: Schema, expressions: Iterable[Expression]
+) -> tuple[tuple[Field, ...], tuple[str, ...]]:
+    """Return the fields, pruned, and the row columns that expressions read."""
+    paths: dict[str, None] = {}
+    row_columns: dict[str, None] = {}
+    top = set(schema.names)
+    for expression in expressions:
+        for path in sorted(columns_of(expression)):
+            if path[0] in ROW_FIELDS and path[0] not in top:
+                row_columns[path[0]] = None
+            else:
+                paths[_stored_path(schema, path)] = None
+    return schema.project(list(paths)).fields, tuple(row_columns)
+
+
+def _stored_path(schema: Schema, path: tuple[str, ...]) -> str:
+    """Return the part of a path that the schema has: keys of maps are no fields."""
+    siblings, kept = schema.fields, 0
+    for name in path:
+        node = next((each for each in siblings if each.name == name), None)
+        if node is None or node.is_blob:
+            break
+        kept += 1
+        siblings = node.children if node.logical_type == "struct" else ()
+    return format_path(path[: max(kept, 1)])
+
+
+def _named(path: str, schema: Schema, names: pa.Schema) -> OutputColumn:
+    if path in schema.names:
+        return OutputColumn(scan_field(schema.field_by_path(format_path([path]))), Column((path,)))
+    if path in ROW_FIELDS:
+        return OutputColumn(ROW_FIELDS[path], Column((path,)))
+    try:
+        chain = schema.fields_on_path(path)
+    except FieldNotFoundError as error:
+        raise error.with_facts(column=path) from error
+    bound = compile_value(Column(tuple(parse_path(path))), names)
+    nullable = any(node.nullable for node in chain)
+    leaf = scan_field(chain[-1])
+    return OutputColumn(leaf.with_name(path).with_nullable(nullable), bound.expression)
+
+
+def _computed(name: str, written: Writable, names: pa.Schema) -> OutputColumn:
+    bound: Bound = compile_value(written, names)
+    if isinstance(bound.expression, Column) and len(bound.expression.path) == 1:
+        return OutputColumn(names.field(bound.expression.path[0]).with_name(name), bound.expression)
+    return OutputColumn(pa.field(name, bound.data_type), bound.expression)
+
+
+def _check_distinct(columns: Sequence[OutputColumn]) -> None:
+    names = [column.field.name for column in columns]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InvalidInputError("Duplicate column name", column=twice)
+
+
+def _fitting(array: pa.Array, data_type: pa.DataType) -> pa.Array:
+    return array if array.type == data_type else array.cast(data_type)
+
+
+def without_columns(num_rows: int) -> pa.RecordBatch:
+    """Return a batch of rows without any column, which Arrow makes of structs alone."""
+    rows = pa.StructArray.from_buffers(pa.struct([]), num_rows, [None])
+    return pa.RecordBatch.from_struct_array(rows)
+
+
+def _with_parts(data_type: pa.DataType, parts: Sequence[pa.Field]) -> pa.DataType:
+    if pa.types.is_struct(data_type):
+        return pa.struct(parts)
+    if pa.types.is_large_list(data_type):
+        return pa.large_list(parts[0])
+    if pa.types.is_fixed_size_list(data_type):
+        return pa.list_(parts[0], data_type.list_size)
+    if pa.types.is_map(data_type):
+        entries = parts[0].type
+        return pa.map_(entries.field(0), entries.field(1))
+    return pa.list_(parts[0])

@@ -1,0 +1,110 @@
+"""Columns that no file has: what is known of a row besides its values.
+
+    _rowid      the stable id, or the address in tables without stable ids
+    _rowaddr    where the row is: fragment and offset
+    _rowoffset  its place among the live rows of the version
+    _row_created_at_version, _row_last_updated_at_version
+
+They can be asked for, filtered by and computed with like any other column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import Enum
+from functools import cached_property
+from typing import Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet.buffers import Int64s
+from lancelet.format.fragment import Fragment
+from lancelet.rowids.address import UInt64s, addresses_of
+from lancelet.table.lineage import created_versions_of, row_ids_of, updated_versions_of
+from lancelet.table.snapshot import Snapshot
+
+
+class RowColumn(Enum):
+    """The columns, by name."""
+
+    ID = "_rowid"
+    ADDRESS = "_rowaddr"
+    OFFSET = "_rowoffset"
+    CREATED = "_row_created_at_version"
+    UPDATED = "_row_last_updated_at_version"
+
+
+ROW_FIELDS: Final = {column.value: pa.field(column.value, pa.uint64()) for column in RowColumn}
+"""The Arrow fields of all row columns, by name."""
+
+_Make: TypeAlias = Callable[["FragmentRows", Int64s], UInt64s]
+
+
+def live_rows_before(snapshot: Snapshot) -> Int64s:
+    """Return how many live rows the version has before each fragment, and at last in all."""
+    fragments = snapshot.fragments
+    counts = fragments.physical_rows - fragments.num_deleted_rows
+    for place in np.flatnonzero(fragments.physical_rows == 0).tolist():
+        counts[place] = snapshot.live_rows(fragments[place])
+    before: Int64s = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    return before
+
+
+class FragmentRows:
+    """Computes row columns of one fragment."""
+
+    def __init__(self, snapshot: Snapshot, fragment: Fragment) -> None:
+        """Compute for a fragment; what it takes is read when a column first needs it."""
+        self.snapshot = snapshot
+        self.fragment = fragment
+
+    def columns(self, names: Iterable[str], offsets: Int64s) -> dict[str, pa.Array]:
+        """Return the columns of these names for the rows at these offsets."""
+        return {name: pa.array(_MAKERS[RowColumn(name)](self, offsets)) for name in names}
+
+    def ids(self, offsets: Int64s) -> UInt64s:
+        """Return the ids of rows."""
+        if self.fragment.row_ids is None:
+            return addresses_of(self.fragment.id, offsets)
+        return row_ids_of(self.snapshot, self.fragment).take(offsets)
+
+    def addresses(self, offsets: Int64s) -> UInt64s:
+        """Return the addresses of rows."""
+        return addresses_of(self.fragment.id, offsets)
+
+    def places(self, offsets: Int64s) -> UInt64s:
+        """Return the places of live rows among the live rows of the version."""
+        deleted = self.snapshot.deletions(self.fragment).to_array()
+        before: Int64s = np.searchsorted(deleted, offsets)
+        return (offsets - before + self._first_place).astype(np.uint64)
+
+    def created(self, offsets: Int64s) -> UInt64s:
+        """Return the versions in which rows were created."""
+        return self._created[offsets]
+
+    def updated(self, offsets: Int64s) -> UInt64s:
+        """Return the versions in which rows last changed."""
+        return self._updated[offsets]
+
+    @cached_property
+    def _first_place(self) -> int:
+        place = self.snapshot.fragments.place_of(self.fragment.id)
+        return int(live_rows_before(self.snapshot)[place])
+
+    @cached_property
+    def _created(self) -> UInt64s:
+        return created_versions_of(self.snapshot, self.fragment).to_array()
+
+    @cached_property
+    def _updated(self) -> UInt64s:
+        return updated_versions_of(self.snapshot, self.fragment).to_array()
+
+
+_MAKERS: Final[dict[RowColumn, _Make]] = {
+    RowColumn.ID: FragmentRows.ids,
+    RowColumn.ADDRESS: FragmentRows.addresses,
+    RowColumn.OFFSET: FragmentRows.places,
+    RowColumn.CREATED: FragmentRows.created,
+    RowColumn.UPDATED: FragmentRows.updated,
+}

@@ -1,0 +1,125 @@
+"""Reading single rows, by address, in any order and as often as they are named.
+
+addresses   2<<32|5, 7, 2<<32|1        grouped   fragment 2: 5, 1   fragment 0: 7
+rows read   fragment by fragment, then put into the order that was asked for
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet.buffers import Int64s
+from lancelet.encodings.base import RowIndices
+from lancelet.errors import InvalidInputError, NotFoundError
+from lancelet.file.pool import map_ordered
+from lancelet.file.storage import take_rows
+from lancelet.query.nodes.source import FragmentSource, waits_for_storage
+from lancelet.query.projection import Projection, without_columns
+from lancelet.query.row_columns import live_rows_before
+from lancelet.rowids.address import (
+    NO_ADDRESS,
+    UInt64s,
+    addresses_of,
+    group_by_fragment,
+    offsets_of,
+)
+from lancelet.table.lineage import row_id_index_of
+from lancelet.table.snapshot import Snapshot
+
+
+class RowNotFoundError(InvalidInputError, NotFoundError, IndexError, OSError):
+    """No live row has the number that was given."""
+
+
+def addresses_at(snapshot: Snapshot, places: Int64s) -> UInt64s:
+    """Return the addresses of rows, given their places among the live rows of the version."""
+    before = live_rows_before(snapshot)
+    if len(places) and (places.min() < 0 or places.max() >= before[-1]):
+        outside = places[(places < 0) | (places >= before[-1])]
+        raise RowNotFoundError(
+            "a row lies behind the end of the table", row=int(outside[0]), num_rows=int(before[-1])
+        )
+    which = np.searchsorted(before, places, side="right") - 1
+    addresses = np.empty(len(places), np.uint64)
+    for place in np.unique(which).tolist():
+        fragment = snapshot.fragments[place]
+        chosen = which == place
+        offsets = places[chosen] - before[place]
+        if fragment.deletion_file is not None:
+            offsets = snapshot.deletions(fragment).physical_offsets(offsets)
+        addresses[chosen] = addresses_of(fragment.id, offsets)
+    return addresses
+
+
+def live_addresses(snapshot: Snapshot, row_ids: UInt64s) -> UInt64s:
+    """Return the addresses of the live rows with these ids, in order; others are left out."""
+    if snapshot.manifest.uses_stable_row_ids:
+        found = row_id_index_of(snapshot).addresses(row_ids)
+        present: UInt64s = found[found != NO_ADDRESS]
+        return present
+    kept = np.zeros(len(row_ids), np.bool_)
+    known = set(snapshot.fragments.ids.tolist())
+    offsets = offsets_of(row_ids)
+    for fragment_id, places in group_by_fragment(row_ids).items():
+        if fragment_id in known:
+            fragment = snapshot.fragments.by_id(fragment_id)
+            live = offsets[places] < snapshot.physical_rows(fragment)
+            live &= ~np.isin(offsets[places], snapshot.deletions(fragment).to_array())
+            kept[places] = live
+    live_ids: UInt64s = row_ids[kept]
+    return live_ids
+
+
+def take_addresses(snapshot: Snapshot, addresses: UInt64s, projection: Projection) -> pa.Table:
+    """Return the rows at these addresses, in their order."""
+    schema = projection.schema
+    groups = group_by_fragment(addresses)
+    if not groups:
+        return schema.empty_table() if schema.names else pa.Table.from_batches([without_columns(0)])
+    offsets = offsets_of(addresses)
+    tasks = [(fragment_id, offsets[places]) for fragment_id, places in groups.items()]
+    batches = list(
+        map_ordered(
+            partial(_take_of_fragment, snapshot, projection),
+            tasks,
+            waits=waits_for_storage(snapshot),
+        )
+    )
+    if len(batches) == 1:
+        return pa.Table.from_batches(batches)
+    read_order = np.concatenate(list(groups.values()))
+    if bool((read_order[1:] > read_order[:-1]).all()):
+        return pa.Table.from_batches(batches)
+    position = np.empty(len(read_order), np.int64)
+    position[read_order] = np.arange(len(read_order))
+    return _reordered(pa.Table.from_batches(batches), pa.array(position))
+
+
+def _take_of_fragment(
+    snapshot: Snapshot, projection: Projection, task: tuple[int, Int64s]
+) -> pa.RecordBatch:
+    fragment_id, offsets = task
+    source = FragmentSource(snapshot, snapshot.fragments.by_id(fragment_id), with_deleted=False)
+    columns: dict[str, pa.Array] = {}
+    if projection.fields:
+        arrays = source.reader.read(projection.fields, RowIndices(offsets))
+        columns.update(zip((field.name for field in projection.fields), arrays, strict=True))
+    columns |= source.rows.columns(projection.row_columns, offsets)
+    if not columns:
+        return without_columns(len(offsets))
+    batch = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+    return projection.compute(batch)
+
+
+def _reordered(table: pa.Table, position: pa.Array) -> pa.Table:
+    columns = []
+    for column in table.columns:
+        joined = column.combine_chunks()
+        array = joined.chunk(0) if isinstance(joined, pa.ChunkedArray) else joined
+        columns.append(take_rows(array, position))
+    if not columns:
+        return table
+    return pa.Table.from_arrays(columns, schema=table.schema)
