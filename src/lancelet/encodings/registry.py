@@ -157,9 +157,7 @@ def pick_chunks(encoding: Encoding, parts: Sequence[Slices], counts: Int64s, pic
     `parts` and `counts` describe chunks as in `decode_chunks`, each chunk once.
     """
     check_parts(encoding, parts, counts)
-    if len(picks.index) and (
-        int(picks.index.min()) < 0 or (picks.index >= counts[picks.chunk]).any()
-    ):
+    if (picks.index.view(np.uint64) >= counts[picks.chunk].view(np.uint64)).any():
         raise InternalError("a value was picked that its chunk does not have")
     return _REGISTRY.pick_chunks(encoding, parts, counts, picks)
 

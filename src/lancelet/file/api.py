@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from threading import RLock
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
@@ -75,20 +75,29 @@ class ReaderResults:
     """The rows of a read, as a stream of batches or as one table."""
 
     def __init__(
-        self, reader: pa.RecordBatchReader, read_table: Callable[[], pa.Table] | None = None
+        self,
+        open_stream: Callable[[], pa.RecordBatchReader],
+        read_table: Callable[[], pa.Table],
     ) -> None:
-        """Wrap a stream; `read_table` reads the same rows at once, when that is cheaper."""
-        self.reader = reader
+        """Wrap two ways to read the same rows; reading all at once is the cheaper one."""
+        self._open_stream = open_stream
         self._read_table = read_table
+        self._stream: pa.RecordBatchReader | None = None
+
+    @property
+    def reader(self) -> pa.RecordBatchReader:
+        """The stream of batches, begun when it is first asked for."""
+        if self._stream is None:
+            self._stream = self._open_stream()
+        return self._stream
 
     def to_batches(self) -> pa.RecordBatchReader:
         """Return the rows as a stream of batches of the size that was asked for."""
-        self._read_table = None
         return self.reader
 
     def to_table(self) -> pa.Table:
         """Return all rows as a table, whose chunks are as they were decoded."""
-        return self.reader.read_all() if self._read_table is None else self._read_table()
+        return self._read_table() if self._stream is None else self._stream.read_all()
 
 
 class LanceFileReader:
@@ -154,10 +163,10 @@ class LanceFileReader:
         """Read single rows; `indices` ascend, each at most once."""
         del batch_readahead
         rows = np.asarray(indices, np.int64)
-        if len(rows):
-            _check_not_negative(int(rows.min()))
         if not bool((rows[1:] > rows[:-1]).all()):
             raise InvalidInputError("the indices of rows must ascend, each at most once")
+        if len(rows):
+            _check_not_negative(int(rows[0]))
         return self._results(RowIndices(rows), batch_size)
 
     def metadata(self) -> LanceFileMetadata:
@@ -179,15 +188,20 @@ class LanceFileReader:
 
     def _results(self, rows: Rows, batch_size: int) -> ReaderResults:
         check_rows(rows, num_rows=self.num_rows())
-        fields = self._projected.fields
-        schema = self._projected.to_arrow()
-        batches = self._reader.iter_batches(fields, rows, batch_size)
-        stream = pa.RecordBatchReader.from_batches(schema, _with_schema(batches, schema))
-        return ReaderResults(stream, partial(self._table, schema, rows))
+        return ReaderResults(partial(self._stream, rows, batch_size), partial(self._table, rows))
 
-    def _table(self, schema: pa.Schema, rows: Rows) -> pa.Table:
+    def _stream(self, rows: Rows, batch_size: int) -> pa.RecordBatchReader:
+        schema = self._arrow_schema
+        batches = self._reader.iter_batches(self._projected.fields, rows, batch_size)
+        return pa.RecordBatchReader.from_batches(schema, _with_schema(batches, schema))
+
+    def _table(self, rows: Rows) -> pa.Table:
         columns = self._reader.read_chunks(self._projected.fields, rows)
-        return pa.Table.from_arrays(columns, schema=schema)
+        return pa.Table.from_arrays(columns, schema=self._arrow_schema)
+
+    @cached_property
+    def _arrow_schema(self) -> pa.Schema:
+        return self._projected.to_arrow()
 
 
 class LanceFileWriter:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -26,14 +27,37 @@ from lancelet.file.base import check_rows, distinct_rows
 from lancelet.file.batches import rebatch
 from lancelet.file.pool import map_ordered
 from lancelet.file.schedule import TASK_BYTES, decoded_row_bytes, plan_read
-from lancelet.file.storage import from_storage, take_rows, user_type
+from lancelet.file.storage import from_storage, has_json, take_rows, user_type
 from lancelet.format.schema import Field
 
 _TAKE_ROWS_MIN: Final = 1024
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Column:
+    """A field that was opened, and the type its users see."""
+
+    field: Field
+    reader: FieldReader
+    data_type: pa.DataType
+    is_as_stored: bool
+
+    @staticmethod
+    def of(field: Field, reader: FieldReader) -> _Column:
+        """Find out what users see of a field."""
+        stored = reader.data_type
+        data_type = from_storage(pa.array([], stored), field).type
+        return _Column(field, reader, data_type, data_type == stored and not has_json(field))
+
+    def to_user(self, array: pa.Array) -> pa.Array:
+        """Return a stored array as users see it."""
+        return array if self.is_as_stored else from_storage(array, self.field)
+
+
 class RowReader(ABC):
     """Reads rows of a file whose fields are opened one by one."""
+
+    _last: list[_Column] = []  # noqa: RUF012 - replaced as a whole, never changed
 
     _fetch: Fetch
     _waits: bool
@@ -72,17 +96,15 @@ class RowReader(ABC):
         """Return the values of fields as they were decoded, without joining the pieces."""
         with self._facts():
             check_rows(rows, num_rows=self.num_rows)
-            readers = self._open(fields)
+            columns = self._columns_to_read(fields)
             match rows:
                 case RowRange():
-                    pieces = list(self._scan(fields, readers, rows, batch_size=None))
+                    pieces = list(self._scan(fields, columns, rows, batch_size=None))
                 case RowIndices(indices):
-                    pieces = self._take(fields, readers, indices)
+                    pieces = self._take(columns, indices)
             return [
-                pa.chunked_array(
-                    [piece[place] for piece in pieces], _type_of(field, readers[place])
-                )
-                for place, field in enumerate(fields)
+                pa.chunked_array([piece[place] for piece in pieces], column.data_type)
+                for place, column in enumerate(columns)
             ]
 
     def iter_batches(
@@ -93,21 +115,16 @@ class RowReader(ABC):
             raise InvalidInputError("a batch has at least one row", batch_size=batch_size)
         with self._facts():
             check_rows(rows, num_rows=self.num_rows)
-            readers = self._open(fields)
-        schema = pa.schema(
-            [
-                field.to_arrow().with_type(_type_of(field, reader))
-                for field, reader in zip(fields, readers, strict=True)
-            ]
-        )
+            columns = self._columns_to_read(fields)
+        schema = pa.schema([field.to_arrow() for field in fields])
         match rows:
             case RowRange():
-                pieces = self._scan(fields, readers, rows, batch_size=batch_size)
+                pieces = self._scan(fields, columns, rows, batch_size=batch_size)
             case RowIndices(indices):
                 step = batch_size or max(_TAKE_ROWS_MIN, len(indices))
                 parts = (indices[start : start + step] for start in range(0, len(indices), step))
                 pieces = map_ordered(
-                    partial(self._take_sorted, fields, readers), parts, waits=self._waits
+                    partial(_take_part, self._fetch, columns), parts, waits=self._waits
                 )
         batches = self._batches(schema, pieces)
         yield from batches if batch_size is None else rebatch(batches, batch_size)
@@ -127,61 +144,52 @@ class RowReader(ABC):
 
     # --- tasks --------------------------------------------------------------------------------
 
+    def _columns_to_read(self, fields: Sequence[Field]) -> list[_Column]:
+        """Open fields, unless they are the very ones that were opened last."""
+        if len(fields) == len(self._last) > 0 and all(
+            column.field is field for column, field in zip(self._last, fields, strict=True)
+        ):
+            return self._last
+        readers = self._open(fields)
+        columns = [_Column.of(*pair) for pair in zip(fields, readers, strict=True)]
+        self._last = columns
+        return columns
+
     def _scan(
         self,
         fields: Sequence[Field],
-        readers: Sequence[FieldReader],
+        columns: Sequence[_Column],
         rows: RowRange,
         *,
         batch_size: int | None,
     ) -> Iterator[list[pa.Array]]:
         """Yield the arrays of all fields split by split."""
-        widths = self._row_bytes(readers, rows)
+        widths = _row_bytes(columns, rows)
         borders = self._page_borders(fields) if batch_size is None else None
         plan = plan_read(rows, widths, borders=borders, batch_size=batch_size)
-        tasks = ((split, group) for split in plan.splits for group in plan.groups)
-        results = map_ordered(partial(self._read_part, fields, readers), tasks, waits=self._waits)
+        groups = [columns[group.start : group.stop] for group in plan.groups]
+        tasks = ((split, group) for split in plan.splits for group in groups)
+        results = map_ordered(partial(_read_part, self._fetch), tasks, waits=self._waits)
         for _ in plan.splits:
-            yield [array for part in islice(results, len(plan.groups)) for array in part]
+            yield [array for part in islice(results, len(groups)) for array in part]
 
-    def _read_part(
-        self, fields: Sequence[Field], readers: Sequence[FieldReader], task: tuple[Rows, range]
-    ) -> list[pa.Array]:
-        """Read some fields of some rows: the body of every task."""
-        rows, group = task
-        readings = [readers[place].read(rows) for place in group]
-        arrays = run_together(readings, self._fetch)
-        return [
-            from_storage(array, fields[place]) for place, array in zip(group, arrays, strict=True)
-        ]
-
-    def _take(
-        self, fields: Sequence[Field], readers: Sequence[FieldReader], indices: Int64s
-    ) -> list[list[pa.Array]]:
+    def _take(self, columns: Sequence[_Column], indices: Int64s) -> list[list[pa.Array]]:
         """Read single rows, cut into tasks where they are many."""
+        if len(indices) <= _TAKE_ROWS_MIN:
+            return [_take_part(self._fetch, columns, indices)]
         rows, where = distinct_rows(indices)
-        width = sum(self._row_bytes(readers, RowRange(0, self.num_rows)))
+        width = sum(_row_bytes(columns, RowRange(0, self.num_rows)))
         step = max(_TAKE_ROWS_MIN, int(TASK_BYTES / max(width, 1.0)))
-        every = range(len(fields))
         tasks = [
-            (RowIndices(rows.rows[start : start + step]), every)
+            (RowIndices(rows.rows[start : start + step]), columns)
             for start in range(0, len(rows), step)
         ]
-        pieces = list(
-            map_ordered(partial(self._read_part, fields, readers), tasks, waits=self._waits)
-        )
+        pieces = list(map_ordered(partial(_read_part, self._fetch), tasks, waits=self._waits))
         if where is None:
             return pieces
         chosen = pa.array(where)
         joined = [_joined(pa.chunked_array(column)) for column in zip(*pieces, strict=True)]
         return [[take_rows(array, chosen) for array in joined]]
-
-    def _take_sorted(
-        self, fields: Sequence[Field], readers: Sequence[FieldReader], indices: Int64s
-    ) -> list[pa.Array]:
-        rows, where = distinct_rows(indices)
-        arrays = self._read_part(fields, readers, (rows, range(len(fields))))
-        return arrays if where is None else [take_rows(array, pa.array(where)) for array in arrays]
 
     def _batches(
         self, schema: pa.Schema, pieces: Iterator[list[pa.Array]]
@@ -192,13 +200,6 @@ class RowReader(ABC):
             if arrays is None:
                 return
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-    def _row_bytes(self, readers: Sequence[FieldReader], rows: RowRange) -> list[float]:
-        count = max(1, len(rows))
-        return [
-            decoded_row_bytes(reader.data_type, reader.encoded_bytes(rows) / count)
-            for reader in readers
-        ]
 
     @contextmanager
     def _facts(self) -> Iterator[None]:
@@ -214,6 +215,28 @@ def _type_of(field: Field, reader: FieldReader) -> pa.DataType:
     """Return the type of what is read of a field: its own, or that of a blob's place."""
     is_place = field.is_blob and reader.data_type != field.storage_type
     return reader.data_type if is_place else user_type(field)
+
+
+def _read_part(fetch: Fetch, task: tuple[Rows, Sequence[_Column]]) -> list[pa.Array]:
+    """Read some rows of some columns: the body of every task."""
+    rows, columns = task
+    arrays = run_together([column.reader.read(rows) for column in columns], fetch)
+    return [column.to_user(array) for column, array in zip(columns, arrays, strict=True)]
+
+
+def _take_part(fetch: Fetch, columns: Sequence[_Column], indices: Int64s) -> list[pa.Array]:
+    """Read single rows in the order asked for."""
+    rows, where = distinct_rows(indices)
+    arrays = _read_part(fetch, (rows, columns))
+    return arrays if where is None else [take_rows(array, pa.array(where)) for array in arrays]
+
+
+def _row_bytes(columns: Sequence[_Column], rows: RowRange) -> list[float]:
+    count = max(1, len(rows))
+    return [
+        decoded_row_bytes(column.reader.data_type, column.reader.encoded_bytes(rows) / count)
+        for column in columns
+    ]
 
 
 def _joined(chunks: pa.ChunkedArray) -> pa.Array:

@@ -72,12 +72,17 @@ class MappedReader(ObjectReader):
 
     def read_ranges(self, ranges: Ranges) -> Slices:
         """Return slices of the map, whose pages are in memory or on their way."""
-        check_ranges(ranges, path=self._path, size=self._size)
         self._check_not_shrunk()
         slices = Slices(self._source, ranges.position, ranges.size)
         if int(ranges.size.sum()) < _BACKGROUND_FROM_BYTES:
-            read_ahead(slices)
+            try:
+                read_ahead(slices)
+            except CorruptDataError:
+                # It checks the ranges as well, without knowing what to say about them.
+                check_ranges(ranges, path=self._path, size=self._size)
+                raise
         else:
+            check_ranges(ranges, path=self._path, size=self._size)
             run_in_background(partial(read_ahead, slices))
         return slices
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Final
 
 import numpy as np
@@ -79,24 +79,14 @@ def decode_column(data: Bytes, *, index: int, file_bytes: int) -> Reading[Stored
         raise CorruptDataError(
             "the pages of a column claim too many rows", column=index, rows=first_rows[-1]
         )
+    buffers = _buffers([message, *message.pages], file_bytes=file_bytes, column=index)
     pages = tuple(
-        StoredPage(
-            first_row,
-            page.length,
-            *_buffers(page.buffer_offsets, page.buffer_sizes, file_bytes=file_bytes, column=index),
-            encoding,
-            page.priority,
+        StoredPage(first_row, page.length, position, size, encoding, page.priority)
+        for page, encoding, first_row, (position, size) in zip(
+            message.pages, encodings[1:], first_rows, buffers[1:], strict=False
         )
-        for page, encoding, first_row in zip(message.pages, encodings[1:], first_rows, strict=False)
     )
-    return StoredColumn(
-        index,
-        encodings[0],
-        pages,
-        *_buffers(
-            message.buffer_offsets, message.buffer_sizes, file_bytes=file_bytes, column=index
-        ),
-    )
+    return StoredColumn(index, encodings[0], pages, *buffers[0])
 
 
 def _direct(encoding: bytes) -> file2_pb.Encoding:
@@ -127,15 +117,26 @@ def _resolve(messages: Sequence[file2_pb.Encoding], *, column: int) -> Reading[l
 
 
 def _buffers(
-    offsets: Sequence[int], sizes: Sequence[int], *, file_bytes: int, column: int
-) -> tuple[Int64s, Int64s]:
-    if len(offsets) != len(sizes):
-        raise CorruptDataError(
-            "a page has a different number of positions and sizes of buffers",
-            column=column,
-            positions=len(offsets),
-            sizes=len(sizes),
-        )
+    owners: Sequence[file2_pb.ColumnMetadata | file2_pb.ColumnMetadata.Page],
+    *,
+    file_bytes: int,
+    column: int,
+) -> list[tuple[Int64s, Int64s]]:
+    """Return positions and sizes of the buffers of each owner, all as views of two arrays."""
+    bounds = [0]
+    offsets: list[int] = []
+    sizes: list[int] = []
+    for owner in owners:
+        offsets += owner.buffer_offsets
+        sizes += owner.buffer_sizes
+        if len(offsets) != len(sizes):
+            raise CorruptDataError(
+                "a page has a different number of positions and sizes of buffers",
+                column=column,
+                positions=len(owner.buffer_offsets),
+                sizes=len(owner.buffer_sizes),
+            )
+        bounds.append(len(offsets))
     for offset, size in zip(offsets, sizes, strict=True):
         if offset + size > file_bytes:
             raise CorruptDataError(
@@ -145,4 +146,5 @@ def _buffers(
                 size=size,
                 file_bytes=file_bytes,
             )
-    return np.array(offsets, np.int64), np.array(sizes, np.int64)
+    position, length = np.array(offsets, np.int64), np.array(sizes, np.int64)
+    return [(position[start:stop], length[start:stop]) for start, stop in pairwise(bounds)]
