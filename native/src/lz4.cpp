@@ -27,7 +27,9 @@ constexpr int64_t kAhead = 32;
 
 LANCELET_INLINE void copy_match(uint8_t* to, int64_t back, int64_t length) {
   const uint8_t* from = to - back;
-  if (LANCELET_LIKELY(back >= 16)) {
+  if (back == 1) {
+    memset(to, *from, size_t(length));  // a plane of equal bytes, and nothing waits for a store
+  } else if (LANCELET_LIKELY(back >= 16)) {
     memcpy(to, from, 16);
     memcpy(to + 16, from + 16, 16);
     for (int64_t k = 32; k < length; k += 16) memcpy(to + k, from + k, 16);
@@ -66,11 +68,10 @@ bool decompress(const uint8_t* at, int64_t size, uint8_t* to, int64_t out_size) 
     if (length == 15 && !extend(&at, end, &length)) return false;
     length += kMatchMin;
     if (back == 0 || back > to - start || length > out_end - to) return false;
-    if (LANCELET_LIKELY(length <= out_end - to - kAhead)) {
-      copy_match(to, back, length);
-    } else {
-      for (int64_t k = 0; k < length; ++k) to[k] = to[k - back];
-    }
+    // Only the last bytes of the output, if the match gets there, are copied one by one.
+    const int64_t ahead = smaller(length, out_end - to - kAhead);
+    if (LANCELET_LIKELY(ahead > 0)) copy_match(to, back, ahead);
+    for (int64_t k = larger<int64_t>(ahead, 0); k < length; ++k) to[k] = to[k - back];
     to += length;
   }
   return false;
