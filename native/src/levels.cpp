@@ -187,6 +187,28 @@ int64_t count_slots(Levels definition, ConstInts counts, int64_t slot_max, Ints 
   return at;
 }
 
+// Returns how many of the entries, which ascend, have a slot.
+int64_t rank_slots(Levels definition, ConstInts entries, int64_t slot_max, Ints out) {
+  const uint16_t slot = clamped(slot_max);
+  int64_t group = 0, before = 0, found = 0, last = -1;
+  uint64_t mask = at_most(definition.data, smaller(kGroup, definition.size), slot);
+  for (int64_t i = 0; i < entries.size; ++i) {
+    const int64_t entry = entries.data[i];
+    if (entry <= last || entry >= definition.size) return fail(kBadIndex, i);
+    last = entry;
+    for (; group < entry / kGroup; ++group) {
+      const int64_t next = (group + 1) * kGroup;
+      before += count_bits(mask);
+      mask = at_most(definition.data + next, smaller(kGroup, definition.size - next), slot);
+    }
+    const int64_t bit = entry % kGroup;
+    if ((mask >> bit & 1) == 0) continue;
+    if (found == out.size) return fail(kOutputFull, i);
+    out.data[found++] = before + count_bits(mask & low_bits(bit));
+  }
+  return found;
+}
+
 namespace {
 
 // FastLanes with words of 16 bits: 64 lanes of 16 rows; bitpack.cpp explains the order.

@@ -92,6 +92,21 @@ def test_counting_slots_agrees(agree, definition, cuts):
     assert slots.sum() == np.count_nonzero(definition <= 2)
 
 
+@EXAMPLES
+@given(definition=levels_of(5), chosen=st.sets(st.integers(-1, 310)), slot_max=st.integers(0, 6))
+def test_ranking_slots_agrees(agree, definition, chosen, slot_max):
+    entries = np.array(sorted(chosen), np.int64)
+    found = agree("rank_slots", definition, entries, slot_max=slot_max)
+    if found is not CorruptDataError:
+        assert len(found) == np.count_nonzero(definition[entries] <= slot_max)
+
+
+@pytest.mark.parametrize("entries", [[3, 2], [2, 2]])
+def test_entries_that_do_not_ascend_are_refused(agree, entries):
+    levels = np.zeros(9, np.uint16)
+    assert agree("rank_slots", levels, np.array(entries), slot_max=0) is CorruptDataError
+
+
 def test_counts_must_be_all_levels(agree):
     wrong = agree("count_slots", np.zeros(3, np.uint16), np.array([2]), slot_max=0)
     assert wrong is InvalidInputError

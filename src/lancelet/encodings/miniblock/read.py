@@ -250,12 +250,11 @@ def slots_of(layers: Layers, definition: Levels | None, entries: Picked) -> Pick
     """Return the slots of the entries that have one."""
     if definition is None or layers.visible_def_max == layers.def_max:
         return entries
-    is_visible = definition <= layers.visible_def_max
     if isinstance(entries, slice):
+        is_visible = definition <= layers.visible_def_max
         before = int(np.count_nonzero(is_visible[: entries.start]))
         return slice(before, before + int(np.count_nonzero(is_visible[entries])))
-    slots = np.cumsum(is_visible) - 1
-    return slots[entries[is_visible[entries]]]
+    return kernels.rank_slots(definition, entries, slot_max=layers.visible_def_max)
 
 
 def _find(rows: Rows, head: MiniBlockHead) -> _Wanted:

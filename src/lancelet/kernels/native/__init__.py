@@ -27,6 +27,7 @@ from lancelet.kernels.native.levels import (
     count_slots,
     expand_list,
     pack_validity,
+    rank_slots,
     unpack_levels,
     unravel_list,
 )
@@ -71,6 +72,7 @@ __all__ = [
     "pick_variable",
     "place_chunks",
     "place_slices",
+    "rank_slots",
     "read_ahead",
     "read_varints",
     "rle_decode_chunks",

@@ -94,6 +94,14 @@ def count_slots(definition: Levels, counts: Int64s, *, slot_max: int) -> Int64s:
     return out
 
 
+def rank_slots(definition: Levels, entries: Int64s, *, slot_max: int) -> Int64s:
+    """Return the slots of some entries, ascending, leaving out those that have none."""
+    out = empty(len(entries), np.dtype(np.int64))
+    levels = np.ascontiguousarray(definition)
+    found = _native.rank_slots(levels, as_int64s(entries), slot_max, out)
+    return out[: checked(found, kernel="rank_slots")]
+
+
 def unpack_levels(slices: Slices, counts: Int64s, width: int) -> Levels:
     """Unpack out-of-line blocks of 16-bit words, `counts[i]` levels of each slice."""
     kernel = "unpack_levels"

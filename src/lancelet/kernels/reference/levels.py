@@ -123,6 +123,21 @@ def count_slots(definition: Levels, counts: Int64s, *, slot_max: int) -> Int64s:
     return np.diff(before[np.concatenate(([0], np.cumsum(counts)))])
 
 
+def rank_slots(definition: Levels, entries: Int64s, *, slot_max: int) -> Int64s:
+    """Return the slots of some entries, ascending, leaving out those that have none.
+
+    >>> rank_slots(np.array([0, 2, 1, 0], np.uint16), np.array([1, 2, 3]), slot_max=1).tolist()
+    [1, 2]
+    """
+    wrong = (entries < 0) | (entries >= len(definition))
+    wrong[1:] |= entries[1:] <= entries[:-1]
+    if wrong.any():
+        raise corrupt(Fault.BAD_INDEX, kernel="rank_slots", place=int(wrong.argmax()))
+    is_slot = definition <= slot_max
+    slots: Int64s = np.cumsum(is_slot) - 1
+    return slots[entries[is_slot[entries]]]
+
+
 def unpack_levels(slices: Slices, counts: Int64s, width: int) -> Levels:
     """Unpack out-of-line blocks of 16-bit words, `counts[i]` levels of each slice.
 
