@@ -51,3 +51,8 @@ def test_demo_runs(script, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [str(script), "--folder", str(tmp_path), "--small"])
     runpy.run_path(str(script), run_name="__main__")
     assert capsys.readouterr().out
+
+
+def test_figures_are_those_of_the_results():
+    report = runpy.run_path(str(ROOT / "benchmarks" / "report.py"))
+    assert report["page"]() == (ROOT / "docs" / "benchmarks.md").read_text()

@@ -7,7 +7,7 @@ All fields have the same zones, so that a filter over several of them is an inte
     age > 80    no          no              maybe
 
 The statistics are columns themselves and are kept as such: an extra global buffer holds a small
-2.1 file with a row per field and zone. A type has one pair of columns for all fields of it, so a
+2.0 file with a row per field and zone. A type has one pair of columns for all fields of it, so a
 table of ten thousand columns does not make ten thousand more:
 
     null_count  nan_count   int32: minimum  maximum    string: minimum  maximum

@@ -1,0 +1,125 @@
+"""Write docs/benchmarks.md from the results that the other files of this folder saved.
+
+python benchmarks/report.py [--check]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent
+RESULTS = FOLDER / "results"
+PAGE = FOLDER.parent / "docs" / "benchmarks.md"
+Run = dict[str, Any]
+
+HEAD = """# Benchmarks
+
+Both sides do the same work in one process, in turns; figures are medians. A ratio above 1 means
+that lancelet is faster. Machines are shared and noisy, so ratios are worth more than times, and
+CPU time (of all threads) more than wall time.
+`make bench` measures anew and writes this page from `benchmarks/results`.
+"""
+
+
+def table(head: list[str], rows: list[list[str]]) -> Iterator[str]:
+    """Yield the lines of a table whose first column is text and whose others are numbers."""
+    yield ""
+    yield f"| {' | '.join(head)} |"
+    yield f"| --- |{' ---: |' * (len(head) - 1)}"
+    yield from (f"| {' | '.join(row)} |" for row in rows)
+
+
+def machine_of(run: Run) -> str:
+    machine = run["machine"]
+    load = machine["load_average"][0]
+    return (
+        f"Measured on {machine['cpus']} processors ({machine['processor']}), Python "
+        f"{machine['python']}, at a load of {load:.1f} when it ended."
+    )
+
+
+def files(run: Run) -> Iterator[str]:
+    """Yield the comparison with the reference, and the sizes."""
+    yield "\n## Beside the reference\n"
+    yield f"{machine_of(run)} Rows are {run['scale']:g} times those of the full benchmark."
+    rows = [
+        [
+            case["name"],
+            f"{case['ours']['wall_ms']:.2f}",
+            f"{case['theirs']['wall_ms']:.2f}",
+            f"{case['wall_ratio']:.2f}",
+            f"{case['cpu_ratio']:.2f}",
+        ]
+        for case in run["cases"]
+    ]
+    yield from table(["case", "ours, ms", "theirs, ms", "wall ratio", "CPU ratio"], rows)
+    yield "\n## Size\n"
+    yield "Bytes per value of a column in a file of its own."
+    sizes = [
+        [name, *(f"{found[key]:.2f}" for key in ("raw", "ours", "reference", "parquet"))]
+        for name, found in run["bytes_per_value"].items()
+    ]
+    yield from table(["column", "in memory", "ours", "reference 2.2", "Parquet zstd"], sizes)
+
+
+def verification(run: Run) -> Iterator[str]:
+    """Yield the cost of verification and of the size of its blocks."""
+    yield "\n## Verification\n"
+    yield (
+        f"{machine_of(run)} CPU time. *First* is with a new reader, which verifies each block that "
+        "it reads; *again* with a reader that has read the rows before. A scan of values that are "
+        "not compressed does not touch them when the file is mapped, so there the cost of "
+        "verification is that of looking at the bytes at all."
+    )
+    rows = [
+        [
+            name,
+            *(f"{taken[mode]:.3f}" for mode in ("off", "sample", "full")),
+            f"{taken['full'] / taken['off'] - 1:+.0%}",
+        ]
+        for name, taken in run["cpu_ms"].items()
+    ]
+    yield from table(["case", "off, ms", "sample, ms", "full, ms", "full costs"], rows)
+    blocks = [
+        [
+            name,
+            f"{cost['scan_gb_per_s']:.1f}",
+            f"{cost['take_1000_ms']:.2f}",
+            f"{cost['share_of_file']:.4%}",
+        ]
+        for name, cost in run["blocks"].items()
+    ]
+    yield "\nThe size of a block decides what a scattered read has to hash:"
+    yield from table(["block", "scan, GB/s", "1000 blocks, ms", "share of the file"], blocks)
+
+
+SECTIONS = {"files": files, "verify": verification}
+
+
+def page() -> str:
+    """Return the page, with a section for each suite that has results."""
+    lines = [HEAD.rstrip("\n")]
+    for suite, section in SECTIONS.items():
+        path = RESULTS / f"{suite}.json"
+        if path.exists():
+            lines += section(json.loads(path.read_text(encoding="utf-8")))
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="only say whether it is up to date")
+    if parser.parse_args().check:
+        return int(page() != PAGE.read_text(encoding="utf-8"))
+    PAGE.write_text(page(), encoding="utf-8")
+    print("wrote", PAGE)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
