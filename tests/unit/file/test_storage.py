@@ -1,0 +1,139 @@
+"""Between users' arrays and stored ones: inverses where both mean the same, errors where not."""
+
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lancelet.errors import InvalidInputError, SchemaMismatchError
+from lancelet.file.storage import (
+    check_nulls,
+    from_storage,
+    has_json,
+    stored_column,
+    take_rows,
+    to_storage,
+)
+from lancelet.format.field import Field
+from lancelet.format.version import FileVersion
+from lancelet.testing.strategies import Spread, column_types, random_array, spreads, stored_type
+
+
+def field_of(data_type, **options):
+    return Field.from_arrow(pa.field("x", data_type, **options), itertools.count())
+
+
+def same(found, expected):
+    assert found.type == expected.type
+    assert repr(found.to_pylist()) == repr(expected.to_pylist())
+
+
+@given(column_types(FileVersion.V2_2), spreads(), st.integers(0, 1 << 32), st.integers(0, 9))
+def test_what_is_stored_is_read_back(data_type, spread, seed, start):
+    array = random_array(np.random.default_rng(seed), data_type, 30, spread)[start:]
+    field = field_of(data_type)
+    stored = to_storage(array, field)
+    assert stored.type == field.storage_type
+    same(from_storage(stored, field), array.cast(stored_type(data_type)))
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda inner: inner,
+        pa.list_,
+        pa.large_list,
+        lambda inner: pa.struct([("a", inner), ("b", pa.int8())]),
+        lambda inner: pa.map_(pa.string(), inner),
+        lambda inner: pa.list_(pa.struct([("a", pa.list_(inner))])),
+    ],
+)
+def test_json_is_converted_wherever_it_is(wrap):
+    data_type = wrap(pa.json_(pa.string()))
+    field = field_of(data_type)
+    assert has_json(field)
+    spread = Spread(50, False, 3, 3, 0.2)
+    array = random_array(np.random.default_rng(4), data_type, 60, spread)[7:50]
+    stored = to_storage(array, field)
+    assert stored.type == field.storage_type
+    found = from_storage(stored, field)
+    assert found.type == data_type
+    # Keys are in order and spaces are gone; in these documents only that.
+    assert repr(found.to_pylist()).replace(
+        '{"a":300,"b":{"c":[]}}', '{"b":{"c":[]},"a":300}'
+    ) == repr(array.to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("given_type", "wanted"),
+    [
+        (pa.int64(), pa.int32()),
+        (pa.string(), pa.binary()),
+        (pa.list_(pa.int8()), pa.large_list(pa.int8())),
+        (pa.struct([("a", pa.int8())]), pa.struct([("b", pa.int8())])),
+        (pa.struct([("a", pa.int8())]), pa.struct([("a", pa.int8()), ("b", pa.int8())])),
+        (pa.timestamp("us"), pa.timestamp("us", "UTC")),
+        (pa.string(), pa.json_(pa.string())),
+    ],
+)
+def test_values_of_another_meaning_are_refused(given_type, wanted):
+    with pytest.raises(SchemaMismatchError, match="not of the type") as caught:
+        to_storage(pa.nulls(2, given_type), field_of(wanted))
+    assert caught.value.facts["field"] == "x"
+    assert caught.value.facts["found"] == str(given_type)
+
+
+def test_names_of_list_items_do_not_matter():
+    array = pa.array([[1], None], pa.list_(pa.field("element", pa.int8())))
+    same(
+        to_storage(array, field_of(pa.list_(pa.int8()))), pa.array([[1], None], pa.list_(pa.int8()))
+    )
+
+
+def strict(name, data_type):
+    return pa.field(name, data_type, nullable=False)
+
+
+@pytest.mark.parametrize(
+    ("data_type", "good", "bad"),
+    [
+        (pa.struct([strict("a", pa.int8())]), [{"a": 1}, None], [{"a": None}]),
+        (pa.list_(strict("item", pa.int8())), [[1], None, []], [[1, None]]),
+        (
+            pa.map_(pa.string(), strict("value", pa.int8())),
+            [[("k", 1)], None],
+            [[("k", 1)], [("k", None)]],
+        ),
+        (
+            pa.large_list(pa.struct([strict("a", pa.string()), pa.field("b", pa.int8())])),
+            [[{"a": "x", "b": None}, None]],
+            [[{"a": "x", "b": None}, {"a": None, "b": 1}]],
+        ),
+    ],
+)
+def test_nulls_are_refused_where_the_schema_forbids_them(data_type, good, bad):
+    field = field_of(data_type)
+    check_nulls(pa.array(good, data_type), field)
+    check_nulls(pa.array([*bad, *good], data_type)[len(bad) :], field)
+    with pytest.raises(InvalidInputError, match="must not be null"):
+        check_nulls(pa.array([*good, *bad], data_type), field)
+
+
+def test_a_missing_column_is_named():
+    with pytest.raises(InvalidInputError, match="lacks a column") as caught:
+        stored_column(pa.table({"y": pa.array([1])}), field_of(pa.int64()))
+    assert caught.value.facts == {"field": "x", "found": ["y"]}
+
+
+@given(st.integers(0, 10), st.lists(st.integers(0, 19), max_size=30))
+def test_rows_of_nested_lists_are_taken_from_slices(start, picks):
+    values = pa.array(np.arange(400), pa.int32())
+    inner = pa.FixedSizeListArray.from_arrays(values, 2)
+    lists = pa.FixedSizeListArray.from_arrays(inner, 5)[start : start + 20]
+    for array in (lists, pa.StructArray.from_arrays([lists], ["a"])):
+        found = take_rows(array, pa.array(picks, pa.int64()))
+        everything = array.to_pylist()
+        assert found.to_pylist() == [everything[pick] for pick in picks]

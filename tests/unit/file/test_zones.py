@@ -1,0 +1,218 @@
+"""Zone statistics: bounds that hold for every value, at whatever places a column was cut.
+
+The reference is plain Python over the values of each zone.
+"""
+
+import itertools
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lancelet.encodings.base import RowRange
+from lancelet.file.open import create_data_file, open_data_file
+from lancelet.file.v2.writer import WriterOptions
+from lancelet.file.zones import bounds_of, field_at, merge_bounds, values_at, zoned_fields
+from lancelet.format.field import Field
+from lancelet.format.schema import Schema
+from lancelet.format.version import FileVersion
+from lancelet.io.memory import MemoryStore
+from lancelet.testing.strategies import LEAVES, Spread, random_array, spreads
+
+ORDERED = [data_type for data_type in LEAVES if not pa.types.is_null(data_type)]
+TEXT = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
+
+
+def field_of(data_type, **options):
+    return Field.from_arrow(pa.field("x", data_type, **options), itertools.count())
+
+
+def python_values(array):
+    """Return values that Python orders as Arrow does: exact numbers, bytes for strings."""
+    data_type = array.type
+    if pa.types.is_temporal(data_type):
+        array = array.view(pa.int32() if data_type.bit_width == 32 else pa.int64())
+    values = array.to_pylist()
+    return [value.encode() if isinstance(value, str) else value for value in values]
+
+
+def check_zone(zone, bounds, place, data_type):
+    values = python_values(zone)
+    known = [value for value in values if value is not None]
+    numbers = [value for value in known if not (isinstance(value, float) and math.isnan(value))]
+    assert bounds.null_count[place] == len(values) - len(known)
+    assert bounds.nan_count[place] == len(known) - len(numbers)
+    (low,) = python_values(bounds.minimum[place : place + 1])
+    (high,) = python_values(bounds.maximum[place : place + 1])
+    if not numbers:
+        assert (low, high) == (None, None)
+    elif data_type in TEXT:
+        assert low <= min(numbers)
+        assert len(low) <= 64
+        assert high is None or (high >= max(numbers) and len(high) <= 67)
+    else:
+        assert (low, high) == (min(numbers), max(numbers))
+        if low == 0 and isinstance(low, float):
+            assert math.copysign(1, low) == -1
+        if high == 0 and isinstance(high, float):
+            assert math.copysign(1, high) == 1
+
+
+@pytest.mark.parametrize("data_type", ORDERED, ids=str)
+@settings(max_examples=8)
+@given(
+    spread=spreads(),
+    seed=st.integers(0, 1 << 32),
+    cuts=st.lists(st.integers(0, 250), max_size=5),
+    zone_rows=st.sampled_from([1, 7, 100]),
+)
+def test_bounds_hold_wherever_a_column_is_cut(data_type, spread, seed, cuts, zone_rows):
+    array = random_array(np.random.default_rng(seed), data_type, 250, spread)
+    assert list(zoned_fields(field_of(data_type))) == [()]
+    places = sorted({0, 250, *cuts})
+    parts = [
+        bounds_of(array[start:stop], start, zone_rows=zone_rows)
+        for start, stop in itertools.pairwise(places)
+    ]
+    merged = merge_bounds(parts)
+    assert merged.minimum.type == merged.maximum.type == data_type
+    assert len(merged.null_count) == -(-250 // zone_rows)
+    for place in range(len(merged.null_count)):
+        zone = array[place * zone_rows : (place + 1) * zone_rows]
+        check_zone(zone, merged, place, data_type)
+
+
+@pytest.mark.parametrize(
+    "data_type",
+    [
+        pa.null(),
+        pa.list_(pa.int32()),
+        pa.list_(pa.int32(), 3),
+        pa.dictionary(pa.int8(), pa.string()),
+        pa.map_(pa.string(), pa.int8()),
+        pa.json_(pa.string()),
+    ],
+    ids=str,
+)
+def test_values_without_an_order_have_no_bounds(data_type):
+    assert list(zoned_fields(field_of(data_type))) == []
+
+
+def test_leaves_of_structs_are_null_where_the_struct_is():
+    data_type = pa.struct(
+        [("a", pa.int8()), ("b", pa.struct([("c", pa.list_(pa.int8())), ("d", pa.string())]))]
+    )
+    field = field_of(data_type)
+    paths = list(zoned_fields(field))
+    assert [field_at(field, path).name for path in paths] == ["a", "d"]
+    array = pa.array([{"a": 1, "b": None}, None, {"a": 3, "b": {"c": [], "d": "x"}}], data_type)
+    assert values_at(array, paths[0]).to_pylist() == [1, None, 3]
+    assert values_at(array, paths[1]).to_pylist() == [None, None, "x"]
+
+
+def test_blobs_have_no_bounds():
+    assert (
+        list(zoned_fields(field_of(pa.large_binary(), metadata={"lance-encoding:blob": "true"})))
+        == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "cut"),
+    [
+        ("a" * 64, "a" * 64),
+        ("a" * 65, "a" * 63 + "b"),
+        ("a" * 63 + "é", "a" * 62 + "b"),
+        ("\U0010ffff" * 20, None),
+        ("a" + "\U0010ffff" * 20, "b"),
+        ("a" * 61 + "\ud7ff" + "x", "a" * 61 + "\ue000"),
+    ],
+)
+def test_long_strings_are_cut_and_counted_up(value, cut):
+    bounds = bounds_of(pa.array([value]), 0, zone_rows=10)
+    assert bounds.maximum.to_pylist() == [cut]
+    assert cut is None or cut.encode() >= value.encode()
+
+
+# --- in files ---------------------------------------------------------------------------------
+
+
+def statistics_of(table, **options):
+    store = MemoryStore("zones")
+    schema = Schema.from_arrow(table.schema)
+    writer = create_data_file(store, "f.lance", schema, WriterOptions(**options))
+    for batch in table.to_batches(max_chunksize=777):
+        writer.write(batch)
+    writer.finish()
+    return open_data_file(store, "f.lance")
+
+
+@pytest.mark.parametrize("version", [FileVersion.V2_0, FileVersion.V2_1, FileVersion.V2_2])
+@pytest.mark.parametrize("checksums", [False, True])
+def test_a_file_keeps_statistics_of_all_its_fields(version, checksums):
+    rng = np.random.default_rng(1)
+    spread = Spread(1 << 16, False, 20, 3, 0.1)
+    columns = {str(data_type): random_array(rng, data_type, 2500, spread) for data_type in ORDERED}
+    pairs = [(value, name) for value, name in zip(range(2500), map(str, range(2500)), strict=True)]
+    columns["struct"] = pa.array([{"a": a, "b": b} for a, b in pairs])
+    columns["list"] = pa.array([[1]] * 2500)
+    table = pa.table({f"c{place}": column for place, column in enumerate(columns.values())})
+    reader = statistics_of(
+        table, version=version, checksums=checksums, zone_rows=1000, max_page_bytes=4000
+    )
+    for field, column in zip(reader.schema.fields, columns.values(), strict=True):
+        for path in zoned_fields(field):
+            leaf = field_at(field, path)
+            found = reader.zone_statistics(leaf)
+            values = values_at(column, path)
+            assert (found.rows_per_zone, found.num_rows, len(found)) == (1000, 2500, 3)
+            is_float = pa.types.is_floating(values.type)
+            assert (found.nan_count is not None) == is_float
+            counts = np.zeros(3, np.int64) if found.nan_count is None else found.nan_count
+            for place in range(3):
+                zone = values[place * 1000 : (place + 1) * 1000]
+                check_zone(
+                    zone,
+                    type(
+                        "",
+                        (),
+                        {
+                            "null_count": found.null_count,
+                            "nan_count": counts,
+                            "minimum": found.minimum,
+                            "maximum": found.maximum,
+                        },
+                    ),
+                    place,
+                    values.type,
+                )
+    assert reader.zone_statistics(reader.schema.fields[-1]) is None
+    # Reading the rows does not notice.
+    assert reader.read(reader.schema.fields[:1], RowRange(0, 2500))[0].equals(columns["bool"])
+
+
+def test_a_file_of_less_than_a_zone_keeps_none():
+    reader = statistics_of(pa.table({"x": pa.array(range(99))}), zone_rows=100)
+    assert reader.zone_statistics(reader.schema.fields[0]) is None
+    assert len(reader.metadata.buffers) == 2
+
+
+def test_statistics_can_be_turned_off():
+    reader = statistics_of(pa.table({"x": pa.array(range(9999))}), zone_rows=None)
+    assert reader.zone_statistics(reader.schema.fields[0]) is None
+
+
+def test_a_buffer_of_somebody_else_is_no_statistics():
+    store = MemoryStore("zones")
+    table = pa.table({"x": pa.array([1, 2])})
+    writer = create_data_file(store, "f.lance", Schema.from_arrow(table.schema), WriterOptions())
+    writer.write(table)
+    writer.add_global_buffer(b"")
+    writer.add_global_buffer(b"y" * 500)
+    writer.finish()
+    reader = open_data_file(store, "f.lance")
+    assert reader.zone_statistics(reader.schema.fields[0]) is None
+    assert reader.global_buffer(2).tobytes() == b"y" * 500
