@@ -49,10 +49,11 @@ from lancelet.table.apply import CommitContext, State, apply_operation
 from lancelet.table.conflict.rebase import AffectedRows, Rebased, rebase_rows
 from lancelet.table.conflict.rules import judge
 from lancelet.table.conflict.verdict import Outcome, Verdict, incompatible
+from lancelet.table.dictionaries import dictionary_values_of, with_dictionaries
 from lancelet.table.handlers import CommitHandler, PutIfAbsent
 from lancelet.table.location import TableLocation
 from lancelet.table.manifests import find_latest
-from lancelet.table.snapshot import Snapshot, open_entry, open_snapshot
+from lancelet.table.snapshot import Snapshot, open_entry, open_snapshot, unsaved_snapshot
 
 ATTEMPTS: Final = 20
 _WAIT_MS_FIRST: Final = 2.0
@@ -75,6 +76,8 @@ class CommitOptions:
     stable_row_ids: bool = False
     data_version: FileVersion | None = None
     naming: ManifestNaming = ManifestNaming.V2
+    must_create: bool = False
+    """Whether it is an error if a table is there already."""
 
 
 def commit(
@@ -90,7 +93,7 @@ def commit(
     """
     options = options or CommitOptions()
     for attempt in range(max(1, options.attempts)):
-        latest = _latest(location, transaction.operation)
+        latest = _latest(location, transaction.operation, must_create=options.must_create)
         prepared = _prepare(location, transaction, latest, options)
         try:
             return _publish(location, prepared, latest, options)
@@ -111,8 +114,10 @@ class PreparedCommit:
     state: State
 
 
-def _latest(location: TableLocation, operation: Operation) -> Snapshot | None:
+def _latest(location: TableLocation, operation: Operation, *, must_create: bool) -> Snapshot | None:
     entry = find_latest(location.store)
+    if entry is not None and must_create:
+        raise AlreadyExistsError("Dataset already exists", uri=location.uri)
     if entry is not None:
         return open_entry(location, entry)
     if isinstance(operation, Overwrite):
@@ -239,7 +244,10 @@ def _publish(
     naming = options.naming if latest is None else latest.entry.naming
     path = manifest_path(manifest.version, naming)
     store.put(f"{TRANSACTIONS}/{transaction.file_name}", transaction.render())
-    data = render_manifest_file(manifest, IndexSection(prepared.state.indices), transaction)
+    values = dictionary_values_of(unsaved_snapshot(location, manifest))
+    manifest, head = with_dictionaries(manifest, values)
+    indices = IndexSection(prepared.state.indices)
+    data = render_manifest_file(manifest, indices, transaction, dictionary_values=head)
     try:
         options.handler.publish(store, path, data, version=manifest.version)
     except CommitOutcomeUnknownError as lost:

@@ -18,9 +18,9 @@ from lancelet.format.flags import check_readable
 from lancelet.format.fragment import DataFile, Fragment
 from lancelet.format.fragment_list import FragmentList
 from lancelet.format.index_metadata import IndexSection
-from lancelet.format.manifest import Manifest
+from lancelet.format.manifest import Manifest, SectionPositions
 from lancelet.format.manifest_file import StoredManifest, read_indices, read_transaction
-from lancelet.format.paths import DATA, DELETIONS, TRANSACTIONS
+from lancelet.format.paths import DATA, DELETIONS, TRANSACTIONS, ManifestNaming
 from lancelet.format.schema import Schema
 from lancelet.format.transaction import Transaction
 from lancelet.io.store import Store
@@ -134,6 +134,12 @@ class Snapshot:
         schema = self.schema.project_ids([field_id for field_id in file.fields if field_id >= 0])
         stored = StoredFields(schema, columns)
         return open_data_file(store, path, size=file.size_bytes or None, stored=stored)
+
+
+def unsaved_snapshot(location: TableLocation, manifest: Manifest) -> Snapshot:
+    """Return a version that is about to be committed, whose files can be read already."""
+    entry = ManifestEntry(manifest.version, ManifestNaming.V2, "", 0, manifest.timestamp)
+    return Snapshot(location, entry, StoredManifest(manifest, SectionPositions(), 0, 0))
 
 
 def open_snapshot(location: TableLocation, version: int | None = None) -> Snapshot:

@@ -39,7 +39,7 @@ from lancelet.table.apply.settings import (
     apply_update_bases,
     apply_update_config,
 )
-from lancelet.table.apply.state import CommitContext, State
+from lancelet.table.apply.state import CommitContext, State, with_true_version
 from lancelet.table.apply.update import apply_update
 
 
@@ -49,6 +49,8 @@ def apply_operation(operation: Operation, before: State | None, context: CommitC
     The manifest that comes out has the context's version and the flags its content calls for.
     Time and transaction are the committer's to fill in.
     """
+    if before is not None:
+        before = replace(before, manifest=with_true_version(before.manifest))
     if isinstance(operation, Overwrite):
         after = apply_overwrite(operation, before, context)
     elif before is None:
@@ -58,8 +60,10 @@ def apply_operation(operation: Operation, before: State | None, context: CommitC
         )
     else:
         after = _apply_to_table(operation, before, context)
-    manifest = replace(after.manifest, version=context.version).with_flags()
-    return replace(after, manifest=manifest)
+    manifest = replace(after.manifest, version=context.version)
+    if manifest.max_allocated_field_id is not None:
+        manifest = replace(manifest, max_allocated_field_id=manifest.max_field_id)
+    return replace(after, manifest=manifest.with_flags())
 
 
 def _apply_to_table(operation: Operation, state: State, context: CommitContext) -> State:

@@ -60,3 +60,14 @@ def without_dead_files(fragment: Fragment) -> Fragment:
         file for file in fragment.files if any(field_id != TOMBSTONE for field_id in file.fields)
     )
     return fragment if len(files) == len(fragment.files) else replace(fragment, files=files)
+
+
+def with_true_version(manifest: Manifest) -> Manifest:
+    """Return a manifest that does not say 0.1 of files of a later version.
+
+    A release of the reference committed manifests that do; the files are what counts.
+    """
+    if manifest.data_version is FileVersion.V0_1 and len(manifest.fragments):
+        for file in manifest.fragments[0].files[:1]:
+            return replace(manifest, data_version=file.version)
+    return manifest

@@ -1,0 +1,102 @@
+"""Deleting rows: new deletion files for the fragments they are in, and no data is touched.
+
+    id = 2      fragment 0   deleted {7}   ->  {2, 7}
+    id >= 10    fragment 1   all 5 rows    ->  the fragment goes
+
+The rows found are kept as the affected rows of the commit, so that others who delete different
+rows of the same fragments meanwhile do not conflict with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lancelet.buffers import Int64s
+from lancelet.format.fragment import Fragment
+from lancelet.format.operation import Delete
+from lancelet.ops.publish import Retries, publish, with_retries
+from lancelet.query import expression as ex
+from lancelet.query.compile import Writable
+from lancelet.query.nodes.filter import matching_offsets
+from lancelet.query.plan import ScanPlan, plan_scan
+from lancelet.query.scan_options import ScanOptions
+from lancelet.rowids.deletion import DeletionVector
+from lancelet.table.commit import CommitOptions
+from lancelet.table.conflict.rebase import with_deletions
+from lancelet.table.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Deleted:
+    """The version after rows were deleted, and how many there were."""
+
+    snapshot: Snapshot
+    num_rows: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Removal:
+    """What is left of fragments after rows were deleted."""
+
+    updated: tuple[Fragment, ...]
+    removed: tuple[int, ...]
+
+
+def delete_rows(
+    snapshot: Snapshot,
+    predicate: Writable,
+    *,
+    retries: Retries | None = None,
+    options: CommitOptions | None = None,
+) -> Deleted:
+    """Delete the rows for which a predicate is true, in the latest version there is then."""
+
+    def attempt(current: Snapshot) -> Deleted:
+        return _delete_once(current, predicate, options or CommitOptions())
+
+    return with_retries(snapshot, attempt, retries or Retries())
+
+
+def find_rows(plan: ScanPlan) -> dict[int, Int64s]:
+    """Return the offsets of matching rows by fragment, ascending."""
+    parts: dict[int, list[Int64s]] = {}
+    for fragment_id, offsets in matching_offsets(plan):
+        parts.setdefault(fragment_id, []).append(offsets)
+    return {fragment_id: np.concatenate(found) for fragment_id, found in parts.items()}
+
+
+def write_deletions(snapshot: Snapshot, rows: Mapping[int, Int64s]) -> Removal:
+    """Write deletion files for rows that are to go."""
+    updated: list[Fragment] = []
+    removed: list[int] = []
+    for fragment_id, offsets in rows.items():
+        fragment = snapshot.fragments.by_id(fragment_id)
+        before = snapshot.deletions(fragment)
+        deleted = before.union(DeletionVector.of(offsets).offsets)
+        if len(deleted) == snapshot.physical_rows(fragment):
+            removed.append(fragment_id)
+            continue
+        changed = with_deletions(fragment, deleted, read_version=snapshot.version)
+        assert changed.deletion_file is not None
+        snapshot.location.store.put(changed.deletion_file.path(fragment_id), deleted.render())
+        updated.append(changed)
+    return Removal(tuple(updated), tuple(removed))
+
+
+def _delete_once(snapshot: Snapshot, predicate: Writable, options: CommitOptions) -> Deleted:
+    plan = plan_scan(snapshot, ScanOptions(columns=(), filter=predicate))
+    if not plan.is_filtered:
+        return _delete_all(snapshot, str(predicate), options)
+    rows = {} if plan.filter == ex.FALSE else find_rows(plan)
+    removal = write_deletions(snapshot, rows)
+    operation = Delete(removal.updated, removal.removed, str(predicate))
+    published = publish(snapshot, operation, replace(options, affected=rows))
+    return Deleted(published, sum(map(len, rows.values())))
+
+
+def _delete_all(snapshot: Snapshot, predicate: str, options: CommitOptions) -> Deleted:
+    operation = Delete((), tuple(snapshot.fragments.ids.tolist()), predicate)
+    return Deleted(publish(snapshot, operation, options), snapshot.num_rows)

@@ -1,0 +1,72 @@
+"""Committing what an operation prepared, and doing the work again where others were first."""
+
+from __future__ import annotations
+
+import itertools
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from lancelet.errors import CommitConflictError, InternalError
+from lancelet.format.operation import Operation
+from lancelet.format.transaction import COMMIT_MESSAGE_KEY, Transaction
+from lancelet.table.commit import CommitOptions, commit
+from lancelet.table.snapshot import Snapshot, open_snapshot
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Remarks:
+    """What a committer says beside the change itself."""
+
+    message: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def to_properties(self) -> dict[str, str]:
+        """Return the properties of the transaction."""
+        said = {} if self.message is None else {COMMIT_MESSAGE_KEY: self.message}
+        return {**self.properties, **said}
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """How often work is done again after a conflict, and for how long at most."""
+
+    most: int = 10
+    seconds: float = 30.0
+
+
+def new_transaction(
+    read_version: int, operation: Operation, remarks: Remarks | None = None
+) -> Transaction:
+    """Return a transaction with an id of its own."""
+    properties = {} if remarks is None else remarks.to_properties()
+    return Transaction(read_version, str(uuid.uuid4()), operation, properties)
+
+
+def publish(
+    snapshot: Snapshot,
+    operation: Operation,
+    options: CommitOptions | None = None,
+    remarks: Remarks | None = None,
+) -> Snapshot:
+    """Commit an operation that was computed from a version, and return the new version."""
+    transaction = new_transaction(snapshot.version, operation, remarks)
+    return commit(snapshot.location, transaction, options)
+
+
+def with_retries(snapshot: Snapshot, work: Callable[[Snapshot], T], retries: Retries) -> T:
+    """Do work that ends in a commit, again from the latest version where others were first."""
+    deadline = time.monotonic() + retries.seconds
+    for attempt in itertools.count():
+        try:
+            return work(snapshot)
+        except CommitConflictError as error:
+            is_last = attempt >= retries.most or time.monotonic() > deadline
+            if is_last or not error.facts.get("retryable"):
+                raise error.with_facts(retries=attempt) from None
+        snapshot = open_snapshot(snapshot.location)
+    raise InternalError("work ended without a result")

@@ -1,0 +1,141 @@
+"""Creating a table, appending to it, replacing what is in it: rows in, a new version out.
+
+    create      refused if a table is there
+    append      the rows bring all or some of the table's fields
+    overwrite   another schema and other rows; older versions stay
+
+Append and overwrite create the table where there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from lancelet.errors import AlreadyExistsError, DatasetNotFoundError, InvalidInputError
+from lancelet.format.base_paths import BasePath
+from lancelet.format.fragment import Fragment
+from lancelet.format.operation import Append, Operation, Overwrite
+from lancelet.format.schema import Schema
+from lancelet.format.version import DEFAULT_VERSION, FileVersion
+from lancelet.ops.fit import fit_to_table
+from lancelet.ops.publish import Remarks, new_transaction
+from lancelet.ops.rows import RowStream
+from lancelet.ops.write import FileOptions, Target, checked_batches, write_fragments
+from lancelet.table.apply.state import with_true_version
+from lancelet.table.commit import CommitOptions, commit
+from lancelet.table.dictionaries import dictionary_values_of
+from lancelet.table.location import TableLocation
+from lancelet.table.snapshot import Snapshot, open_snapshot
+
+
+class WriteMode(Enum):
+    """What a write does with a table that is there."""
+
+    CREATE = "create"
+    APPEND = "append"
+    OVERWRITE = "overwrite"
+
+    @staticmethod
+    def parse(mode: str) -> WriteMode:
+        """Return the mode of a name, in any case."""
+        try:
+            return WriteMode(mode.lower())
+        except ValueError:
+            known = [each.value for each in WriteMode]
+            raise InvalidInputError(f"Invalid mode {mode}", known=known) from None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How a table is written.
+
+    `version` is that of new files: by default that of the table, or of the reference's choice.
+    `config` and `bases` are for a table that is created.
+    """
+
+    files: FileOptions = field(default_factory=FileOptions)
+    version: FileVersion | None = None
+    commit: CommitOptions = field(default_factory=CommitOptions)
+    remarks: Remarks = field(default_factory=Remarks)
+    config: Mapping[str, str] = field(default_factory=dict)
+    bases: tuple[BasePath, ...] = ()
+    targets: Sequence[Target] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PreparedWrite:
+    """Fragments that were written, and the operation that makes them part of the table."""
+
+    operation: Operation
+    read_version: int
+    options: CommitOptions
+
+
+def write_table(
+    location: TableLocation, rows: RowStream, mode: WriteMode, options: WriteOptions
+) -> Snapshot:
+    """Write rows and commit them; see `WriteMode`."""
+    latest = latest_or_none(location)
+    prepared = prepare_write(location, latest, rows, mode, options)
+    transaction = new_transaction(prepared.read_version, prepared.operation, options.remarks)
+    return commit(location, transaction, prepared.options)
+
+
+def prepare_write(
+    location: TableLocation,
+    latest: Snapshot | None,
+    rows: RowStream,
+    mode: WriteMode,
+    options: WriteOptions,
+) -> PreparedWrite:
+    """Write the files and return what is left to be committed."""
+    if latest is not None and mode is WriteMode.CREATE:
+        raise AlreadyExistsError("Dataset already exists", uri=location.uri)
+    if latest is not None and mode is WriteMode.APPEND:
+        fragments = append_fragments(latest, rows, options)
+        return PreparedWrite(Append(fragments), latest.version, options.commit)
+    version = _version_of_table(latest, options)
+    schema = Schema.from_arrow(rows.schema, blob_v2=version >= FileVersion.V2_2)
+    files = replace(options.files, version=version)
+    fragments = _write(location, rows, schema, options, files)
+    config = options.config if latest is None else {}
+    operation = Overwrite(fragments, schema, config, options.bases if latest is None else ())
+    committing = replace(options.commit, data_version=version, must_create=latest is None)
+    return PreparedWrite(operation, 0 if latest is None else latest.version, committing)
+
+
+def append_fragments(
+    latest: Snapshot, rows: RowStream, options: WriteOptions
+) -> tuple[Fragment, ...]:
+    """Write rows as fragments that fit the schema of a version."""
+    schema = fit_to_table(latest.schema, rows.schema)
+    version = options.version or with_true_version(latest.manifest).data_version
+    files = replace(options.files, version=version, dictionaries=dictionary_values_of(latest))
+    return _write(latest.location, rows, schema, options, files)
+
+
+def latest_or_none(location: TableLocation) -> Snapshot | None:
+    """Return the latest version of the table at a location, or None if there is no table."""
+    try:
+        return open_snapshot(location)
+    except DatasetNotFoundError:
+        return None
+
+
+def _version_of_table(latest: Snapshot | None, options: WriteOptions) -> FileVersion:
+    if options.version is not None:
+        return options.version
+    return DEFAULT_VERSION if latest is None else with_true_version(latest.manifest).data_version
+
+
+def _write(
+    location: TableLocation,
+    rows: RowStream,
+    schema: Schema,
+    options: WriteOptions,
+    files: FileOptions,
+) -> tuple[Fragment, ...]:
+    targets = options.targets or [Target(location.store)]
+    return write_fragments(targets, checked_batches(rows.batches, rows.schema), schema, files)
