@@ -203,5 +203,3 @@ class FieldReader(Protocol):
 
     def encoded_bytes(self, rows: RowRange) -> int:
         """Estimate the bytes that reading these rows would fetch."""
-
-

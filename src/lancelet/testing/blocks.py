@@ -77,9 +77,9 @@ def strings(draw: st.DrawFn, most: int = MANY) -> Block:
     text = b"".join(words[i] for i in rng.integers(0, len(words), int(offsets[-1]) + 1))
     before = draw(st.integers(0, min(3, len(text) - int(offsets[-1]))))
     wide = draw(st.booleans())
-    return Variable(
-        (offsets + before).astype(np.int64 if wide else np.int32), np.frombuffer(text, np.uint8)
-    )
+    offsets = offsets + before
+    data = np.frombuffer(text, np.uint8)
+    return Variable(offsets if wide else offsets.astype(np.int32), data)
 
 
 @st.composite

@@ -287,7 +287,8 @@ def _distinct_values(rng: Generator, data_type: pa.DataType, count: int) -> np.n
         values = rng.integers(0, high, count, dtype=dtype)
         return np.concatenate([special, values])[:count] if rng.random() < 0.3 else values
     if pa.types.is_fixed_size_binary(data_type):
-        return rng.integers(0, 256, count * data_type.byte_width).astype(np.uint8)
+        fixed: np.ndarray = rng.integers(0, 256, count * data_type.byte_width, np.uint8)
+        return fixed
     seconds: np.ndarray = rng.integers(0, 86_400, count)
     if pa.types.is_date64(data_type):
         return seconds * 86_400_000

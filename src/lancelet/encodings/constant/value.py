@@ -42,7 +42,7 @@ def constant_value(block: FixedWidth | Variable) -> FixedWidth | Variable | None
     if not is_constant:
         return None
     if isinstance(block, FixedWidth) and block.bits == 1:
-        return FixedWidth(1, block.data[:1] & 1, 1)
+        return FixedWidth(1, (block.data[:1] & 1).astype(np.uint8), 1)
     value = slice_block(block, 0, 1)
     assert isinstance(value, FixedWidth | Variable)
     return value
