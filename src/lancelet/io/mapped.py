@@ -10,7 +10,7 @@ Mapped pages are read-only, and stay valid after `close`, because arrays keep th
 
 A page that is not in memory is read from the disk when it is touched, one after the other, and
 the thread stands still meanwhile. So the system is asked for all pages of a request beforehand
-(`kernels.read_ahead`), which costs microseconds when they are in memory already and lets the disk
+(`kernels.read_ahead`), each page once, which costs nothing the next time and lets the disk
 work on all of them at once when they are not. Large requests are asked for in the background, so
 that decoding starts with the first pages.
 
@@ -35,6 +35,9 @@ from lancelet.io.pool import run_in_background
 from lancelet.io.store import ObjectReader, check_ranges, not_stored
 from lancelet.kernels import read_ahead
 
+_PAGE_BYTES: Final = 4096
+"""What the system's memory of a file is made of; each page is asked for once."""
+
 _BACKGROUND_FROM_BYTES: Final = 4 << 20
 """Asking for more than this takes long enough that decoding should start meanwhile."""
 
@@ -47,6 +50,7 @@ class MappedReader(ObjectReader):
         self._path = path
         self._map: mmap.mmap | None = None
         self._source = np.empty(0, np.uint8)
+        self._known = np.empty(0, np.uint8)
         handle = os.open(native, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         try:
             found = os.fstat(handle)
@@ -57,6 +61,7 @@ class MappedReader(ObjectReader):
             if self._size:
                 self._map = mmap.mmap(handle, self._size, access=mmap.ACCESS_READ)
                 self._source = np.frombuffer(self._map, np.uint8)
+                self._known = np.zeros(-(-self._size // _PAGE_BYTES), np.uint8)
         finally:
             os.close(handle)
 
@@ -76,14 +81,14 @@ class MappedReader(ObjectReader):
         slices = Slices(self._source, ranges.position, ranges.size)
         if int(ranges.size.sum()) < _BACKGROUND_FROM_BYTES:
             try:
-                read_ahead(slices)
+                read_ahead(slices, self._known)
             except CorruptDataError:
                 # It checks the ranges as well, without knowing what to say about them.
                 check_ranges(ranges, path=self._path, size=self._size)
                 raise
         else:
             check_ranges(ranges, path=self._path, size=self._size)
-            run_in_background(partial(read_ahead, slices))
+            run_in_background(partial(read_ahead, slices, self._known))
         return slices
 
     def read_tail(self, size: int) -> Bytes:
