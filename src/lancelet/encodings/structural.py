@@ -107,11 +107,6 @@ class StructuralReader:
         """How many rows the field has in this file."""
         return self._num_rows
 
-    @property
-    def page_starts(self) -> Int64s:
-        """The first row of each page of any column; a scan cut here copies the least."""
-        return np.unique(np.concatenate([leaf.bounds for leaf in self._leaves]))
-
     def read(self, rows: Rows) -> Reading[pa.Array]:
         """Read rows, in order, as one array."""
         self._check(rows)
