@@ -59,7 +59,7 @@ from lancelet.encodings.options import (
 )
 from lancelet.encodings.sample import sample_of
 
-COMPRESSED_AIM: Final = 16_000
+COMPRESSED_AIM: Final = {Compression.LZ4: 32 * 1024, Compression.ZSTD: 16_000}
 """Chunks that are decompressed as a whole are cut to this, so that one row costs some 10 us.
 
 Zstandard also compresses inputs of up to 16 KiB with more care: strings take 5 % less than in
@@ -209,7 +209,8 @@ def _try_all(
     for codec in _choices(sample, page_bytes, options):
         fitting = limits
         if isinstance(codec, General) and options.minichunk_size is None:
-            fitting = replace(limits, bytes_aim=min(COMPRESSED_AIM, limits.bytes_max))
+            aim = COMPRESSED_AIM[codec.compression]
+            fitting = replace(limits, bytes_aim=min(aim, limits.bytes_max))
         encoded, cost = try_codec(codec, sample, fitting)
         description = registry.describe(encoded.encoding)
         trials.append(_Trial(codec, fitting, description, cost, encoded))

@@ -1,10 +1,12 @@
 """What an encoding costs a reader: bytes to fetch, and time to decode them.
 
-    comments of 33 bytes     lz4{fsst} 16.7 B, 20 ns     zstd{fsst} 13.7 B, 47 ns
-    cost of a value          12 x 16.7 + 20 = 220        12 x 13.7 + 47 = 211     zstd, narrowly
+    comments of 33 bytes     lz4{fsst} 15.7 B, 20 ns     zstd{fsst} 13.7 B, 47 ns
+    cost of a value          8 x 15.7 + 20 = 146         8 x 13.7 + 47 = 157         LZ4
+    prices, decimal128       lz4{flat} 5.2 B, 11 ns      zstd{flat} 3.2 B, 17 ns
+    cost of a value          8 x 5.2 + 11 = 53           8 x 3.2 + 17 = 43           zstd
 
 One byte is priced at `BYTE_NS`: what a core waits for it when data come over one connection from
-an object store (about 80 MB/s). From a page cache bytes cost next to nothing, so a general
+an object store (about 125 MB/s). From a page cache bytes cost next to nothing, so a general
 compression, by far the slowest to decode, must also save a fifth of them (`SAVING_MIN`); vectors
 and random numbers thus stay as they are, and are read without being copied.
 
@@ -25,7 +27,7 @@ from lancelet.encodings.codecs.general import General
 from lancelet.encodings.codecs.rle import Rle
 from lancelet.encodings.options import Compression
 
-BYTE_NS: Final = 12.0
+BYTE_NS: Final = 8.0
 """The price of a stored byte."""
 
 LOOK_UP_NS: Final = 1.5

@@ -89,7 +89,7 @@ def decode(page: MiniBlock) -> Block:
         ("few", "dictionary(40, flat(64)){inline_bitpacking(8)}"),
         ("price", "general(zstd){flat(128)}"),
         ("words", "dictionary(10, variable(flat(32))){inline_bitpacking(8)}"),
-        ("urls", "general(zstd){fsst{variable(flat(32))}}"),
+        ("urls", "general(lz4){fsst{variable(flat(32))}}"),
         ("keys", "fsst{variable(flat(32))}"),
         ("vectors", "fixed_size_list(4){flat(32)}"),
     ],
