@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lancelet.buffers import Bytes
 from lancelet.encodings.base import BlobSink, ColumnChoice, EncodedPage, FileVersion
+from lancelet.encodings.blob_v1 import is_blob_v1
 from lancelet.encodings.blob_v2 import with_placed_blobs
 from lancelet.encodings.encode_leaf import encode_leaf
 from lancelet.encodings.layout import (
@@ -59,8 +60,7 @@ class ColumnLeaf:
     @property
     def is_blob_v1(self) -> bool:
         """Whether the values go to the data file itself, as before 2.2."""
-        field = self.leaf.field
-        return field.is_blob and not field.is_blob_v2 and not field.children
+        return is_blob_v1(self.leaf.field)
 
 
 def columns_of(field: Field, version: FileVersion) -> tuple[Field, ...]:

@@ -16,8 +16,8 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from lancelet.encodings.blob_v1 import DESCRIPTOR_TYPE
 from lancelet.encodings.levels import BLOB_V2_DESCRIPTOR
-from lancelet.encodings.v2_1.blob import DESCRIPTOR_TYPE
 from lancelet.errors import FieldNotFoundError, InvalidInputError
 from lancelet.format.field import BLOB_KEY, Field
 from lancelet.format.field_path import format_path, parse_path

@@ -121,6 +121,22 @@ def test_pages_are_cut_where_the_reference_cuts_them(tmp_path):
     assert pages == {"2.0": 3, "2.1": 1, "2.2": 1}
 
 
+@pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
+def test_blobs_leave_their_pages_and_the_page_is_one(tmp_path, version):
+    """A hundred values of 200 KB would fill three pages."""
+    field = pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
+    values = [bytes([n]) * 200_000 if n % 7 else None for n in range(100)] + [b""]
+    path = tmp_path / "f.lance"
+    with LanceFileWriter(path, pa.schema([field]), version=version) as writer:
+        for start in range(0, 101, 10):
+            part = pa.array(values[start : start + 10], pa.large_binary())
+            writer.write_batch(pa.table({"b": part}))
+    reader = LanceFileReader(path)
+    assert len(reader.metadata().columns[0].pages) == 1
+    assert reader.read_all().to_table()["b"].to_pylist() == values
+    assert reader.take_rows([0, 99]).to_table()["b"].to_pylist() == [None, values[99]]
+
+
 def test_a_writer_needs_rows_or_a_schema(tmp_path):
     with (
         pytest.raises(ValueError, match="Schema is unknown and file cannot be created"),

@@ -53,6 +53,8 @@ def check_storable(field: Field, *, path: str = "") -> None:
 def check_values(field: Field, array: pa.Array, *, path: str = "") -> None:
     """Raise `UnsupportedError` if the values hold nulls for which there is no place."""
     path = f"{path}.{field.name}" if path else field.name
+    if field.is_blob:
+        return
     if pa.types.is_struct(array.type):
         if array.null_count:
             raise _refusal(path, "null structs", since="2.1", nulls=array.null_count)

@@ -27,6 +27,7 @@ from lancelet.encodings.base import (
     StoredPage,
     Variable,
 )
+from lancelet.encodings.blob_v1 import DESCRIPTOR_TYPE
 from lancelet.encodings.gather import gather
 from lancelet.encodings.spans import Spans
 from lancelet.encodings.v2_0.columns import LIST_TYPES, columns_of
@@ -46,7 +47,6 @@ from lancelet.format.logical_type import STRUCT
 from lancelet.format.protos import encodings20_pb as pb
 
 _INT32_MAX = (1 << 31) - 1
-_DESCRIPTOR_TYPE = pa.struct([("position", pa.uint64()), ("size", pa.uint64())])
 
 
 class Node(Protocol):
@@ -110,7 +110,7 @@ def _open(field: Field, columns: list[StoredColumn], memo: Memo | None) -> Node:
     """Open a field and all below it, taking columns from the front of the list."""
     column = columns.pop(0)
     if _is_blob(column):
-        descriptors = _Leaf(_DESCRIPTOR_TYPE, column, memo)
+        descriptors = _Leaf(DESCRIPTOR_TYPE, column, memo)
         wants_descriptors = field.logical_type == STRUCT
         return descriptors if wants_descriptors else _Blob(field.storage_type, descriptors)
     if field.logical_type in LIST_TYPES:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.encodings.base import BlobSink, ColumnChoice, EncodedPage, FileVersion
+from lancelet.encodings.blob_v1 import DESCRIPTOR_TYPE, place_blobs
 from lancelet.encodings.options import EncodingOptions
 from lancelet.encodings.v2_0.columns import LIST_TYPES, check_storable, check_values, columns_of
 from lancelet.encodings.v2_0.describe import describe
@@ -111,16 +112,13 @@ class _FieldWriter:
             raise InternalError(
                 "a blob column is written without a place for it", column=field.name
             )
-        lengths = pc.fill_null(pc.binary_length(array), 0).to_numpy()
-        position = np.zeros(len(array), np.uint64)
-        position[array.is_null().to_numpy(zero_copy_only=False)] = NULL_BLOB_POSITION
-        offsets = np.frombuffer(array.buffers()[1], np.int64, len(array) + 1, array.offset * 8)
-        data = array.buffers()[2]
-        for row in np.flatnonzero(lengths).tolist():
-            value = np.frombuffer(data, np.uint8, int(lengths[row]), int(offsets[row]))
-            position[row] = self._blobs.write_inline(value)
+        placed = place_blobs(array, self._blobs)
+        if not placed.null_count:
+            return placed
+        position = placed.field("position").to_numpy().copy()
+        position[placed.is_null().to_numpy(zero_copy_only=False)] = NULL_BLOB_POSITION
         return pa.StructArray.from_arrays(
-            [pa.array(position), pa.array(lengths.astype(np.uint64))], ["position", "size"]
+            [pa.array(position), placed.field("size")], fields=list(DESCRIPTOR_TYPE)
         )
 
     def _add(

@@ -16,7 +16,6 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lancelet.buffers import Bytes, Int64s, Ranges, Reading
 from lancelet.encodings import registry
@@ -29,6 +28,7 @@ from lancelet.encodings.base import (
     Rows,
     Variable,
 )
+from lancelet.encodings.blob_v1 import DESCRIPTOR_TYPE, place_blobs
 from lancelet.encodings.choose import MiniBlock
 from lancelet.encodings.codecs.base import ChunkLimits
 from lancelet.encodings.codecs.packed_struct import PackedStruct
@@ -47,9 +47,6 @@ from lancelet.encodings.structural import PageReader
 from lancelet.encodings.v2_1.messages import layer_names, message_of
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.format.protos import encodings21_pb as pb
-
-DESCRIPTOR_TYPE: Final = pa.struct([("position", pa.uint64()), ("size", pa.uint64())])
-"""What a page of blobs holds, and what a scan shows of them."""
 
 DEFINITION_SHIFT: Final = 16
 """Where the definition level of a null is in its position; repetition would be below it."""
@@ -102,14 +99,14 @@ def build_blob(
             "blobs cannot lie in lists before 2.2; write blobs of 2.2", field=leaf.field.name
         )
     count = len(leaf.values)
+    unseen = None if leaf.definition is None else leaf.definition > 0
+    placed = place_blobs(leaf.values, sink, unseen=unseen)
     pairs = np.zeros((count, 2), np.int64)
+    for place in range(2):
+        pairs[:, place] = placed.field(place).to_numpy()
     if leaf.definition is not None:
-        pairs[:, 0] = leaf.definition.astype(np.int64) << DEFINITION_SHIFT
-    lengths = pc.fill_null(pc.binary_length(leaf.values), 0).to_numpy(zero_copy_only=False)
-    for row in np.flatnonzero(lengths).tolist():
-        if not pairs[row, 0]:
-            value = np.frombuffer(leaf.values[row].as_buffer(), np.uint8)
-            pairs[row] = sink.write_inline(value), len(value)
+        pairs[unseen] = 0
+        pairs[:, 0] += leaf.definition.astype(np.int64) << DEFINITION_SHIFT
     descriptors = replace(
         leaf,
         layers=Layers.of([LayerKind.ALL_VALID_ITEM]),

@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from lancelet.config import CPU_THREADS
 from lancelet.encodings.base import ColumnChoice, EncodedPage, FileVersion
+from lancelet.encodings.blob_v1 import is_blob_v1, place_blobs
 from lancelet.errors import InvalidInputError
 from lancelet.file.base import WriteSummary
 from lancelet.file.pool import submit
@@ -160,7 +161,7 @@ class FileWriter:
         columns = [stored_column(batch, pending.field) for pending in self._pending]
         for pending, arrays in zip(self._pending, columns, strict=True):
             for array in arrays:
-                self._append(pending, array)
+                self._append(pending, self._placed(pending.field, array))
         self._num_rows += batch.num_rows
 
     def finish(self) -> WriteSummary:
@@ -193,6 +194,12 @@ class FileWriter:
         self._container.abort()
         if self._blobs is not None:
             self._blobs.abort()
+
+    def _placed(self, node: Field, array: pa.Array) -> pa.Array:
+        """Write blobs as they come, so that where they are is all that waits for a page."""
+        if self._blobs is None or not is_blob_v1(node):
+            return array
+        return place_blobs(array, self._blobs)
 
     # --- cutting pages ------------------------------------------------------------------------
 
