@@ -25,9 +25,6 @@ namespace {
 constexpr int64_t kPage = 4096;
 constexpr int64_t kGroup = 1024;  // pages that one call of mincore looks at
 
-// From so many pages on, those in memory are entered into the map beforehand.
-[[maybe_unused]] constexpr int64_t kManyPages = 32;
-
 // Linux starts at most one readahead window for each call, so larger slices are asked for in
 // steps; the default window is 128 KiB.
 constexpr int64_t kStep = 128 * 1024;
@@ -68,15 +65,6 @@ class Pages {
     // Where pages cannot be looked at or are not of this size, they are read when touched.
     if (sysconf(_SC_PAGESIZE) != kPage || mincore(at, bytes, state) != 0) return 0;
     int64_t asked = 0;
-    int64_t resident = 0;
-    for (int64_t i = 0; i < stop - page; ++i) resident += state[i] & 1;
-#if defined(MADV_POPULATE_READ)
-    // Entering many pages into the map at once costs a tenth of one fault for every few of them.
-    if (resident == stop - page && resident >= kManyPages) {
-      (void)madvise(at, bytes, MADV_POPULATE_READ);
-      return 0;
-    }
-#endif
     for (int64_t i = 0; i < stop - page; ++i) {
       if (state[i] & 1) continue;
       int64_t end = i + 1;

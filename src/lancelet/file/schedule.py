@@ -1,10 +1,10 @@
 """Cutting a read into tasks: rows into splits, and the fields of a split into groups.
 
 Work is cut by rows and not by pages, because a page may be anything from a few rows to the whole
-file. A split decodes to about two megabytes, so that a core's cache holds it and a handful of
-them in flight is all the memory a scan needs:
+file. A split decodes to about eight megabytes: what a split costs besides is then little, and a handful
+of them in flight is all the memory a scan needs:
 
-    rows     0 ........ 524288 ........ 1048576 ....       int32: half a million rows a split
+    rows     0 ....... 2097152 ....... 4194304 ....        int32: two million rows a split
     pages    [      0          ][        1       ]....     cut at page borders where one is near
 
 A table with very many columns would get splits of so few rows that every chunk is decoded many
@@ -23,7 +23,7 @@ import pyarrow as pa
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowRange
 
-TASK_BYTES: Final = 2 * 1024 * 1024
+TASK_BYTES: Final = 8 * 1024 * 1024
 """What a task decodes; `docs/kernels.md` has the measurement."""
 
 _SPLIT_ROWS_MIN: Final = 4096
@@ -56,8 +56,8 @@ def plan_read(
 
     >>> plan_read(RowRange(0, 10), [4.0, 4.0]).splits
     (RowRange(start=0, stop=10),)
-    >>> plan_read(RowRange(0, 3_000_000), [4.0], borders=np.array([0, 500_000])).splits[:2]
-    (RowRange(start=0, stop=500000), RowRange(start=500000, stop=1024288))
+    >>> plan_read(RowRange(0, 6_000_000), [4.0], borders=np.array([0, 2_000_000])).splits[:2]
+    (RowRange(start=0, stop=2000000), RowRange(start=2000000, stop=4097152))
     """
     total = sum(row_bytes)
     target = int(TASK_BYTES / max(total, TASK_BYTES / _SPLIT_ROWS_MAX))

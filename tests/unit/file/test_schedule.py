@@ -50,12 +50,15 @@ def test_a_task_decodes_about_its_bytes(width):
 
 
 def test_splits_end_at_page_borders_that_are_near():
-    plan = plan_read(RowRange(0, 2_000_000), [4.0], borders=np.array([0, 600_000, 1_200_000]))
-    assert [split.stop for split in plan.splits] == [600_000, 1_200_000, 1_724_288, 2_000_000]
+    target = TASK_BYTES // 4
+    near = np.array([0, target + 76_000, 2 * target + 150_000])
+    plan = plan_read(RowRange(0, 4 * target), [4.0], borders=near)
+    stops = [*near[1:].tolist(), near[2] + target, 4 * target]
+    assert [split.stop for split in plan.splits] == stops
 
 
 def test_wide_rows_are_cut_into_groups_of_fields():
-    plan = plan_read(RowRange(0, 100_000), [1024.0] * 10)
+    plan = plan_read(RowRange(0, 100_000), [TASK_BYTES / 2048] * 10)
     assert len(plan.splits[0]) == 4096
     assert [len(group) for group in plan.groups] == [1] * 10
 
