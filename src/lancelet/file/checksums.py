@@ -42,6 +42,7 @@ _HEADER_BYTES: Final = 64
 _CRC_BYTES: Final = 4
 _BLOCK_BYTES_KNOWN: Final = frozenset(1 << bits for bits in range(12, 21))
 _SAMPLED_ONE_IN: Final = 64
+_FEW_RANGES: Final = 8
 
 Crcs: TypeAlias = npt.NDArray[np.uint32]
 
@@ -181,6 +182,8 @@ class VerifiedBytes:
 
     def read_ranges(self, ranges: Ranges) -> Slices:
         """Return the bytes of ranges; a damaged block is a `CorruptDataError`."""
+        if self._is_mapped and len(ranges) <= _FEW_RANGES:
+            return self._read_few(ranges)
         owner, blocks = self._blocks_of(ranges)
         doubted = np.flatnonzero(~self._verified[blocks])
         if not len(doubted):
@@ -191,6 +194,21 @@ class VerifiedBytes:
                 self._check(np.unique(blocks[doubted]), slices.source, 0)
                 return slices
         return self._read_whole_blocks(ranges, owner[doubted], blocks[doubted])
+
+    def _read_few(self, ranges: Ranges) -> Slices:
+        """Verify in place; a scan asks for a few long ranges, which are runs of blocks."""
+        slices = self._fetch(ranges)
+        size, file_bytes = self._checksums.block_bytes, self._checksums.file_bytes
+        if slices.source.nbytes != file_bytes:
+            owner, blocks = self._blocks_of(ranges)
+            doubted = np.flatnonzero(~self._verified[blocks])
+            return self._read_whole_blocks(ranges, owner[doubted], blocks[doubted])
+        for start, length in zip(ranges.position.tolist(), ranges.size.tolist(), strict=True):
+            first, stop = start // size, -(-(start + length) // size)
+            if length and not self._verified[first:stop].all():
+                doubted = np.flatnonzero(~self._verified[first:stop])
+                self._check(doubted + first, slices.source, 0)
+        return slices
 
     def verify_tail(self, tail: Bytes) -> None:
         """Verify the last bytes of the file, which were read before the checksums were known."""
