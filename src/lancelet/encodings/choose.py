@@ -272,20 +272,32 @@ def _best(trials: Sequence[_Trial], options: EncodingOptions) -> _Trial:
     else it has to save enough over the best there is without it.
     """
     plain = [trial for trial in trials if not isinstance(trial.codec, General)]
-    compressed = [trial for trial in trials if isinstance(trial.codec, General)]
     if options.compression in _GENERAL:
         raw = [trial for trial in plain if not isinstance(trial.codec, (*_PACKED, Fsst))]
-        smaller = _below(min(_bytes_of(raw), default=math.inf), compressed)
-        return _cheapest(smaller or plain)
-    return _cheapest(plain + _below((1 - SAVING_MIN) * min(_bytes_of(plain)), compressed))
+        return _cheapest(_compressed_below(_least_bytes(raw), trials) or plain)
+    least = _least_bytes(plain)
+    worth = [
+        trial
+        for compression, saving in SAVING_MIN.items()
+        for trial in _compressed_below((1 - saving) * least, trials, compression)
+    ]
+    return _cheapest(plain + worth)
 
 
-def _below(bytes_per_value: float, trials: Sequence[_Trial]) -> list[_Trial]:
-    return [trial for trial in trials if trial.cost.bytes_per_value < bytes_per_value]
+def _compressed_below(
+    bytes_per_value: float, trials: Sequence[_Trial], *only: Compression
+) -> list[_Trial]:
+    return [
+        trial
+        for trial in trials
+        if isinstance(trial.codec, General)
+        and trial.codec.compression in (only or _GENERAL)
+        and trial.cost.bytes_per_value < bytes_per_value
+    ]
 
 
-def _bytes_of(trials: Sequence[_Trial]) -> list[float]:
-    return [trial.cost.bytes_per_value for trial in trials]
+def _least_bytes(trials: Sequence[_Trial]) -> float:
+    return min((trial.cost.bytes_per_value for trial in trials), default=math.inf)
 
 
 def _cheapest(trials: Sequence[_Trial]) -> _Trial:

@@ -7,8 +7,8 @@
 
 One byte is priced at `BYTE_NS`: what a core waits for it when data come over one connection from
 an object store (about 125 MB/s). From a page cache bytes cost next to nothing, so a general
-compression, by far the slowest to decode, must also save a fifth of them (`SAVING_MIN`); vectors
-and random numbers thus stay as they are, and are read without being copied.
+compression, the slowest there is to decode, must also save a good part of them (`SAVING_MIN`);
+vectors and random numbers thus stay as they are, and are read without being copied.
 
 The rates are those of the kernels on one core; only their ratios matter. They are constants, not
 measurements of the day, so that the same data always make the same file.
@@ -37,7 +37,7 @@ _CHUNK_BYTES: Final = 16
 _PART_BYTES: Final = 8
 """What a chunk and each of its buffers cost in headers and padding."""
 
-SAVING_MIN: Final = 0.2
+SAVING_MIN: Final = {Compression.LZ4: 0.1, Compression.ZSTD: 0.2}
 """The share of the bytes that a general compression must save to be worth a thought."""
 
 
