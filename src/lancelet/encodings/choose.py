@@ -268,13 +268,14 @@ def _wants_runs(sample: Block, options: EncodingOptions) -> bool:
 def _best(trials: Sequence[_Trial], options: EncodingOptions) -> _Trial:
     """Return the cheapest trial.
 
-    Where a general compression is asked for, it is used if it makes plain values smaller at all;
-    else it has to save enough over the best there is without it.
+    Where a general compression is asked for, bytes are what counts, and it is used if it makes
+    plain values smaller at all; else it has to save enough over the best there is without it.
     """
     plain = [trial for trial in trials if not isinstance(trial.codec, General)]
     if options.compression in _GENERAL:
         raw = [trial for trial in plain if not isinstance(trial.codec, (*_PACKED, Fsst))]
-        return _cheapest(_compressed_below(_least_bytes(raw), trials) or plain)
+        asked = _compressed_below(_least_bytes(raw), trials)
+        return min(asked, key=lambda trial: trial.cost.bytes_per_value, default=_cheapest(plain))
     least = _least_bytes(plain)
     worth = [
         trial

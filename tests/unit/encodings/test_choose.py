@@ -147,6 +147,13 @@ def test_metadata_decide(column: str, metadata: dict[str, str], chosen: str) -> 
     assert_equal(decode(page), block_from_arrow(COLUMNS[column]))
 
 
+def test_bytes_are_what_counts_where_compression_is_asked_for() -> None:
+    """Codes of strings would be faster to read, and more to store."""
+    texts = pa.array([f"compress_me_please-{n}" for n in range(10_000)])
+    assert choose(texts).description == "general(zstd){fsst{variable(flat(32))}}"
+    assert choose(texts, compression="zstd").description == "general(zstd){variable(flat(32))}"
+
+
 def test_runs_can_be_forbidden() -> None:
     assert "rle" not in choose(COLUMNS["runs"], rle_threshold="0").description
 
