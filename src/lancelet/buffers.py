@@ -134,11 +134,13 @@ def run_together(readings: Sequence[Reading[T]], fetch: Fetch) -> list[T]:
     >>> run_together([read(0), read(2)], lambda r: Slices(data, r.position, r.size))
     [b'a', b'c']
     """
-    return run(read_together(readings), fetch)
+    return run(read_together(readings), fetch) if len(readings) != 1 else [run(readings[0], fetch)]
 
 
 def read_together(readings: Sequence[Reading[T]]) -> Reading[list[T]]:
     """Make one decoder of several: it asks for what they all want, round by round."""
+    if len(readings) == 1:
+        return [(yield from readings[0])]
     results: dict[int, T] = {}
     waiting: list[tuple[int, Reading[T], Ranges]] = []
     for index, reading in enumerate(readings):

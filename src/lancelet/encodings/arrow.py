@@ -86,6 +86,27 @@ def bits_per_value(data_type: pa.DataType) -> int:
         ) from error
 
 
+def plain_bits(data_type: pa.DataType) -> int:
+    """Return the bits of numbers and times, whose arrays are their bytes; of other types, 0.
+
+    >>> plain_bits(pa.int16()), plain_bits(pa.bool_()), plain_bits(pa.string())
+    (16, 0, 0)
+    """
+    is_plain = pa.types.is_primitive(data_type) and not pa.types.is_boolean(data_type)
+    return int(data_type.bit_width) if is_plain else 0
+
+
+def has_fixed_width(data_type: pa.DataType) -> bool:
+    """Whether each value of a type takes the same bits, and at least one.
+
+    >>> has_fixed_width(pa.binary(3)), has_fixed_width(pa.binary(0)), has_fixed_width(pa.null())
+    (True, False, False)
+    """
+    if pa.types.is_fixed_size_binary(data_type):
+        return bool(data_type.byte_width)
+    return bool(pa.types.is_primitive(data_type) or pa.types.is_decimal(data_type))
+
+
 def _is_variable(data_type: pa.DataType) -> bool:
     return bool(
         pa.types.is_string(data_type)
@@ -207,7 +228,7 @@ def _arrow_from_fixed(
     bits = bits_per_value(data_type)
     if bits != block.bits:
         raise _mismatch(block, data_type, expected_bits=bits, found_bits=block.bits)
-    return pa.Array.from_buffers(data_type, block.count, [nulls, _aligned(block.data)])
+    return pa.Array.from_buffers(data_type, block.count, [nulls, aligned(block.data)])
 
 
 def _arrow_from_variable(
@@ -229,7 +250,7 @@ def _arrow_from_variable(
         offsets = offsets.astype(kind)
     if pa.types.is_string(data_type) or pa.types.is_large_string(data_type):
         _check_utf8(offsets, data)
-    buffers = [nulls, _aligned(offsets.view(np.uint8)), pa.py_buffer(data)]
+    buffers = [nulls, aligned(offsets.view(np.uint8)), pa.py_buffer(data)]
     return pa.Array.from_buffers(data_type, block.count, buffers)
 
 
@@ -287,8 +308,7 @@ def _mismatch(block: Block, data_type: pa.DataType, **facts: object) -> CorruptD
     )
 
 
-def _aligned(data: Bytes) -> pa.Buffer:
+def aligned(data: Bytes) -> pa.Buffer:
     """Return a buffer over the bytes, copied only if they start where Arrow must not read."""
-    if data.ctypes.data % _ALIGNMENT:
-        data = data.copy()
-    return pa.py_buffer(data)
+    buffer = pa.py_buffer(data)
+    return pa.py_buffer(data.copy()) if buffer.address % _ALIGNMENT else buffer

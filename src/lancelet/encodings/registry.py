@@ -69,45 +69,39 @@ class _Registry:
         self._depth = depth
 
     def describe(self, encoding: Encoding) -> str:
-        codec, message, inner = self._resolve(encoding)
+        codec, message, inner = self.resolve(encoding)
         return codec.describe(message, inner)
 
     def num_buffers(self, encoding: Encoding) -> int:
-        codec, message, inner = self._resolve(encoding)
+        codec, message, inner = self.resolve(encoding)
         return codec.num_buffers(message, inner)
 
     def owns_bytes(self, encoding: Encoding) -> bool:
-        codec, message, inner = self._resolve(encoding)
+        codec, message, inner = self.resolve(encoding)
         return codec.owns_bytes(message, inner)
 
     def as_plain(self, encoding: Encoding, slices: Slices) -> tuple[Slices, int] | None:
-        codec, message, inner = self._resolve(encoding)
+        codec, message, inner = self.resolve(encoding)
         return codec.as_plain(message, slices, inner)
 
     def decode_chunks(self, encoding: Encoding, parts: Sequence[Slices], counts: Int64s) -> Block:
-        codec, message, inner = self._resolve(encoding)
+        codec, message, inner = self.resolve(encoding)
         return codec.decode_chunks(message, parts, counts, inner)
 
     def pick_chunks(
         self, encoding: Encoding, parts: Sequence[Slices], counts: Int64s, picks: Picks
     ) -> Block:
-        codec, message, inner = self._resolve(encoding)
-        picked = codec.pick_chunks(message, parts, counts, picks, inner)
-        if picked is not None:
-            return picked
-        starts = np.cumsum(counts) - counts
-        block = codec.decode_chunks(message, parts, counts, inner)
-        return look_up(block, starts[picks.chunk] + picks.index)
+        return ChunkDecoder(encoding, self).pick(parts, counts, picks)
 
     def decode_blocks(self, encoding: Encoding, slices: Slices, counts: Int64s) -> Block:
-        codec, message, inner = self._resolve(encoding)
+        codec, message, inner = self.resolve(encoding)
         return codec.decode_blocks(message, slices, counts, inner)
 
     def decode_values(self, encoding: Encoding, rows: FixedWidth | Variable) -> Block:
-        codec, message, inner = self._resolve(encoding)
+        codec, message, inner = self.resolve(encoding)
         return codec.decode_values(message, rows, inner)
 
-    def _resolve(self, encoding: Encoding) -> tuple[type[Codec], Any, _Registry]:
+    def resolve(self, encoding: Encoding) -> tuple[type[Codec], Any, _Registry]:
         if self._depth >= DEPTH_MAX:
             raise CorruptDataError("encodings nest deeper than any writer would", depth=DEPTH_MAX)
         name = encoding.WhichOneof("compression")
@@ -160,6 +154,31 @@ def pick_chunks(encoding: Encoding, parts: Sequence[Slices], counts: Int64s, pic
     if (picks.index.view(np.uint64) >= counts[picks.chunk].view(np.uint64)).any():
         raise InternalError("a value was picked that its chunk does not have")
     return _REGISTRY.pick_chunks(encoding, parts, counts, picks)
+
+
+class ChunkDecoder:
+    """Decodes chunks of one encoding, of which the codec was looked up and checked once.
+
+    Its methods are those of the module, for callers who know that every chunk has the buffers
+    and no more values than it may.
+    """
+
+    def __init__(self, encoding: Encoding, registry: _Registry | None = None) -> None:
+        """Look the codec up; `num_buffers` is how many buffers each chunk has."""
+        self._codec, self._message, self._inner = (registry or _REGISTRY).resolve(encoding)
+        self.num_buffers = self._codec.num_buffers(self._message, self._inner)
+
+    def decode(self, parts: Sequence[Slices], counts: Int64s) -> Block:
+        """Decode all values of chunks."""
+        return self._codec.decode_chunks(self._message, parts, counts, self._inner)
+
+    def pick(self, parts: Sequence[Slices], counts: Int64s, picks: Picks) -> Block:
+        """Decode single values, each of which its chunk has."""
+        picked = self._codec.pick_chunks(self._message, parts, counts, picks, self._inner)
+        if picked is not None:
+            return picked
+        starts = np.cumsum(counts) - counts
+        return look_up(self.decode(parts, counts), starts[picks.chunk] + picks.index)
 
 
 def decode_blocks(encoding: Encoding, slices: Slices, counts: Int64s) -> Block:

@@ -84,6 +84,7 @@ class StructuralReader:
                 found=len(columns),
             )
         self._node = node
+        self._is_leaf = isinstance(node, LeafNode)
         self._leaves = [
             _LeafReader(path, column, open_pages, kind_of_page, memo)
             for path, column in zip(leaf_paths, columns, strict=True)
@@ -112,6 +113,8 @@ class StructuralReader:
         self._check(rows)
         if len(rows) == 0:
             return pa.array([], self.data_type)
+        if self._is_leaf:
+            return (yield from self._leaves[0].read(rows))
         arrays = yield from read_together([leaf.read(rows) for leaf in self._leaves])
         return merge(self._node, arrays)
 
@@ -124,7 +127,7 @@ class StructuralReader:
             case RowRange(start, stop):
                 first, last = start, max(start, stop) - 1
             case RowIndices(indices):
-                if len(indices) > 1 and int(np.diff(indices).min()) <= 0:
+                if not (indices[1:] > indices[:-1]).all():
                     raise InvalidInputError("rows must ascend, each at most once")
                 first, last = (int(indices[0]), int(indices[-1])) if len(indices) else (0, -1)
         if first < 0 or last >= self._num_rows:
@@ -218,6 +221,8 @@ class _LeafReader:
         if rows.layers is not self._checked_layers:
             check_layers(self._path, rows.layers)
             self._checked_layers = rows.layers
+        if len(self._path) == 1:
+            return rows.values
         return unravel(
             self._path,
             rows.layers,

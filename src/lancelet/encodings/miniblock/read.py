@@ -21,6 +21,7 @@ import pyarrow as pa
 from lancelet import kernels
 from lancelet.buffers import Bytes, Int64s, Ranges, Reading, Slices
 from lancelet.encodings import registry
+from lancelet.encodings.arrow import aligned, plain_bits
 from lancelet.encodings.base import Block, FixedWidth, RowIndices, RowRange, Rows, StoredPage
 from lancelet.encodings.codecs.base import Encoding, Picks
 from lancelet.encodings.layout import MiniBlockLayout
@@ -112,11 +113,13 @@ class MiniBlockPages:
                 column=leaf.column,
                 lists=layout.layers.rep_max,
             )
-        if layout.num_buffers != registry.num_buffers(layout.values):
+        self._values = registry.ChunkDecoder(layout.values)
+        self._bits = plain_bits(leaf.data_type)
+        if layout.num_buffers != self._values.num_buffers:
             raise CorruptDataError(
                 "a page does not have the number of buffers that its encoding needs",
                 column=leaf.column,
-                expected=registry.num_buffers(layout.values),
+                expected=self._values.num_buffers,
                 found=layout.num_buffers,
             )
         if not 0 <= min(num_values) <= max(num_values) <= VALUES_MAX:
@@ -136,8 +139,10 @@ class MiniBlockPages:
         head = yield from self.read_head(rows)
         wanted = _find(rows, head)
         decoded = yield from self._read_chunks(head, wanted)
-        entries = self._entries_of(rows, head, wanted, decoded)
         layers = self._layout.layers
+        if wanted.picks is not None and decoded.definition is None:
+            return LeafRows(layers, None, None, self._pick(head, decoded, None, wanted.picks, None))
+        entries = self._entries_of(rows, head, wanted, decoded)
         repetition = None if decoded.repetition is None else decoded.repetition[entries]
         definition = None if decoded.definition is None else decoded.definition[entries]
         validity = visible_validity(layers, definition)
@@ -222,28 +227,40 @@ class MiniBlockPages:
         self,
         head: MiniBlockHead,
         decoded: _Decoded,
-        slots: Picked,
+        slots: Picked | None,
         picks: Picks | None,
         validity: Bytes | None,
     ) -> pa.Array:
         data_type = self._leaf.data_type
         block, picked = self._decode_values(decoded, slots, picks)
-        if head.dictionary is None:
-            return values_from_block(block, data_type, picked, validity)
-        return values_from_dictionary(block, head.dictionary, data_type, picked, validity)
+        if head.dictionary is not None:
+            return values_from_dictionary(block, head.dictionary, data_type, picked, validity)
+        is_whole = isinstance(picked, slice) and picked == slice(0, block.count)
+        if is_whole and isinstance(block, FixedWidth) and block.bits == self._bits:
+            nulls = None if validity is None else pa.py_buffer(validity)
+            return pa.Array.from_buffers(data_type, block.count, [nulls, aligned(block.data)])
+        return values_from_block(block, data_type, picked, validity)
 
     def _decode_values(
-        self, decoded: _Decoded, slots: Picked, picks: Picks | None
+        self, decoded: _Decoded, slots: Picked | None, picks: Picks | None
     ) -> tuple[Block, Picked]:
-        """Return a block that holds the slots, and where in the block they are."""
-        encoding, counts = self._layout.values, decoded.counts
-        if isinstance(slots, slice) or len(slots) * DENSE_PICKS > int(counts.sum()):
-            return registry.decode_chunks(encoding, decoded.buffers, counts), slots
+        """Return a block that holds the slots, and where in the block they are.
+
+        Where `picks` says which values are meant, slots need not.
+        """
+        counts = decoded.counts
+        if isinstance(slots, slice):
+            return self._values.decode(decoded.buffers, counts), slots
         if picks is None:
+            assert slots is not None
             found, which, within = kernels.locate_rows(_bounds(counts), slots)
             picks = Picks(found[which], within)
-        block = registry.pick_chunks(encoding, decoded.buffers, counts, picks)
-        return block, slice(0, len(slots))
+        if len(picks.index) * DENSE_PICKS > int(counts.sum()):
+            starts = np.cumsum(counts) - counts
+            places: Int64s = starts[picks.chunk] + picks.index
+            return self._values.decode(decoded.buffers, counts), places
+        block = self._values.pick(decoded.buffers, counts, picks)
+        return block, slice(0, len(picks.index))
 
 
 def slots_of(layers: Layers, definition: Levels | None, entries: Picked) -> Picked:
