@@ -20,6 +20,7 @@ from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.format.protos import encodings20_pb, encodings21_pb, encodings23_pb, wire_pb
 
 _INDENT: Final = "    "
+_ENUM_PREFIXES: Final = {"CompressionScheme": "CompressionAlgorithm"}
 _ENVELOPES: Final[dict[str, type[Message]]] = {
     "/lance.encodings.ArrayEncoding": encodings20_pb.ArrayEncoding,
     "/lance.encodings.ColumnEncoding": encodings20_pb.ColumnEncoding,
@@ -92,7 +93,8 @@ def _value(value: Any, descriptor: Any) -> str:
         return message_text(value)
     if descriptor.enum_type is not None:
         known = descriptor.enum_type.values_by_number.get(value)
-        return str(value) if known is None else _camel(known.name)
+        prefix = _ENUM_PREFIXES.get(descriptor.enum_type.name, "")
+        return str(value) if known is None else prefix + _camel(known.name)
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, bytes):

@@ -27,7 +27,7 @@ from lancelet.file.base import check_rows, distinct_rows
 from lancelet.file.batches import rebatch
 from lancelet.file.pool import map_ordered
 from lancelet.file.schedule import TASK_BYTES, decoded_row_bytes, plan_read
-from lancelet.file.storage import from_storage, has_json, take_rows, user_type
+from lancelet.file.storage import from_storage, has_json, take_rows
 from lancelet.format.schema import Field
 
 _TAKE_ROWS_MIN: Final = 1024
@@ -116,7 +116,9 @@ class RowReader(ABC):
         with self._facts():
             check_rows(rows, num_rows=self.num_rows)
             columns = self._columns_to_read(fields)
-        schema = pa.schema([field.to_arrow() for field in fields])
+        schema = pa.schema(
+            [column.field.to_arrow().with_type(column.data_type) for column in columns]
+        )
         match rows:
             case RowRange():
                 pieces = self._scan(fields, columns, rows, batch_size=batch_size)
@@ -209,12 +211,6 @@ class RowReader(ABC):
         except LanceletError as error:
             error.with_facts(path=self.path, version=self.version.value)
             raise
-
-
-def _type_of(field: Field, reader: FieldReader) -> pa.DataType:
-    """Return the type of what is read of a field: its own, or that of a blob's place."""
-    is_place = field.is_blob and reader.data_type != field.storage_type
-    return reader.data_type if is_place else user_type(field)
 
 
 def _read_part(fetch: Fetch, task: tuple[Rows, Sequence[_Column]]) -> list[pa.Array]:

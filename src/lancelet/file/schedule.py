@@ -1,8 +1,8 @@
 """Cutting a read into tasks: rows into splits, and the fields of a split into groups.
 
 Work is cut by rows and not by pages, because a page may be anything from a few rows to the whole
-file. A split decodes to about eight megabytes: what a split costs besides is then little, and a handful
-of them in flight is all the memory a scan needs:
+file. A split decodes to about eight megabytes: what a split costs besides is then little, and a
+handful of them in flight is all the memory a scan needs:
 
     rows     0 ....... 2097152 ....... 4194304 ....        int32: two million rows a split
     pages    [      0          ][        1       ]....     cut at page borders where one is near
