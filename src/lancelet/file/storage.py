@@ -50,7 +50,7 @@ def from_storage(array: pa.Array, field: Field) -> pa.Array:
     if field.is_blob and array.type != field.storage_type:
         # Where the bytes are, which is what a blob column is read as.
         return array
-    wanted = _user_type(field)
+    wanted = user_type(field)
     return array if array.type == wanted else array.cast(wanted)
 
 
@@ -126,7 +126,8 @@ def has_json(field: Field) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _user_type(field: Field) -> pa.DataType:
+def user_type(field: Field) -> pa.DataType:
+    """Return the type in which users see the values of a field."""
     return field.arrow_type
 
 
