@@ -1,5 +1,32 @@
 """lancelet: the Lance table and file format in Python, with PySpark for what outgrows a machine."""
 
-__all__ = ["__version__"]
+from lancelet.about import __version__
+from lancelet.dataset import (  # type: ignore[no-redef]  # pylance has one name for both
+    DataStatistics,
+    FieldStatistics,
+    LanceDataset,
+    LanceFragment,
+    LanceScanner,
+    Session,
+    dataset,
+    write_dataset,
+)
+from lancelet.fragment import FragmentMetadata
+from lancelet.query.explain import ScanMetrics as ScanStatistics
+from lancelet.schema import json_to_schema, schema_to_json
 
-__version__ = "0.1.0"
+__all__ = [
+    "DataStatistics",
+    "FieldStatistics",
+    "FragmentMetadata",
+    "LanceDataset",
+    "LanceFragment",
+    "LanceScanner",
+    "ScanStatistics",
+    "Session",
+    "__version__",
+    "dataset",
+    "json_to_schema",
+    "schema_to_json",
+    "write_dataset",
+]

@@ -19,10 +19,10 @@ from lancelet.encodings.base import RowRange, Rows
 from lancelet.errors import CorruptDataError
 from lancelet.file.base import DataFileReader, ZoneStatistics
 from lancelet.file.schedule import TASK_BYTES, decoded_row_bytes
-from lancelet.file.storage import user_type
 from lancelet.format.field import Field
 from lancelet.format.fragment import TOMBSTONE, Fragment
 from lancelet.query.parts import Piece, assemble, part_within
+from lancelet.query.scan_types import scan_type
 from lancelet.table.snapshot import Snapshot
 
 _BATCH_ROWS_MIN: Final = 1024
@@ -80,7 +80,7 @@ class FragmentReader:
         for file in self._file_parts(tuple(fields)):
             for part in file.parts:
                 stored = file.reader.encoded_bytes([part], RowRange(0, self.num_rows))
-                total += decoded_row_bytes(user_type(part), stored / self.num_rows)
+                total += decoded_row_bytes(scan_type(part), stored / self.num_rows)
         return total
 
     def encoded_bytes(self, fields: Sequence[Field], rows: Rows) -> int:

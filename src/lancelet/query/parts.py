@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.errors import UnsupportedError
-from lancelet.file.storage import user_type
 from lancelet.format import logical_type
 from lancelet.format.field import Field
+from lancelet.query.scan_types import scan_type
 
 Piece: TypeAlias = tuple[Field, pa.Array]
 """A part of a field and its values."""
@@ -44,7 +44,7 @@ def part_within(field: Field, field_ids: Collection[int]) -> Field | None:
 def assemble(field: Field, pieces: Sequence[Piece], num_rows: int) -> pa.Array:
     """Return the values of a field, given its parts; what no part has is null."""
     if not pieces:
-        return pa.nulls(num_rows, user_type(field))
+        return pa.nulls(num_rows, scan_type(field))
     if len(pieces) == 1 and pieces[0][0] == field:
         return pieces[0][1]
     if field.logical_type == logical_type.STRUCT:
@@ -88,4 +88,4 @@ def _list(field: Field, pieces: Sequence[Piece]) -> pa.Array:
     zero = pa.array([0], number)
     offsets = pa.concat_arrays([zero, pc.cumulative_sum(lengths.cast(number))])
     mask = first.is_null() if first.null_count else None
-    return kind.from_arrays(offsets, joined, mask=mask).cast(user_type(field))
+    return kind.from_arrays(offsets, joined, mask=mask).cast(scan_type(field))

@@ -16,10 +16,8 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from lancelet.encodings.blob_v1 import DESCRIPTOR_TYPE
-from lancelet.encodings.levels import BLOB_V2_DESCRIPTOR
 from lancelet.errors import FieldNotFoundError, InvalidInputError
-from lancelet.format.field import BLOB_KEY, Field
+from lancelet.format.field import Field
 from lancelet.format.field_path import format_path, parse_path
 from lancelet.format.schema import Schema
 from lancelet.query.bound import Bound
@@ -28,9 +26,8 @@ from lancelet.query.evaluate import evaluate
 from lancelet.query.expression import Column, Expression
 from lancelet.query.row_columns import ROW_FIELDS
 from lancelet.query.scan_options import Columns
+from lancelet.query.scan_types import scan_field
 from lancelet.query.traversal import columns_of
-
-_PACKED_KEY = "lance-encoding:packed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,20 +71,6 @@ def scan_schema(schema: Schema) -> pa.Schema:
     taken = set(schema.names)
     extra = [field for name, field in ROW_FIELDS.items() if name not in taken]
     return pa.schema([*fields, *extra])
-
-
-def scan_field(field: Field) -> pa.Field:
-    """Return the Arrow field that reading gives: blobs are read as where their bytes are."""
-    if not any(node.is_blob for node in field.walk()):
-        return field.to_arrow()
-    arrow = field.to_arrow()
-    if field.is_blob_v2:
-        metadata = {BLOB_KEY: "true", _PACKED_KEY: "true"}
-        return pa.field(field.name, BLOB_V2_DESCRIPTOR, field.nullable, metadata)
-    if field.is_blob:
-        return arrow.with_type(DESCRIPTOR_TYPE)
-    parts = [scan_field(child) for child in field.children]
-    return arrow.with_type(_with_parts(arrow.type, parts))
 
 
 def project(schema: Schema, columns: Columns, *, behind: Sequence[str] = ()) -> Projection:
@@ -173,16 +156,3 @@ def without_columns(num_rows: int) -> pa.RecordBatch:
     """Return a batch of rows without any column, which Arrow makes of structs alone."""
     rows = pa.StructArray.from_buffers(pa.struct([]), num_rows, [None])
     return pa.RecordBatch.from_struct_array(rows)
-
-
-def _with_parts(data_type: pa.DataType, parts: Sequence[pa.Field]) -> pa.DataType:
-    if pa.types.is_struct(data_type):
-        return pa.struct(parts)
-    if pa.types.is_large_list(data_type):
-        return pa.large_list(parts[0])
-    if pa.types.is_fixed_size_list(data_type):
-        return pa.list_(parts[0], data_type.list_size)
-    if pa.types.is_map(data_type):
-        entries = parts[0].type
-        return pa.map_(entries.field(0), entries.field(1))
-    return pa.list_(parts[0])

@@ -1,0 +1,31 @@
+"""The public objects: datasets, their fragments and scanners, and how to write them."""
+
+from lancelet.dataset.dataset import DeleteResult, LanceDataset
+from lancelet.dataset.fragment import LanceFragment
+from lancelet.dataset.history import Version
+from lancelet.dataset.scanner import ColumnOrdering, LanceScanner, ScannerBuilder
+from lancelet.dataset.session import Session
+from lancelet.dataset.statistics import (
+    DatasetStats,
+    DataStatistics,
+    FieldStatistics,
+    LanceStats,
+)
+from lancelet.dataset.write import dataset, write_dataset
+
+__all__ = [
+    "ColumnOrdering",
+    "DataStatistics",
+    "DatasetStats",
+    "DeleteResult",
+    "FieldStatistics",
+    "LanceDataset",
+    "LanceFragment",
+    "LanceScanner",
+    "LanceStats",
+    "ScannerBuilder",
+    "Session",
+    "Version",
+    "dataset",
+    "write_dataset",
+]

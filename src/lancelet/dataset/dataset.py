@@ -1,0 +1,278 @@
+"""A dataset as pylance has it: a table at some version, and everything one does with it.
+
+It is a `pyarrow.dataset.Dataset`, which is how DuckDB, Polars and pandas read it. Methods turn
+their arguments into values of the layers below and delegate; they are grouped by what they are
+for: reading, history, settings, and here the rest.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NoReturn, TypedDict
+
+import pyarrow as pa
+import pyarrow.dataset
+
+from lancelet.dataset.fragment import LanceFragment
+from lancelet.dataset.handle import (
+    Handle,
+    OpenOptions,
+    VersionLike,
+    open_handle,
+    text_of,
+)
+from lancelet.dataset.history import HistoryMethods
+from lancelet.dataset.lance_schema import LanceSchema
+from lancelet.dataset.reading import ReadingMethods
+from lancelet.dataset.session import Session
+from lancelet.dataset.settings import SettingsMethods
+from lancelet.dataset.statistics import LanceStats
+from lancelet.errors import DatasetNotFoundError, InvalidInputError, NotFoundError
+from lancelet.io.metered import IoCounts, IoMeter
+from lancelet.io.open import open_folder
+from lancelet.ops.delete import delete_rows
+from lancelet.ops.publish import Retries
+from lancelet.ops.validate import validate
+from lancelet.table.manifests import find_latest
+from lancelet.table.snapshot import Snapshot
+
+_RETRY_TIMEOUT = timedelta(seconds=30)
+
+
+class DeleteResult(TypedDict):
+    """What a deletion did."""
+
+    num_deleted_rows: int
+
+
+class LanceDataset(
+    ReadingMethods,
+    HistoryMethods,
+    SettingsMethods,
+    pa.dataset.Dataset,  # type: ignore[misc]  # pyarrow has no types for it
+):
+    """A table at some version."""
+
+    def __init__(
+        self,
+        uri: str | os.PathLike[str],
+        version: VersionLike = None,
+        block_size: int | None = None,  # noqa: ARG002
+        index_cache_size: int | None = None,  # noqa: ARG002
+        metadata_cache_size: int | None = None,  # noqa: ARG002
+        commit_lock: Any = None,
+        storage_options: Mapping[str, str] | None = None,
+        serialized_manifest: bytes | None = None,  # noqa: ARG002
+        default_scan_options: Mapping[str, Any] | None = None,
+        metadata_cache_size_bytes: int | None = None,  # noqa: ARG002
+        index_cache_size_bytes: int | None = None,  # noqa: ARG002
+        read_params: Mapping[str, Any] | None = None,  # noqa: ARG002
+        session: Session | None = None,
+        namespace_client: Any = None,
+        table_id: Sequence[str] | None = None,
+        namespace_client_managed_versioning: bool = False,  # noqa: ARG002
+        base_store_params: Mapping[str, Mapping[str, str]] | None = None,
+        *,
+        asof: datetime | None = None,
+        _handle: Handle | None = None,
+    ) -> None:
+        """Open a table.
+
+        Args:
+            uri: A path on this machine, or a URI.
+            version: A number, a tag, or a branch with a number; by default the latest.
+            block_size: Has no effect: requests are as large as what they are for.
+            index_cache_size: Has no effect: one budget serves all caches of the process.
+            metadata_cache_size: Has no effect, for the same reason.
+            commit_lock: Held while a version is published, for stores without conditional puts.
+            storage_options: Settings of the store, such as credentials.
+            serialized_manifest: Has no effect: the manifest is read.
+            default_scan_options: Options of every scan, unless the scan has its own.
+            metadata_cache_size_bytes: Has no effect; see `index_cache_size`.
+            index_cache_size_bytes: Has no effect; see `index_cache_size`.
+            read_params: Has no effect on what is read.
+            session: Has no effect: caches belong to the process.
+            namespace_client: Not available.
+            table_id: Not available.
+            namespace_client_managed_versioning: Not available.
+            base_store_params: Storage options of base paths, by path.
+            asof: Opens the version that was the latest at that time.
+        """
+        if namespace_client is not None or table_id is not None:
+            raise NotImplementedError("datasets cannot be opened through a namespace")
+        self._uri = text_of(uri)
+        self._session = session or Session()
+        options = OpenOptions(storage_options, base_store_params, commit_lock, default_scan_options)
+        self._handle = _handle or open_handle(self._uri, version, options, asof=asof)
+
+    # --- what it is ---------------------------------------------------------------------------
+
+    @property
+    def uri(self) -> str:
+        """The URI that the dataset was opened with."""
+        return self._uri
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The version that is looked at."""
+        return self._handle.snapshot
+
+    @property
+    def default_scan_options(self) -> Mapping[str, Any]:
+        """Options of every scan, unless the scan has its own."""
+        return self._handle.options.default_scan_options or {}
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns."""
+        return self.snapshot.schema.to_arrow()
+
+    @property
+    def lance_schema(self) -> LanceSchema:
+        """The columns with their field ids."""
+        return LanceSchema(self.snapshot.schema)
+
+    @property
+    def max_field_id(self) -> int:
+        """The highest field id in the schema."""
+        return self.snapshot.manifest.max_field_id
+
+    @property
+    def data_storage_version(self) -> str:
+        """The version of new data files."""
+        return self.snapshot.manifest.data_version.value
+
+    @property
+    def has_stable_row_ids(self) -> bool:
+        """Whether rows keep their ids when they move."""
+        return self.snapshot.manifest.uses_stable_row_ids
+
+    @property
+    def partition_expression(self) -> NoReturn:
+        """Not available: fragments are not partitions."""
+        raise NotImplementedError("partitioning is not part of the format")
+
+    @property
+    def stats(self) -> LanceStats:
+        """Statistics of the version that is looked at."""
+        return LanceStats(self)
+
+    def session(self) -> Session:
+        """Return what may be passed on to share caches."""
+        return self._session
+
+    def io_stats_snapshot(self) -> IoCounts:
+        """Return what this dataset asked of its store so far."""
+        return self._handle.meter.counts
+
+    def io_stats_incremental(self) -> IoCounts:
+        """Return what this dataset asked of its store since this was last called."""
+        return self._handle.meter.take()
+
+    # --- fragments ----------------------------------------------------------------------------
+
+    def get_fragments(self, filter: Any = None) -> list[LanceFragment]:  # noqa: A002 - pylance's name
+        """Return the fragments."""
+        if filter is not None:
+            raise InvalidInputError("get_fragments() does not support filter yet")
+        return [LanceFragment(self, int(number)) for number in self.snapshot.fragments.ids]
+
+    def get_fragment(self, fragment_id: int) -> LanceFragment | None:
+        """Return the fragment with an id, or None."""
+        try:
+            self.snapshot.fragments.place_of(fragment_id)
+        except NotFoundError:
+            return None
+        return LanceFragment(self, fragment_id)
+
+    # --- changes ------------------------------------------------------------------------------
+
+    def insert(self, data: Any, *, mode: str = "append", **kwargs: Any) -> None:
+        """Write rows to the dataset and look at the version with them; see `write_dataset`."""
+        from lancelet.dataset.write import write_dataset  # noqa: PLC0415 - it makes datasets
+
+        self._handle.snapshot = write_dataset(data, self, mode=mode, **kwargs).snapshot
+
+    def delete(
+        self,
+        predicate: str,
+        *,
+        conflict_retries: int = 10,
+        retry_timeout: timedelta = _RETRY_TIMEOUT,
+    ) -> DeleteResult:
+        """Delete the rows for which a predicate is true.
+
+        Args:
+            predicate: SQL text, or an expression of pyarrow.
+            conflict_retries: How often to do it again if others changed the same rows first.
+            retry_timeout: For how long to do so.
+        """
+        handle = self._handle
+        deleted = delete_rows(
+            handle.snapshot,
+            predicate,
+            retries=Retries(conflict_retries, retry_timeout.total_seconds()),
+        )
+        handle.snapshot = deleted.snapshot
+        return DeleteResult(num_deleted_rows=deleted.num_rows)
+
+    def truncate_table(self) -> None:
+        """Delete all rows."""
+        self.delete("true")
+
+    def validate(self) -> None:
+        """Raise if files are missing or contradict the manifest."""
+        validate(self.snapshot)
+
+    @staticmethod
+    def drop(
+        base_uri: str | os.PathLike[str],
+        storage_options: Mapping[str, str] | None = None,
+        ignore_not_found: bool | None = None,
+    ) -> None:
+        """Delete a table with all its versions; a folder that is no table is left alone."""
+        store = open_folder(text_of(base_uri), storage_options)
+        if find_latest(store) is None:
+            if ignore_not_found:
+                return
+            raise DatasetNotFoundError("there is no dataset to drop", uri=text_of(base_uri))
+        store.delete_folder("")
+
+    # --- as a value ---------------------------------------------------------------------------
+
+    @property
+    def open_options(self) -> OpenOptions:
+        """How the dataset was opened."""
+        return self._handle.options
+
+    @property
+    def meter(self) -> IoMeter:
+        """What counts the dataset's requests."""
+        return self._handle.meter
+
+    def __len__(self) -> int:
+        """Return how many rows there are."""
+        return self.count_rows()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as where the table is and which version; it is opened again elsewhere."""
+        return (_reopened, (type(self), self._uri, self.version, self._handle.options))
+
+    def __copy__(self) -> LanceDataset:
+        """Return another dataset at the same version, which moves on its own."""
+        return self._at(self.snapshot)
+
+    def __repr__(self) -> str:
+        """Say where the table is and which version is looked at."""
+        return f"LanceDataset({self._uri!r}, version={self.version})"
+
+    def _at(self, snapshot: Snapshot) -> LanceDataset:
+        return LanceDataset(self._uri, session=self._session, _handle=self._handle.at(snapshot))
+
+
+def _reopened(
+    kind: type[LanceDataset], uri: str, version: int, options: OpenOptions
+) -> LanceDataset:
+    return kind(uri, _handle=open_handle(uri, version, options))

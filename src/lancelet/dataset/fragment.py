@@ -1,0 +1,206 @@
+"""Fragments as pylance has them: part of a dataset that can be read on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset
+
+from lancelet.dataset.metadata import (
+    DataFile,
+    FragmentMetadata,
+    file_to_user,
+    fragment_to_user,
+)
+from lancelet.dataset.scanner import LanceScanner
+from lancelet.format.fragment import Fragment
+from lancelet.query.nodes.source import FragmentSource
+from lancelet.query.projection import project
+from lancelet.query.take import RowNotFoundError, take_addresses
+from lancelet.rowids.address import addresses_of
+
+if TYPE_CHECKING:
+    from lancelet.dataset.dataset import LanceDataset
+
+
+class LanceFragment(pa.dataset.Fragment):  # type: ignore[misc]  # pyarrow has no types for it
+    """Some rows of a dataset: those that share data files."""
+
+    def __init__(
+        self, dataset: LanceDataset, fragment_id: int | None, *, fragment: Fragment | None = None
+    ) -> None:
+        """Look at the fragment of a dataset that has an id."""
+        self._dataset = dataset
+        if fragment is None:
+            fragment = dataset.snapshot.fragments.by_id(int(fragment_id or 0))
+        self._fragment = fragment
+
+    @property
+    def fragment_id(self) -> int:
+        """The id of the fragment."""
+        return int(self._fragment.id)
+
+    @property
+    def metadata(self) -> FragmentMetadata:
+        """What the fragment is made of."""
+        return fragment_to_user(self._fragment)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the dataset."""
+        return self._dataset.schema
+
+    @property
+    def physical_rows(self) -> int:
+        """How many rows there are, deleted ones too."""
+        return self._dataset.snapshot.physical_rows(self._fragment)
+
+    @property
+    def num_deletions(self) -> int:
+        """How many rows are deleted."""
+        return self._fragment.num_deleted_rows
+
+    @property
+    def physical_schema(self) -> NoReturn:
+        """Not available: the columns of a fragment may be in several files."""
+        raise NotImplementedError("a fragment has no schema of its own")
+
+    @property
+    def partition_expression(self) -> NoReturn:
+        """Not available: fragments are not partitions."""
+        raise NotImplementedError("partitioning is not part of the format")
+
+    def data_files(self) -> list[DataFile]:
+        """Return the data files."""
+        return [file_to_user(file) for file in self._fragment.files]
+
+    def deletion_file(self) -> str | None:
+        """Return the path of the deletion file, if there is one."""
+        deletion = self._fragment.deletion_file
+        return None if deletion is None else deletion.path(self._fragment.id)
+
+    def count_rows(self, filter: Any = None) -> int:  # noqa: A002 - pylance's name
+        """Return how many rows there are, or for how many a filter is true."""
+        if filter is None:
+            return self._dataset.snapshot.live_rows(self._fragment)
+        return self.scanner(columns=[], filter=filter).count_rows()
+
+    def scanner(
+        self,
+        *,
+        columns: Sequence[str] | Mapping[str, str] | None = None,
+        batch_size: int | None = None,
+        filter: Any = None,  # noqa: A002 - pylance's name
+        limit: int | None = None,
+        offset: int | None = None,
+        with_row_id: bool = False,
+        with_row_address: bool = False,
+        batch_readahead: int = 16,
+        **options: Any,
+    ) -> LanceScanner:
+        """Return a scanner of the fragment; see `LanceDataset.scanner` for the arguments."""
+        return self._dataset.scanner(
+            columns,
+            filter,
+            limit,
+            offset,
+            batch_size=batch_size,
+            with_row_id=with_row_id,
+            with_row_address=with_row_address,
+            batch_readahead=batch_readahead,
+            fragments=[self],
+            **options,
+        )
+
+    def to_batches(self, **options: Any) -> Iterator[pa.RecordBatch]:
+        """Yield rows in batches; see `scanner` for the arguments."""
+        return self.scanner(**options).to_batches()
+
+    def to_table(
+        self,
+        columns: Sequence[str] | Mapping[str, str] | None = None,
+        filter: Any = None,  # noqa: A002 - pylance's name
+        limit: int | None = None,
+        offset: int | None = None,
+        with_row_id: bool = False,
+        with_row_address: bool = False,
+        **options: Any,
+    ) -> pa.Table:
+        """Return rows as a table; see `scanner` for the arguments."""
+        return self.scanner(
+            columns=columns,
+            filter=filter,
+            limit=limit,
+            offset=offset,
+            with_row_id=with_row_id,
+            with_row_address=with_row_address,
+            **options,
+        ).to_table()
+
+    def to_pandas(
+        self,
+        columns: Sequence[str] | Mapping[str, str] | None = None,
+        filter: Any = None,  # noqa: A002 - pylance's name
+        limit: int | None = None,
+        offset: int | None = None,
+        batch_size: int | None = None,
+        with_row_id: bool = False,
+        with_row_address: bool = False,
+        blob_mode: str = "lazy",
+        order_by: Sequence[Any] | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Return rows as a pandas data frame; what is left over is for pandas."""
+        scanner = self.scanner(
+            columns=columns,
+            filter=filter,
+            limit=limit,
+            offset=offset,
+            batch_size=batch_size,
+            with_row_id=with_row_id,
+            with_row_address=with_row_address,
+            order_by=order_by,
+        )
+        return scanner.to_pandas(blob_mode=blob_mode, **kwargs)
+
+    def head(self, num_rows: int) -> pa.Table:
+        """Return the first rows."""
+        return self.to_table(limit=num_rows)
+
+    def take(
+        self,
+        indices: Sequence[int] | pa.Array,
+        columns: Sequence[str] | Mapping[str, str] | None = None,
+    ) -> pa.Table:
+        """Return rows by their places among the live rows of the fragment."""
+        snapshot = self._dataset.snapshot
+        source = FragmentSource(snapshot, self._fragment, with_deleted=False)
+        places = np.asarray(indices, np.int64)
+        if len(places) and not 0 <= int(places.min()) <= int(places.max()) < source.num_visible:
+            raise RowNotFoundError(
+                "a row lies behind the end of the fragment",
+                row=int(places.max()),
+                num_rows=source.num_visible,
+            )
+        offsets = source.hidden.physical_offsets(places)
+        kept = columns if columns is None or isinstance(columns, Mapping) else tuple(columns)
+        addresses = addresses_of(self._fragment.id, offsets)
+        return take_addresses(snapshot, addresses, project(snapshot.schema, kept))
+
+    def validate(self) -> None:
+        """Raise if files are missing or contradict the manifest."""
+        self._dataset.validate()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as a part of the dataset, which is opened again elsewhere."""
+        return (LanceFragment, (self._dataset, self.fragment_id))
+
+    def __repr__(self) -> str:
+        """Show the id and the files."""
+        files = [file.path for file in self._fragment.files]
+        deletion = self.deletion_file()
+        behind = "" if deletion is None else f", deletion_file={deletion!r}"
+        return f"LanceFileFragment(id={self.fragment_id}, data_files={files}{behind})"

@@ -1,0 +1,105 @@
+"""The methods of a dataset that look at other versions and go back to them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import numpy as np
+
+from lancelet.dataset.handle import Handle, find_snapshot
+from lancelet.errors import DatasetNotFoundError
+from lancelet.format.manifest import NANOSECONDS
+from lancelet.ops.settings import restore
+from lancelet.table.manifests import list_versions
+from lancelet.table.snapshot import Snapshot, open_entry, open_snapshot
+
+if TYPE_CHECKING:
+    from lancelet.dataset.dataset import LanceDataset
+    from lancelet.dataset.handle import VersionLike
+
+
+class Version(TypedDict):
+    """A version, when it was committed, and how much is in it."""
+
+    version: int
+    timestamp: datetime
+    metadata: dict[str, str]
+
+
+class HistoryMethods:
+    """Goes through the versions of a table."""
+
+    _handle: Handle
+
+    @property
+    def version(self) -> int:
+        """The number of the version that is looked at."""
+        return self._handle.snapshot.version
+
+    @property
+    def latest_version(self) -> int:
+        """The number of the version that was committed last."""
+        location = self._handle.location
+        entry = location.handler.find_latest(location.store)
+        if entry is None:
+            raise DatasetNotFoundError("the dataset is gone", uri=location.uri)
+        return entry.version
+
+    def get_version(self) -> Version:
+        """Return the version that is looked at."""
+        return describe_version(self._handle.snapshot)
+
+    def versions(self) -> list[Version]:
+        """Return all versions, oldest first."""
+        location = self._handle.location
+        entries = list_versions(location.store)
+        return [describe_version(open_entry(location, entry)) for entry in entries]
+
+    def checkout_version(self, version: VersionLike) -> LanceDataset:
+        """Return a dataset that looks at another version."""
+        found: LanceDataset = self._at(find_snapshot(self._handle.location, version))
+        return found
+
+    def checkout_latest(self) -> None:
+        """Look at the version that was committed last."""
+        handle = self._handle
+        if self.latest_version != handle.snapshot.version:
+            handle.snapshot = open_snapshot(handle.location)
+
+    def restore(self) -> None:
+        """Make the version that is looked at the latest one again, as a new version."""
+        handle = self._handle
+        over = self.latest_version
+        handle.snapshot = restore(handle.snapshot, over)
+
+    def _at(self, snapshot: Snapshot) -> Any:
+        raise NotImplementedError
+
+
+def describe_version(snapshot: Snapshot) -> Version:
+    """Return what a version says of itself; times are local and without a zone."""
+    fragments = snapshot.fragments
+    files = [file for fragment in fragments for file in fragment.files]
+    rows, deleted = int(fragments.physical_rows.sum()), int(fragments.num_deleted_rows.sum())
+    summary = {
+        "total_data_file_rows": rows,
+        "total_data_files": len(files),
+        "total_deletion_file_rows": deleted,
+        "total_deletion_files": int(np.count_nonzero(fragments.has_deletion_file)),
+        "total_files_size": sum(file.size_bytes for file in files),
+        "total_fragments": len(fragments),
+        "total_rows": rows - deleted,
+    }
+    return Version(
+        version=snapshot.version,
+        timestamp=local_time(snapshot.manifest.timestamp_ns),
+        metadata={name: str(value) for name, value in summary.items()},
+    )
+
+
+def local_time(timestamp_ns: int) -> datetime:
+    """Return a time as the clock of this machine shows it."""
+    seconds, rest_ns = divmod(timestamp_ns, NANOSECONDS)
+    moment = datetime.fromtimestamp(seconds, UTC) + timedelta(microseconds=rest_ns // 1000)
+    return moment.astimezone().replace(tzinfo=None)

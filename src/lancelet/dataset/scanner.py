@@ -1,0 +1,266 @@
+"""Scans as pylance has them: a builder that gathers options, and the scanner it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset
+
+from lancelet.errors import InvalidInputError, UnsupportedError
+from lancelet.query.execute import count_rows, execute, execute_to_table
+from lancelet.query.explain import ScanMetrics, analyze_plan, explain_plan, measure_scan
+from lancelet.query.plan import ScanPlan, plan_scan
+from lancelet.query.scan_options import Columns, Ordering, ScanOptions
+from lancelet.table.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from lancelet.dataset.dataset import LanceDataset
+
+_BLOB_HANDLING = ("all_binary", "blobs_descriptions", "all_descriptions")
+
+
+class ColumnTypeError(InvalidInputError, TypeError):
+    """Columns were given in a form that means nothing."""
+
+
+@dataclass(frozen=True)
+class ColumnOrdering:
+    """A column to sort by.
+
+    Attributes:
+        column_name: The column.
+        ascending: Whether the smallest value comes first.
+        nulls_first: Whether nulls come before all values.
+    """
+
+    column_name: str
+    ascending: bool = True
+    nulls_first: bool = False
+
+
+class ScannerBuilder:
+    """Gathers what a scan shall do; each method changes one thing and returns the builder."""
+
+    def __init__(self, ds: LanceDataset) -> None:
+        """Start with a scan of everything."""
+        self._dataset = ds
+        self._options: dict[str, Any] = {}
+        self._scan_stats: Callable[[ScanMetrics], None] | None = None
+        self.apply_defaults(ds.default_scan_options)
+
+    def apply_defaults(self, default_opts: Mapping[str, Any]) -> Self:
+        """Set options by the names of the methods."""
+        for name, value in default_opts.items():
+            setter = getattr(self, name, None)
+            if setter is None:
+                raise InvalidInputError("no option of a scan has that name", name=name)
+            setter(value)
+        return self
+
+    def columns(self, cols: Sequence[str] | Mapping[str, str] | None = None) -> Self:
+        """Return these columns, or these expressions by the name each shall have."""
+        return self._set(columns=_columns(cols))
+
+    def filter(self, filter: str | pc.Expression | None) -> Self:  # noqa: A002 - pylance's name
+        """Return only rows for which an expression is true."""
+        return self._set(filter=filter)
+
+    def limit(self, n: int | None = None) -> Self:
+        """Return at most so many rows."""
+        return self._set(limit=n)
+
+    def offset(self, n: int | None = None) -> Self:
+        """Leave out so many of the first rows."""
+        return self._set(offset=n or 0)
+
+    def batch_size(self, batch_size: int | None) -> Self:
+        """Return batches of at most so many rows."""
+        return self._set(batch_size=batch_size)
+
+    def batch_size_bytes(self, batch_size_bytes: int | None) -> Self:
+        """Return batches of at most so many bytes, about."""
+        return self._set(batch_bytes=batch_size_bytes)
+
+    def strict_batch_size(self, strict_batch_size: bool = False) -> Self:
+        """Fill every batch but the last."""
+        return self._set(is_strict=bool(strict_batch_size))
+
+    def with_row_id(self, with_row_id: bool = True) -> Self:
+        """Return a column `_rowid`."""
+        return self._set(with_row_id=bool(with_row_id))
+
+    def with_row_address(self, with_row_address: bool = True) -> Self:
+        """Return a column `_rowaddr`."""
+        return self._set(with_row_address=bool(with_row_address))
+
+    def with_fragments(self, fragments: Iterable[Any] | None) -> Self:
+        """Read these fragments only, in the order given."""
+        ids = None
+        if fragments is not None:
+            ids = tuple(int(getattr(each, "fragment_id", each)) for each in fragments)
+        return self._set(fragments=ids)
+
+    def order_by(self, orderings: Sequence[ColumnOrdering | str] | None) -> Self:
+        """Sort the rows."""
+        return self._set(order_by=tuple(map(_ordering, orderings or ())))
+
+    def include_deleted_rows(self, flag: bool | None) -> Self:
+        """Return deleted rows too, with a null row id."""
+        return self._set(with_deleted=bool(flag))
+
+    def use_stats(self, use_stats: bool = True) -> Self:
+        """Skip rows that statistics rule out."""
+        return self._set(use_statistics=use_stats is not False)
+
+    def blob_handling(self, blob_handling: str | None) -> Self:
+        """Say what blob columns are read as; see `take_blobs` for their bytes."""
+        if blob_handling is not None and blob_handling not in _BLOB_HANDLING:
+            raise InvalidInputError(
+                "blobs cannot be read that way", found=blob_handling, known=_BLOB_HANDLING
+            )
+        if blob_handling == "all_binary" and _has_blobs(self._dataset):
+            raise UnsupportedError("a scan cannot return the bytes of blobs; use take_blobs")
+        return self
+
+    def scan_stats_callback(self, callback: Callable[[ScanMetrics], None] | None) -> Self:
+        """Call back with what was read when the scan has ended."""
+        self._scan_stats = callback
+        return self
+
+    def nearest(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse: vectors cannot be searched."""
+        raise UnsupportedError("vector search is not available in this release")
+
+    def full_text_search(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse: text cannot be searched."""
+        raise UnsupportedError("full text search is not available in this release")
+
+    def to_scanner(self) -> LanceScanner:
+        """Return the scanner of the options so far."""
+        plan = plan_scan(self._dataset.snapshot, ScanOptions(**self._options))
+        return LanceScanner(plan, self._dataset, scan_stats=self._scan_stats)
+
+    def _set(self, **options: Any) -> Self:
+        self._options.update(options)
+        return self
+
+    def _without_effect(self, *_: Any) -> Self:
+        """Take an option that changes how the reference works and not what it returns."""
+        return self
+
+    batch_readahead = fragment_readahead = io_buffer_size = _without_effect
+    scan_in_order = late_materialization = prefilter = fast_search = _without_effect
+    use_scalar_index = disable_scoring_autoprojection = with_index_segments = _without_effect
+
+
+class LanceScanner(pa.dataset.Scanner):  # type: ignore[misc]  # pyarrow has no types for it
+    """A scan that is ready to run, as often as one likes."""
+
+    def __init__(
+        self,
+        scanner: ScanPlan,
+        dataset: LanceDataset,
+        snapshot: Snapshot | None = None,
+        *,
+        scan_stats: Callable[[ScanMetrics], None] | None = None,
+    ) -> None:
+        """Run a plan; made by `ScannerBuilder` and `LanceDataset.scanner`."""
+        del snapshot
+        self._plan = scanner
+        self._dataset = dataset
+        self._scan_stats = scan_stats
+
+    @property
+    def projected_schema(self) -> pa.Schema:
+        """The schema of what is returned."""
+        return self._plan.schema
+
+    @property
+    def dataset_schema(self) -> pa.Schema:
+        """The schema of the dataset."""
+        return self._dataset.schema
+
+    def to_table(self) -> pa.Table:
+        """Return all rows."""
+        if self._scan_stats is not None:
+            return self.to_reader().read_all()
+        return execute_to_table(self._plan)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Return the rows as a stream."""
+        return pa.RecordBatchReader.from_batches(self._plan.schema, self.to_batches())
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in batches."""
+        if self._scan_stats is None:
+            yield from execute(self._plan)
+        else:
+            yield from measure_scan(self._plan, self._scan_stats)
+
+    def to_pandas(self, *, blob_mode: str = "lazy", **kwargs: Any) -> Any:
+        """Return all rows as a pandas data frame."""
+        del blob_mode
+        return self.to_table().to_pandas(**kwargs)
+
+    def scan_batches(self) -> list[pa.RecordBatch]:
+        """Return all batches."""
+        return list(self.to_batches())
+
+    def head(self, num_rows: int) -> pa.Table:
+        """Return the first rows."""
+        batches: list[pa.RecordBatch] = []
+        left = num_rows
+        for batch in self.to_batches():
+            if left <= 0:
+                break
+            batches.append(batch.slice(0, left))
+            left -= len(batches[-1])
+        return pa.Table.from_batches(batches, self._plan.schema)
+
+    def count_rows(self) -> int:
+        """Return how many rows there are."""
+        return count_rows(self._plan)
+
+    def explain_plan(self, verbose: bool = False) -> str:
+        """Return what the scan does, with the requests and bytes it is expected to take."""
+        return explain_plan(self._plan, verbose=verbose)
+
+    def analyze_plan(self, count_rows: bool = False) -> str:
+        """Run the scan and return what it does, with what it took."""
+        return analyze_plan(self._plan, count_only=count_rows)
+
+    @staticmethod
+    def from_dataset(*_: Any, **__: Any) -> NoReturn:
+        """Refuse: a scanner is made by its dataset."""
+        raise UnsupportedError("make a scanner with LanceDataset.scanner")
+
+    from_fragment = from_batches = from_dataset
+
+    def take(self, indices: Any) -> NoReturn:  # noqa: ARG002 - pylance's name
+        """Refuse: rows are taken from the dataset."""
+        raise UnsupportedError("take rows with LanceDataset.take")
+
+
+def _columns(columns: Sequence[str] | Mapping[str, str] | None) -> Columns:
+    if columns is None or isinstance(columns, Mapping):
+        return columns
+    if isinstance(columns, str):
+        raise ColumnTypeError("columns are a list of names, not one name", found=columns)
+    for column in columns:
+        if not isinstance(column, str):
+            raise ColumnTypeError("the name of a column is text", found=str(type(column)))
+    return tuple(columns)
+
+
+def _ordering(ordering: ColumnOrdering | str) -> Ordering:
+    if isinstance(ordering, str):
+        return Ordering(ordering)
+    return Ordering(ordering.column_name, ordering.ascending, ordering.nulls_first)
+
+
+def _has_blobs(dataset: LanceDataset) -> bool:
+    return any(node.is_blob for node in dataset.snapshot.schema.walk())

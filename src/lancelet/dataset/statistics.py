@@ -1,0 +1,67 @@
+"""How big a dataset is: per field, and in fragments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypedDict
+
+import numpy as np
+
+from lancelet.file.v2.reader import FileReader
+
+if TYPE_CHECKING:
+    from lancelet.dataset.dataset import LanceDataset
+
+
+@dataclass
+class FieldStatistics:
+    """How many bytes of files a field has."""
+
+    id: int
+    bytes_on_disk: int
+
+
+@dataclass
+class DataStatistics:
+    """How many bytes of files each field has, parents of fields included."""
+
+    fields: list[FieldStatistics]
+
+
+class DatasetStats(TypedDict):
+    """What fragments a dataset has."""
+
+    num_deleted_rows: int
+    num_fragments: int
+    num_small_files: int
+
+
+class LanceStats:
+    """Statistics of one version of a dataset."""
+
+    def __init__(self, dataset: LanceDataset) -> None:
+        """Look at a dataset."""
+        self._snapshot = dataset.snapshot
+
+    def dataset_stats(self, max_rows_per_group: int = 1024) -> DatasetStats:
+        """Count fragments, those with fewer rows than a number, and deleted rows."""
+        fragments = self._snapshot.fragments
+        return DatasetStats(
+            num_deleted_rows=int(fragments.num_deleted_rows.sum()),
+            num_fragments=len(fragments),
+            num_small_files=int(np.count_nonzero(fragments.physical_rows < max_rows_per_group)),
+        )
+
+    def data_stats(self) -> DataStatistics:
+        """Add up the bytes of pages of each field; files of 0.1 do not say."""
+        sizes = {int(field.id): 0 for field in self._snapshot.schema.walk()}
+        for fragment in self._snapshot.fragments:
+            for file in fragment.files:
+                reader = self._snapshot.open_file(file)
+                if not isinstance(reader, FileReader):
+                    continue
+                for field_id, column in zip(file.fields, file.column_indices, strict=True):
+                    if field_id in sizes and column >= 0:
+                        pages = reader.column(column).pages
+                        sizes[field_id] += sum(int(page.size.sum()) for page in pages)
+        return DataStatistics([FieldStatistics(*each) for each in sizes.items()])

@@ -1,0 +1,50 @@
+"""Whether a version is what its manifest says: ids that are unique, files that are there."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lancelet.errors import CorruptDataError
+from lancelet.format.fragment import Fragment
+from lancelet.table.lineage import row_ids_of
+from lancelet.table.snapshot import Snapshot
+
+
+def validate(snapshot: Snapshot) -> None:
+    """Raise `CorruptDataError` for the first contradiction that is found."""
+    ids = snapshot.fragments.ids
+    if not bool((np.diff(ids) > 0).all()):
+        raise CorruptDataError(
+            "fragments are not in the order of their ids", ids=ids.tolist()[:100]
+        )
+    field_ids = [field.id for field in snapshot.schema.walk()]
+    if len(set(field_ids)) < len(field_ids):
+        raise CorruptDataError("two fields have one id", field_ids=field_ids[:100])
+    for fragment in snapshot.fragments:
+        _validate_fragment(snapshot, fragment)
+
+
+def _validate_fragment(snapshot: Snapshot, fragment: Fragment) -> None:
+    rows = snapshot.physical_rows(fragment)
+    for file in fragment.files:
+        found = snapshot.open_file(file).num_rows
+        if found != rows:
+            raise CorruptDataError(
+                "a data file does not have the rows of its fragment",
+                path=file.path,
+                fragment_id=fragment.id,
+                expected=rows,
+                found=found,
+            )
+    deleted = snapshot.deletions(fragment)
+    deleted.live_mask(rows)
+    stated = fragment.num_deleted_rows
+    if stated and len(deleted) != stated:
+        raise CorruptDataError(
+            "a deletion file does not have as many rows as the manifest says",
+            fragment_id=fragment.id,
+            expected=stated,
+            found=len(deleted),
+        )
+    if fragment.row_ids is not None:
+        row_ids_of(snapshot, fragment)

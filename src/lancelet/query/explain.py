@@ -1,0 +1,135 @@
+"""What a scan does and what it costs: predicted from the manifest and files, and measured.
+
+Limit: offset=0 limit=10
+  Filter: age > 30
+    Read: fields=[age] late=[name] fragments=3 rows=3000
+      predicted: requests=6 bytes=24120
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from lancelet.encodings.base import RowRange
+from lancelet.io.metered import PROCESS_METER, IoMeter, metered
+from lancelet.query.execute import count_rows, execute
+from lancelet.query.nodes.source import sources
+from lancelet.query.plan import ScanPlan
+from lancelet.query.zone_pruning import candidate_ranges
+from lancelet.table.kept import Kept
+
+
+@dataclass(frozen=True, slots=True)
+class ScanMetrics:
+    """What a scan took; the names are those of pylance's scan statistics."""
+
+    iops: int = 0
+    requests: int = 0
+    bytes_read: int = 0
+    indices_loaded: int = 0
+    parts_loaded: int = 0
+    index_comparisons: int = 0
+    index_cache_hits: int = 0
+    index_cache_misses: int = 0
+    all_counts: dict[str, int] = field(default_factory=dict)
+    all_times: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a scan is expected to read."""
+
+    fragments: int
+    rows: int
+    requests: int
+    bytes: int
+
+
+def explain_plan(plan: ScanPlan, *, verbose: bool = False) -> str:
+    """Return the steps of a scan, the last first, each with what it will take."""
+    return "\n".join(_lines(plan, predict(plan), verbose=verbose))
+
+
+def analyze_plan(plan: ScanPlan, *, count_only: bool = False) -> str:
+    """Run a scan with nothing kept from before, and return its steps with what they took."""
+    cold, meter = _measured(plan)
+    started = time.perf_counter()
+    rows = count_rows(cold) if count_only else sum(batch.num_rows for batch in execute(cold))
+    elapsed_ms = (time.perf_counter() - started) * 1000
+    counts = meter.counts
+    lines = _lines(plan, predict(plan), verbose=True)
+    lines.append(
+        f"measured: rows={rows} requests={counts.read_iops} bytes={counts.read_bytes} "
+        f"elapsed_ms={elapsed_ms:.2f}"
+    )
+    return "\n".join(lines)
+
+
+def measure_scan(
+    plan: ScanPlan, callback: Callable[[ScanMetrics], None]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a scan, and at its end say what was read."""
+    cold, meter = _measured(plan)
+    yield from execute(cold)
+    counts = meter.counts
+    callback(ScanMetrics(counts.read_iops, counts.read_iops, counts.read_bytes))
+
+
+def predict(plan: ScanPlan) -> Prediction:
+    """Return what a scan is expected to read if every row that may match does."""
+    fragments = rows = requests = size = 0
+    first = tuple(plan.steps[0].fields) if plan.steps else ()
+    late = tuple(each for each in plan.projection.fields if each not in first)
+    if plan.is_empty:
+        return Prediction(0, 0, 0, 0)
+    for source in sources(plan.snapshot, plan.options.fragments):
+        ranges = [RowRange(0, source.num_rows)]
+        if plan.is_filtered and plan.options.use_statistics:
+            ranges = candidate_ranges(source.reader, plan.steps, plan.snapshot.schema)
+        if not ranges:
+            continue
+        fragments += 1
+        for part in ranges:
+            rows += len(part)
+            size += source.reader.encoded_bytes([*first, *late], part)
+        requests += source.reader.num_files([*first, *late]) * (1 + len(ranges))
+    return Prediction(fragments, rows, requests, size)
+
+
+def _measured(plan: ScanPlan) -> tuple[ScanPlan, IoMeter]:
+    """Return the plan over a store that is counted on its own, with nothing kept."""
+    meter = PROCESS_METER.scope()
+    location = plan.snapshot.location
+    apart = replace(location, store=metered(location.store, meter), kept=Kept())
+    return replace(plan, snapshot=replace(plan.snapshot, location=apart)), meter
+
+
+def _lines(plan: ScanPlan, predicted: Prediction, *, verbose: bool) -> list[str]:
+    options = plan.options
+    steps: list[str] = [f"Project: {', '.join(plan.schema.names)}"]
+    if options.limit is not None or options.offset:
+        steps.append(f"Limit: offset={options.offset} limit={options.limit}")
+    if options.order_by:
+        keys = ", ".join(
+            f"{each.column} {'asc' if each.ascending else 'desc'}" for each in options.order_by
+        )
+        steps.append(f"Sort: {keys}")
+    early = [each.name for step in plan.steps for each in step.fields]
+    late = [each.name for each in plan.projection.fields if each.name not in early]
+    if plan.is_filtered:
+        if late:
+            steps.append(f"Take: columns=[{', '.join(late)}] for rows that match")
+        steps += [f"Filter: {step.expression}" for step in reversed(plan.steps)]
+    names = early if plan.is_filtered else late
+    steps.append(
+        f"Read: uri={plan.snapshot.location.uri} columns=[{', '.join(dict.fromkeys(names))}] "
+        f"fragments={predicted.fragments} rows={predicted.rows} "
+        f"requests={predicted.requests} bytes={predicted.bytes}"
+    )
+    if verbose:
+        steps.append(f"Version: {plan.snapshot.version} of {plan.snapshot.num_rows} rows")
+    return ["  " * depth + step for depth, step in enumerate(steps)]

@@ -1,0 +1,51 @@
+"""The Arrow types that scans return: those of the schema, but for blobs.
+
+A blob column is read as where its bytes are, so that scanning it costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+import pyarrow as pa
+
+from lancelet.encodings.blob_v1 import DESCRIPTOR_TYPE
+from lancelet.encodings.levels import BLOB_V2_DESCRIPTOR
+from lancelet.format.field import BLOB_KEY, Field
+
+_PACKED_KEY: Final = "lance-encoding:packed"
+
+
+def scan_field(field: Field) -> pa.Field:
+    """Return the Arrow field that reading gives: blobs are read as where their bytes are."""
+    if not any(node.is_blob for node in field.walk()):
+        return field.to_arrow()
+    arrow = field.to_arrow()
+    if field.is_blob_v2:
+        metadata = {BLOB_KEY: "true", _PACKED_KEY: "true"}
+        return pa.field(field.name, BLOB_V2_DESCRIPTOR, field.nullable, metadata)
+    if field.is_blob:
+        return arrow.with_type(DESCRIPTOR_TYPE)
+    parts = [scan_field(child) for child in field.children]
+    return arrow.with_type(_with_parts(arrow.type, parts))
+
+
+@lru_cache(maxsize=4096)
+def scan_type(field: Field) -> pa.DataType:
+    """Return the Arrow type that reading a field gives."""
+    return scan_field(field).type
+
+
+def _with_parts(data_type: pa.DataType, parts: Sequence[pa.Field]) -> pa.DataType:
+    if pa.types.is_struct(data_type):
+        return pa.struct(parts)
+    if pa.types.is_large_list(data_type):
+        return pa.large_list(parts[0])
+    if pa.types.is_fixed_size_list(data_type):
+        return pa.list_(parts[0], data_type.list_size)
+    if pa.types.is_map(data_type):
+        entries = parts[0].type
+        return pa.map_(entries.field(0), entries.field(1))
+    return pa.list_(parts[0])
