@@ -50,7 +50,7 @@ def urls(count: int) -> pa.Array:
 COLUMNS = {
     "random": pa.array(RNG.integers(-(2**62), 2**62, COUNT)),
     "small": pa.array(RNG.integers(0, 1000, COUNT)),
-    "runs": pa.array(np.repeat(RNG.integers(0, 1000, COUNT // 50), 50).astype(np.int32)),
+    "runs": pa.array(np.repeat(RNG.integers(0, 2**62, COUNT // 200), 200)),
     "rising": pa.array(10**15 + np.cumsum(RNG.integers(0, 10**7, COUNT))),
     "few": pa.array(RNG.choice(RNG.random(40), COUNT)),
     "price": pa.array(RNG.integers(0, 10**6, COUNT)).cast(pa.decimal128(19, 0)),
@@ -84,12 +84,12 @@ def decode(page: MiniBlock) -> Block:
     [
         ("random", "flat(64)"),
         ("small", "inline_bitpacking(64)"),
-        ("runs", "rle(flat(32), flat(8))"),
+        ("runs", "rle(flat(64), flat(8))"),
         ("rising", "general(lz4){byte_stream_split(64)}"),
         ("few", "dictionary(40, flat(64)){inline_bitpacking(8)}"),
         ("price", "general(zstd){flat(128)}"),
         ("words", "dictionary(10, variable(flat(32))){inline_bitpacking(8)}"),
-        ("urls", "general(lz4){fsst{variable(flat(32))}}"),
+        ("urls", "general(zstd){fsst{variable(flat(32))}}"),
         ("keys", "fsst{variable(flat(32))}"),
         ("vectors", "fixed_size_list(4){flat(32)}"),
     ],
@@ -131,7 +131,7 @@ def test_chunks_of_2_1_leave_room_for_levels(column: str) -> None:
     ("column", "metadata", "chosen"),
     [
         ("small", {"compression": "none"}, "flat(64)"),
-        ("runs", {"compression": "none"}, "flat(32)"),
+        ("runs", {"compression": "none"}, "flat(64)"),
         ("words", {"compression": "none"}, "variable(flat(32))"),
         ("keys", {"compression": "fsst"}, "fsst{variable(flat(32))}"),
         ("words", {"compression": "fsst"}, "fsst{variable(flat(32))}"),
