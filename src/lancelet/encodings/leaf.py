@@ -74,7 +74,7 @@ def values_from_dictionary(
 
     For Arrow's dictionary types the items are not copied.
     """
-    indices = _unsigned(block)[picked]
+    indices = indices_of(block)[picked]
     if not pa.types.is_dictionary(data_type):
         values = look_up(block_from_arrow(items), indices, validity)
         return arrow_from_block(values, data_type, validity)
@@ -137,7 +137,8 @@ def _slice_bits(data: Bytes, start: int, stop: int) -> Bytes:
     return np.packbits(bits[start % 8 : start % 8 + stop - start], bitorder="little")
 
 
-def _unsigned(block: Block) -> npt.NDArray[np.unsignedinteger]:
+def indices_of(block: Block) -> npt.NDArray[np.unsignedinteger]:
+    """Return a block of indices as unsigned numbers."""
     if not isinstance(block, FixedWidth) or block.bits not in (8, 16, 32, 64):
         raise CorruptDataError(
             "the indices of a dictionary are not whole numbers", found=type(block).__name__

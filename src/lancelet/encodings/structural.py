@@ -180,7 +180,9 @@ class _LeafReader:
         self.bounds: Int64s = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths.astype(np.int64) // self._multiple, out=self.bounds[1:])
         self._bytes = np.cumsum([0.0, *(float(page.size.sum()) for page in pages)])
-        kinds = _kinds(pages, kind_of_page)
+        # Arrays of Arrow's dictionary types have the dictionary of one page.
+        is_dictionary = pa.types.is_dictionary(leaf.data_type)
+        kinds = _kinds(pages, None if is_dictionary else kind_of_page)
         self._run_pages = run_starts(
             [int(page.size[0]) if len(page.size) else 0 for page in pages], kinds
         )

@@ -17,6 +17,7 @@ and a page counts as known only afterwards, so threads need no lock.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +36,19 @@ from lancelet.errors import CorruptDataError
 _CHUNK_BYTES = 5 * 8
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Dictionary:
+    """The items that some chunks point into, all of them in one array.
+
+    Chunk i points into `count[i]` items from `first[i]` on; both are `None` where that is the
+    whole array for every chunk.
+    """
+
+    items: pa.Array
+    first: Int64s | None = None
+    count: Int64s | None = None
+
+
 class MiniBlockHead:
     """Where the chunks and rows of a run of pages are."""
 
@@ -42,10 +56,15 @@ class MiniBlockHead:
         self,
         pages: Sequence[StoredPage],
         num_values: Sequence[int],
+        num_items: Sequence[int],
         layout: MiniBlockLayout,
         leaf: LeafContext,
     ) -> None:
-        """Prepare for pages of a layout, which have so many values each; nothing is known yet."""
+        """Prepare for pages of a layout, with so many values and so many items of dictionaries.
+
+        Nothing is known of them yet.
+        """
+        self._num_items = num_items
         self._pages = pages
         self._num_values = np.array(num_values, np.int64)
         self._layout = layout
@@ -62,7 +81,8 @@ class MiniBlockHead:
         if layout.repetition_index_depth:
             rows = _spread(self.first_row, chunks)
             self.rows = RepetitionIndex(rows, rows.copy())
-        self.dictionary: pa.Array | None = None
+        self._items: list[pa.Array] = [None] * len(pages)
+        self._joined: Dictionary | None = None
 
     @property
     def num_bytes(self) -> int:
@@ -138,6 +158,21 @@ class MiniBlockHead:
         stop = self.position[edges[1:] - 1] + self.size[edges[1:] - 1]
         return Ranges(start, stop - start), edges
 
+    def dictionary(self, chunks: Int64s) -> Dictionary | None:
+        """Return the items that chunks point into, all of whose pages are known."""
+        if self._layout.dictionary is None:
+            return None
+        pages = np.searchsorted(self.first_chunk, chunks, side="right") - 1
+        first, last = int(pages[0]), int(pages[-1])
+        if first == last:
+            return Dictionary(self._items[first])
+        if self._is_complete:
+            if self._joined is None:
+                self._joined = _joined(self._items)
+            return _of_pages(self._joined, pages)
+        touched, which = np.unique(pages, return_inverse=True)
+        return _of_pages(_joined([self._items[page] for page in touched.tolist()]), which)
+
     @property
     def _num_extra(self) -> int:
         """How many buffers a page has besides words and chunks: dictionary, index of rows."""
@@ -162,9 +197,9 @@ class MiniBlockHead:
             if pa.types.is_dictionary(data_type):
                 data_type = data_type.value_type
             block = registry.decode_block(
-                layout.dictionary, slices.slice_bytes(0), layout.num_dictionary_items
+                layout.dictionary, slices.slice_bytes(0), self._num_items[page]
             )
-            self.dictionary = arrow_from_block(block, data_type, None)
+            self._items[page] = arrow_from_block(block, data_type, None)
             at = 1
         if self.rows is not None:
             index = parse_repetition_index(
@@ -172,6 +207,19 @@ class MiniBlockHead:
             )
             self.rows.begun[start:stop] = index.begun[:-1] + self.first_row[page]
             self.rows.ended[start:stop] = index.ended[:-1] + self.first_row[page]
+
+
+def _joined(items: Sequence[pa.Array]) -> Dictionary:
+    """Return the items of pages as one array, and where those of each page are."""
+    count = np.array([len(array) for array in items], np.int64)
+    return Dictionary(pa.concat_arrays(items), np.cumsum(count) - count, count)
+
+
+def _of_pages(joined: Dictionary, pages: Int64s) -> Dictionary:
+    """Return the dictionary of chunks, given that of pages and the page of each chunk."""
+    assert joined.first is not None
+    assert joined.count is not None
+    return Dictionary(joined.items, joined.first[pages], joined.count[pages])
 
 
 def _bounds(counts: Int64s) -> Int64s:

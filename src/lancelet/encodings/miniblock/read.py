@@ -29,12 +29,13 @@ from lancelet.encodings.leaf import (
     LeafContext,
     LeafRows,
     Picked,
+    indices_of,
     values_from_block,
     values_from_dictionary,
 )
 from lancelet.encodings.levels import Layers, Levels, check_levels, visible_validity
 from lancelet.encodings.miniblock.frame import ChunkParts, FrameShape, split_chunks
-from lancelet.encodings.miniblock.head import MiniBlockHead
+from lancelet.encodings.miniblock.head import Dictionary, MiniBlockHead
 from lancelet.encodings.miniblock.repetition_index import DEPTH, ChunkLevels, RepetitionIndex
 from lancelet.encodings.spans import expand
 from lancelet.errors import CorruptDataError, UnsupportedError
@@ -75,17 +76,19 @@ class MiniBlockPages:
         leaf: LeafContext,
         *,
         num_values: Sequence[int],
+        num_items: Sequence[int],
         index: int,
     ) -> None:
         """Check the message of pages; `index` is the number of the first one in its column.
 
         The layout is that of all of them but for the number of values, of which page i has
-        `num_values[i]`. Pages with a dictionary are read one by one.
+        `num_values[i]`, and of items of its dictionary, of which it has `num_items[i]`.
         """
         self._pages = pages
         self._layout = layout
         self._leaf = leaf
         self._num_values = num_values
+        self._num_items = num_items
         self._key = (leaf.column, index)
         self._shape = FrameShape(
             layout.repetition is not None,
@@ -94,7 +97,6 @@ class MiniBlockPages:
             layout.has_large_chunks,
         )
         has_dictionary = layout.dictionary is not None
-        assert not has_dictionary or len(pages) == 1
         expected = 2 + has_dictionary + (layout.repetition_index_depth > 0)
         if any(len(page.position) < expected for page in pages):
             raise CorruptDataError(
@@ -141,13 +143,13 @@ class MiniBlockPages:
         decoded = yield from self._read_chunks(head, wanted)
         layers = self._layout.layers
         if wanted.picks is not None and decoded.definition is None:
-            return LeafRows(layers, None, None, self._pick(head, decoded, None, wanted.picks, None))
+            return LeafRows(layers, None, None, self._pick(head, wanted, decoded, None, None))
         entries = self._entries_of(rows, head, wanted, decoded)
         repetition = None if decoded.repetition is None else decoded.repetition[entries]
         definition = None if decoded.definition is None else decoded.definition[entries]
         validity = visible_validity(layers, definition)
         slots = slots_of(layers, decoded.definition, entries)
-        values = self._pick(head, decoded, slots, wanted.picks, validity)
+        values = self._pick(head, wanted, decoded, slots, validity)
         return LeafRows(layers, repetition, definition, values)
 
     def read_slots(
@@ -159,14 +161,16 @@ class MiniBlockPages:
         wanted = _find(slots, head)
         decoded = yield from self._read_chunks(head, wanted)
         entries = self._entries_of(slots, head, wanted, decoded)
-        return self._pick(head, decoded, entries, wanted.picks, validity)
+        return self._pick(head, wanted, decoded, entries, validity)
 
     def read_head(self, rows: Rows) -> Reading[MiniBlockHead]:
         """Read what every read of the pages with these rows needs, unless the memo has it."""
         memo = self._leaf.memo
         head = None if memo is None else memo.get(self._key, MiniBlockHead)
         if head is None:
-            head = MiniBlockHead(self._pages, self._num_values, self._layout, self._leaf)
+            head = MiniBlockHead(
+                self._pages, self._num_values, self._num_items, self._layout, self._leaf
+            )
         missing = head.missing(rows)
         if len(missing):
             head.add(missing, (yield head.ranges(missing)))
@@ -226,15 +230,24 @@ class MiniBlockPages:
     def _pick(
         self,
         head: MiniBlockHead,
+        wanted: _Wanted,
         decoded: _Decoded,
         slots: Picked | None,
-        picks: Picks | None,
         validity: Bytes | None,
     ) -> pa.Array:
-        data_type = self._leaf.data_type
+        """Return the values in the slots, which need not be given if they are those wanted."""
+        data_type, picks = self._leaf.data_type, wanted.picks
+        if picks is None and not isinstance(slots, slice):
+            assert slots is not None
+            found, which, within = kernels.locate_rows(_bounds(decoded.counts), slots)
+            picks = Picks(found[which], within)
         block, picked = self._decode_values(decoded, slots, picks)
-        if head.dictionary is not None:
-            return values_from_dictionary(block, head.dictionary, data_type, picked, validity)
+        dictionary = head.dictionary(wanted.chunks)
+        if dictionary is not None:
+            if dictionary.first is not None:
+                block = _joined_indices(block, picked, dictionary, decoded.counts, picks)
+                picked = slice(0, block.count)
+            return values_from_dictionary(block, dictionary.items, data_type, picked, validity)
         is_whole = isinstance(picked, slice) and picked == slice(0, block.count)
         if is_whole and isinstance(block, FixedWidth) and block.bits == self._bits:
             nulls = None if validity is None else pa.py_buffer(validity)
@@ -244,23 +257,37 @@ class MiniBlockPages:
     def _decode_values(
         self, decoded: _Decoded, slots: Picked | None, picks: Picks | None
     ) -> tuple[Block, Picked]:
-        """Return a block that holds the slots, and where in the block they are.
-
-        Where `picks` says which values are meant, slots need not.
-        """
+        """Return a block that holds the values, and where in the block they are."""
         counts = decoded.counts
         if isinstance(slots, slice):
             return self._values.decode(decoded.buffers, counts), slots
-        if picks is None:
-            assert slots is not None
-            found, which, within = kernels.locate_rows(_bounds(counts), slots)
-            picks = Picks(found[which], within)
+        assert picks is not None
         if len(picks.index) * DENSE_PICKS > int(counts.sum()):
             starts = np.cumsum(counts) - counts
             places: Int64s = starts[picks.chunk] + picks.index
             return self._values.decode(decoded.buffers, counts), places
         block = self._values.pick(decoded.buffers, counts, picks)
         return block, slice(0, len(picks.index))
+
+
+def _joined_indices(
+    block: Block, picked: Picked, dictionary: Dictionary, counts: Int64s, picks: Picks | None
+) -> FixedWidth:
+    """Return indices into the items of a page as indices into the items of all pages.
+
+    An index that its page does not have becomes one that nobody has.
+    """
+    assert dictionary.first is not None
+    assert dictionary.count is not None
+    own = indices_of(block)[picked]
+    if picks is None:
+        first = np.repeat(dictionary.first, counts)[picked]
+        count = np.repeat(dictionary.count, counts)[picked]
+    else:
+        first, count = dictionary.first[picks.chunk], dictionary.count[picks.chunk]
+    outside = len(dictionary.items)
+    joined = np.where(own < count.view(np.uint64), own + first.view(np.uint64), np.uint64(outside))
+    return FixedWidth(64, joined.view(np.uint8), len(joined))
 
 
 def slots_of(layers: Layers, definition: Levels | None, entries: Picked) -> Picked:

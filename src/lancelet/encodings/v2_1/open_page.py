@@ -27,17 +27,15 @@ from lancelet.format.protos import encodings21_pb as pb
 def kind_of_page(encoding: bytes) -> bytes | None:
     """Return what pages have in common that are read as one, or `None` if a page is read alone.
 
-    That is the message of a mini-block page without its number of values. A dictionary belongs
-    to one page only.
+    That is the message of a mini-block page without its numbers of values and of items.
     """
     layout = _parse(encoding)
     if layout.WhichOneof("layout") != "mini_block_layout":
         return None
-    if layout.mini_block_layout.HasField("dictionary"):
-        return None
     kind = pb.MiniBlockLayout()
     kind.CopyFrom(layout.mini_block_layout)
     kind.num_items = 0
+    kind.num_dictionary_items = 0
     return kind.SerializeToString()
 
 
@@ -58,9 +56,18 @@ def _open_layout(
     match layout.WhichOneof("layout"):
         case "mini_block_layout":
             mini_block = mini_block_from_message(layout.mini_block_layout)
-            num_values = [mini_block.num_values]
-            num_values += [_parse(page.encoding).mini_block_layout.num_items for page in pages[1:]]
-            return MiniBlockPages(pages, mini_block, leaf, num_values=num_values, index=index)
+            alike = [_parse(page.encoding).mini_block_layout for page in pages[1:]]
+            return MiniBlockPages(
+                pages,
+                mini_block,
+                leaf,
+                num_values=[mini_block.num_values, *(message.num_items for message in alike)],
+                num_items=[
+                    mini_block.num_dictionary_items,
+                    *(message.num_dictionary_items for message in alike),
+                ],
+                index=index,
+            )
         case "constant_layout":
             constant = constant_from_message(layout.constant_layout, num_buffers=len(page.position))
             return ConstantPage(page, constant, leaf)

@@ -99,7 +99,14 @@ def _sparse_values(
 def _chunks(
     page: StoredPage, layout: MiniBlockLayout, leaf: LeafContext, index: int
 ) -> MiniBlockPages:
-    return MiniBlockPages((page,), layout, leaf, num_values=(layout.num_values,), index=index)
+    return MiniBlockPages(
+        (page,),
+        layout,
+        leaf,
+        num_values=(layout.num_values,),
+        num_items=(layout.num_dictionary_items,),
+        index=index,
+    )
 
 
 def _chunked(message: pb.ChunkedValues, layers: Layers, *, num_values: int) -> MiniBlockLayout:
