@@ -1,7 +1,11 @@
-"""Settings that every test shares."""
+"""Settings and fixtures that every test shares."""
 
 import os
+import subprocess
+import sys
+from collections.abc import Callable
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -19,3 +23,20 @@ settings.register_profile(
     "nightly", max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
+
+
+@pytest.fixture
+def run_program() -> Callable[..., str]:
+    """Run a program in an interpreter of its own and return what it printed.
+
+    Programs that fork need that: the tests' own process holds threads, and modules that warn
+    about forks. One that hangs is an error.
+    """
+
+    def run(program: str, *arguments: str) -> str:
+        command = [sys.executable, "-W", "ignore", "-c", program, *arguments]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout
+
+    return run

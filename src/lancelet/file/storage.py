@@ -85,7 +85,7 @@ def take_rows(array: pa.Array, indices: pa.Array) -> pa.Array:
 def check_nulls(array: pa.Array, field: Field) -> None:
     """Raise unless values that must not be null are not; what lies under a null is nobody's.
 
-    >>> field = Schema.from_arrow(pa.schema([pa.field("x", pa.int8(), nullable=False)])).fields[0]
+    >>> field = Field.from_arrow(pa.field("x", pa.int8(), nullable=False), iter(range(1)))
     >>> check_nulls(pa.array([1, None], pa.int8()), field)
     Traceback (most recent call last):
     lancelet.errors.InvalidInputError: ... (field='x', nulls=1)

@@ -1,6 +1,5 @@
 """The pool: results in order, memory bounded, errors at their turn, and no way to block it."""
 
-import multiprocessing
 import os
 import threading
 import time
@@ -82,18 +81,20 @@ def test_a_task_of_the_pool_never_waits_for_the_pool(monkeypatch):
     assert not is_worker()
 
 
-def _sum_in_child(results):
-    results.put(sum(map_ordered(abs, range(-100, 0))))
+FORK_AFTER_USE = """
+import os
+from lancelet.file import pool
+
+pool.CPU_THREADS = 2
+list(pool.map_ordered(abs, range(10)))
+child = os.fork()
+total = sum(pool.map_ordered(abs, range(-100, 0)))
+if child == 0:
+    os._exit(0 if total == 5050 else 1)
+print(total, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform cannot fork")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_forked_child_has_a_pool_of_its_own(monkeypatch):
-    monkeypatch.setattr(pool, "CPU_THREADS", 2)
-    list(map_ordered(abs, range(10)))
-    context = multiprocessing.get_context("fork")
-    results = context.Queue()
-    child = context.Process(target=_sum_in_child, args=(results,))
-    child.start()
-    assert results.get(timeout=20) == 5050
-    child.join()
+def test_a_forked_child_has_a_pool_of_its_own(run_program):
+    assert run_program(FORK_AFTER_USE) == "5050 0\n"
