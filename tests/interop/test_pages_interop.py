@@ -55,6 +55,7 @@ ANY_VERSION = {
     "one value or null": (table_of(some([7] * 300), pa.int16()), "2.1"),
     "all null structs": (table_of([None, {"x": None, "y": None}] * 9, POINT), "2.1"),
     "all null lists": (table_of([None, [], [None], [None] * 3] * 9, pa.list_(pa.int8())), "2.1"),
+    "structs without children": (table_of([{}] * 30, pa.struct([])), "2.1"),
     "one true": (table_of([True] * 30, pa.bool_()), "2.1"),
     "zipped ints": (table_of(list(range(300)), pa.int32(), ZIPPED), "2.1"),
     "zipped lists": (table_of(LISTS, pa.list_(pa.int32()), ZIPPED), "2.1"),

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 
 from lancelet.buffers import Bytes
+from lancelet.encodings.arrow import has_fixed_width
 from lancelet.encodings.base import BlobSink, ColumnChoice, EncodedPage, FileVersion
 from lancelet.encodings.blob_v1 import is_blob_v1
 from lancelet.encodings.blob_v2 import with_placed_blobs
@@ -68,12 +69,18 @@ def columns_of(field: Field, version: FileVersion) -> tuple[Field, ...]:
     return tuple(path[-1].field for path in paths(nest(field, version)))
 
 
+def check_storable(field: Field, version: FileVersion) -> None:
+    """Raise `UnsupportedError` unless files of a version can store a field of this type."""
+    for path in paths(nest(field, version)):
+        _check_nesting(path)
+        _check_leaf(path, path[-1].data_type)
+
+
 def column_leaves(array: pa.Array, field: Field, version: FileVersion) -> Iterator[ColumnLeaf]:
     """Yield what the columns of a field are to hold, after checking that they can."""
+    check_storable(field, version)
     node = nest(field, version)
     leaf_paths = tuple(paths(node))
-    for path in leaf_paths:
-        _check_writable(path)
     if len(array):
         for column, leaf in enumerate(shred(node, array)):
             yield ColumnLeaf(column, leaf_paths[column], leaf)
@@ -107,13 +114,27 @@ def sink_of(blobs: BlobSink | None, field: Field) -> BlobSink:
     return blobs
 
 
-def _check_writable(path: Path) -> None:
+def _check_nesting(path: Path) -> None:
     """Raise for a column that could be written, but that the reference would fail to read."""
     kinds = {type(node) for node in path}
     if kinds >= {FixedListNode, ListNode}:
         raise UnsupportedError(
             "fixed-size lists of structs are not written inside of lists, nor around them",
             column=_name_of(path),
+        )
+    if any(isinstance(node, FixedListNode) and not node.dimension for node in path):
+        raise UnsupportedError("no file can store lists of no items", column=_name_of(path))
+
+
+def _check_leaf(path: Path, data_type: pa.DataType) -> None:
+    """Raise for values that take no bytes, and for fixed-size lists of values of many sizes."""
+    item = data_type
+    while pa.types.is_fixed_size_list(item) and item.list_size:
+        item = item.value_type
+    is_plain = not pa.types.is_fixed_size_list(data_type)
+    if not has_fixed_width(item) and (not is_plain or pa.types.is_fixed_size_binary(item)):
+        raise UnsupportedError(
+            "no file can store this type", column=_name_of(path), type=str(data_type)
         )
 
 

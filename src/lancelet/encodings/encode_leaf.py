@@ -13,6 +13,7 @@ again, until it fits; a single row that still does not fit becomes a full-zip pa
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -40,7 +41,7 @@ from lancelet.encodings.constant.write import (
 )
 from lancelet.encodings.fullzip.write import build_full_zip
 from lancelet.encodings.layout import Body, PageBody
-from lancelet.encodings.levels import ShreddedLeaf
+from lancelet.encodings.levels import LayerKind, Layers, ShreddedLeaf
 from lancelet.encodings.miniblock.write import build_mini_block
 from lancelet.encodings.options import EncodingOptions, StructuralEncoding
 from lancelet.errors import UnsupportedError
@@ -109,7 +110,9 @@ def _encode_empty_struct(leaf: ShreddedLeaf) -> Body:
         raise UnsupportedError(
             "a struct without children cannot be null or lie in a list", field=leaf.field.name
         )
-    return build_nulls(leaf, has_level_encodings=False)
+    # The reference writes such structs as if all were null, and looks for levels otherwise.
+    layers = Layers.of([LayerKind.NULLABLE_ITEM, *leaf.layers.kinds[1:]])
+    return build_nulls(replace(leaf, layers=layers), has_level_encodings=False)
 
 
 def _encode_dictionary(

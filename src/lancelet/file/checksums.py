@@ -78,14 +78,18 @@ class Checksums:
     @staticmethod
     def parse(data: Bytes, *, position: int, file_bytes: int) -> Checksums | None:
         """Return the checksums in a global buffer, or None if it is somebody else's buffer."""
-        if data.nbytes < _HEADER_BYTES or data[: len(_MAGIC)].tobytes() != _MAGIC:
+        if data.nbytes < _HEADER_BYTES:
             return None
         head = data[: _HEADER.size].tobytes()
-        _, block_bytes, table_crc, own_position, own_file_bytes = _HEADER.unpack(head)
+        magic, block_bytes, table_crc, own_position, own_file_bytes = _HEADER.unpack(head)
         table = data[_HEADER_BYTES:]
         (head_crc,) = struct.unpack_from("<I", data[:_HEADER_BYTES].tobytes(), _HEADER.size)
+        # A damaged magic must not make the buffer pass for somebody else's.
+        if magic != _MAGIC and head_crc != _crc(_MAGIC + head[len(_MAGIC) :]):
+            return None
         sound = (
-            head_crc == _crc(head)
+            magic == _MAGIC
+            and head_crc == _crc(head)
             and not data[_HEADER.size + _CRC_BYTES : _HEADER_BYTES].any()
             and table_crc == _crc(table.tobytes())
             and (own_position, own_file_bytes) == (position, file_bytes)
@@ -121,6 +125,24 @@ class Checksums:
     def _block(self, block: int, source: Bytes, place: int) -> Bytes:
         length = min(self.block_bytes, self.file_bytes - block * self.block_bytes)
         return source[place : place + length]
+
+
+def check_no_checksums(data: Bytes, *, position: int, file_bytes: int) -> None:
+    """Raise if `data`, which are the file's from `position` on, hold checksums of the file.
+
+    For files whose tables name none: in a damaged one they may still be there.
+    """
+    text = data.tobytes()
+    found = text.find(_MAGIC)
+    while 0 <= found <= len(text) - _HEADER.size:
+        *_, own_position, own_file_bytes = _HEADER.unpack_from(text, found)
+        if (own_position, own_file_bytes) == (position + found, file_bytes):
+            raise CorruptDataError(
+                "the file has checksums, but does not name them; restore the object",
+                position=own_position,
+                file_bytes=file_bytes,
+            )
+        found = text.find(_MAGIC, found + 1)
 
 
 class ChecksumBuilder:

@@ -167,7 +167,14 @@ def encode_metadata(metadata: Mapping[str, str]) -> dict[bytes, bytes] | None:
 
 def decode_metadata(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
     """Return the metadata of an Arrow field or schema as text."""
-    return {decode_text(key): decode_text(value) for key, value in (metadata or {}).items()}
+    return {_decode_key(key): decode_text(value) for key, value in (metadata or {}).items()}
+
+
+def _decode_key(key: bytes) -> str:
+    try:
+        return key.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidInputError("a key of metadata must be UTF-8", key=key) from error
 
 
 def encode_text(text: str) -> bytes:

@@ -79,12 +79,27 @@ def test_no_flipped_bit_in_the_buffer_goes_unseen(data):
     bit = data.draw(st.integers(0, 8 * len(buffer) - 1))
     buffer[bit // 8] ^= 1 << bit % 8
     array = np.frombuffer(bytes(buffer), np.uint8)
-    if bit < 64:
-        # Without its magic it is somebody else's buffer.
-        assert Checksums.parse(array, position=64, file_bytes=3 * BLOCK) is None
-        return
     with pytest.raises(CorruptDataError, match="checksums of the file are damaged"):
         Checksums.parse(array, position=64, file_bytes=3 * BLOCK)
+
+
+def test_a_buffer_of_somebody_else_is_left_alone():
+    size = checksum_size(3 * BLOCK, BLOCK)
+    assert Checksums.parse(np.zeros(size, np.uint8), position=64, file_bytes=3 * BLOCK) is None
+
+
+@pytest.mark.parametrize("part", ["position", "size"])
+def test_checksums_that_the_table_does_not_name_are_found(store, write, read_all, part):
+    write(store, make_table())
+    data = bytearray(store.read("f.lance"))
+    last_row = len(data) - 40 - 16
+    data[last_row + (8 if part == "size" else 0)] ^= 64
+    data[5000] ^= 1
+    store.put("f.lance", bytes(data))
+    with pytest.raises(CorruptDataError, match="does not name them") as caught:
+        read_all(store)
+    assert caught.value.facts["path"] == "f.lance"
+    assert not read_all(store, verify=Verify.OFF).equals(make_table())
 
 
 @pytest.mark.parametrize("size", [0, 8, 63])

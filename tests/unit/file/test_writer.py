@@ -6,7 +6,7 @@ import pytest
 
 from lancelet.buffers import Ranges
 from lancelet.encodings.base import RowRange
-from lancelet.errors import InvalidInputError, LanceletError, StorageError, UnsupportedError
+from lancelet.errors import InvalidInputError, StorageError, UnsupportedError
 from lancelet.file.open import create_data_file, open_data_file
 from lancelet.file.v2.footer import ALIGNMENT, PADDING_BYTE
 from lancelet.file.v2.writer import WriterOptions
@@ -87,6 +87,29 @@ def test_types_that_the_format_lacks_are_refused_by_name(version, data_type):
     with pytest.raises(UnsupportedError) as caught:
         start(store, pa.table({"x": pa.nulls(0, data_type)}), version=version)
     assert caught.value.facts["field"] == "x"
+    assert store.started == 0
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    "data_type",
+    [
+        pa.binary(0),
+        pa.list_(pa.int8(), 0),
+        pa.list_(pa.list_(pa.int8(), 0), 2),
+        pa.list_(pa.null(), 2),
+        pa.list_(pa.binary(0), 2),
+        pa.list_(pa.string(), 2),
+        pa.list_(pa.list_(pa.dictionary(pa.int8(), pa.string()), 2), 2),
+    ],
+    ids=str,
+)
+def test_values_that_could_not_be_read_again_are_refused_by_name(version, data_type):
+    store = RecordingStore("refused")
+    column = pa.nulls(0, pa.struct([("a", pa.int8()), ("x", data_type)]))
+    with pytest.raises(UnsupportedError, match="store") as caught:
+        start(store, pa.table({"s": column}), version=version)
+    assert caught.value.facts["column"] == "s.x"
     assert store.started == 0
 
 
@@ -330,10 +353,14 @@ def test_blobs_of_old_versions_read_back_whole(store, version):
     assert found.to_pylist() == values
 
 
-def test_unknown_wishes_of_a_field_are_refused(store):
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_unknown_wishes_of_a_field_are_refused(version, is_nested):
+    store = RecordingStore("refused")
     field = pa.field("x", pa.int32(), metadata={"lance-encoding:compression": "brotli"})
-    table = pa.table([pa.array([1] * 500, pa.int32())], schema=pa.schema([field]))
-    writer = start(store, table)
-    with pytest.raises(LanceletError, match="something the writer cannot do"):
-        write_all(writer, table)
-    writer.abort()
+    if is_nested:
+        field = pa.field("l", pa.list_(field))
+    with pytest.raises(InvalidInputError, match="something the writer cannot do") as caught:
+        start(store, pa.schema([field]).empty_table(), version=version)
+    assert caught.value.facts["field"] == "x"
+    assert store.started == 0

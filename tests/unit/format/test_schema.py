@@ -237,3 +237,14 @@ def test_an_extension_that_does_not_suit_its_storage_is_shown_as_stored() -> Non
     node = Schema.from_arrow(pa.schema([claim])).fields[0]
     assert node.arrow_type == pa.int8()
     assert node.to_arrow().equals(claim, check_metadata=True)
+
+
+@pytest.mark.parametrize("metadata", [{b"\xff": b"v"}, {b"k": b"v", b"a\xe9": b""}])
+def test_keys_of_metadata_must_be_text(metadata: dict[bytes, bytes]) -> None:
+    for arrow in (
+        pa.schema([], metadata),
+        pa.schema([pa.field("x", pa.list_(pa.field("item", pa.int8(), metadata=metadata)))]),
+    ):
+        with pytest.raises(InvalidInputError, match="must be UTF-8") as caught:
+            Schema.from_arrow(arrow)
+        assert caught.value.facts["key"] in metadata

@@ -15,6 +15,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from lancelet.encodings.arrow import has_fixed_width
 from lancelet.encodings.base import FileVersion
 from lancelet.errors import UnsupportedError
 from lancelet.format.field import Field
@@ -75,28 +76,24 @@ def _has_nulls(array: pa.Array) -> bool:
 def _check_leaf(path: str, data_type: pa.DataType) -> None:
     if pa.types.is_dictionary(data_type) and pa.types.is_nested(data_type.value_type):
         raise _refusal(path, "dictionaries of nested values", since=None)
+    if pa.types.is_fixed_size_binary(data_type) and not has_fixed_width(data_type):
+        raise _refusal(path, "binary of no bytes", since=None)
     if not pa.types.is_fixed_size_list(data_type):
         return
+    if not data_type.list_size:
+        raise _refusal(path, "fixed-size lists of no items", since=None)
     item = data_type.value_type
     if pa.types.is_fixed_size_list(item):
         _check_leaf(path, item)
-    elif not _is_fixed_width(item):
+    elif not has_fixed_width(item):
         raise _refusal(path, f"fixed-size lists of {item}", since=None)
 
 
 def _check_packable(path: str, data_type: pa.DataType) -> None:
     if pa.types.is_fixed_size_list(data_type):
         _check_packable(path, data_type.value_type)
-    elif not _is_fixed_width(data_type) or pa.types.is_boolean(data_type):
+    elif not has_fixed_width(data_type) or pa.types.is_boolean(data_type):
         raise _refusal(path, f"packed structs with {data_type}", since="2.2")
-
-
-def _is_fixed_width(data_type: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_primitive(data_type)
-        or pa.types.is_decimal(data_type)
-        or pa.types.is_fixed_size_binary(data_type)
-    )
 
 
 def _refusal(path: str, what: str, *, since: str | None, **facts: object) -> UnsupportedError:

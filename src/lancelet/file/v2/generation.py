@@ -27,6 +27,8 @@ from lancelet.encodings.base import (
     Memo,
     StoredColumn,
 )
+from lancelet.encodings.encode_field import check_storable as check_storable_with_levels
+from lancelet.encodings.options import EncodingOptions
 from lancelet.encodings.v2_0.columns import check_storable as check_storable_in_2_0
 from lancelet.errors import InternalError
 from lancelet.file.v2.column_metadata import PLAIN_COLUMN_ENCODING
@@ -69,11 +71,14 @@ def generation_of(version: FileVersion) -> Generation:
 
 
 def check_storable(fields: Iterable[Field], version: FileVersion) -> None:
-    """Raise unless files of a version can store the types of all fields."""
+    """Raise unless files of a version can store the fields, in the way that each asks for."""
     for field in fields:
         if version is FileVersion.V2_0:
             check_storable_in_2_0(field)
-        generation_of(version).columns_of(field, version)
+        else:
+            check_storable_with_levels(field, version)
+        for node in field.walk():
+            EncodingOptions.from_metadata(node.name, node.metadata)
 
 
 def place_columns(fields: Iterable[Field], version: FileVersion) -> Mapping[int, int]:

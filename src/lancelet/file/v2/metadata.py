@@ -20,7 +20,12 @@ from google.protobuf.message import DecodeError
 from lancelet.buffers import Bytes, Ranges, Reading
 from lancelet.encodings.base import StoredColumn
 from lancelet.errors import CorruptDataError, InvalidInputError
-from lancelet.file.checksums import CHECKSUM_BLOCK_BYTES, Checksums, is_checksum_size
+from lancelet.file.checksums import (
+    CHECKSUM_BLOCK_BYTES,
+    Checksums,
+    check_no_checksums,
+    is_checksum_size,
+)
 from lancelet.file.v2.column_metadata import decode_column
 from lancelet.file.v2.footer import FOOTER_BYTES, Footer, parse_footer, parse_table, range_at
 from lancelet.format.protos import file_pb
@@ -119,6 +124,8 @@ def read_metadata(
     parsed = None
     if len(found) > 1 and found[1] is not None:
         parsed = Checksums.parse(found[1], position=checksums[0], file_bytes=file_bytes)
+    if with_checksums and parsed is None:
+        check_no_checksums(tail, position=start, file_bytes=file_bytes)
     assert found[0] is not None
     return FileMetadata(footer, columns, buffers, _descriptor(found[0]), file_bytes, tail, parsed)
 
