@@ -61,7 +61,6 @@ class Constant(Codec):
     def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
         """Repeat the value."""
         del slices, codecs
-        check_virtual(counts, codec=cls.wire_name)
         return _repeat(message, int(counts.sum()))
 
     @classmethod
@@ -77,5 +76,7 @@ def _repeat(message: Any, count: int) -> FixedWidth:
         if count:
             raise CorruptDataError("a constant has no value", count=count)
         return FixedWidth(64, NO_BYTES, 0)
+    counts = np.array([count], np.int64)
+    check_virtual(counts, value_bytes=len(value), codec=Constant.wire_name)
     data = np.tile(np.frombuffer(value, np.uint8), count)
     return FixedWidth(len(value) * 8, data, count)

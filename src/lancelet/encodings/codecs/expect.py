@@ -12,8 +12,8 @@ from lancelet.buffers import Int64s, Slices
 from lancelet.encodings.base import Block, FixedWidth, Variable
 from lancelet.errors import CorruptDataError, UnsupportedError
 
-VIRTUAL_VALUES_MAX = 1 << 28
-"""The most values that are believed without a byte that says so."""
+VIRTUAL_BYTES_MAX = 1 << 31
+"""The most bytes of values that are believed without a byte in storage that says so."""
 
 
 def expect_fixed_width(block: Block, codec: str) -> FixedWidth:
@@ -80,9 +80,12 @@ def check_counts(counts: Int64s, *, most: int, codec: str) -> None:
         )
 
 
-def check_virtual(counts: Int64s, *, codec: str) -> None:
+def check_virtual(counts: Int64s, *, value_bytes: int, codec: str) -> None:
     """Bound values that take no bytes in storage, since their number cannot be checked."""
-    if int(counts.sum()) > VIRTUAL_VALUES_MAX:
+    if int(counts.sum()) * value_bytes > VIRTUAL_BYTES_MAX:
         raise CorruptDataError(
-            "a page claims more values than it can have rows", codec=codec, found=int(counts.sum())
+            "a page claims more values than it can have rows",
+            codec=codec,
+            found=int(counts.sum()),
+            value_bytes=value_bytes,
         )

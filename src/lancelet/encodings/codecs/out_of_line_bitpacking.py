@@ -86,7 +86,7 @@ class OutOfLineBitpacking(Codec):
                 "packed values are wider than plain ones", width=width, bits=bits
             )
         if width == 0:
-            check_virtual(counts, codec=cls.wire_name)
+            check_virtual(counts, value_bytes=bits // 8, codec=cls.wire_name)
         if bits == LEVEL_BITS:
             return from_words(kernels.unpack_levels(slices, counts, width))
         shape = _stored_shape(slices, counts, width, bits // 8)

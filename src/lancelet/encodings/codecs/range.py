@@ -63,8 +63,8 @@ class Range(Codec):
     def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
         """Count from the start again for every block."""
         del slices, codecs
-        check_virtual(counts, codec=cls.wire_name)
         dtype = WORDS[checked_word_bits(message.uncompressed_bits_per_value, cls.wire_name)]
+        check_virtual(counts, value_bytes=dtype.itemsize, codec=cls.wire_name)
         mask = int(np.iinfo(dtype).max)
         ranks = np.arange(int(counts.sum()), dtype=np.int64)
         if len(counts) > 1:

@@ -226,6 +226,12 @@ def test_values_without_bytes_are_not_believed_without_end() -> None:
             registry.decode_block(message, np.empty(0, np.uint8), 1 << 40)
 
 
+def test_a_large_constant_is_not_repeated_without_end() -> None:
+    encoding = pb21.CompressiveEncoding(constant=pb21.Constant(value=b"x" * 100_000))
+    with pytest.raises(CorruptDataError, match="more values"):
+        registry.decode_block(encoding, np.empty(0, np.uint8), 1 << 20)
+
+
 def test_encodings_that_nest_without_end_are_refused() -> None:
     encoding = flat_encoding(8)
     for _ in range(40):
