@@ -280,14 +280,27 @@ def _joined_indices(
     assert dictionary.first is not None
     assert dictionary.count is not None
     own = indices_of(block)[picked]
-    if picks is None:
-        first = np.repeat(dictionary.first, counts)[picked]
-        count = np.repeat(dictionary.count, counts)[picked]
-    else:
+    nobody = len(dictionary.items)
+    joined = own.astype(np.uint64 if own.itemsize > 4 or nobody >> 32 else np.uint32)
+    if picks is not None:
         first, count = dictionary.first[picks.chunk], dictionary.count[picks.chunk]
-    outside = len(dictionary.items)
-    joined = np.where(own < count.view(np.uint64), own + first.view(np.uint64), np.uint64(outside))
-    return FixedWidth(64, joined.view(np.uint8), len(joined))
+        shifted = np.where(own < count.view(np.uint64), own + first.view(np.uint64), nobody)
+        joined[:] = shifted
+    else:
+        assert isinstance(picked, slice)
+        # Chunks of one page follow each other, so there are as few runs of slots as pages.
+        is_border = np.diff(dictionary.first, prepend=-1) | np.diff(dictionary.count, prepend=-1)
+        borders = np.flatnonzero(is_border)
+        starts = np.clip(_bounds(counts)[borders] - picked.start, 0, len(joined))
+        for chunk, start, stop in zip(
+            borders.tolist(), starts.tolist(), [*starts[1:].tolist(), len(joined)], strict=True
+        ):
+            part = joined[start:stop]
+            is_outside = part >= dictionary.count[chunk]
+            np.add(part, joined.dtype.type(dictionary.first[chunk]), out=part)
+            if is_outside.any():
+                part[is_outside] = nobody
+    return FixedWidth(joined.itemsize * 8, joined.view(np.uint8), len(joined))
 
 
 def slots_of(layers: Layers, definition: Levels | None, entries: Picked) -> Picked:

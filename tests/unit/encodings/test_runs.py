@@ -1,0 +1,146 @@
+"""Pages that are encoded alike are read as one run, with the results of reading them one by one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lancelet.buffers import Slices, run
+from lancelet.encodings import v2_1
+from lancelet.encodings.base import FileVersion, RowIndices, RowRange, StoredColumn, StoredPage
+from lancelet.encodings.envelope import unseal
+from lancelet.encodings.levels import nest
+from lancelet.encodings.structural import StructuralReader, run_starts
+from lancelet.encodings.v2_1.messages import PAGE_LAYOUT_URL, sealed
+from lancelet.encodings.v2_1.open_page import kind_of_page, open_pages
+from lancelet.errors import CorruptDataError
+from lancelet.format.protos import encodings21_pb as pb
+from lancelet.format.schema import Schema
+from lancelet.testing.field_file import DictMemo
+
+PAGES = (2048, 2048, 3072, 20, 1)
+ROWS = sum(PAGES)
+WORDS = [f"word {i:03d} of many, so that a dictionary pays" for i in range(60)]
+
+
+def arrays():
+    rng = np.random.default_rng(0)
+    numbers = rng.integers(0, 1 << 20, ROWS, dtype=np.int32)
+    lists = [numbers[i : i + i % 4].tolist() for i in range(ROWS)]
+    return {
+        "numbers": pa.array(numbers),
+        "numbers or null": pa.array(numbers, mask=rng.random(ROWS) < 0.1),
+        "strings": pa.array([f"text {i}" for i in range(ROWS)]),
+        # Each page has a dictionary of its own, and the first ones have fewer items.
+        "words": pa.array([WORDS[int(i) % (5 + row // 200)] for row, i in enumerate(numbers)]),
+        "words or null": pa.array(
+            [None if i % 7 == 0 else WORDS[int(i) % (5 + r // 200)] for r, i in enumerate(numbers)]
+        ),
+        "lists": pa.array([None if i % 9 == 0 else x for i, x in enumerate(lists)]),
+        "lists of words": pa.array(
+            [[WORDS[i % (5 + r // 200)] for i in x] for r, x in enumerate(lists)]
+        ),
+        "vectors": pa.array(np.repeat(numbers, 300).astype(np.float32)).cast(pa.float32()),
+    }
+
+
+class Column:
+    """One column of several pages, read in both ways."""
+
+    def __init__(self, array: pa.Array) -> None:
+        if len(array) != ROWS:
+            array = pa.FixedSizeListArray.from_arrays(array, 300)
+        self.array = array
+        self.field = Schema.from_arrow(pa.schema([pa.field("x", array.type)])).fields[0]
+        data = bytearray()
+        pages = []
+        for start, count in zip(np.cumsum([0, *PAGES[:-1]]).tolist(), PAGES, strict=True):
+            part = pa.concat_arrays([array.slice(start, count)])
+            for page in v2_1.encode_field(part, self.field, FileVersion.V2_2, blobs=None):
+                position = []
+                for buffer in page.buffers:
+                    data += bytes(-len(data) % 64)
+                    position.append(len(data))
+                    data += buffer.tobytes()
+                sizes = np.array([len(buffer) for buffer in page.buffers], np.int64)
+                first = start + page.first_row
+                pages.append(
+                    StoredPage(
+                        first, page.length, np.array(position, np.int64), sizes, page.encoding, 0
+                    )
+                )
+        none = np.empty(0, np.int64)
+        self.column = StoredColumn(0, b"", tuple(pages), none, none)
+        self.source = np.frombuffer(bytes(data), np.uint8)
+
+    def reader(self, *, joins: bool, memo: DictMemo | None = None) -> StructuralReader:
+        node = nest(self.field, FileVersion.V2_2)
+        kind = kind_of_page if joins else None
+        return StructuralReader(node, [self.column], open_pages, memo=memo, kind_of_page=kind)
+
+    def read(self, reader, rows):
+        return run(reader.read(rows), lambda r: Slices(self.source, r.position, r.size))
+
+
+COLUMNS = {name: Column(array) for name, array in arrays().items()}
+ALIKE = ["numbers", "words", "lists", "lists of words"]
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+@settings(deadline=None, max_examples=15)
+@given(data=st.data())
+def test_runs_read_as_single_pages_do(name, data):
+    column = COLUMNS[name]
+    run_reader = column.reader(joins=True, memo=data.draw(st.sampled_from([None, DictMemo()])))
+    page_reader = column.reader(joins=False)
+    for _ in range(3):
+        start = data.draw(st.integers(0, ROWS - 1))
+        rows = RowRange(start, data.draw(st.integers(start + 1, ROWS)))
+        if data.draw(st.booleans()):
+            picked = data.draw(st.sets(st.integers(0, ROWS - 1), min_size=1, max_size=60))
+            rows = RowIndices(np.array(sorted(picked), np.int64))
+        found = column.read(run_reader, rows)
+        found.validate(full=True)
+        assert found.equals(column.read(page_reader, rows))
+        if isinstance(rows, RowRange):
+            assert found.equals(column.array.slice(rows.start, len(rows)))
+        else:
+            assert found.equals(column.array.take(pa.array(rows.rows)))
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_some_of_the_pages_are_read_as_a_run(name):
+    kinds = [kind_of_page(page.encoding) for page in COLUMNS[name].column.pages]
+    assert any(one is not None and one == other for one, other in pairwise(kinds))
+
+
+def test_a_run_ends_where_its_tables_grow_large():
+    starts = run_starts([200_000] * 4, [b"a"] * 4)
+    assert starts == [0, 2, 4]
+
+
+def test_an_item_of_another_page_is_no_item_of_this_one():
+    """The indices of a page must not reach into the items of the page behind it."""
+    column = COLUMNS["words"]
+    first, second = column.column.pages[:2]
+    layout = unseal(first.encoding, PAGE_LAYOUT_URL, pb.PageLayout)
+    layout.mini_block_layout.num_dictionary_items = 1
+    damaged = replace(first, encoding=sealed(layout))
+    stored = replace(column.column, pages=(damaged, second))
+    assert kind_of_page(damaged.encoding) == kind_of_page(second.encoding)
+    for rows in (RowRange(0, 2000), RowIndices(np.arange(0, 2000, 40))):
+        reader = StructuralReader(
+            nest(column.field, FileVersion.V2_2),
+            [stored],
+            open_pages,
+            memo=None,
+            kind_of_page=kind_of_page,
+        )
+        with pytest.raises(CorruptDataError):
+            column.read(reader, rows)
