@@ -22,7 +22,7 @@ from lancelet.file.schedule import TASK_BYTES, decoded_row_bytes
 from lancelet.format.field import Field
 from lancelet.format.fragment import TOMBSTONE, Fragment
 from lancelet.query.parts import Piece, assemble, part_within
-from lancelet.query.scan_types import scan_type
+from lancelet.query.scan_types import read_as, scan_type
 from lancelet.table.snapshot import Snapshot
 
 _BATCH_ROWS_MIN: Final = 1024
@@ -30,9 +30,13 @@ _BATCH_ROWS_MIN: Final = 1024
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _FilePart:
-    """The parts of fields that one file has, and which of the fields each is a part of."""
+    """The parts of fields that one file has, and which of the fields each is a part of.
+
+    `read` are the parts as the file is asked for them.
+    """
 
     reader: DataFileReader
+    read: tuple[Field, ...]
     parts: tuple[Field, ...]
     places: tuple[int, ...]
 
@@ -50,7 +54,7 @@ class FragmentReader:
     def read(self, fields: Sequence[Field], rows: Rows) -> list[pa.Array]:
         """Return the values of fields as one array each."""
         wanted = tuple(fields)
-        found = [(part, part.reader.read(part.parts, rows)) for part in self._file_parts(wanted)]
+        found = [(part, part.reader.read(part.read, rows)) for part in self._file_parts(wanted)]
         return _assembled(wanted, found, len(rows))
 
     def iter_batches(
@@ -60,11 +64,11 @@ class FragmentReader:
         wanted = tuple(fields)
         files = self._file_parts(wanted)
         if len(files) == 1 and files[0].parts == wanted:
-            yield from files[0].reader.iter_batches(wanted, rows, batch_size)
+            yield from files[0].reader.iter_batches(files[0].read, rows, batch_size)
             return
         size = batch_size or self._natural_batch(wanted, rows)
         names = [field.name for field in wanted]
-        streams = [file.reader.iter_batches(file.parts, rows, size) for file in files]
+        streams = [file.reader.iter_batches(file.read, rows, size) for file in files]
         for start in range(rows.start, rows.stop, size):
             count = min(size, rows.stop - start)
             found = [
@@ -78,7 +82,7 @@ class FragmentReader:
             return 0.0
         total = 0.0
         for file in self._file_parts(tuple(fields)):
-            for part in file.parts:
+            for part in file.read:
                 stored = file.reader.encoded_bytes([part], RowRange(0, self.num_rows))
                 total += decoded_row_bytes(scan_type(part), stored / self.num_rows)
         return total
@@ -86,7 +90,7 @@ class FragmentReader:
     def encoded_bytes(self, fields: Sequence[Field], rows: Rows) -> int:
         """Estimate the bytes that reading these rows would fetch."""
         return sum(
-            file.reader.encoded_bytes(file.parts, rows) for file in self._file_parts(tuple(fields))
+            file.reader.encoded_bytes(file.read, rows) for file in self._file_parts(tuple(fields))
         )
 
     def num_files(self, fields: Sequence[Field]) -> int:
@@ -119,7 +123,8 @@ class FragmentReader:
             parts = [(place, part_within(field, held)) for place, field in enumerate(fields)]
             own: Mapping[int, Field] = {place: part for place, part in parts if part is not None}
             if own:
-                yield _FilePart(self._open(index), tuple(own.values()), tuple(own))
+                read = tuple(map(read_as, own.values()))
+                yield _FilePart(self._open(index), read, tuple(own.values()), tuple(own))
 
     def _open(self, index: int) -> DataFileReader:
         reader = self._snapshot.open_file(self._fragment.files[index])

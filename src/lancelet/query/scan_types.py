@@ -5,7 +5,9 @@ A blob column is read as where its bytes are, so that scanning it costs next to 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -36,6 +38,19 @@ def scan_field(field: Field) -> pa.Field:
 def scan_type(field: Field) -> pa.DataType:
     """Return the Arrow type that reading a field gives."""
     return scan_field(field).type
+
+
+def read_as(field: Field) -> Field:
+    """Return the field to ask a file for, so that it gives what scans return.
+
+    Files from before 2.2 give the bytes of blobs unless they are asked for a struct.
+    """
+    if field.is_blob_v2 or not any(node.is_blob for node in field.walk()):
+        return field
+    if not field.is_blob:
+        return field.with_children(read_as(child) for child in field.children)
+    place = Field.from_arrow(pa.field(field.name, DESCRIPTOR_TYPE), itertools.repeat(field.id))
+    return replace(place, parent_id=field.parent_id, metadata={_PACKED_KEY: "true"})
 
 
 def _with_parts(data_type: pa.DataType, parts: Sequence[pa.Field]) -> pa.DataType:
