@@ -127,7 +127,12 @@ def _check_nesting(path: Path) -> None:
 
 
 def _check_leaf(path: Path, data_type: pa.DataType) -> None:
-    """Raise for values that take no bytes, and for fixed-size lists of values of many sizes."""
+    """Raise for values that take no bytes, fixed-size lists of many sizes, and odd blobs."""
+    field = path[-1].field
+    if field.is_blob and not field.is_blob_v2 and not pa.types.is_large_binary(data_type):
+        raise UnsupportedError(
+            "only large binary can be stored as blobs", column=_name_of(path), type=str(data_type)
+        )
     item = data_type
     while pa.types.is_fixed_size_list(item) and item.list_size:
         item = item.value_type

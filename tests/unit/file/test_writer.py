@@ -354,6 +354,17 @@ def test_blobs_of_old_versions_read_back_whole(store, version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("data_type", [pa.int8(), pa.null(), pa.string(), pa.list_(pa.int8())])
+def test_blobs_of_other_types_are_refused_by_name(version, data_type):
+    store = RecordingStore("refused")
+    field = pa.field("x", data_type, metadata={"lance-encoding:blob": "true"})
+    with pytest.raises(UnsupportedError, match="blobs") as caught:
+        start(store, pa.schema([field]).empty_table(), version=version)
+    assert caught.value.facts["column"] == "x"
+    assert store.started == 0
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("is_nested", [False, True])
 def test_unknown_wishes_of_a_field_are_refused(version, is_nested):
     store = RecordingStore("refused")

@@ -38,7 +38,7 @@ def check_storable(field: Field, *, path: str = "") -> None:
     if field.logical_type == MAP:
         raise _refusal(path, "maps", since="2.2")
     if field.is_blob and field.logical_type != "large_binary":
-        raise _refusal(path, "blobs of this type", since="2.2")
+        raise _refusal(path, "blobs of this type", since=None)
     if field.logical_type.startswith("fixed_size_list:") and field.children:
         raise _refusal(path, "fixed-size lists of structs", since="2.2")
     if field.logical_type == STRUCT and field.is_packed:
