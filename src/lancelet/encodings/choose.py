@@ -50,7 +50,7 @@ from lancelet.encodings.codecs.rle import Rle
 from lancelet.encodings.codecs.variable import VariableCodec
 from lancelet.encodings.codecs.variable_packed_struct import VariablePackedStruct
 from lancelet.encodings.codecs.words import WORDS, from_words
-from lancelet.encodings.cost import LOOK_UP_NS, SAVING_MIN, Cost, raw_bytes, try_codec
+from lancelet.encodings.cost import LOOK_UP_NS, SAVING_MIN, Cost, raw_bytes, try_codec, try_values
 from lancelet.encodings.options import (
     DICT_TOO_SMALL,
     ByteStreamSplitMode,
@@ -180,17 +180,14 @@ def encode_sequence(words: npt.NDArray[np.uint64]) -> EncodedBlock:
 
 
 def encode_full_zip(block: Block, *, options: EncodingOptions) -> EncodedValues:
-    """Encode values one by one, each to be read alone, in the fewest bytes."""
+    """Encode values one by one, each to be read alone, with what is cheapest to read."""
     if isinstance(block, Fields):
         return VariablePackedStruct().encode_values(block)
     if not isinstance(block, Variable):
         codec = Flat() if isinstance(block, FixedWidth) else FixedSizeListCodec()
         return codec.encode_values(block)
     sample = sample_of(block)
-    best = min(
-        _string_choices(options),
-        key=lambda codec: raw_bytes(codec.encode_values(sample).rows),
-    )
+    best = min(_string_choices(options), key=lambda codec: try_values(codec, sample).total)
     return best.encode_values(block)
 
 

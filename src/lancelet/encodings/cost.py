@@ -34,6 +34,9 @@ BYTE_NS: Final = 16.0
 LOOK_UP_NS: Final = 1.5
 """The price of a value that is looked up in a dictionary."""
 
+FRAME_NS: Final = 1500.0
+"""The price of a value that has a compressed frame of its own."""
+
 _CHUNK_BYTES: Final = 16
 _PART_BYTES: Final = 8
 """What a chunk and each of its buffers cost in headers and padding."""
@@ -77,6 +80,15 @@ def try_codec(codec: Codec, sample: Block, limits: ChunkLimits) -> tuple[Chunked
     chunk_bytes = _CHUNK_BYTES + _PART_BYTES * (len(encoded.parts) - 1)
     stored = encoded.encoded_bytes + chunk_bytes * len(encoded.counts)
     return encoded, Cost(stored / max(sample.count, 1), decode_ns)
+
+
+def try_values(codec: Codec, sample: Block) -> Cost:
+    """Encode values of a sample one by one; return what they cost a reader."""
+    stored = raw_bytes(codec.encode_values(sample).rows) / max(sample.count, 1)
+    plain = raw_bytes(sample) / max(sample.count, 1)
+    if isinstance(codec, General):
+        return Cost(stored, FRAME_NS + _decompress_ns(codec, plain, stored))
+    return Cost(stored, _decode_ns(codec, plain))
 
 
 def raw_bytes(block: Block) -> int:

@@ -225,6 +225,12 @@ def test_values_of_full_zip_pages_stay_apart(metadata: dict[str, str], name: str
     assert_equal(registry.decode_values(encoded.encoding, encoded.rows), block)
 
 
+def test_long_values_are_worth_a_compressed_frame_each() -> None:
+    documents = pa.array([" ".join(RNG.choice(NOUNS, 4000)) for _ in range(20)])
+    encoded = encode_full_zip(block_from_arrow(documents), options=EncodingOptions())
+    assert encoded.encoding.WhichOneof("compression") == "general"
+
+
 @given(values=st.lists(st.integers(0, 2**64 - 1), max_size=50), kind=st.sampled_from(range(3)))
 def test_sequences_decode_to_what_was_given(values: list[int], kind: int) -> None:
     words = np.array(values, np.uint64)
