@@ -89,7 +89,7 @@ class Column:
 
 
 COLUMNS = {name: Column(array) for name, array in arrays().items()}
-ALIKE = ["numbers", "words", "lists", "lists of words"]
+ALIKE = ["numbers", "vectors", "words", "lists", "lists of words"]
 
 
 @pytest.mark.parametrize("name", COLUMNS)

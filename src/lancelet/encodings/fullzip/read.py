@@ -4,12 +4,14 @@
     rows                             0                    1     2
     row index                        0 8 9 15
 
-Where a row begins is computed if all items have one width, and read from the row index if they
-do not; only the entries of the wanted rows are read. Vectors without nulls need nothing but
-their position: they are returned as the bytes of the file, not copied.
+Where a row begins is computed if all items have one width, also across a run of pages, and read
+from the row index if they do not; only the entries of the wanted rows are read. Vectors without
+nulls need nothing but their position: they are returned as the bytes of the file, not copied.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -33,9 +35,22 @@ _INDEX_WIDTHS = (1, 2, 4, 8)
 class FullZipPage:
     """A page whose rows can be read."""
 
-    def __init__(self, page: StoredPage, layout: FullZipLayout, leaf: LeafContext) -> None:
-        """Check the message of a page."""
+    def __init__(
+        self,
+        page: StoredPage,
+        layout: FullZipLayout,
+        leaf: LeafContext,
+        *,
+        following: Sequence[StoredPage] = (),
+    ) -> None:
+        """Check the message of a page.
+
+        The pages that follow it may be read with it if they have the same layout, in which all
+        items have one width and a row is an item.
+        """
         self._page = page
+        pages = (page, *following)
+        self._bounds: Int64s = np.cumsum([0, *(each.length for each in pages)])
         self._layout = layout
         self._leaf = leaf
         layers = layout.layers
@@ -66,17 +81,28 @@ class FullZipPage:
                 found=len(page.position),
             )
 
+        self._positions = np.array([each.position[0] for each in pages], np.int64)
+        item_bytes = self._shape.control_bytes + self._value_bytes
+        if following and any(each.length * item_bytes > each.size[0] for each in pages):
+            raise CorruptDataError("a full-zip page has not all of its rows", column=leaf.column)
+        assert not following or not self._has_index
+
     def read(self, rows: Rows) -> Reading[LeafRows]:
         """Read rows of the page, counted from its first one."""
-        spans = Spans.of_rows(rows, num_rows=self._page.length)
+        spans = Spans.of_rows(rows, num_rows=int(self._bounds[-1]))
         if self._has_index:
             index = yield self._index_ranges(spans)
             ranges = self._data_ranges(_parse_index(index))
         else:
             item_bytes = self._shape.control_bytes + self._value_bytes
-            ranges = self._data_ranges(
-                np.stack([spans.start, spans.start + spans.count]) * item_bytes
-            )
+            if len(self._positions) > 1:
+                pieces = spans.split(self._bounds)
+                start = self._positions[pieces.part] + pieces.start * item_bytes
+                ranges = Ranges(start, pieces.count * item_bytes)
+            else:
+                ranges = self._data_ranges(
+                    np.stack([spans.start, spans.start + spans.count]) * item_bytes
+                )
         slices = yield ranges
         return self._decode(slices, spans)
 

@@ -27,15 +27,22 @@ from lancelet.format.protos import encodings21_pb as pb
 def kind_of_page(encoding: bytes) -> bytes | None:
     """Return what pages have in common that are read as one, or `None` if a page is read alone.
 
-    That is the message of a mini-block page without its numbers of values and of items.
+    That is the message of a mini-block page without its numbers of values and of items, or that
+    of a full-zip page whose items, one a row, have one width.
     """
-    layout = _parse(encoding)
-    if layout.WhichOneof("layout") != "mini_block_layout":
-        return None
-    kind = pb.MiniBlockLayout()
-    kind.CopyFrom(layout.mini_block_layout)
-    kind.num_items = 0
-    kind.num_dictionary_items = 0
+    kind = pb.PageLayout()
+    kind.CopyFrom(_parse(encoding))
+    match kind.WhichOneof("layout"):
+        case "mini_block_layout":
+            kind.mini_block_layout.num_items = 0
+            kind.mini_block_layout.num_dictionary_items = 0
+        case "full_zip_layout":
+            full_zip = kind.full_zip_layout
+            if not full_zip.HasField("bits_per_value") or Layers.parse(full_zip.layers).rep_max:
+                return None
+            full_zip.num_items = full_zip.num_visible_items = 0
+        case _:
+            return None
     return kind.SerializeToString()
 
 
@@ -72,7 +79,8 @@ def _open_layout(
             constant = constant_from_message(layout.constant_layout, num_buffers=len(page.position))
             return ConstantPage(page, constant, leaf)
         case "full_zip_layout":
-            return FullZipPage(page, full_zip_from_message(layout.full_zip_layout), leaf)
+            full_zip = full_zip_from_message(layout.full_zip_layout)
+            return FullZipPage(page, full_zip, leaf, following=pages[1:])
         case unknown:
             raise UnsupportedError(
                 "a page has a layout that this release does not know", layout=unknown
