@@ -135,11 +135,13 @@ def _variable_from_arrow(array: pa.Array) -> Variable:
 
 
 def _without_bytes_under_nulls(array: pa.Array) -> pa.Array:
-    lengths = pc.binary_length(pc.fill_null(array.view(_binary_like(array.type)), b""))
-    _, offsets, _ = array.buffers()
+    validity, offsets, _ = array.buffers()
+    is_valid = np.unpackbits(
+        _bits(validity, array.offset, len(array)), bitorder="little", count=len(array)
+    ).view(np.bool_)
     kind = _offsets_type(array.type)
     ends = np.frombuffer(offsets, kind, len(array) + 1, array.offset * kind.itemsize)
-    if int(ends[-1]) - int(ends[0]) == pc.sum(lengths).as_py():
+    if not np.diff(ends)[~is_valid].any():
         return array
     return pc.fill_null(array.view(_binary_like(array.type)), b"")
 
