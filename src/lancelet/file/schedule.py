@@ -7,8 +7,9 @@ handful of them in flight is all the memory a scan needs:
     rows     0 ....... 2097152 ....... 4194304 ....        int32: two million rows a split
     pages    [      0          ][        1       ]....     cut at page borders where one is near
 
-A table with very many columns would get splits of so few rows that every chunk is decoded many
-times. There a split keeps a least number of rows, and its fields are read in several groups.
+A table with many columns would get splits of so few rows that visiting a column costs more than
+decoding it, or that every chunk is decoded many times. There a split has more rows, and its
+fields are read in several groups.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from lancelet.encodings.base import RowRange
 TASK_BYTES: Final = 8 * 1024 * 1024
 """What a task decodes; `docs/kernels.md` has the measurement."""
 
+_FIELD_BYTES: Final = 2 * 1024 * 1024
+_SPLIT_BYTES_MAX: Final = 64 * 1024 * 1024
 _SPLIT_ROWS_MIN: Final = 4096
 _SPLIT_ROWS_MAX: Final = 1 << 24
 
@@ -64,6 +67,9 @@ def plan_read(
     if batch_size is not None:
         splits = _regular_splits(rows, _split_of_batches(max(target, _SPLIT_ROWS_MIN), batch_size))
     else:
+        # Of many narrow columns each should still be worth the visit.
+        by_field = min(_FIELD_BYTES * len(row_bytes), _SPLIT_BYTES_MAX) / max(total, 1.0)
+        target = max(target, min(int(by_field), _SPLIT_ROWS_MAX))
         splits = _splits_at(rows, max(target, _SPLIT_ROWS_MIN), borders)
     longest = max((len(split) for split in splits), default=0)
     return Plan(tuple(splits), tuple(_groups(row_bytes, longest)))

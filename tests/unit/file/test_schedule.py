@@ -57,6 +57,12 @@ def test_splits_end_at_page_borders_that_are_near():
     assert [split.stop for split in plan.splits] == stops
 
 
+def test_splits_of_many_narrow_fields_are_long_and_read_in_groups():
+    plan = plan_read(RowRange(0, 10_000_000), [8.0] * 16)
+    assert len(plan.splits[0]) * 8.0 >= TASK_BYTES / 4
+    assert 1 < len(plan.groups) < 16
+
+
 def test_wide_rows_are_cut_into_groups_of_fields():
     plan = plan_read(RowRange(0, 100_000), [TASK_BYTES / 2048] * 10)
     assert len(plan.splits[0]) == 4096
