@@ -100,7 +100,21 @@ def render_manifest_file(
     *,
     dictionary_values: bytes = b"",
 ) -> bytes:
-    """Return the file of a manifest.
+    """Return the file of a manifest; see `write_manifest_file`."""
+    data, _ = write_manifest_file(
+        manifest, indices, transaction, dictionary_values=dictionary_values
+    )
+    return data
+
+
+def write_manifest_file(
+    manifest: Manifest,
+    indices: IndexSection,
+    transaction: Transaction | None,
+    *,
+    dictionary_values: bytes = b"",
+) -> tuple[bytes, StoredManifest]:
+    """Return the file of a manifest, and what reading it will give.
 
     `dictionary_values` goes to the start of the file, where the schema's dictionary locations
     point to.
@@ -117,10 +131,12 @@ def render_manifest_file(
         if section is not None:
             pieces += [_SIZE.pack(len(section)), section]
             at += _SIZE.size + len(section)
-    head, fragments = render_manifest(manifest, SectionPositions(*places))
+    positions = SectionPositions(*places)
+    head, fragments = render_manifest(manifest, positions)
     pieces += [_SIZE.pack(len(head) + len(fragments)), head, np.ascontiguousarray(fragments).data]
     pieces.append(_FOOTER.pack(at, *_FOOTER_VERSION, _MAGIC))
-    return b"".join(pieces)
+    data = b"".join(pieces)
+    return data, StoredManifest(manifest, positions, at, len(data))
 
 
 def _parse_footer(tail: Bytes, file_bytes: int) -> int:

@@ -14,7 +14,7 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -161,6 +161,19 @@ class LocalStore(Store):
             if self._sync:
                 flush_folder(os.path.dirname(native))
 
+    def relaxed(self) -> LocalStore:
+        """Return the same folder without waiting for the disk."""
+        return LocalStore(self._root, sync=False)
+
+    def last_change(self, folder: str) -> datetime | None:
+        """Return when a name in a folder was last given or taken."""
+        try:
+            return datetime.fromtimestamp(os.stat(self._native_folder(folder)).st_mtime, UTC)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise translated(error, folder) from error
+
     def sweep_temporaries(self, folder: str = "", *, older_than_seconds: float) -> int:
         """Delete what crashed writers left below a folder, and return how many files it was."""
         limit = time.time() - older_than_seconds
@@ -183,22 +196,23 @@ class LocalStore(Store):
     def _native_folder(self, folder: str) -> str:
         return self._native(folder) if check_folder(folder) else self._base
 
-    def _children(self, folder: str) -> Sequence[tuple[str, bool]]:
+    def _children(self, folder: str) -> Iterable[tuple[str, bool]]:
         """Return the paths in a folder and whether each is a folder, as their text orders them."""
         below = f"{folder}/" if folder else ""
         try:
             with os.scandir(self._native_folder(folder)) as entries:
-                children = [
-                    (below + entry.name, entry.is_dir())
-                    for entry in entries
-                    if not entry.name.startswith(TEMPORARY_PREFIX)
-                ]
+                # What is in the folder `a` begins with `a/`, and `a.b` comes before that.
+                names = [entry.name + "/" if entry.is_dir() else entry.name for entry in entries]
         except (FileNotFoundError, NotADirectoryError):
             return ()
         except OSError as error:
             raise translated(error, folder) from error
-        # What is in the folder `a` begins with `a/`, and `a.b` comes before that.
-        return sorted(children, key=lambda child: child[0] + "/" * child[1])
+        names.sort()
+        return (
+            (below + name.removesuffix("/"), name.endswith("/"))
+            for name in names
+            if not name.startswith(TEMPORARY_PREFIX)
+        )
 
     def _walk(
         self, folder: str, start_after: str, above: tuple[os.stat_result, ...]

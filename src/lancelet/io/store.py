@@ -188,6 +188,14 @@ class Store(Protocol):
         Where a store cannot move, both names may be seen for a moment.
         """
 
+    def relaxed(self) -> Store:
+        """Return the same store for what may be lost with the power; never half written."""
+        return self
+
+    def last_change(self, folder: str) -> datetime | None:  # noqa: ARG002  # for stores that know
+        """Return when a name in a folder was last given or taken, if the store knows that."""
+        return None
+
     def delete_many(self, paths: Iterable[str]) -> None:
         """See to it that objects are gone."""
         for path in paths:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
@@ -82,6 +83,14 @@ class WrappedStore(Store):
     def at(self, folder: str) -> WrappedStore:
         """Return the same store with a folder as its root, wrapped alike."""
         return WrappedStore(self.inner.at(folder), self.around)
+
+    def relaxed(self) -> WrappedStore:
+        """Return the same store for what may be lost with the power, wrapped alike."""
+        return WrappedStore(self.inner.relaxed(), self.around)
+
+    def last_change(self, folder: str) -> datetime | None:
+        """Return when a name in a folder was last given or taken."""
+        return self._request("last_change", folder, lambda: self.inner.last_change(folder))
 
     def open_reader(self, path: str, size: int | None = None) -> ObjectReader:
         """Open an object."""

@@ -5,10 +5,14 @@
     rebased   on version 7
     manifest  of version 8, put if absent
               taken?      version 8 is somebody's; judge it, build version 9
-              no reply?   is the transaction in version 8 ours?
+              no reply?   look for our transaction, then try again: our id tells our own version
 
 Nothing that readers see changes before that put, and nothing needs undoing after a failure: files
 that were written for a lost commit have names nobody else uses, and cleaning up finds them.
+
+Of what a commit writes, data and deletion files and the manifest must survive a loss of power,
+and those are flushed. The transaction's file repeats what the manifest's file holds, and the note
+of the latest version is only advice; the disk may write both when it likes.
 """
 
 from __future__ import annotations
@@ -16,24 +20,22 @@ from __future__ import annotations
 import random
 import secrets
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
-from lancelet import __version__
+from lancelet.about import __version__
 from lancelet.errors import (
     AlreadyExistsError,
-    CommitConflictError,
     CommitContentionError,
     CommitOutcomeUnknownError,
     DatasetNotFoundError,
-    ObjectNotFoundError,
+    NotFoundError,
     StorageError,
 )
 from lancelet.format.flags import check_writable
 from lancelet.format.index_metadata import IndexSection
 from lancelet.format.manifest import Manifest, WriterVersion
-from lancelet.format.manifest_file import render_manifest_file
+from lancelet.format.manifest_file import write_manifest_file
 from lancelet.format.operation import Operation, Overwrite, Restore
 from lancelet.format.paths import (
     DETACHED_BIT,
@@ -45,15 +47,23 @@ from lancelet.format.paths import (
 )
 from lancelet.format.transaction import Transaction
 from lancelet.format.version import FileVersion
+from lancelet.io import Store
 from lancelet.table.apply import CommitContext, State, apply_operation
-from lancelet.table.conflict.rebase import AffectedRows, Rebased, rebase_rows
-from lancelet.table.conflict.rules import judge
-from lancelet.table.conflict.verdict import Outcome, Verdict, incompatible
+from lancelet.table.conflict.rebase import AffectedRows
+from lancelet.table.conflict.resolve import Resolver
+from lancelet.table.counted_rows import with_counted_rows
 from lancelet.table.dictionaries import dictionary_values_of, with_dictionaries
-from lancelet.table.handlers import CommitHandler, PutIfAbsent
+from lancelet.table.handlers import CommitHandler
 from lancelet.table.location import TableLocation
-from lancelet.table.manifests import find_latest
-from lancelet.table.snapshot import Snapshot, open_entry, open_snapshot, unsaved_snapshot
+from lancelet.table.manifests import ManifestEntry
+from lancelet.table.moved_rows import with_creation_versions
+from lancelet.table.snapshot import (
+    Snapshot,
+    open_entry,
+    open_snapshot,
+    unsaved_snapshot,
+    written_snapshot,
+)
 
 ATTEMPTS: Final = 20
 _WAIT_MS_FIRST: Final = 2.0
@@ -65,12 +75,13 @@ _LIBRARY: Final = "lancelet"
 class CommitOptions:
     """How a transaction is committed.
 
-    `stable_row_ids`, `data_version` and `naming` are for a table that the commit creates; an
-    overwrite may change the second.
+    `handler` is None for that of the location. `stable_row_ids`, `data_version` and `naming` are
+    for a table that the commit creates; an overwrite may change the second. With 0 attempts an
+    overwrite follows the version it was computed from or none.
     """
 
     attempts: int = ATTEMPTS
-    handler: CommitHandler = field(default_factory=PutIfAbsent)
+    handler: CommitHandler | None = None
     affected: AffectedRows | None = None
     detached: bool = False
     stable_row_ids: bool = False
@@ -92,13 +103,23 @@ def commit(
         CommitOutcomeUnknownError: The store lost its reply and could not be asked.
     """
     options = options or CommitOptions()
+    resolver = Resolver(transaction, options.affected, attempts=options.attempts)
+    lost: CommitOutcomeUnknownError | None = None
     for attempt in range(max(1, options.attempts)):
-        latest = _latest(location, transaction.operation, must_create=options.must_create)
-        prepared = _prepare(location, transaction, latest, options)
         try:
-            return _publish(location, prepared, latest, options)
-        except AlreadyExistsError:
-            _wait(attempt)
+            published = _attempt(location, resolver, options)
+        except CommitOutcomeUnknownError as error:
+            # Ours may be there, or come to be there late: the next attempt meets it either way.
+            published, lost = None, error
+        except StorageError as error:
+            if lost is None:
+                raise
+            raise lost from error
+        if published is not None:
+            return published
+        _wait(attempt)
+    if lost is not None:
+        raise lost
     raise CommitContentionError(
         "lost the race for every version; nothing conflicts, so trying again may work",
         uri=location.uri,
@@ -112,49 +133,64 @@ class PreparedCommit:
 
     transaction: Transaction
     state: State
+    naming: ManifestNaming
 
 
-def _latest(location: TableLocation, operation: Operation, *, must_create: bool) -> Snapshot | None:
-    entry = find_latest(location.store)
-    if entry is not None and must_create:
-        raise AlreadyExistsError("Dataset already exists", uri=location.uri)
-    if entry is not None:
-        return open_entry(location, entry)
-    if isinstance(operation, Overwrite):
-        return None
-    raise DatasetNotFoundError("there is no dataset to commit to", uri=location.uri)
+def _attempt(
+    location: TableLocation, resolver: Resolver, options: CommitOptions
+) -> Snapshot | None:
+    """Publish on top of what is the latest version now; None if another writer was faster."""
+    ours = resolver.ours
+    handler = options.handler or location.handler
+    entry = handler.find_latest(location.store, exact=True)
+    if entry is None:
+        if not isinstance(ours.operation, Overwrite):
+            raise DatasetNotFoundError("there is no dataset to commit to", uri=location.uri)
+        return _publish(location, _prepare_first(ours, options), options)
+    latest = open_entry(location, entry)
+    if options.must_create:
+        own = resolver.own_first(latest)
+        if own is None:
+            raise AlreadyExistsError("Dataset already exists", uri=location.uri)
+        return own
+    check_writable(latest.manifest.reader_flags, latest.manifest.writer_flags)
+    if options.detached:
+        base = open_snapshot(location, ours.read_version)
+        version = secrets.randbits(63) | DETACHED_BIT
+        return _publish(location, _prepare(ours, base, version, options), options)
+    own = resolver.own_version(latest)
+    if own is not None:
+        return own
+    prepared = _prepare(resolver.rebased(latest), latest, latest.version + 1, options)
+    return _publish(location, prepared, options)
+
+
+def _prepare_first(transaction: Transaction, options: CommitOptions) -> PreparedCommit:
+    context = CommitContext(
+        version=DETACHED_BIT | secrets.randbits(63) if options.detached else 1,
+        stable_row_ids=options.stable_row_ids,
+        data_version=options.data_version,
+    )
+    state = apply_operation(transaction.operation, None, context)
+    return PreparedCommit(replace(transaction, read_version=0), state, options.naming)
 
 
 def _prepare(
-    location: TableLocation,
-    transaction: Transaction,
-    latest: Snapshot | None,
-    options: CommitOptions,
+    transaction: Transaction, base: Snapshot, version: int, options: CommitOptions
 ) -> PreparedCommit:
+    """Apply a transaction to the version it follows."""
+    operation = transaction.operation
     context = CommitContext(
-        version=_next_version(latest, options),
-        stable_row_ids=options.stable_row_ids,
+        version=version,
         data_version=options.data_version,
-        restored=_restored(location, transaction.operation),
+        restored=_restored(base.location, operation),
     )
-    if latest is None:
-        state = apply_operation(transaction.operation, None, context)
-        return PreparedCommit(replace(transaction, read_version=0), state)
-    check_writable(latest.manifest.reader_flags, latest.manifest.writer_flags)
-    base = latest
-    if options.detached:
-        base = open_snapshot(location, transaction.read_version)
-        rebased = transaction
-    else:
-        rebased = _rebase(location, transaction, latest, options)
-    before = State(base.manifest, base.indices.indices)
-    return PreparedCommit(rebased, apply_operation(rebased.operation, before, context))
-
-
-def _next_version(latest: Snapshot | None, options: CommitOptions) -> int:
-    if options.detached:
-        return secrets.randbits(63) | DETACHED_BIT
-    return 1 if latest is None else latest.version + 1
+    state = apply_operation(
+        with_creation_versions(operation, base, version),
+        State(base.manifest, base.indices.indices),
+        context,
+    )
+    return PreparedCommit(transaction, with_counted_rows(state, base.location), base.entry.naming)
 
 
 def _restored(location: TableLocation, operation: Operation) -> State | None:
@@ -164,98 +200,32 @@ def _restored(location: TableLocation, operation: Operation) -> State | None:
     return State(old.manifest, old.indices.indices)
 
 
-def _rebase(
-    location: TableLocation, transaction: Transaction, latest: Snapshot, options: CommitOptions
-) -> Transaction:
-    """Return the transaction as it must be to follow the latest version, or raise."""
-    disputed: set[int] = set()
-    for theirs in _transactions_since(location, transaction.read_version, latest):
-        verdict = _judge(transaction, theirs.transaction)
-        if verdict.outcome is Outcome.REBASE:
-            disputed |= verdict.fragments
-        elif verdict.outcome is not Outcome.COMPATIBLE:
-            raise _conflict(transaction, theirs, verdict, options)
-    if not disputed:
-        return replace(transaction, read_version=latest.version)
-    result = rebase_rows(transaction.operation, frozenset(disputed), options.affected, latest)
-    if isinstance(result, Verdict):
-        raise _conflict(transaction, latest, result, options)
-    return _write_rebased(location, transaction, result, latest)
-
-
-def _write_rebased(
-    location: TableLocation, transaction: Transaction, rebased: Rebased, latest: Snapshot
-) -> Transaction:
-    for path, data in rebased.deletion_files.items():
-        location.store.put(path, data)
-    return replace(transaction, operation=rebased.operation, read_version=latest.version)
-
-
-def _transactions_since(
-    location: TableLocation, read_version: int, latest: Snapshot
-) -> Iterable[Snapshot]:
-    """Yield the versions that were committed since, oldest first."""
-    for version in range(read_version + 1, latest.version):
-        yield open_snapshot(location, version)
-    if latest.version > read_version:
-        yield latest
-
-
-def _judge(ours: Transaction, theirs: Transaction | None) -> Verdict:
-    if theirs is None:
-        return incompatible("a version in between does not say what it changed")
-    return judge(ours.operation, theirs.operation)
-
-
-def _conflict(
-    ours: Transaction, theirs: Snapshot, verdict: Verdict, options: CommitOptions
-) -> CommitConflictError:
-    other = theirs.transaction
-    advice = (
-        "do the work again from the latest version"
-        if verdict.outcome is not Outcome.INCOMPATIBLE
-        else "doing the work again would not help"
-    )
-    return CommitConflictError(
-        f"another transaction was committed first, and {verdict.reason}; {advice}",
-        retryable=verdict.outcome is not Outcome.INCOMPATIBLE,
-        ours=type(ours.operation).__name__,
-        ours_uuid=ours.uuid,
-        read_version=ours.read_version,
-        theirs=None if other is None else type(other.operation).__name__,
-        theirs_uuid=None if other is None else other.uuid,
-        version=theirs.version,
-        fragments=sorted(verdict.fragments),
-        fields=sorted(verdict.fields),
-        names=sorted(verdict.names),
-        attempts=options.attempts,
-    )
-
-
 def _publish(
-    location: TableLocation,
-    prepared: PreparedCommit,
-    latest: Snapshot | None,
-    options: CommitOptions,
-) -> Snapshot:
+    location: TableLocation, prepared: PreparedCommit, options: CommitOptions
+) -> Snapshot | None:
     """Write the manifest under the name of its version; the one request that decides."""
     transaction, store = prepared.transaction, location.store
     manifest = _stamped(prepared.state.manifest, transaction)
-    naming = options.naming if latest is None else latest.entry.naming
-    path = manifest_path(manifest.version, naming)
-    store.put(f"{TRANSACTIONS}/{transaction.file_name}", transaction.render())
+    path = manifest_path(manifest.version, prepared.naming)
+    store.relaxed().put(f"{TRANSACTIONS}/{transaction.file_name}", transaction.render())
     values = dictionary_values_of(unsaved_snapshot(location, manifest))
     manifest, head = with_dictionaries(manifest, values)
     indices = IndexSection(prepared.state.indices)
-    data = render_manifest_file(manifest, indices, transaction, dictionary_values=head)
+    data, stored = write_manifest_file(manifest, indices, transaction, dictionary_values=head)
+    handler = options.handler or location.handler
     try:
-        options.handler.publish(store, path, data, version=manifest.version)
+        handler.publish(store, path, data, version=manifest.version)
+    except AlreadyExistsError:
+        return None
     except CommitOutcomeUnknownError as lost:
-        _check_outcome(location, manifest.version, transaction, lost)
-    published = open_snapshot(location, manifest.version)
+        if not _is_published(location, manifest.version, transaction):
+            raise lost.with_facts(version=manifest.version, uuid=transaction.uuid) from None
     if not options.detached:
-        _write_hint(location, manifest.version)
-    return published
+        _write_hint(store, manifest.version)
+    entry = ManifestEntry(
+        manifest.version, prepared.naming, path, len(data), manifest.timestamp, None
+    )
+    return written_snapshot(location, entry, stored, indices, transaction)
 
 
 def _stamped(manifest: Manifest, transaction: Transaction) -> Manifest:
@@ -268,23 +238,19 @@ def _stamped(manifest: Manifest, transaction: Transaction) -> Manifest:
     )
 
 
-def _check_outcome(
-    location: TableLocation, version: int, ours: Transaction, lost: CommitOutcomeUnknownError
-) -> None:
-    """Find out whose commit it is that landed, after the reply to ours was lost."""
+def _is_published(location: TableLocation, version: int, ours: Transaction) -> bool:
+    """Say whether a version is there and ours, after the reply to its put was lost."""
     try:
-        found = open_snapshot(location, version)
-    except ObjectNotFoundError as error:
-        raise lost from error
-    transaction = found.transaction
-    if transaction is None or transaction.uuid != ours.uuid:
-        raise AlreadyExistsError("another writer has the version", version=version) from lost
+        found = open_snapshot(location, version).transaction
+    except NotFoundError:
+        return False
+    return found is not None and found.uuid == ours.uuid
 
 
-def _write_hint(location: TableLocation, version: int) -> None:
+def _write_hint(store: Store, version: int) -> None:
     """Leave a note of the latest version; a note that is missing or old does no harm."""
     try:
-        location.store.put(LATEST_VERSION_HINT, render_version_hint(version))
+        store.relaxed().put(LATEST_VERSION_HINT, render_version_hint(version))
     except StorageError:
         return
 

@@ -18,6 +18,7 @@ from lancelet.format.base_paths import BasePath, base_of
 from lancelet.format.paths import check_relative_path
 from lancelet.io import Store, open_folder
 from lancelet.io.uri import join
+from lancelet.table.handlers import CommitHandler, PutIfAbsent, handler_of
 from lancelet.table.kept import Kept
 
 
@@ -33,6 +34,7 @@ class TableLocation:
     """The directory of a table, as a store whose root it is.
 
     `base_options` has storage options for bases that need others than the table, by their path.
+    `handler` is how versions are published and found.
     """
 
     uri: str
@@ -40,6 +42,7 @@ class TableLocation:
     storage_options: Mapping[str, str] = field(default_factory=dict)
     base_options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     kept: Kept = field(default_factory=Kept, repr=False)
+    handler: CommitHandler = field(default_factory=PutIfAbsent)
     _bases: dict[str, Store] = field(default_factory=dict, repr=False)
 
     @staticmethod
@@ -50,12 +53,22 @@ class TableLocation:
     ) -> TableLocation:
         """Return the location that a URI names; nothing is read yet."""
         options = dict(storage_options or {})
-        return TableLocation(uri, open_folder(uri, options), options, dict(base_options or {}))
+        return TableLocation(
+            uri,
+            open_folder(uri, options),
+            options,
+            dict(base_options or {}),
+            handler=handler_of(uri, options),
+        )
 
     def below(self, folder: str) -> TableLocation:
         """Return the location of a table within this one's directory, such as a branch."""
+        uri, mark, query = self.uri.partition("?") if "+ddb:" in self.uri else (self.uri, "", "")
         return replace(
-            self, uri=join(self.uri, folder), store=self.store.at(folder), _bases=self._bases
+            self,
+            uri=join(uri, folder) + mark + query,
+            store=self.store.at(folder),
+            handler=self.handler.below(folder),
         )
 
     def place(

@@ -6,26 +6,39 @@
 
 A table uses one scheme of names. Staged manifests of an external store and detached versions lie
 in the same folder and are no part of the history.
+
+After each commit a note of the latest version is left in the folder. It may be missing, garbage,
+too old or too new, so it only saves work where it can be checked:
+
+    note 7, nothing in the folder changed since, 7 is there, 8 is not     7 is the latest
+    anything else                                                         list
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
 from lancelet.buffers import run
-from lancelet.errors import DatasetNotFoundError, ObjectNotFoundError, VersionNotFoundError
+from lancelet.errors import ObjectNotFoundError, VersionNotFoundError
 from lancelet.format.manifest_file import StoredManifest, read_manifest
 from lancelet.format.paths import (
+    DETACHED_BIT,
+    LATEST_VERSION_HINT,
     VERSIONS,
     ManifestNaming,
     is_detached,
     manifest_path,
     parse_manifest_name,
+    parse_version_hint,
 )
 from lancelet.io import ObjectInfo, ObjectReader, Store
 from lancelet.io.uri import name
+
+_NOTE_IS_LAST: Final = timedelta(milliseconds=500)
+"""How long after a note was written the folder may show the change that giving it its name was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +66,52 @@ def list_versions(store: Store) -> list[ManifestEntry]:
     return sorted(list_manifests(store), key=lambda entry: entry.version)
 
 
-def find_latest(store: Store) -> ManifestEntry | None:
-    """Return the newest manifest, or None if there is no table; one page of a listing in V2."""
+def find_latest(store: Store, *, exact: bool = False) -> ManifestEntry | None:
+    """Return the newest manifest, or None if there is no table.
+
+    That takes the note of the latest version, where the store can tell that it is fresh, else one
+    page of a listing in V2 and all pages in V1. An `exact` answer never uses the note.
+    """
+    noted = None if exact else _noted_latest(store)
+    return noted or _listed_latest(store)
+
+
+def _noted_latest(store: Store) -> ManifestEntry | None:
+    """Return the newest manifest if the note of it was the last change to the folder.
+
+    A note that is older is worth nothing: versions behind it may have been cleaned up, so that
+    a free name after it does not mean that it is the last.
+    """
+    changed = store.last_change(VERSIONS)
+    if changed is None:
+        return None
+    try:
+        noted_at = store.info(LATEST_VERSION_HINT).modified
+        version = parse_version_hint(store.read(LATEST_VERSION_HINT))
+    except ObjectNotFoundError:
+        return None
+    if version is None or is_detached(version) or changed - noted_at > _NOTE_IS_LAST:
+        return None
+    for naming in ManifestNaming:
+        found: ManifestEntry | None = None
+        while version < DETACHED_BIT and (entry := _entry_at(store, version, naming)) is not None:
+            found = entry
+            version += 1
+        if found is not None:
+            return found
+    return None
+
+
+def _entry_at(store: Store, version: int, naming: ManifestNaming) -> ManifestEntry | None:
+    path = manifest_path(version, naming)
+    try:
+        info = store.info(path)
+    except ObjectNotFoundError:
+        return None
+    return ManifestEntry(version, naming, path, info.size, info.modified, info.etag)
+
+
+def _listed_latest(store: Store) -> ManifestEntry | None:
     latest: ManifestEntry | None = None
     for entry in list_manifests(store):
         if entry.naming is ManifestNaming.V2:
@@ -66,25 +123,12 @@ def find_latest(store: Store) -> ManifestEntry | None:
     return latest
 
 
-def latest_of(store: Store, uri: str) -> ManifestEntry:
-    """Return the newest manifest, or raise `DatasetNotFoundError`."""
-    entry = find_latest(store)
-    if entry is None:
-        raise DatasetNotFoundError(
-            "no dataset was found there; check the path, or create one", uri=uri
-        )
-    return entry
-
-
 def find_version(store: Store, version: int, *, uri: str) -> ManifestEntry:
     """Return the manifest of a version, trying its name under both schemes."""
     for naming in (ManifestNaming.V2, ManifestNaming.V1):
-        path = manifest_path(version, naming)
-        try:
-            info = store.info(path)
-        except ObjectNotFoundError:
-            continue
-        return ManifestEntry(version, naming, path, info.size, info.modified, info.etag)
+        entry = _entry_at(store, version, naming)
+        if entry is not None:
+            return entry
     raise VersionNotFoundError(
         "the version was never committed, or was cleaned up", uri=uri, version=version
     )

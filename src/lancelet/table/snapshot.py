@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lancelet.buffers import run
-from lancelet.errors import ObjectNotFoundError
+from lancelet.errors import CorruptDataError, DatasetNotFoundError, ObjectNotFoundError
 from lancelet.file.base import DataFileReader
 from lancelet.file.open import StoredFields, open_data_file
 from lancelet.format.flags import check_readable
@@ -27,12 +27,7 @@ from lancelet.io.store import Store
 from lancelet.io.uri import name
 from lancelet.rowids.deletion import NO_DELETIONS, DeletionVector
 from lancelet.table.location import TableLocation
-from lancelet.table.manifests import (
-    ManifestEntry,
-    find_version,
-    latest_of,
-    open_manifest,
-)
+from lancelet.table.manifests import ManifestEntry, open_manifest
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,9 +67,20 @@ class Snapshot:
     @cached_property
     def transaction(self) -> Transaction | None:
         """What was committed as this version; None where the writer did not say."""
+        unsound: CorruptDataError | None = None
         if self.stored.positions.transaction is not None:
             reader = self.location.store.open_reader(self.entry.path, self.entry.size)
-            return run(read_transaction(self.stored), reader.read_ranges)
+            try:
+                return run(read_transaction(self.stored), reader.read_ranges)
+            except CorruptDataError as error:
+                # The file says the same.
+                unsound = error.with_facts(path=self.entry.path)
+        found = self._transaction_of_file()
+        if found is None and unsound is not None:
+            raise unsound
+        return found
+
+    def _transaction_of_file(self) -> Transaction | None:
         if not self.manifest.transaction_file:
             return None
         try:
@@ -142,12 +148,29 @@ def unsaved_snapshot(location: TableLocation, manifest: Manifest) -> Snapshot:
     return Snapshot(location, entry, StoredManifest(manifest, SectionPositions(), 0, 0))
 
 
+def written_snapshot(
+    location: TableLocation,
+    entry: ManifestEntry,
+    stored: StoredManifest,
+    indices: IndexSection,
+    transaction: Transaction,
+) -> Snapshot:
+    """Return a version that was just committed, without reading it back."""
+    snapshot = Snapshot(location, entry, stored)
+    vars(snapshot).update(indices=indices, transaction=transaction)
+    return snapshot
+
+
 def open_snapshot(location: TableLocation, version: int | None = None) -> Snapshot:
     """Open a version of the table at a location, by default the latest."""
     if version is None:
-        entry = latest_of(location.store, location.uri)
+        entry = location.handler.find_latest(location.store)
+        if entry is None:
+            raise DatasetNotFoundError(
+                "no dataset was found there; check the path, or create one", uri=location.uri
+            )
     else:
-        entry = find_version(location.store, version, uri=location.uri)
+        entry = location.handler.find_version(location.store, version, uri=location.uri)
     return open_entry(location, entry)
 
 

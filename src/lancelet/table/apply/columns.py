@@ -1,22 +1,45 @@
-"""Operations on columns: added or retyped (Merge), dropped or renamed (Project), swapped."""
+"""Operations on columns: added or retyped (Merge), dropped or renamed (Project), swapped.
+
+    fragment 0   a.lance [0, 1]                     created and last updated at 1
+    Merge        a.lance [0, 1]   b.lance [2]       last updated at the new version
+    Project      a.lance [0, 1]                     field 2 left the schema, and so did its file
+
+Where values of a fragment changed in place, all its rows were updated, as no operation here says
+which ones.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from lancelet.errors import InvalidInputError
 from lancelet.format.fragment import DataFile, Fragment
 from lancelet.format.fragment_list import FragmentList
 from lancelet.format.operation import DataReplacement, Merge, Project
-from lancelet.table.apply.coverage import retain_covering
+from lancelet.table.apply.coverage import retain_covering, uncover
+from lancelet.table.apply.numbering import updated_in_place, with_row_ids, with_versions
 from lancelet.table.apply.state import CommitContext, State, without_dead_files
 
 
 def apply_merge(operation: Merge, state: State, context: CommitContext) -> State:
     """Return the state with the operation's schema and its complete list of fragments."""
-    del context
-    fragments = FragmentList.of(without_dead_files(fragment) for fragment in operation.fragments)
-    return retain_covering(state.with_schema(operation.schema).with_fragments(fragments))
+    manifest = state.manifest
+    before = {int(fragment.id): fragment for fragment in manifest.fragments}
+    _check_same_rows(before, operation.fragments)
+    fragments = tuple(without_dead_files(fragment) for fragment in operation.fragments)
+    if manifest.uses_stable_row_ids:
+        fragments = tuple(
+            updated_in_place(fragment, context.version)
+            if fragment.id in before and fragment.files != before[fragment.id].files
+            else fragment
+            for fragment in fragments
+        )
+        fragments, next_row_id = with_row_ids(fragments, manifest.next_row_id)
+        fragments = tuple(with_versions(fragment, context.version) for fragment in fragments)
+        state = replace(state, manifest=replace(manifest, next_row_id=next_row_id))
+    merged = state.with_schema(operation.schema).with_fragments(FragmentList.of(fragments))
+    return retain_covering(merged)
 
 
 def apply_project(operation: Project, state: State, context: CommitContext) -> State:
@@ -36,7 +59,6 @@ def apply_data_replacement(
     operation: DataReplacement, state: State, context: CommitContext
 ) -> State:
     """Return the state in which new files took over their fields."""
-    del context
     if len({group.new_file.fields for group in operation.replacements}) > 1:
         raise InvalidInputError("all files of one replacement must have the same fields")
     fragments = state.manifest.fragments
@@ -44,7 +66,32 @@ def apply_data_replacement(
         group.fragment_id: _with_file(fragments.by_id(group.fragment_id), group.new_file)
         for group in operation.replacements
     }
-    return state.with_fragments(fragments.changed(replaced=replaced))
+    if state.manifest.uses_stable_row_ids:
+        replaced = {
+            fragment_id: updated_in_place(fragment, context.version)
+            for fragment_id, fragment in replaced.items()
+        }
+    field_ids = {field_id for group in operation.replacements for field_id in group.new_file.fields}
+    state = replace(state, indices=uncover(state.indices, replaced, field_ids))
+    return retain_covering(state.with_fragments(fragments.changed(replaced=replaced)))
+
+
+def _check_same_rows(before: Mapping[int, Fragment], after: Iterable[Fragment]) -> None:
+    """Refuse new columns for other rows than the table has."""
+    rows = {int(fragment.id): fragment.physical_rows for fragment in after}
+    missing = sorted(before.keys() - rows.keys())
+    if missing:
+        raise InvalidInputError(
+            "a merge must list every fragment of the table", missing=missing, listed=len(rows)
+        )
+    for fragment_id, fragment in before.items():
+        if rows[fragment_id] != fragment.physical_rows and fragment.physical_rows:
+            raise InvalidInputError(
+                "a merge must not change how many rows a fragment has",
+                fragment_id=fragment_id,
+                expected=fragment.physical_rows,
+                found=rows[fragment_id],
+            )
 
 
 def _with_file(fragment: Fragment, new: DataFile) -> Fragment:

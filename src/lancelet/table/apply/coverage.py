@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
+from typing import Final
 
 from pyroaring import FrozenBitMap
 
@@ -18,7 +19,19 @@ from lancelet.format.index_metadata import FRAGMENT_REUSE_INDEX, IndexMetadata
 from lancelet.format.operation import RewriteGroup
 from lancelet.table.apply.state import State
 
-_VECTOR_DETAILS = "VectorIndexDetails"
+_VECTOR_DETAILS: Final = "VectorIndexDetails"
+
+_ADDRESSES_FROM_VERSION: Final = {
+    "BTreeIndexDetails": 1,
+    "BitmapIndexDetails": 1,
+    "LabelListIndexDetails": 2,
+    "NGramIndexDetails": 1,
+    "RTreeIndexDetails": 1,
+    "MinHashLshIndexDetails": 1,
+    "InvertedIndexDetails": 4,
+    _VECTOR_DETAILS: 3,
+}
+"""The version of each kind of index that holds row addresses where earlier ones hold row ids."""
 
 
 def retain_covering(state: State) -> State:
@@ -44,6 +57,18 @@ def retain_covering(state: State) -> State:
     return replace(state, indices=tuple(index for index in known if index.uuid in kept))
 
 
+def knows_rows_by_id(index: IndexMetadata) -> bool:
+    """Return whether a segment of a table with stable row ids finds rows that moved.
+
+    Some kinds hold addresses even there, others do so from some version on, and of what is not
+    known nothing is claimed.
+    """
+    if index.details is None or index.is_system:
+        return False
+    first_with_addresses = _ADDRESSES_FROM_VERSION.get(index.details.type_name, 0)
+    return (index.index_version or 0) < first_with_addresses
+
+
 def uncover(
     indices: Iterable[IndexMetadata], fragment_ids: Iterable[int], field_ids: Collection[int]
 ) -> tuple[IndexMetadata, ...]:
@@ -66,14 +91,16 @@ def cover_moved(
 ) -> tuple[IndexMetadata, ...]:
     """Return segments that also cover the fragments that their rows moved to.
 
-    That holds where all fragments that rows came from are covered, and no indexed field is among
-    those that changed.
+    That holds where rows are known by ids that they keep, all fragments that rows came from are
+    covered, and no indexed field is among those that changed.
     """
     sources, targets = FrozenBitMap(moved_from), FrozenBitMap(moved_to)
     return tuple(
         replace(index, fragment_bitmap=FrozenBitMap(index.fragment_bitmap | targets))
         if index.fragment_bitmap is not None
         and targets
+        and field_ids
+        and knows_rows_by_id(index)
         and sources.issubset(index.fragment_bitmap)
         and set(field_ids).isdisjoint(index.fields)
         else index

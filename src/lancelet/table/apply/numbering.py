@@ -56,6 +56,12 @@ def with_row_ids(
     return tuple(complete), next_row_id
 
 
+def updated_in_place(fragment: Fragment, version: int) -> Fragment:
+    """Return a fragment all rows of which were last updated at a version."""
+    versions = VersionSequence.constant(fragment.physical_rows, version)
+    return replace(fragment, last_updated_at_versions=Inline(versions.render()))
+
+
 def with_versions(fragment: Fragment, version: int) -> Fragment:
     """Return a fragment whose rows were last updated, and created if unsaid, at a version."""
     versions = Inline(VersionSequence.constant(fragment.physical_rows, version).render())

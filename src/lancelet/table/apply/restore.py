@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lancelet.errors import InternalError
+from lancelet.format.flags import Feature
 from lancelet.format.operation import Restore
 from lancelet.table.apply.state import CommitContext, State
 
@@ -18,10 +19,20 @@ def apply_restore(operation: Restore, state: State, context: CommitContext) -> S
     old = context.restored
     if old is None or old.manifest.version != operation.version:
         raise InternalError("a restore needs the state it goes back to", version=operation.version)
-    counters = [m.max_fragment_id for m in (old.manifest, state.manifest)]
+    latest = state.manifest
+    counts_field_ids = latest.writer_flags & Feature.NON_REUSABLE_FIELD_IDS
     manifest = replace(
         old.manifest,
-        max_fragment_id=max((n for n in counters if n is not None), default=None),
-        next_row_id=max(old.manifest.next_row_id, state.manifest.next_row_id),
+        writer_flags=old.manifest.writer_flags | counts_field_ids,
+        max_fragment_id=_highest(old.manifest.max_fragment_id, latest.max_fragment_id),
+        next_row_id=max(old.manifest.next_row_id, latest.next_row_id),
+        max_clustering_id=max(old.manifest.max_clustering_id, latest.max_clustering_id),
+        max_allocated_field_id=_highest(
+            old.manifest.max_allocated_field_id, latest.max_allocated_field_id
+        ),
     )
     return replace(old, manifest=manifest)
+
+
+def _highest(*counters: int | None) -> int | None:
+    return max((count for count in counters if count is not None), default=None)

@@ -6,15 +6,17 @@ segments that were mapped to the new rows get a new identity and cover the new f
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import replace
 from uuid import UUID
 
 from pyroaring import FrozenBitMap
 
 from lancelet.errors import InvalidInputError
+from lancelet.format.fragment import Fragment
 from lancelet.format.index_metadata import IndexMetadata
-from lancelet.format.operation import Rewrite, RewrittenIndex
-from lancelet.table.apply.coverage import cover_rewritten
+from lancelet.format.operation import Rewrite, RewriteGroup, RewrittenIndex
+from lancelet.table.apply.coverage import cover_rewritten, knows_rows_by_id
 from lancelet.table.apply.numbering import number_fragments
 from lancelet.table.apply.state import CommitContext, State
 
@@ -24,18 +26,44 @@ def apply_rewrite(operation: Rewrite, state: State, context: CommitContext) -> S
     del context
     fragments = state.manifest.fragments
     gone = [fragment.id for group in operation.groups for fragment in group.old_fragments]
-    new = [fragment for group in operation.groups for fragment in group.new_fragments]
-    taken = set(fragments.ids.tolist())
-    reserved = [fragment for fragment in new if fragment.id and fragment.id not in taken]
-    numbered = number_fragments(
-        [fragment for fragment in new if fragment not in reserved], state.manifest
-    )
-    remaining = fragments.changed(removed=gone).appended([*reserved, *numbered])
-    indices = _remapped(operation, state.indices)
+    groups = _numbered(operation, state)
+    new = [fragment for group in groups for fragment in group.new_fragments]
+    if state.manifest.uses_stable_row_ids and any(fragment.row_ids is None for fragment in new):
+        raise InvalidInputError("rewritten rows must bring their row ids")
+    remaining = fragments.changed(removed=gone).appended(new)
+    indices = _remapped(replace(operation, groups=groups), state)
     return replace(state, indices=indices).with_fragments(remaining)
 
 
-def _remapped(operation: Rewrite, indices: tuple[IndexMetadata, ...]) -> tuple[IndexMetadata, ...]:
+def _numbered(operation: Rewrite, state: State) -> tuple[RewriteGroup, ...]:
+    """Return the groups with an id for every new fragment, one that the table never used."""
+    taken = set(state.manifest.fragments.ids.tolist())
+    unnumbered = [
+        fragment
+        for group in operation.groups
+        for fragment in group.new_fragments
+        if not _has_reserved_id(fragment, taken)
+    ]
+    numbered = iter(number_fragments(unnumbered, state.manifest))
+    return tuple(
+        replace(
+            group,
+            new_fragments=tuple(
+                fragment if _has_reserved_id(fragment, taken) else next(numbered)
+                for fragment in group.new_fragments
+            ),
+        )
+        for group in operation.groups
+    )
+
+
+def _has_reserved_id(fragment: Fragment, taken: Container[int]) -> bool:
+    return bool(fragment.id) and fragment.id not in taken
+
+
+def _remapped(operation: Rewrite, state: State) -> tuple[IndexMetadata, ...]:
+    """Return the segments after the rewrite; those of stable row ids need no new identity."""
+    indices = state.indices
     changes: dict[UUID, RewrittenIndex] = {}
     for change in operation.rewritten_indices:
         if changes.setdefault(change.old_id, change) is not change:
@@ -49,9 +77,25 @@ def _remapped(operation: Rewrite, indices: tuple[IndexMetadata, ...]) -> tuple[I
             uuid=min(map(str, unknown)),
         )
     return tuple(
-        index if index.uuid not in changes else _remap(index, changes[index.uuid], operation)
+        _remap(index, changes[index.uuid], operation)
+        if index.uuid in changes
+        else _cover_same_ids(index, operation)
+        if state.manifest.uses_stable_row_ids and not index.is_system
+        else index
         for index in indices
     )
+
+
+def _cover_same_ids(index: IndexMetadata, operation: Rewrite) -> IndexMetadata:
+    """Return a segment that covers its rows where they are now, if it knows them by id."""
+    if index.fragment_bitmap is None:
+        return index
+    if knows_rows_by_id(index):
+        covered = cover_rewritten(index.fragment_bitmap, operation.groups)
+    else:
+        gone = (fragment.id for group in operation.groups for fragment in group.old_fragments)
+        covered = FrozenBitMap(index.fragment_bitmap - FrozenBitMap(gone))
+    return replace(index, fragment_bitmap=covered)
 
 
 def _remap(index: IndexMetadata, change: RewrittenIndex, operation: Rewrite) -> IndexMetadata:

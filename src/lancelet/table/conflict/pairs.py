@@ -150,13 +150,16 @@ def replacement_and_update(ours: DataReplacement, theirs: Update) -> Verdict:
 
 
 def replacement_and_project(ours: DataReplacement, theirs: Project) -> Verdict:
-    """Give up if a replaced field is gone."""
+    """Redo the work unless the schema fits; give up if a replaced field is gone."""
+    verdict = unless_nullability_kept(ours, theirs)
+    if verdict.outcome is not Outcome.COMPATIBLE:
+        return verdict
     remaining = {field.id for field in theirs.schema.walk()}
     replaced = {field_id for group in ours.replacements for field_id in group.new_file.fields}
     gone = {field_id for field_id in replaced - remaining if field_id >= 0}
     if gone:
         return Verdict(Outcome.INCOMPATIBLE, "a replaced field was dropped", fields=frozenset(gone))
-    return unless_nullability_kept(ours, theirs)
+    return COMPATIBLE
 
 
 def same_replacement(ours: DataReplacement, theirs: DataReplacement) -> Verdict:
@@ -212,8 +215,8 @@ def schema_metadata_lost(ours: Operation, theirs: Operation) -> Verdict:
 
 def same_keys(ours: UpdateConfig, theirs: UpdateConfig) -> Verdict:
     """Give up if both change a key of the config, or the metadata of the same thing."""
-    keys = _shared_keys(ours.config, theirs.config, replace_wins=False)
-    keys |= _shared_keys(ours.table_metadata, theirs.table_metadata, replace_wins=True)
+    keys = _config_keys(ours.config, theirs.config)
+    keys |= _metadata_keys(ours.table_metadata, theirs.table_metadata)
     if ours.schema_metadata is not None and theirs.schema_metadata is not None:
         keys |= {"the metadata of the schema"}
     fields = set(ours.field_metadata) & set(theirs.field_metadata)
@@ -239,12 +242,19 @@ def same_bases(ours: UpdateBases, theirs: UpdateBases) -> Verdict:
     return COMPATIBLE
 
 
-def _shared_keys(
-    ours: UpdateMap | None, theirs: UpdateMap | None, *, replace_wins: bool
-) -> set[str]:
+def _config_keys(ours: UpdateMap | None, theirs: UpdateMap | None) -> set[str]:
+    """Return the keys that both change, unless both delete them."""
     if ours is None or theirs is None:
         return set()
-    if replace_wins and (ours.replace or theirs.replace):
+    shared = set(ours.entries) & set(theirs.entries)
+    return {key for key in shared if (ours.entries[key], theirs.entries[key]) != (None, None)}
+
+
+def _metadata_keys(ours: UpdateMap | None, theirs: UpdateMap | None) -> set[str]:
+    """Return the keys that both change; who replaces a map changes all of them."""
+    if ours is None or theirs is None:
+        return set()
+    if ours.replace or theirs.replace:
         return set(ours.entries) | set(theirs.entries) or {"all keys"}
     return set(ours.entries) & set(theirs.entries)
 

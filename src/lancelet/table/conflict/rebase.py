@@ -57,8 +57,10 @@ def rebase_rows(
     emptied: list[int] = []
     for fragment_id in sorted(disputed):
         offsets = affected.get(fragment_id)
-        if fragment_id not in alive or offsets is None:
+        if fragment_id not in alive:
             return retry("they removed fragments that ours changes", fragments=disputed)
+        if offsets is None:
+            return retry("both change rows of the same fragments", fragments=disputed)
         current = latest.fragments.by_id(fragment_id)
         if fragment_id in mine and _files_of(mine[fragment_id]) != _files_of(current):
             return retry("they rewrote files of the same fragments", fragments=disputed)
@@ -67,7 +69,7 @@ def rebase_rows(
         if shared.any():
             return retry("both changed the same rows", fragments=frozenset({fragment_id}))
         merged = theirs.union(DeletionVector.of(offsets).offsets).as_bitmap()
-        if len(merged) == current.physical_rows:
+        if len(merged) == latest.physical_rows(current):
             updated.pop(fragment_id, None)
             emptied.append(fragment_id)
             continue

@@ -1,38 +1,27 @@
-"""Making a version appear: the one request that decides a race.
+"""Publishing in the folder of manifests itself: one conditional request, a move, or a lock.
 
-Every way of doing it takes the same three things and either publishes or raises:
-
-    publish(store, "_versions/<name>.manifest", data)
-        returns                        the version is ours
-        AlreadyExistsError             another writer has it; look at what it did and try again
-        CommitOutcomeUnknownError      the reply was lost; the committer looks for its own id
+PutIfAbsent      put 7.manifest if its name is free        every current store
+RenameIfAbsent   put 7.manifest-<id>, move it to the name  stores that can move, not put
+UserLock         lock 7, look, put, unlock                 stores without any condition
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
 
-from lancelet.errors import AlreadyExistsError
+from lancelet.errors import (
+    AlreadyExistsError,
+    CommitOutcomeUnknownError,
+    StorageUnavailableError,
+)
 from lancelet.format.paths import staged_manifest_path
 from lancelet.io import Store
-
-CommitLock: TypeAlias = Callable[[int], AbstractContextManager[Any]]
-"""A user's lock: called with a version, it is held while that version is published."""
-
-
-class CommitHandler(Protocol):
-    """A way to publish a manifest under a name that must be free."""
-
-    def publish(self, store: Store, path: str, data: bytes, *, version: int) -> None:
-        """Publish, or raise `AlreadyExistsError` and leave no trace."""
+from lancelet.table.handlers.base import CommitHandler, CommitLock
 
 
 @dataclass(frozen=True, slots=True)
-class PutIfAbsent:
+class PutIfAbsent(CommitHandler):
     """Publishes in one conditional request, which every current store offers."""
 
     def publish(self, store: Store, path: str, data: bytes, *, version: int) -> None:
@@ -42,7 +31,7 @@ class PutIfAbsent:
 
 
 @dataclass(frozen=True, slots=True)
-class RenameIfAbsent:
+class RenameIfAbsent(CommitHandler):
     """Publishes by moving a staged manifest, where a store can move but not put conditionally."""
 
     def publish(self, store: Store, path: str, data: bytes, *, version: int) -> None:
@@ -58,7 +47,7 @@ class RenameIfAbsent:
 
 
 @dataclass(frozen=True, slots=True)
-class UserLock:
+class UserLock(CommitHandler):
     """Publishes under a lock that the user brought, for stores without any condition."""
 
     lock: CommitLock
@@ -68,4 +57,9 @@ class UserLock:
         with self.lock(version):
             if store.exists(path):
                 raise AlreadyExistsError("another writer has the version", path=path)
-            store.put(path, data)
+            try:
+                store.put(path, data)
+            except StorageUnavailableError as error:
+                raise CommitOutcomeUnknownError(
+                    "the store did not say whether it has the manifest", path=path
+                ) from error

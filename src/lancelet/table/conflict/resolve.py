@@ -1,0 +1,124 @@
+"""Making a transaction fit the latest version: judge what came between, rebase, or say why not.
+
+    ours was computed from 5, latest is 7
+    6   Append by another            compatible
+    7   Delete in our fragment       look at the rows
+    ours, rebased on 7               its deletion file has their rows too
+
+What was judged once is not judged again when the race for a version is lost and only newer
+versions are new. A version in between may turn out to be our own, when the reply to an earlier
+attempt was lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from lancelet.errors import CommitConflictError, VersionNotFoundError
+from lancelet.format.operation import Overwrite
+from lancelet.format.transaction import Transaction
+from lancelet.table.conflict.rebase import AffectedRows, rebase_rows
+from lancelet.table.conflict.rules import judge
+from lancelet.table.conflict.verdict import Outcome, Verdict, retry
+from lancelet.table.snapshot import Snapshot, open_snapshot
+
+FIRST_VERSION: Final = 1
+"""The version that creates a table."""
+
+
+class Resolver:
+    """Judges, for one transaction, every version that was committed since it was computed."""
+
+    def __init__(
+        self, ours: Transaction, affected: AffectedRows | None = None, *, attempts: int
+    ) -> None:
+        """Judge for `ours`, which changes the rows `affected`; `attempts` is for errors."""
+        self.ours = ours
+        self._affected = affected
+        self._attempts = attempts
+        self._judged = ours.read_version
+        self._disputed: set[int] = set()
+
+    def own_first(self, latest: Snapshot) -> Snapshot | None:
+        """Return the table's first version if it is ours, which a lost reply did not say."""
+        try:
+            first = open_snapshot(latest.location, FIRST_VERSION)
+        except VersionNotFoundError:
+            return None
+        return first if self._is_ours(first) else None
+
+    def own_version(self, latest: Snapshot) -> Snapshot | None:
+        """Judge up to the latest version, and return the one that is ours already, if one is.
+
+        Raises:
+            CommitConflictError: One of the versions cannot be followed.
+        """
+        for theirs in self._versions_since(latest):
+            if self._is_ours(theirs):
+                return theirs
+            verdict = self._judge(theirs)
+            if verdict.outcome is Outcome.REBASE:
+                self._disputed |= verdict.fragments
+            elif verdict.outcome is not Outcome.COMPATIBLE:
+                raise self._conflict(theirs, verdict)
+            self._judged = theirs.version
+        return None
+
+    def rebased(self, latest: Snapshot) -> Transaction:
+        """Return the transaction as it must be to follow the latest version, which was judged."""
+        operation = self.ours.operation
+        if self._disputed:
+            result = rebase_rows(operation, frozenset(self._disputed), self._affected, latest)
+            if isinstance(result, Verdict):
+                raise self._conflict(latest, result)
+            for path, data in result.deletion_files.items():
+                latest.location.store.put(path, data)
+            operation = result.operation
+        return replace(self.ours, operation=operation, read_version=latest.version)
+
+    def _is_ours(self, version: Snapshot) -> bool:
+        return version.transaction is not None and version.transaction.uuid == self.ours.uuid
+
+    def _versions_since(self, latest: Snapshot) -> Iterator[Snapshot]:
+        for version in range(self._judged + 1, latest.version):
+            try:
+                yield open_snapshot(latest.location, version)
+            except VersionNotFoundError as error:
+                reason = "a version since then was cleaned up, so nobody knows what it changed"
+                raise self._conflict(latest, retry(reason), version=version) from error
+        if latest.version > self._judged:
+            yield latest
+
+    def _judge(self, theirs: Snapshot) -> Verdict:
+        if self._attempts == 0 and isinstance(self.ours.operation, Overwrite):
+            return retry("an overwrite without retries follows no version but the one it read")
+        if theirs.transaction is None:
+            return retry("a version since then does not say what it changed")
+        return judge(self.ours.operation, theirs.transaction.operation)
+
+    def _conflict(
+        self, theirs: Snapshot, verdict: Verdict, *, version: int | None = None
+    ) -> CommitConflictError:
+        ours, other = self.ours, theirs.transaction if version is None else None
+        can_win = verdict.outcome is not Outcome.INCOMPATIBLE
+        advice = (
+            "do the work again from the latest version"
+            if can_win
+            else "doing the work again would not help"
+        )
+        return CommitConflictError(
+            f"another transaction was committed first, and {verdict.reason}; {advice}",
+            retryable=can_win,
+            ours=type(ours.operation).__name__,
+            ours_uuid=ours.uuid,
+            read_version=ours.read_version,
+            theirs=None if other is None else type(other.operation).__name__,
+            theirs_uuid=None if other is None else other.uuid,
+            version=theirs.version if version is None else version,
+            fragments=sorted(verdict.fragments),
+            fields=sorted(verdict.fields),
+            names=sorted(verdict.names),
+            attempts=self._attempts,
+        )

@@ -1,0 +1,55 @@
+"""Choosing the commit handler that a URI and storage options ask for.
+
+s3://bucket/t                              the bucket decides, by conditional puts
+s3+ddb://bucket/t?ddbTableName=commits     a table of DynamoDB decides
+manifest_store = sqlite:/data/commits.db   a file of SQLite decides, for one machine
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from lancelet.errors import InvalidInputError, UnsupportedError
+from lancelet.io.options import option_of
+from lancelet.io.uri import Location, parse_uri
+from lancelet.table.handlers.base import CommitHandler
+from lancelet.table.handlers.direct import PutIfAbsent
+from lancelet.table.handlers.dynamodb import DynamoRecords
+from lancelet.table.handlers.external import ExternalStore
+from lancelet.table.handlers.sqlite import SqliteRecords
+
+MANIFEST_STORE: Final = "manifest_store"
+"""The storage option that names a database of versions."""
+
+_TABLE_KEY: Final = "ddbTableName"
+
+
+def handler_of(uri: str, storage_options: Mapping[str, str] | None = None) -> CommitHandler:
+    """Return the handler of the table at a URI.
+
+    >>> handler_of("memory://shelf/t")
+    PutIfAbsent()
+    """
+    options = storage_options or {}
+    location = parse_uri(uri)
+    database = option_of(options, MANIFEST_STORE)
+    if location.scheme.endswith("+ddb"):
+        return ExternalStore(DynamoRecords.open(_table_of(location), options), location.path)
+    if database is None:
+        return PutIfAbsent()
+    kind, _, path = database.partition(":")
+    if kind != "sqlite" or not path:
+        raise UnsupportedError(
+            "no database of versions is of this kind", manifest_store=database, known=["sqlite:"]
+        )
+    return ExternalStore(SqliteRecords(path), location.path)
+
+
+def _table_of(location: Location) -> str:
+    if list(location.options) != [_TABLE_KEY] or not location.options[_TABLE_KEY]:
+        raise InvalidInputError(
+            "an `s3+ddb` URI must end with `?ddbTableName=` and the name of a table",
+            found=dict(location.options),
+        )
+    return location.options[_TABLE_KEY]

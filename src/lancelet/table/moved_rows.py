@@ -1,0 +1,81 @@
+"""When rows were created that an update wrote anew: looked up where they were before.
+
+A table with stable row ids remembers for each row in which version it was created. An update moves
+rows and brings their ids; a writer need not bring their history, as it is in the fragments that
+the rows leave:
+
+    fragment 0   ids 0 1 2 3   created 1 1 1 1
+    fragment 4   ids 4 5       created 2 2
+    moved        ids 5 1 and a row without id, which the update inserts
+                               created 2 1 and the new version
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from lancelet.format.fragment import Fragment, Inline
+from lancelet.format.operation import Operation, Update
+from lancelet.rowids.address import NO_ADDRESS, UInt64s, group_by_fragment, offsets_of
+from lancelet.rowids.index import RowIdIndex
+from lancelet.rowids.sequence import RowIdSequence
+from lancelet.rowids.versions import VersionSequence
+from lancelet.table.lineage import created_versions_of, row_ids_of
+from lancelet.table.snapshot import Snapshot
+
+
+def with_creation_versions(operation: Operation, before: Snapshot, version: int) -> Operation:
+    """Return an operation whose moved rows say when they were created.
+
+    `before` is the version that the operation follows, and `version` the one it makes. Rows whose
+    ids are nowhere have no history, and are as new as rows without ids.
+    """
+    if not isinstance(operation, Update) or not before.manifest.uses_stable_row_ids:
+        return operation
+    if not any(map(_needs_history, operation.new_fragments)):
+        return operation
+    left = {fragment.id for fragment in operation.updated_fragments}
+    sources = _Sources(before, [*left, *operation.removed_fragment_ids])
+    fragments = tuple(
+        _with_history(fragment, sources, version) if _needs_history(fragment) else fragment
+        for fragment in operation.new_fragments
+    )
+    return replace(operation, new_fragments=fragments)
+
+
+class _Sources:
+    """The fragments that rows leave, asked when a row was created."""
+
+    def __init__(self, before: Snapshot, fragment_ids: Iterable[int]) -> None:
+        self._before = before
+        self._index = RowIdIndex.build(
+            (fragment.id, row_ids_of(before, fragment), before.deletions(fragment) or None)
+            for fragment in map(before.fragments.by_id, sorted(fragment_ids))
+        )
+
+    def created(self, ids: UInt64s, version: int) -> UInt64s:
+        """Return the version each row was created in, `version` for those not found."""
+        addresses = self._index.addresses(ids)
+        created = np.full(len(ids), version, np.uint64)
+        found = np.flatnonzero(addresses != NO_ADDRESS)
+        for fragment_id, places in group_by_fragment(addresses[found]).items():
+            versions = created_versions_of(self._before, self._before.fragments.by_id(fragment_id))
+            at = found[places]
+            created[at] = versions.take(offsets_of(addresses[at]))
+        return created
+
+
+def _needs_history(fragment: Fragment) -> bool:
+    return fragment.created_at_versions is None and isinstance(fragment.row_ids, Inline)
+
+
+def _with_history(fragment: Fragment, sources: _Sources, version: int) -> Fragment:
+    assert isinstance(fragment.row_ids, Inline)
+    ids = RowIdSequence.parse(fragment.row_ids.data).to_array()
+    inserted = max(fragment.physical_rows - len(ids), 0)
+    created = np.append(sources.created(ids, version), np.full(inserted, version, np.uint64))
+    sequence = VersionSequence.of(created.astype(np.uint64))
+    return replace(fragment, created_at_versions=Inline(sequence.render()))
