@@ -183,9 +183,7 @@ class _LeafReader:
         # Arrays of Arrow's dictionary types have the dictionary of one page.
         is_dictionary = pa.types.is_dictionary(leaf.data_type)
         kinds = _kinds(pages, None if is_dictionary else kind_of_page)
-        self._run_pages = run_starts(
-            [int(page.size[0]) if len(page.size) else 0 for page in pages], kinds
-        )
+        self._run_pages = run_starts([_table_bytes(page) for page in pages], kinds)
         self._run_bounds = self.bounds[self._run_pages]
 
     @property
@@ -296,6 +294,15 @@ def run_starts(table_bytes: Sequence[int], kinds: Sequence[bytes | None]) -> lis
             starts.append(page)
             held = 0
     return [*starts, len(kinds)] if kinds else starts
+
+
+def _table_bytes(page: StoredPage) -> int:
+    """Return the bytes that say where the parts of a page are, if it can be in a run.
+
+    Those are the first of several buffers; a single buffer holds values, whose places are
+    computed.
+    """
+    return int(page.size[0]) if len(page.size) > 1 else 0
 
 
 def _kinds(pages: Sequence[StoredPage], kind_of_page: KindOfPage | None) -> list[bytes | None]:

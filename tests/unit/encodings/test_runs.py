@@ -144,3 +144,18 @@ def test_an_item_of_another_page_is_no_item_of_this_one():
         )
         with pytest.raises(CorruptDataError):
             column.read(reader, rows)
+
+
+def test_large_pages_of_plain_vectors_are_one_run():
+    column = COLUMNS["vectors"]
+    assert min(page.size[0] for page in column.column.pages[:3]) > 256 * 1024
+    reads = []
+
+    def fetch(ranges):
+        reads.append(ranges)
+        return Slices(column.source, ranges.position, ranges.size)
+
+    rows = RowIndices(np.array([0, 1, 2048, 7000]))
+    found = run(column.reader(joins=True).read(rows), fetch)
+    assert found.equals(column.array.take(pa.array(rows.rows)))
+    assert [ranges.size.tolist() for ranges in reads] == [[2400, 1200, 1200]]
