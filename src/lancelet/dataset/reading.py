@@ -12,7 +12,7 @@ import pyarrow as pa
 from lancelet.dataset.scanner import LanceScanner, ScannerBuilder
 from lancelet.errors import InvalidInputError
 from lancelet.file.api import NegativeRowError
-from lancelet.query.projection import project
+from lancelet.query.plan import projection_of
 from lancelet.query.take import addresses_at, live_addresses, take_addresses
 
 if TYPE_CHECKING:
@@ -266,7 +266,7 @@ class ReadingMethods:
         places = _whole_numbers(indices)
         if len(places) and int(places.min()) < 0:
             raise NegativeRowError("the place of a row is negative", row=int(places.min()))
-        projection = project(snapshot.schema, columns if columns is None else _kept(columns))
+        projection = projection_of(snapshot, columns if columns is None else _kept(columns))
         return take_addresses(snapshot, addresses_at(snapshot, places), projection)
 
     def _take_rows(
@@ -279,7 +279,7 @@ class ReadingMethods:
         del kwargs
         snapshot = self._handle.snapshot
         ids = _whole_numbers(row_ids).astype(np.uint64)
-        projection = project(snapshot.schema, columns if columns is None else _kept(columns))
+        projection = projection_of(snapshot, columns if columns is None else _kept(columns))
         return take_addresses(snapshot, live_addresses(snapshot, ids), projection)
 
     def sample(

@@ -11,7 +11,7 @@ A plan is a value; making one reads nothing but the manifest, which is there alr
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,7 +23,7 @@ from lancelet.query.compile import compile_filter
 from lancelet.query.expression import Expression
 from lancelet.query.projection import Projection, needed, project, scan_schema
 from lancelet.query.row_columns import RowColumn
-from lancelet.query.scan_options import ScanOptions
+from lancelet.query.scan_options import Columns, ScanOptions
 from lancelet.query.simplify import Conjunct, split_conjuncts
 from lancelet.table.snapshot import Snapshot
 
@@ -70,12 +70,23 @@ def plan_scan(snapshot: Snapshot, options: ScanOptions) -> ScanPlan:
         behind.append(RowColumn.ID.value)
     if options.with_row_address:
         behind.append(RowColumn.ADDRESS.value)
-    projection = project(snapshot.schema, options.columns, behind=behind)
+    projection = projection_of(snapshot, options.columns, behind=tuple(behind))
     bound: Expression = ex.TRUE
     if options.filter is not None:
         bound = compile_filter(options.filter, scan_schema(snapshot.schema))
-    steps = tuple(_steps(snapshot, split_conjuncts(bound)))
+    steps = () if bound == ex.TRUE else tuple(_steps(snapshot, split_conjuncts(bound)))
     return ScanPlan(snapshot, options, projection, bound, steps)
+
+
+def projection_of(
+    snapshot: Snapshot, columns: Columns, *, behind: tuple[str, ...] = ()
+) -> Projection:
+    """Return how to compute columns of a version; worked out once for names of columns."""
+    if isinstance(columns, Mapping):
+        return project(snapshot.schema, columns, behind=behind)
+    return snapshot.kept.get_or_make(
+        ("projection", columns, behind), lambda: project(snapshot.schema, columns, behind=behind)
+    )
 
 
 def _steps(snapshot: Snapshot, conjuncts: Iterable[Conjunct]) -> Iterable[FilterStep]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import pyarrow as pa
 
@@ -54,8 +54,18 @@ class Projection:
         """The schema of what is returned."""
         return pa.schema([column.field for column in self.columns])
 
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether what is returned is just what is read, row columns behind."""
+        names = [*(field.name for field in self.fields), *self.row_columns]
+        return bool(names) and [column.expression for column in self.columns] == [
+            Column((name,)) for name in names
+        ]
+
     def compute(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the columns, given a batch of what was read."""
+        """Return the columns, given a batch of what was read, row columns behind."""
+        if self.is_plain:
+            return pa.RecordBatch.from_arrays(rows.columns, schema=self.schema)
         arrays = [
             _fitting(evaluate(column.expression, rows), column.field.type)
             for column in self.columns
@@ -65,6 +75,7 @@ class Projection:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
+@lru_cache(maxsize=64)
 def scan_schema(schema: Schema) -> pa.Schema:
     """Return the columns that filters and expressions may name, row columns included."""
     fields = [scan_field(field) for field in schema.fields]

@@ -23,6 +23,7 @@ from lancelet.rowids.address import (
     NO_ADDRESS,
     UInt64s,
     addresses_of,
+    fragments_of,
     group_by_fragment,
     offsets_of,
 )
@@ -42,6 +43,8 @@ def addresses_at(snapshot: Snapshot, places: Int64s) -> UInt64s:
         raise RowNotFoundError(
             "a row lies behind the end of the table", row=int(outside[0]), num_rows=int(before[-1])
         )
+    if len(before) == 2 and snapshot.fragments[0].deletion_file is None:
+        return addresses_of(snapshot.fragments[0].id, places)
     which = np.searchsorted(before, places, side="right") - 1
     addresses = np.empty(len(places), np.uint64)
     for place in np.unique(which).tolist():
@@ -76,6 +79,10 @@ def live_addresses(snapshot: Snapshot, row_ids: UInt64s) -> UInt64s:
 def take_addresses(snapshot: Snapshot, addresses: UInt64s, projection: Projection) -> pa.Table:
     """Return the rows at these addresses, in their order."""
     schema = projection.schema
+    fragment_ids = fragments_of(addresses)
+    if len(fragment_ids) and bool((fragment_ids == fragment_ids[0]).all()):
+        task = int(fragment_ids[0]), offsets_of(addresses)
+        return pa.Table.from_batches([_take_of_fragment(snapshot, projection, task)])
     groups = group_by_fragment(addresses)
     if not groups:
         return schema.empty_table() if schema.names else pa.Table.from_batches([without_columns(0)])
@@ -88,8 +95,6 @@ def take_addresses(snapshot: Snapshot, addresses: UInt64s, projection: Projectio
             waits=waits_for_storage(snapshot),
         )
     )
-    if len(batches) == 1:
-        return pa.Table.from_batches(batches)
     read_order = np.concatenate(list(groups.values()))
     if bool((read_order[1:] > read_order[:-1]).all()):
         return pa.Table.from_batches(batches)

@@ -26,6 +26,7 @@ from lancelet.format.transaction import Transaction
 from lancelet.io.store import Store
 from lancelet.io.uri import name
 from lancelet.rowids.deletion import NO_DELETIONS, DeletionVector
+from lancelet.table.kept import Kept
 from lancelet.table.location import TableLocation
 from lancelet.table.manifests import ManifestEntry, open_manifest
 
@@ -57,6 +58,11 @@ class Snapshot:
     def fragments(self) -> FragmentList:
         """The fragments, decoded one by one as they are asked for."""
         return self.manifest.fragments
+
+    @cached_property
+    def kept(self) -> Kept:
+        """What layers above worked out for this version."""
+        return Kept()
 
     @cached_property
     def indices(self) -> IndexSection:

@@ -36,8 +36,10 @@ class FragmentSource:
 
     @cached_property
     def reader(self) -> FragmentReader:
-        """The reader of the fragment's files."""
-        return FragmentReader(self.snapshot, self.fragment)
+        """The reader of the fragment's files, kept for as long as the version is."""
+        return self.snapshot.kept.get_or_make(
+            ("reader", self.fragment.id), lambda: FragmentReader(self.snapshot, self.fragment)
+        )
 
     @cached_property
     def num_rows(self) -> int:
