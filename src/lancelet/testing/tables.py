@@ -40,8 +40,12 @@ def write_fragment(location: TableLocation, rows: pa.Table, schema: Schema) -> F
     """Write a data file and return the fragment of it, without an id."""
     name = data_file_name(uuid.uuid4())
     writer = create_data_file(location.store, f"data/{name}", schema)
-    writer.write(rows)
-    summary = writer.finish()
+    try:
+        writer.write(rows)
+        summary = writer.finish()
+    except BaseException:
+        writer.abort()
+        raise
     file = DataFile(
         name,
         tuple(writer.placement),
