@@ -1,7 +1,7 @@
 """lancelet: the Lance table and file format in Python, with PySpark for what outgrows a machine."""
 
 from lancelet.about import __version__
-from lancelet.dataset import (  # type: ignore[no-redef]  # pylance has one name for both
+from lancelet.dataset import (
     DataStatistics,
     FieldStatistics,
     LanceDataset,

@@ -5,8 +5,8 @@
 
 from lancelet.kernels.arguments import Levels
 from lancelet.kernels.faults import OffsetOverflowError
-from lancelet.kernels.offsets import Offsets
 from lancelet.kernels.lz4_hc import lz4_hc_compress_chunks
+from lancelet.kernels.offsets import Offsets
 from lancelet.kernels.select import (
     NATIVE,
     SlowKernelsWarning,

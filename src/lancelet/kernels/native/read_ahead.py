@@ -9,5 +9,5 @@ from lancelet.kernels.faults import checked
 
 
 def read_ahead(slices: Slices, known: Bytes) -> int:
-    """Ask the system to read what the slices cover and is not `known`; return how many times it was asked."""
+    """Ask the system to read what the slices cover and is not `known`; return how often."""
     return checked(_native.read_ahead(*slice_arrays(slices), known), kernel="read_ahead")

@@ -13,8 +13,8 @@ from lancelet.kernels.arguments import check_slices
 def read_ahead(slices: Slices, known: Bytes) -> int:
     """Ask the system to read what the slices cover; return how many times it was asked.
 
-    `known` has a byte per page of 4096 bytes of the source; a page is looked at if its byte is 0, which
-    the native kernel then sets to 1.
+    `known` has a byte per page of 4096 bytes of the source; a page is looked at if its byte is 0,
+    which the native kernel then sets to 1.
     """
     del known
     check_slices(slices, kernel="read_ahead")
