@@ -158,4 +158,4 @@ def test_large_pages_of_plain_vectors_are_one_run():
     rows = RowIndices(np.array([0, 1, 2048, 7000]))
     found = run(column.reader(joins=True).read(rows), fetch)
     assert found.equals(column.array.take(pa.array(rows.rows)))
-    assert [ranges.size.tolist() for ranges in reads] == [[2400, 1200, 1200]]
+    assert [ranges.size.tolist() for ranges in reads] == [[1200] * 4]

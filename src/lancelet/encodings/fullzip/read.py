@@ -20,7 +20,7 @@ from lancelet import kernels
 from lancelet.buffers import Bytes, Int64s, Ranges, Reading, Slices
 from lancelet.encodings import registry
 from lancelet.encodings.arrow import arrow_from_block
-from lancelet.encodings.base import FixedWidth, Rows, StoredPage, Variable
+from lancelet.encodings.base import FixedWidth, RowIndices, Rows, StoredPage, Variable
 from lancelet.encodings.gather import gather
 from lancelet.encodings.layout import FullZipLayout
 from lancelet.encodings.leaf import LeafContext, LeafRows
@@ -80,31 +80,38 @@ class FullZipPage:
                 expected=1 + self._has_index,
                 found=len(page.position),
             )
-
         self._positions = np.array([each.position[0] for each in pages], np.int64)
         item_bytes = self._shape.control_bytes + self._value_bytes
-        if following and any(each.length * item_bytes > each.size[0] for each in pages):
-            raise CorruptDataError("a full-zip page has not all of its rows", column=leaf.column)
+        if not self._has_index and any(each.length * item_bytes > each.size[0] for each in pages):
+            raise CorruptDataError(
+                "the rows of a full-zip page are not within it",
+                column=leaf.column,
+                item_bytes=item_bytes,
+            )
         assert not following or not self._has_index
 
     def read(self, rows: Rows) -> Reading[LeafRows]:
         """Read rows of the page, counted from its first one."""
+        if isinstance(rows, RowIndices) and not self._has_index:
+            return self._decode((yield self._ranges_of(rows.rows)), len(rows))
         spans = Spans.of_rows(rows, num_rows=int(self._bounds[-1]))
         if self._has_index:
             index = yield self._index_ranges(spans)
             ranges = self._data_ranges(_parse_index(index))
         else:
             item_bytes = self._shape.control_bytes + self._value_bytes
-            if len(self._positions) > 1:
-                pieces = spans.split(self._bounds)
-                start = self._positions[pieces.part] + pieces.start * item_bytes
-                ranges = Ranges(start, pieces.count * item_bytes)
-            else:
-                ranges = self._data_ranges(
-                    np.stack([spans.start, spans.start + spans.count]) * item_bytes
-                )
+            pieces = spans.split(self._bounds)
+            start = self._positions[pieces.part] + pieces.start * item_bytes
+            ranges = Ranges(start, pieces.count * item_bytes)
         slices = yield ranges
-        return self._decode(slices, spans)
+        return self._decode(slices, spans.num_rows)
+
+    def _ranges_of(self, rows: Int64s) -> Ranges:
+        """Return where single rows are that have one width, a range each."""
+        item_bytes = self._shape.control_bytes + self._value_bytes
+        pages, which, within = kernels.locate_rows(self._bounds, rows)
+        position = self._positions[pages][which] + within * item_bytes
+        return Ranges(position, np.full(len(rows), item_bytes))
 
     def _index_ranges(self, spans: Spans) -> Ranges:
         """Return where the row index has the starts of the spans, and then their ends."""
@@ -133,7 +140,7 @@ class FullZipPage:
             )
         return Ranges(self._page.position[0] + start, stop - start)
 
-    def _decode(self, slices: Slices, spans: Spans) -> LeafRows:
+    def _decode(self, slices: Slices, num_rows: int) -> LeafRows:
         layers, shape, data_type = self._layout.layers, self._shape, self._leaf.data_type
         repetition: Levels | None = None
         definition: Levels | None = None
@@ -145,7 +152,7 @@ class FullZipPage:
             )
             zipped = Variable(offsets, data)
         elif shape.control_bytes == 0:
-            zipped = FixedWidth(self._layout.value_bits, gather(slices), spans.num_rows)
+            zipped = FixedWidth(self._layout.value_bits, gather(slices), num_rows)
         else:
             repetition, definition, data, _ = kernels.unzip_fixed(slices, shape, self._value_bytes)
             count = len(data) // self._value_bytes
