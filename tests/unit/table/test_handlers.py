@@ -1,0 +1,263 @@
+"""Handlers publish a version for one writer only, and what one left undone the next one does."""
+
+import contextlib
+import itertools
+import pickle
+import threading
+from dataclasses import replace
+
+import lance
+import pytest
+
+from lancelet.errors import (
+    AlreadyExistsError,
+    CommitContentionError,
+    CommitOutcomeUnknownError,
+    CorruptDataError,
+    InvalidInputError,
+    StorageError,
+    StorageUnavailableError,
+    UnsupportedError,
+    VersionNotFoundError,
+)
+from lancelet.format.operation import ReserveFragments
+from lancelet.io.wrapped import WrappedStore
+from lancelet.table.commit import CommitOptions, commit
+from lancelet.table.handlers import (
+    ExternalStore,
+    ManifestRecord,
+    PutIfAbsent,
+    RenameIfAbsent,
+    UserLock,
+    handler_of,
+)
+from lancelet.table.handlers.sqlite import SqliteRecords
+from lancelet.table.location import TableLocation
+from lancelet.table.snapshot import open_snapshot
+from lancelet.testing.faults import FaultyStore
+from lancelet.testing.tables import (
+    SIMPLE_SCHEMA,
+    append_rows,
+    create_table,
+    new_transaction,
+    simple_rows,
+)
+
+
+class Died(BaseException):
+    """What ends a writer at once, without any of its cleaning up."""
+
+
+class Deadly:
+    """Lets so many requests through, then ends the writer, who can ask for nothing more."""
+
+    def __init__(self, at: int) -> None:
+        self.left = at
+        self.fired = False
+
+    def request(self, request, action):
+        if self.left == 0:
+            self.fired = True
+            raise Died(request)
+        self.left -= 1
+        return action()
+
+
+class DeadlyRecords:
+    """Records of a writer that may die at each of them too."""
+
+    def __init__(self, inner, around) -> None:
+        self._inner = inner
+        self._around = around
+
+    def __getattr__(self, name):
+        method = getattr(self._inner, name)
+        return lambda *args: self._around.request(name, lambda: method(*args))
+
+
+@pytest.fixture
+def location(tmp_path):
+    options = {"local_sync": "false", "manifest_store": f"sqlite:{tmp_path}/versions.db"}
+    return TableLocation.open(str(tmp_path / "t.lance"), options)
+
+
+def test_whoever_reads_next_finishes_what_a_dead_writer_began(tmp_path):
+    """The writer dies before every request in turn; readers and writers see a whole version."""
+    decided = []
+    for at in itertools.count():
+        options = {"local_sync": "false", "manifest_store": f"sqlite:{tmp_path}/{at}.db"}
+        location = TableLocation.open(str(tmp_path / f"{at}.lance"), options)
+        first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 3))
+        deadly = Deadly(at)
+        handler = location.handler
+        dying = replace(
+            location,
+            store=WrappedStore(location.store, deadly),
+            handler=replace(handler, records=DeadlyRecords(handler.records, deadly)),
+        )
+        with contextlib.suppress(Died):
+            commit(dying, new_transaction(first.version, ReserveFragments(5)))
+        found = open_snapshot(location)
+        record = handler.records.latest(handler.table)
+        assert record.version == found.version
+        assert record.is_final
+        # The folder shows the version too, to readers that do not know the database.
+        assert lance.dataset(location.uri).version == found.version
+        staged = [i for i in location.store.list("_versions") if "manifest-" in i.path]
+        # One that was never recorded, or was not deleted in the last step, is left to clean up.
+        assert len(staged) <= 1
+        decided.append(found.version)
+        assert append_rows(location, found, simple_rows(3, 4)).version == found.version + 1
+        if not deadly.fired:
+            break
+    assert decided == sorted(decided)
+    assert decided[0] == 1
+    assert decided[-5:] == [2] * 5
+
+
+def test_a_reader_that_may_not_write_reads_the_staged_manifest(location):
+    first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 3))
+    stop = FaultyStore(location.store, "refuse", at=0, only=lambda r: r.operation == "copy")
+    assert append_rows(replace(location, store=stop), first, simple_rows(3, 4)).version == 2
+    refusing = FaultyStore(location.store, "refuse", at=0, only=lambda r: r.operation == "copy")
+    found = open_snapshot(replace(location, store=refusing))
+    assert refusing.fired
+    assert (found.version, found.num_rows) == (2, 4)
+    assert "manifest-" in found.entry.path
+
+
+def test_a_version_that_was_never_recorded_is_found_and_recorded(location):
+    plain = replace(location, handler=PutIfAbsent())
+    first = create_table(plain, SIMPLE_SCHEMA, simple_rows(0, 3))
+    assert location.handler.records.latest(location.handler.table) is None
+    assert open_snapshot(location).version == 1
+    assert open_snapshot(location, 1).version == 1
+    assert location.handler.records.latest(location.handler.table).version == 1
+    assert append_rows(location, first, simple_rows(3, 4)).version == 2
+    with pytest.raises(VersionNotFoundError):
+        open_snapshot(location, 9)
+
+
+def test_a_record_under_a_wrong_version_is_corrupt(location):
+    create_table(location, SIMPLE_SCHEMA, simple_rows(0, 3))
+    record = location.handler.records.get(location.handler.table, 1)
+    location.handler.records.put_if_absent(location.handler.table, replace(record, version=2))
+    with pytest.raises(CorruptDataError, match="another version"):
+        open_snapshot(location)
+
+
+def test_records_are_made_once(tmp_path):
+    records = SqliteRecords(str(tmp_path / "versions.db"))
+    record = ManifestRecord(7, "t/_versions/7.manifest", 5, '"tag"')
+    records.put_if_absent("t", record)
+    with pytest.raises(AlreadyExistsError):
+        records.put_if_absent("t", replace(record, path="other"))
+    records.put_if_absent("u", record)
+    assert records.get("t", 7) == records.latest("t") == record
+    assert records.get("t", 8) is None
+    assert records.latest("v") is None
+    records.update("t", replace(record, size=6))
+    assert records.get("t", 7).size == 6
+    assert pickle.loads(pickle.dumps(records)).get("u", 7) == record
+    with pytest.raises(StorageError, match="cannot be used"):
+        SqliteRecords(str(tmp_path / "missing" / "versions.db")).latest("t")
+
+
+@pytest.mark.parametrize("name", ["put", "rename", "lock", "sqlite"])
+def test_appends_of_threads_all_land(tmp_path, name):
+    lock = threading.Lock()
+    handler = {
+        "put": PutIfAbsent(),
+        "rename": RenameIfAbsent(),
+        "lock": UserLock(lambda _: lock),
+        "sqlite": ExternalStore(SqliteRecords(str(tmp_path / "versions.db")), "t"),
+    }[name]
+    location = replace(
+        TableLocation.open(str(tmp_path / "t"), {"local_sync": "false"}), handler=handler
+    )
+    first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 1))
+    threads = [
+        threading.Thread(target=append_rows, args=(location, first, simple_rows(i, i + 1)))
+        for i in range(1, 7)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    latest = open_snapshot(location)
+    assert (latest.version, latest.num_rows) == (7, 7)
+    assert not [i for i in location.store.list("_versions") if "manifest-" in i.path]
+
+
+def test_a_users_lock_is_told_the_version_and_left_when_the_put_fails(tmp_path):
+    held = []
+
+    @contextlib.contextmanager
+    def lock(version):
+        held.append(version)
+        yield
+        held.append("left")
+
+    location = TableLocation.open(str(tmp_path / "t"), {"local_sync": "false"})
+    first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 1))
+    options = CommitOptions(handler=UserLock(lock), attempts=1)
+    commit(location, new_transaction(first.version, ReserveFragments(1)), options)
+    assert held == [2, "left"]
+    handler = UserLock(lock)
+    with pytest.raises(AlreadyExistsError):
+        handler.publish(location.store, open_snapshot(location).entry.path, b"", version=2)
+    silent = FaultyStore(location.store, "lose_reply", at=0, only=lambda r: r.operation == "put")
+    with pytest.raises(CommitOutcomeUnknownError):
+        handler.publish(silent, "_versions/x.manifest", b"", version=3)
+
+
+def test_a_race_that_is_lost_every_time_is_contention(tmp_path):
+    class Taken(PutIfAbsent):
+        def publish(self, store, path, data, *, version):
+            raise AlreadyExistsError("taken", at=(store.uri, path, len(data), version))
+
+    location = TableLocation.open(str(tmp_path / "t"), {"local_sync": "false"})
+    first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 1))
+    with pytest.raises(CommitContentionError, match="lost the race"):
+        commit(
+            location,
+            new_transaction(first.version, ReserveFragments(1)),
+            CommitOptions(attempts=3, handler=Taken()),
+        )
+
+
+def test_an_outcome_that_stays_unknown_is_said_to_be(tmp_path):
+    class Silent(PutIfAbsent):
+        def publish(self, store, path, data, *, version):
+            raise CommitOutcomeUnknownError("silence", at=(store.uri, path, len(data), version))
+
+    class SilentThenGone(Silent):
+        def find_latest(self, store, *, exact=False):
+            SilentThenGone.asked += 1
+            if SilentThenGone.asked > 1:
+                raise StorageUnavailableError("gone")
+            return super().find_latest(store, exact=exact)
+
+        asked = 0
+
+    location = TableLocation.open(str(tmp_path / "t"), {"local_sync": "false"})
+    first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 1))
+    transaction = new_transaction(first.version, ReserveFragments(1))
+    for handler in (Silent(), SilentThenGone()):
+        with pytest.raises(CommitOutcomeUnknownError) as caught:
+            commit(location, transaction, CommitOptions(attempts=2, handler=handler))
+        assert caught.value.facts["uuid"] == transaction.uuid
+
+
+def test_handlers_are_chosen_by_uri_and_option():
+    assert handler_of("/data/t") == PutIfAbsent()
+    chosen = handler_of("s3+ddb://b/data/t?ddbTableName=commits")
+    assert chosen.table == "data/t"
+    assert chosen.below("tree/x").table == "data/t/tree/x"
+    assert pickle.loads(pickle.dumps(chosen)) == chosen
+    assert handler_of("/data/t", {"manifest_store": "sqlite:/x"}).records == SqliteRecords("/x")
+    for uri in ("s3+ddb://b/t", "s3+ddb://b/t?ddbTableName=a&b=c", "s3+ddb://b/t?other=x"):
+        with pytest.raises(InvalidInputError, match="ddbTableName"):
+            handler_of(uri)
+    with pytest.raises(UnsupportedError, match="no database"):
+        handler_of("/data/t", {"manifest_store": "redis:x"})
