@@ -51,9 +51,14 @@ class Fsst(Codec):
 
     wire_name: ClassVar[str] = "fsst"
 
-    def __init__(self, inner: Codec | None = None) -> None:
-        """Choose how the codes are stored: as variable values, if nothing is said."""
+    def __init__(self, inner: Codec | None = None, table: SymbolTable | None = None) -> None:
+        """Choose how codes are stored, as variable values by default, and by which symbols.
+
+        Without a `table`, the symbols are chosen for the strings that are encoded.
+        """
         self.inner = inner or VariableCodec()
+        self._table = table
+        self._last: tuple[Block, SymbolTable, Variable] | None = None
 
     @classmethod
     def describe(cls, message: Any, codecs: Codecs) -> str:
@@ -71,19 +76,30 @@ class Fsst(Codec):
         if isinstance(block, Variable) and block.count:
             mean = (int(block.offsets[-1]) - int(block.offsets[0])) / block.count
             if mean >= 4:
-                yield cls()
+                yield cls(table=SymbolTable(*kernels.fsst_train(block.offsets, block.data)))
 
     def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:
         """Encode all strings with one table and cut the codes into chunks."""
-        table, codes = _encode(expect_variable(block, self.wire_name))
+        table, codes = self._encode(expect_variable(block, self.wire_name))
         inner = self.inner.encode_chunks(codes, limits)
         return ChunkedValues(_encoding(table, inner.encoding), inner.parts, inner.counts)
 
     def encode_values(self, block: Block) -> EncodedValues:
         """Encode all strings with one table; the codes are the values."""
-        table, codes = _encode(expect_variable(block, self.wire_name))
+        table, codes = self._encode(expect_variable(block, self.wire_name))
         inner = self.inner.encode_values(codes)
         return EncodedValues(_encoding(table, inner.encoding), inner.rows)
+
+    def _encode(self, values: Variable) -> tuple[SymbolTable, Variable]:
+        """Code strings, or return their codes again.
+
+        A sample is encoded once for every compression that is tried around the codes.
+        """
+        if self._last is None or self._last[0] is not values:
+            table = self._table or SymbolTable(*kernels.fsst_train(values.offsets, values.data))
+            codes = Variable(*kernels.fsst_encode(values.offsets, values.data, *table))
+            self._last = (values, table, codes)
+        return self._last[1:]
 
     @classmethod
     def decode_chunks(
@@ -144,11 +160,6 @@ def stored_table(table: SymbolTable) -> bytes:
     head = _MAGIC << 32 | 1 << 24 | count
     whole = head.to_bytes(_HEAD_BYTES, "little") + table.symbols.tobytes() + table.lengths.tobytes()
     return whole.ljust(TABLE_BYTES, b"\0")
-
-
-def _encode(values: Variable) -> tuple[SymbolTable, Variable]:
-    table = SymbolTable(*kernels.fsst_train(values.offsets, values.data))
-    return table, Variable(*kernels.fsst_encode(values.offsets, values.data, *table))
 
 
 def _encoding(table: SymbolTable, inner: pb21.CompressiveEncoding) -> pb21.CompressiveEncoding:
