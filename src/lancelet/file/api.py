@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol, Self
 import numpy as np
 import pyarrow as pa
 
+from lancelet.buffers import Int64s
 from lancelet.encodings.base import ColumnChoice, RowIndices, RowRange, Rows
 from lancelet.errors import (
     FieldNotFoundError,
@@ -162,7 +163,7 @@ class LanceFileReader:
     ) -> ReaderResults:
         """Read single rows; `indices` ascend, each at most once."""
         del batch_readahead
-        rows = np.asarray(indices, np.int64)
+        rows = _whole_numbers(indices)
         if not bool((rows[1:] > rows[:-1]).all()):
             raise InvalidInputError("the indices of rows must ascend, each at most once")
         if len(rows):
@@ -244,6 +245,11 @@ class LanceFileWriter:
                 raise InvalidInputError("a writer needs the path of a file")
             _store = store_of(path, storage_options, namespace_client, table_id)
         self._store, self._path = _store
+        for limit in (data_cache_bytes, max_page_bytes):
+            if limit is not None and limit < 0:
+                raise InvalidInputError("a number of bytes must not be negative", found=limit)
+        if max_page_bytes == 0:
+            raise InvalidInputError("max_page_bytes must be at least 1", found=0)
         self._options = WriterOptions(
             version=_version(version),
             data_cache_bytes=data_cache_bytes,
@@ -408,6 +414,20 @@ def _as_stored(field: Field) -> Field:
     if field.logical_type == logical_type.JSON:
         return replace(field, logical_type=_LARGE_BINARY)
     return field
+
+
+def _whole_numbers(indices: Sequence[int]) -> Int64s:
+    """Return numbers of rows; fractions and texts are not rounded or parsed to some row."""
+    rows = np.asarray(indices)
+    if rows.ndim != 1 or (rows.dtype.kind not in "biu" and len(rows)):
+        raise InvalidInputError(
+            "rows are given as one sequence of whole numbers",
+            type=str(rows.dtype),
+            dimensions=rows.ndim,
+        )
+    if rows.dtype == np.uint64:
+        rows = np.minimum(rows, np.uint64(np.iinfo(np.int64).max))
+    return rows.astype(np.int64, copy=False)
 
 
 def _check_not_negative(number: int) -> None:

@@ -76,6 +76,30 @@ def test_a_session_hands_verification_on(path):
         session.open_reader("f.lance").read_all().to_table()
 
 
+@pytest.mark.parametrize(
+    "indices", [[0.5], [1.0], ["1"], [None], [[1, 2]], 3, [1 << 63], [1 << 64], [0, 1 << 63], [-1]]
+)
+def test_rows_that_are_not_numbers_of_rows_are_refused(path, indices):
+    with pytest.raises(InvalidInputError):
+        LanceFileReader(path).take_rows(indices)
+
+
+@pytest.mark.parametrize("indices", [[], [2, 5], range(3), np.array([1, 7], np.uint64), (0,)])
+def test_rows_may_be_given_in_any_sequence(path, indices):
+    whole = LanceFileReader(path).read_all().to_table()
+    found = LanceFileReader(path).take_rows(indices).to_table()
+    assert found.equals(whole.take(pa.array(indices, pa.int64())))
+
+
+@pytest.mark.parametrize(
+    "option", [{"max_page_bytes": 0}, {"max_page_bytes": -1}, {"data_cache_bytes": -1}]
+)
+def test_impossible_limits_are_refused(tmp_path, option):
+    with pytest.raises(InvalidInputError, match="must"):
+        LanceFileWriter(tmp_path / "f.lance", pa.schema([("x", pa.int8())]), **option)
+    assert not list(tmp_path.iterdir())
+
+
 def test_an_unknown_verification_is_refused(path):
     with pytest.raises(InvalidInputError, match="'sample'"):
         LanceFileReader(path, verify="some")
