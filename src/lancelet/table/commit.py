@@ -228,6 +228,21 @@ def _publish(
     return written_snapshot(location, entry, stored, indices, transaction)
 
 
+def publish_first(
+    location: TableLocation, transaction: Transaction, state: State, naming: ManifestNaming
+) -> Snapshot:
+    """Publish a version that nothing comes before, as a clone's is.
+
+    Raises:
+        AlreadyExistsError: Another writer published the same.
+    """
+    prepared = PreparedCommit(transaction, state, naming)
+    published = _publish(location, prepared, CommitOptions())
+    if published is None:
+        raise AlreadyExistsError("Dataset already exists", uri=location.uri)
+    return published
+
+
 def _stamped(manifest: Manifest, transaction: Transaction) -> Manifest:
     return replace(
         manifest,

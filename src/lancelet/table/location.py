@@ -34,7 +34,8 @@ class TableLocation:
     """The directory of a table, as a store whose root it is.
 
     `base_options` has storage options for bases that need others than the table, by their path.
-    `handler` is how versions are published and found.
+    `handler` is how versions are published and found. `main` is where the main table is, for a
+    branch that was found through it.
     """
 
     uri: str
@@ -43,6 +44,7 @@ class TableLocation:
     base_options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     kept: Kept = field(default_factory=Kept, repr=False)
     handler: CommitHandler = field(default_factory=PutIfAbsent)
+    main: TableLocation | None = field(default=None, repr=False)
     _bases: dict[str, Store] = field(default_factory=dict, repr=False)
 
     @staticmethod

@@ -1,0 +1,206 @@
+"""Clones: a table that starts as a version of another.
+
+    shallow   one manifest, whose files stay where they are     source  <root>/data/a.lance
+                                                                clone   a.lance of base 0, <root>
+    deep      a manifest and copies of all files it names
+
+Either has one version, with the number of the source's. What a clone borrows, the source must not
+clean up: branches are shallow clones that the main table knows of, others are not known to it.
+A clone of a clone keeps the bases of the first and adds one.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from lancelet.buffers import Ranges
+from lancelet.errors import AlreadyExistsError, InvalidInputError, UnsupportedError
+from lancelet.format.base_paths import BasePath
+from lancelet.format.fragment import DataFile, External, Fragment
+from lancelet.format.fragment_list import FragmentList
+from lancelet.format.index_metadata import IndexMetadata
+from lancelet.format.operation import Clone
+from lancelet.format.paths import DATA, DATA_SUFFIX, DELETIONS, INDICES
+from lancelet.format.transaction import Transaction
+from lancelet.io import Store
+from lancelet.io.pool import run_requests
+from lancelet.io.uri import name, parse_uri
+from lancelet.table.apply import State
+from lancelet.table.commit import publish_first
+from lancelet.table.location import Place, TableLocation
+from lancelet.table.snapshot import Snapshot
+
+_COPY_BYTES: Final = 32 << 20
+"""How much of a file is held while it is copied."""
+
+
+def shallow_clone(
+    source: Snapshot, target: TableLocation, *, branch: str | None = None
+) -> Snapshot:
+    """Start a table at `target` whose files are those of `source`, where they are.
+
+    `branch` is the name of the branch that the clone is, if it is one.
+    """
+    _check_nothing_at(target)
+    base = _base_of(source)
+    manifest = source.manifest
+    state = _based_on(
+        replace(
+            State(manifest, source.indices.indices),
+            manifest=replace(manifest, base_paths=(*manifest.base_paths, base), branch=branch),
+        ),
+        lambda base_id: base.id if base_id is None else base_id,
+    )
+    operation = Clone(
+        is_shallow=True,
+        ref_version=source.version,
+        ref_path=base.path,
+        ref_name=manifest.branch,
+        branch_name=branch,
+    )
+    return _publish(source, target, state, operation)
+
+
+def deep_clone(source: Snapshot, target: TableLocation) -> Snapshot:
+    """Start a table at `target` with copies of all files of `source`, wherever they are."""
+    _check_nothing_at(target)
+    copies = _apart(_copies(source))
+    run_requests([partial(_copy, copy, target.store) for copy in copies])
+    manifest = replace(source.manifest, base_paths=(), branch=None)
+    state = _based_on(State(manifest, source.indices.indices), lambda _: None)
+    operation = Clone(
+        is_shallow=False,
+        ref_version=source.version,
+        ref_path=_base_of(source).path,
+        ref_name=source.manifest.branch,
+    )
+    return _publish(source, target, state, operation)
+
+
+def _publish(source: Snapshot, target: TableLocation, state: State, operation: Clone) -> Snapshot:
+    transaction = Transaction(source.version, str(uuid.uuid4()), operation)
+    manifest = replace(state.manifest, tag="").with_flags()
+    state = replace(state, manifest=manifest)
+    return publish_first(target, transaction, state, source.entry.naming)
+
+
+def _check_nothing_at(target: TableLocation) -> None:
+    if target.handler.find_latest(target.store, exact=True) is not None:
+        raise AlreadyExistsError("Dataset already exists", uri=target.uri)
+
+
+def _base_of(source: Snapshot) -> BasePath:
+    """Return the source as a base of a clone, with an id that none of its own bases has."""
+    place = parse_uri(source.location.store.uri)
+    is_local = place.scheme == "file"
+    path = place.authority + place.path if is_local else source.location.store.uri
+    taken = source.manifest.bases
+    base_id = max(taken, default=0) + 1 if 0 in taken else 0
+    return BasePath(base_id, path, is_dataset_root=True, name=source.manifest.branch)
+
+
+def _based_on(state: State, rebase: Callable[[int | None], int | None]) -> State:
+    """Return a state in which every file has the base that `rebase` makes of its base."""
+    fragments = FragmentList.of(
+        _rebased_fragment(fragment, rebase) for fragment in state.manifest.fragments
+    )
+    indices = tuple(replace(index, base_id=rebase(index.base_id)) for index in state.indices)
+    return State(replace(state.manifest, fragments=fragments), indices)
+
+
+def _rebased_fragment(fragment: Fragment, rebase: Callable[[int | None], int | None]) -> Fragment:
+    sequences = (
+        fragment.row_ids,
+        fragment.last_updated_at_versions,
+        fragment.created_at_versions,
+    )
+    if any(isinstance(sequence, External) for sequence in sequences):
+        raise UnsupportedError(
+            "row ids in files of their own cannot be cloned; compact the table first",
+            fragment_id=fragment.id,
+        )
+
+    def based(file: DataFile) -> DataFile:
+        return replace(file, base_id=rebase(file.base_id))
+
+    deletion = fragment.deletion_file
+    return replace(
+        fragment,
+        files=tuple(map(based, fragment.files)),
+        overlays=tuple(
+            replace(overlay, data_file=based(overlay.data_file)) for overlay in fragment.overlays
+        ),
+        deletion_file=None
+        if deletion is None
+        else replace(deletion, base_id=rebase(deletion.base_id)),
+    )
+
+
+class _FileCopy(NamedTuple):
+    """A file to copy: where it is, and its path below the root of the clone."""
+
+    source: Place
+    target: str
+
+
+def _copies(source: Snapshot) -> Iterator[_FileCopy]:
+    bases = source.manifest.bases
+    for fragment in source.fragments:
+        for file in (*fragment.files, *(overlay.data_file for overlay in fragment.overlays)):
+            place = source.location.place(DATA, file.path, file.base_id, bases)
+            yield _FileCopy(place, f"{DATA}/{file.path}")
+            yield from _beside(place, f"{DATA}/{file.path}")
+        deletion = fragment.deletion_file
+        if deletion is not None:
+            path = name(deletion.path(fragment.id))
+            place = source.location.place(DELETIONS, path, deletion.base_id, bases)
+            yield _FileCopy(place, f"{DELETIONS}/{path}")
+    for index in source.indices.indices:
+        yield from _index_copies(source, index, bases)
+
+
+def _beside(place: Place, target: str) -> Iterator[_FileCopy]:
+    """Yield the blobs that a data file has in files of their own."""
+    for info in place.store.list(place.path.removesuffix(DATA_SUFFIX)):
+        blob = info.path.removeprefix(place.path.removesuffix(DATA_SUFFIX))
+        yield _FileCopy(Place(place.store, info.path), target.removesuffix(DATA_SUFFIX) + blob)
+
+
+def _index_copies(
+    source: Snapshot, index: IndexMetadata, bases: Mapping[int, BasePath]
+) -> Iterator[_FileCopy]:
+    folder = source.location.place(INDICES, str(index.uuid), index.base_id, bases)
+    for info in folder.store.list(folder.path):
+        within = info.path.removeprefix(folder.path)
+        yield _FileCopy(Place(folder.store, info.path), index.directory + within)
+
+
+def _apart(copies: Iterable[_FileCopy]) -> list[_FileCopy]:
+    """Return each copy once, and refuse two that would overwrite each other."""
+    by_target: dict[str, _FileCopy] = {}
+    for copy in copies:
+        other = by_target.setdefault(copy.target, copy).source
+        if (other.store.uri, other.path) != (copy.source.store.uri, copy.source.path):
+            raise InvalidInputError(
+                "two files of different bases have one name and cannot be in one clone",
+                path=copy.target,
+                bases=[other.store.uri, copy.source.store.uri],
+            )
+    return list(by_target.values())
+
+
+def _copy(copy: _FileCopy, target: Store) -> None:
+    with (
+        copy.source.store.open_reader(copy.source.path) as reader,
+        target.open_writer(copy.target) as writer,
+    ):
+        starts = np.arange(0, reader.size, _COPY_BYTES).tolist()
+        for start in starts:
+            size = min(_COPY_BYTES, reader.size - start)
+            writer.write(reader.read_ranges(Ranges.of((start, size))).slice_bytes(0))

@@ -1,0 +1,279 @@
+"""Tags and branches of a table: creating, moving, finding and removing them.
+
+    t.lance                       the main branch, which has all the names
+    t.lance/_refs/tags/v1.json    tag v1: version 2 of branch dev/x
+    t.lance/tree/dev/x            branch dev/x: a shallow clone, with versions of its own
+
+A name is made by one conditional put, so of two who want it one gets it. A branch is a table
+first and gets its name then; what a creator who died leaves behind has no name, and deleting the
+branch removes it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Final, TypeAlias
+
+from lancelet.errors import (
+    AlreadyExistsError,
+    CommitError,
+    CorruptDataError,
+    ObjectNotFoundError,
+    RefNotFoundError,
+    VersionNotFoundError,
+)
+from lancelet.format.paths import (
+    BRANCHES,
+    TAGS,
+    branch_name_of,
+    branch_path,
+    branch_root,
+    tag_path,
+)
+from lancelet.format.refs import (
+    MAIN,
+    Branch,
+    BranchStep,
+    Tag,
+    check_branch_name,
+    check_tag_name,
+    parse_branch,
+    parse_tag,
+    render_branch,
+    render_tag,
+)
+from lancelet.io.uri import name as last_part
+from lancelet.table.clone import shallow_clone
+from lancelet.table.location import TableLocation
+from lancelet.table.manifests import list_versions
+from lancelet.table.snapshot import Snapshot, open_entry, open_snapshot
+
+Reference: TypeAlias = int | str | tuple[str | None, int | None] | None
+"""A version number, a tag, a branch and a version of it (None for the latest), or the latest."""
+
+_SUFFIX: Final = ".json"
+
+
+class RefExistsError(AlreadyExistsError, ValueError):
+    """The name of a tag or branch is taken; delete it, or update the tag."""
+
+
+class RefInUseError(CommitError):
+    """Other branches or tags need the branch; delete them first."""
+
+
+def main_location(snapshot: Snapshot) -> TableLocation:
+    """Return where the main table of a version is, which has the tags and branches of all."""
+    location, branch = snapshot.location, snapshot.manifest.branch
+    if branch is None:
+        return location
+    if location.main is not None:
+        return location.main
+    path, mark, query = location.uri.partition("?")
+    root = path.rstrip("/").removesuffix(f"/{branch_root(branch)}")
+    if root == path.rstrip("/"):
+        raise CorruptDataError(
+            "a branch is not where its name says; was its folder copied?",
+            uri=location.uri,
+            branch=branch,
+        )
+    return TableLocation.open(root + mark + query, location.storage_options, location.base_options)
+
+
+def branch_location(main: TableLocation, branch: str | None) -> TableLocation:
+    """Return where a branch is; None and `main` are the main table itself."""
+    if branch is None or branch == MAIN:
+        return main
+    return replace(main.below(branch_root(check_branch_name(branch))), main=main)
+
+
+def open_reference(main: TableLocation, reference: Reference) -> Snapshot:
+    """Open what a reference means: a version of the main branch, a tag, or a branch."""
+    match reference:
+        case None | int():
+            return open_snapshot(main, reference)
+        case str():
+            tag = get_tag(main, reference)
+            return open_snapshot(branch_location(main, tag.branch), tag.version)
+        case (branch, version):
+            if branch is not None and branch != MAIN:
+                get_branch(main, branch)
+            return open_snapshot(branch_location(main, branch), version)
+
+
+def open_as_of(location: TableLocation, moment: datetime) -> Snapshot:
+    """Open the last version that was committed at a moment or before."""
+    for entry in reversed(list_versions(location.store)):
+        snapshot = open_entry(location, entry)
+        if snapshot.manifest.timestamp <= moment:
+            return snapshot
+    raise VersionNotFoundError(
+        "no version is as old as that", uri=location.uri, moment=moment.isoformat()
+    )
+
+
+def list_tags(main: TableLocation) -> dict[str, Tag]:
+    """Return the tags by name."""
+    return {
+        last_part(info.path).removesuffix(_SUFFIX): parse_tag(main.store.read(info.path))
+        for info in main.store.list(TAGS)
+        if info.path.endswith(_SUFFIX)
+    }
+
+
+def get_tag(main: TableLocation, name: str) -> Tag:
+    """Return a tag."""
+    check_tag_name(name)
+    try:
+        return parse_tag(main.store.read(tag_path(name)))
+    except ObjectNotFoundError as error:
+        raise RefNotFoundError("there is no tag of that name", name=name, uri=main.uri) from error
+
+
+def create_tag(main: TableLocation, name: str, version: int, branch: str | None = None) -> Tag:
+    """Give a name to a version of a branch."""
+    check_tag_name(name)
+    now = time.time_ns()
+    tag = _tag_of(main, version, branch, Tag(None, version, 0, created_at_ns=now))
+    try:
+        main.store.put_if_absent(tag_path(name), render_tag(tag))
+    except AlreadyExistsError as error:
+        raise RefExistsError("a tag of that name exists", name=name, uri=main.uri) from error
+    return tag
+
+
+def update_tag(main: TableLocation, name: str, version: int, branch: str | None = None) -> Tag:
+    """Move a tag to another version."""
+    tag = _tag_of(main, version, branch, get_tag(main, name))
+    main.store.put(tag_path(name), render_tag(tag))
+    return tag
+
+
+def replace_tag_metadata(main: TableLocation, name: str, metadata: Mapping[str, str]) -> Tag:
+    """Replace what is noted of a tag."""
+    tag = replace(get_tag(main, name), metadata=dict(metadata))
+    main.store.put(tag_path(name), render_tag(tag))
+    return tag
+
+
+def delete_tag(main: TableLocation, name: str) -> None:
+    """Take a name away; the version stays until cleaning up finds it."""
+    get_tag(main, name)
+    main.store.delete(tag_path(name))
+
+
+def list_branches(main: TableLocation) -> dict[str, Branch]:
+    """Return the branches by name, without the main one."""
+    return {
+        name: parse_branch(main.store.read(info.path))
+        for info in main.store.list(BRANCHES)
+        if (name := branch_name_of(last_part(info.path))) is not None
+    }
+
+
+def get_branch(main: TableLocation, name: str) -> Branch:
+    """Return a branch."""
+    check_branch_name(name)
+    found = _branch_or_none(main, name)
+    if found is None:
+        raise RefNotFoundError("there is no branch of that name", name=name, uri=main.uri)
+    return found
+
+
+def create_branch(main: TableLocation, name: str, source: Snapshot) -> Snapshot:
+    """Start a branch at a version of the main table or of another branch."""
+    check_branch_name(name)
+    if _branch_or_none(main, name) is not None:
+        raise RefExistsError("a branch of that name exists", name=name, uri=main.uri)
+    parent = source.manifest.branch
+    above = () if parent is None else get_branch(main, parent).identifier
+    location = branch_location(main, name)
+    try:
+        created = shallow_clone(source, location, branch=name)
+    except AlreadyExistsError as error:
+        raise RefExistsError(
+            "a branch of that name is being made, or was half made or half deleted; "
+            "delete it if nobody is making it",
+            name=name,
+            uri=main.uri,
+        ) from error
+    step = BranchStep(source.version, secrets.token_hex(16))
+    branch = Branch(
+        parent_branch=parent,
+        parent_version=source.version,
+        created_at=int(time.time()),
+        manifest_bytes=source.entry.size,
+        identifier=None if above is None else (*above, step),
+    )
+    try:
+        main.store.put_if_absent(branch_path(name), render_branch(branch))
+    except AlreadyExistsError as error:
+        raise RefExistsError("a branch of that name exists", name=name, uri=main.uri) from error
+    return created
+
+
+def replace_branch_metadata(main: TableLocation, name: str, metadata: Mapping[str, str]) -> Branch:
+    """Replace what is noted of a branch."""
+    branch = replace(get_branch(main, name), metadata=dict(metadata))
+    main.store.put(branch_path(name), render_branch(branch))
+    return branch
+
+
+def delete_branch(main: TableLocation, name: str) -> None:
+    """Remove a branch with its files, unless a tag or another branch needs them.
+
+    The name goes first; a branch without a name that is left by an interruption can be deleted
+    again.
+    """
+    check_branch_name(name)
+    branches = list_branches(main)
+    folder = branch_root(name)
+    if name not in branches and next(main.store.list(folder), None) is None:
+        raise RefNotFoundError("there is no branch of that name", name=name, uri=main.uri)
+    children = sorted(other for other, branch in branches.items() if branch.parent_branch == name)
+    tags = sorted(tag for tag, value in list_tags(main).items() if value.branch == name)
+    if children or tags:
+        raise RefInUseError(
+            "branches or tags need the branch; delete them first",
+            name=name,
+            branches=children,
+            tags=tags,
+        )
+    main.store.delete(branch_path(name))
+    nested = [branch_root(other) for other in branches if other.startswith(f"{name}/")]
+    if not nested:
+        main.store.delete_folder(folder)
+        return
+    listing = main.store.list_delimited(folder)
+    main.store.delete_many([info.path for info in listing.objects])
+    for inner in listing.folders:
+        if not any(f"{root}/".startswith(f"{inner}/") for root in nested):
+            main.store.delete_folder(inner)
+
+
+def _tag_of(main: TableLocation, version: int, branch: str | None, before: Tag) -> Tag:
+    """Return a tag moved to a version, which must exist."""
+    if branch == MAIN:
+        branch = None
+    if branch is not None:
+        get_branch(main, branch)
+    location = branch_location(main, branch)
+    entry = location.handler.find_version(location.store, version, uri=location.uri)
+    return replace(
+        before,
+        branch=branch,
+        version=version,
+        manifest_bytes=entry.size,
+        updated_at_ns=time.time_ns(),
+    )
+
+
+def _branch_or_none(main: TableLocation, name: str) -> Branch | None:
+    try:
+        return parse_branch(main.store.read(branch_path(name)))
+    except ObjectNotFoundError:
+        return None
