@@ -11,6 +11,7 @@ from lancelet.dataset import (
     dataset,
     write_dataset,
 )
+from lancelet.dataset.counters import bytes_read_counter, iops_counter
 from lancelet.fragment import FragmentMetadata
 from lancelet.query.explain import ScanMetrics as ScanStatistics
 from lancelet.schema import json_to_schema, schema_to_json
@@ -25,7 +26,9 @@ __all__ = [
     "ScanStatistics",
     "Session",
     "__version__",
+    "bytes_read_counter",
     "dataset",
+    "iops_counter",
     "json_to_schema",
     "schema_to_json",
     "write_dataset",

@@ -126,6 +126,11 @@ class CommitError(LanceletError, OSError):
 class CommitConflictError(CommitError):
     """Another transaction changed the same things first; recompute from the latest version."""
 
+    @property
+    def retryable(self) -> bool:
+        """Whether doing the work again from the latest version can succeed."""
+        return bool(self.facts.get("retryable", True))
+
 
 class CommitContentionError(CommitError):
     """Every attempt lost the race for a version; try again later, nothing conflicts."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NoReturn, TypedDict
+from typing import Any, Final, NoReturn, TypedDict
 
 import pyarrow as pa
 import pyarrow.dataset
@@ -35,10 +35,12 @@ from lancelet.io.open import open_folder
 from lancelet.ops.delete import delete_rows
 from lancelet.ops.publish import Retries
 from lancelet.ops.validate import validate
+from lancelet.query.row_columns import ROW_FIELDS
 from lancelet.table.manifests import find_latest
 from lancelet.table.snapshot import Snapshot
 
-_RETRY_TIMEOUT = timedelta(seconds=30)
+_RETRY_TIMEOUT: Final = timedelta(seconds=30)
+_ROW_OPTIONS: Final = {"with_row_id": "_rowid", "with_row_address": "_rowaddr"}
 
 
 class DeleteResult(TypedDict):
@@ -126,8 +128,12 @@ class LanceDataset(
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns."""
-        return self.snapshot.schema.to_arrow()
+        """The columns, with those of rows that every scan returns by default."""
+        schema = self.snapshot.schema.to_arrow()
+        for option, name in _ROW_OPTIONS.items():
+            if self.default_scan_options.get(option):
+                schema = schema.append(ROW_FIELDS[name])
+        return schema
 
     @property
     def lance_schema(self) -> LanceSchema:

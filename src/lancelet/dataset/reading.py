@@ -13,6 +13,7 @@ from lancelet.dataset.scanner import LanceScanner, ScannerBuilder
 from lancelet.errors import InvalidInputError
 from lancelet.file.api import NegativeRowError
 from lancelet.query.plan import projection_of
+from lancelet.query.scan_options import Columns
 from lancelet.query.take import addresses_at, live_addresses, take_addresses
 
 if TYPE_CHECKING:
@@ -266,7 +267,7 @@ class ReadingMethods:
         places = _whole_numbers(indices)
         if len(places) and int(places.min()) < 0:
             raise NegativeRowError("the place of a row is negative", row=int(places.min()))
-        projection = projection_of(snapshot, columns if columns is None else _kept(columns))
+        projection = projection_of(snapshot, _kept(columns), may_repeat=True)
         return take_addresses(snapshot, addresses_at(snapshot, places), projection)
 
     def _take_rows(
@@ -279,7 +280,7 @@ class ReadingMethods:
         del kwargs
         snapshot = self._handle.snapshot
         ids = _whole_numbers(row_ids).astype(np.uint64)
-        projection = projection_of(snapshot, columns if columns is None else _kept(columns))
+        projection = projection_of(snapshot, _kept(columns), may_repeat=True)
         return take_addresses(snapshot, live_addresses(snapshot, ids), projection)
 
     def sample(
@@ -310,5 +311,5 @@ def _whole_numbers(numbers: Sequence[int] | pa.Array | np.ndarray) -> np.ndarray
     return found.astype(np.int64)
 
 
-def _kept(columns: Sequence[str] | Mapping[str, str]) -> Any:
-    return columns if isinstance(columns, Mapping) else tuple(columns)
+def _kept(columns: Sequence[str] | Mapping[str, str] | None) -> Columns:
+    return columns if columns is None or isinstance(columns, Mapping) else tuple(columns)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,7 +21,8 @@ from lancelet.table.snapshot import Snapshot
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
 
-_BLOB_HANDLING = ("all_binary", "blobs_descriptions", "all_descriptions")
+_BATCH_SIZE_VARIABLE: Final = "LANCE_DEFAULT_BATCH_SIZE"
+_BLOB_HANDLING: Final = ("all_binary", "blobs_descriptions", "all_descriptions")
 
 
 class ColumnTypeError(InvalidInputError, TypeError):
@@ -141,7 +143,10 @@ class ScannerBuilder:
 
     def to_scanner(self) -> LanceScanner:
         """Return the scanner of the options so far."""
-        plan = plan_scan(self._dataset.snapshot, ScanOptions(**self._options))
+        options = ScanOptions(**self._options)
+        if options.batch_size is None and _BATCH_SIZE_VARIABLE in os.environ:
+            options = replace(options, batch_size=int(os.environ[_BATCH_SIZE_VARIABLE]))
+        plan = plan_scan(self._dataset.snapshot, options)
         return LanceScanner(plan, self._dataset, scan_stats=self._scan_stats)
 
     def _set(self, **options: Any) -> Self:

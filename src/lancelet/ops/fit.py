@@ -14,7 +14,7 @@ from itertools import count
 
 import pyarrow as pa
 
-from lancelet.errors import SchemaMismatchError
+from lancelet.errors import InvalidInputError, SchemaMismatchError
 from lancelet.format import logical_type
 from lancelet.format.field import Field
 from lancelet.format.schema import Schema
@@ -39,6 +39,19 @@ def fit_to_table(table: Schema, rows: pa.Schema) -> Schema:
             found=str(rows.names),
         )
     return Schema(tuple(_parts(table.fields, found)), table.metadata)
+
+
+def check_metadata(schema: pa.Schema) -> None:
+    """Refuse metadata that is not text, which other readers could not open the table with."""
+    for key, value in (schema.metadata or {}).items():
+        try:
+            key.decode()
+            value.decode()
+        except UnicodeDecodeError as error:
+            raise InvalidInputError(
+                "the metadata of a schema must be text in UTF-8; encode other bytes as text",
+                key=key,
+            ) from error
 
 
 def _parts(table: Sequence[Field], rows: Sequence[Field]) -> Iterator[Field]:

@@ -19,7 +19,7 @@ from lancelet.format.fragment import Fragment
 from lancelet.format.operation import Append, Operation, Overwrite
 from lancelet.format.schema import Schema
 from lancelet.format.version import DEFAULT_VERSION, FileVersion
-from lancelet.ops.fit import fit_to_table
+from lancelet.ops.fit import check_metadata, fit_to_table
 from lancelet.ops.publish import Remarks, new_transaction
 from lancelet.ops.rows import RowStream
 from lancelet.ops.write import FileOptions, Target, checked_batches, write_fragments
@@ -97,6 +97,7 @@ def prepare_write(
         fragments = append_fragments(latest, rows, options)
         return PreparedWrite(Append(fragments), latest.version, options.commit)
     version = _version_of_table(latest, options)
+    check_metadata(rows.schema)
     schema = Schema.from_arrow(rows.schema, blob_v2=version >= FileVersion.V2_2)
     files = replace(options.files, version=version)
     fragments = _write(location, rows, schema, options, files)

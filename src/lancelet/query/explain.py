@@ -2,8 +2,7 @@
 
 Limit: offset=0 limit=10
   Filter: age > 30
-    Read: fields=[age] late=[name] fragments=3 rows=3000
-      predicted: requests=6 bytes=24120
+    LanceRead: uri=t.lance, projection=[age], num_fragments=3, rows=3000, requests=6, bytes=24120
 """
 
 from __future__ import annotations
@@ -126,9 +125,9 @@ def _lines(plan: ScanPlan, predicted: Prediction, *, verbose: bool) -> list[str]
         steps += [f"Filter: {step.expression}" for step in reversed(plan.steps)]
     names = early if plan.is_filtered else late
     steps.append(
-        f"Read: uri={plan.snapshot.location.uri} columns=[{', '.join(dict.fromkeys(names))}] "
-        f"fragments={predicted.fragments} rows={predicted.rows} "
-        f"requests={predicted.requests} bytes={predicted.bytes}"
+        f"LanceRead: uri={plan.snapshot.location.uri}, "
+        f"projection=[{', '.join(dict.fromkeys(names))}], num_fragments={predicted.fragments}, "
+        f"rows={predicted.rows}, requests={predicted.requests}, bytes={predicted.bytes}"
     )
     if verbose:
         steps.append(f"Version: {plan.snapshot.version} of {plan.snapshot.num_rows} rows")

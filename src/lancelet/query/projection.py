@@ -84,7 +84,9 @@ def scan_schema(schema: Schema) -> pa.Schema:
     return pa.schema([*fields, *extra])
 
 
-def project(schema: Schema, columns: Columns, *, behind: Sequence[str] = ()) -> Projection:
+def project(
+    schema: Schema, columns: Columns, *, behind: Sequence[str] = (), may_repeat: bool = False
+) -> Projection:
     """Return how to compute the columns asked for, with some row columns behind them."""
     names = scan_schema(schema)
     if columns is None:
@@ -97,7 +99,8 @@ def project(schema: Schema, columns: Columns, *, behind: Sequence[str] = ()) -> 
     found += [
         OutputColumn(ROW_FIELDS[name], Column((name,))) for name in behind if name not in present
     ]
-    _check_distinct(found)
+    if not may_repeat:
+        _check_distinct(found)
     fields, row_columns = needed(schema, (column.expression for column in found))
     return Projection(tuple(found), fields, row_columns)
 

@@ -191,7 +191,7 @@ def test_plans_say_what_is_done_and_what_it_takes(snapshot):
         "Limit",
         "Take",
         "Filter",
-        "Read",
+        "LanceRead",
     ]
     assert "requests=" in text
     assert "measured: rows=2" in analyze_plan(plan)
