@@ -97,7 +97,8 @@ class SparsePage:
             buffers: Sequence[Bytes] = ()
             if len(self._ranges):
                 slices = yield self._ranges
-                buffers = [slices.slice_bytes(index) for index in range(len(slices))]
+                # Copies, for what is kept outlives a map that later reads check.
+                buffers = [slices.slice_bytes(index).copy() for index in range(len(slices))]
             layers = parse_structure(self._message, self._num_rows, buffers)
             if memo is not None:
                 memo.put(self._key, layers, value_bytes=layers.nbytes)

@@ -158,6 +158,9 @@ class FileReader(RowReader):
 
     def _load_columns(self, indices: Sequence[int]) -> None:
         missing = sorted({index for index in indices if index not in self._columns})
+        if missing:
+            # What opening read may be in a map still, which refuses if the file has shrunk.
+            self._fetch(NO_RANGES)
         readings = [self._metadata.read_column(index) for index in missing]
         for column in run_together(readings, self._fetch):
             self._columns[column.index] = column
