@@ -1,6 +1,6 @@
 """A sample of a page: a few runs of neighbouring values from all over it.
 
-    page of 1 000 000 values     4 runs of 4096, at 0, 332 000, 664 000 and the end
+    page of 1 000 000 words of 64 bits     4 runs of 1024, at 0, 333 000, 666 000 and the end
 
 Neighbours matter, since run lengths, packing and general compression live on what lies side by
 side; places matter, since a page that was sorted has one kind of value at its start.
@@ -18,10 +18,16 @@ from lancelet.encodings.codecs.variable import offsets_from_sizes
 from lancelet.encodings.cost import raw_bytes
 from lancelet.encodings.leaf import slice_block
 
+BYTES_AIM: Final = 32 * 1024
+"""A sample aims at so many bytes, which is what is compressed at once."""
+
+VALUES_FEW: Final = 4096
 VALUES_MAX: Final = 16384
+"""It has so many values nevertheless, and never more, ..."""
+
+BYTES_MAX: Final = 128 * 1024
 VALUES_MIN: Final = 64
-BYTES_MAX: Final = 1 << 20
-"""A sample has so many values and bytes at most, but never fewer than `VALUES_MIN` values."""
+"""... and of large values at most so many bytes, but not fewer than so many."""
 
 PIECES: Final = 4
 
@@ -34,8 +40,8 @@ def sample_of(block: Block) -> Block:
     16384
     """
     value_bytes = raw_bytes(block) / max(block.count, 1)
-    fitting = VALUES_MAX if value_bytes * VALUES_MAX <= BYTES_MAX else int(BYTES_MAX / value_bytes)
-    wanted = max(fitting, VALUES_MIN)
+    aim = min(max(int(BYTES_AIM / max(value_bytes, 1)), VALUES_FEW), VALUES_MAX)
+    wanted = max(min(aim, int(BYTES_MAX / max(value_bytes, 1))), VALUES_MIN)
     if block.count <= wanted:
         return block
     if not isinstance(block, FixedWidth | Variable):

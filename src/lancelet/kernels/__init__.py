@@ -5,7 +5,6 @@
 
 from lancelet.kernels.arguments import Levels
 from lancelet.kernels.faults import OffsetOverflowError
-from lancelet.kernels.lz4_hc import lz4_hc_compress_chunks
 from lancelet.kernels.offsets import Offsets
 from lancelet.kernels.select import (
     NATIVE,
@@ -159,7 +158,6 @@ __all__ = [
     "lz4_compress",
     "lz4_compress_chunks",
     "lz4_decompress_chunks",
-    "lz4_hc_compress_chunks",
     "pack_blocks",
     "pack_chunks",
     "pack_validity",

@@ -29,7 +29,6 @@ from lancelet.encodings.codecs.base import (
     Picks,
 )
 from lancelet.encodings.codecs.expect import expect_variable_rows
-from lancelet.encodings.codecs.fsst import Fsst
 from lancelet.encodings.options import Compression
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.format.protos import encodings21_pb as pb21
@@ -41,11 +40,6 @@ _NAMES: Final = {LZ4: "lz4", ZSTD: "zstd"}
 ZSTD_LEVEL: Final = 3
 """The level of zstd when none is asked for, as in the library itself. Level 1 takes 10 % more
 bytes on strings, level 4 takes 8 % fewer but a quarter longer to decode."""
-
-
-LZ4_CODES_LEVEL: Final = 3
-"""The level of LZ4 for codes of strings, where a longer search saves 6 to 9 % of the bytes; of
-numbers it hardly saves any, so they are compressed by the fast search."""
 
 
 class General(Codec):
@@ -133,8 +127,6 @@ class General(Codec):
         if self.scheme == ZSTD:
             level = ZSTD_LEVEL if self.level is None else self.level
             return kernels.zstd_compress_chunks(slices, level=level, sized=True)
-        if isinstance(self.inner, Fsst):
-            return kernels.lz4_hc_compress_chunks(slices, level=LZ4_CODES_LEVEL, sized=True)
         return kernels.lz4_compress_chunks(slices, sized=True)
 
     def _wrap(self, inner: Any) -> pb21.CompressiveEncoding:
