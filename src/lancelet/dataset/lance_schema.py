@@ -133,7 +133,8 @@ class LanceSchema:
 
     def __repr__(self) -> str:
         """Show the fields."""
-        return f"LanceSchema({self._schema!r})"
+        fields = ", ".join(repr(field) for field in self._schema.fields)
+        return f"Schema {{ fields: [{fields}], metadata: {dict(self._schema.metadata)} }}"
 
 
 def _paths(schema: Schema) -> Iterator[tuple[str, Field]]:
