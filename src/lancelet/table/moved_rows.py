@@ -17,6 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from lancelet.errors import CorruptDataError
 from lancelet.format.fragment import Fragment, Inline
 from lancelet.format.operation import Operation, Update
 from lancelet.rowids.address import NO_ADDRESS, UInt64s, group_by_fragment, offsets_of
@@ -74,8 +75,14 @@ def _needs_history(fragment: Fragment) -> bool:
 
 def _with_history(fragment: Fragment, sources: _Sources, version: int) -> Fragment:
     assert isinstance(fragment.row_ids, Inline)
-    ids = RowIdSequence.parse(fragment.row_ids.data).to_array()
-    inserted = max(fragment.physical_rows - len(ids), 0)
-    created = np.append(sources.created(ids, version), np.full(inserted, version, np.uint64))
-    sequence = VersionSequence.of(created.astype(np.uint64))
-    return replace(fragment, created_at_versions=Inline(sequence.render()))
+    brought = RowIdSequence.parse(fragment.row_ids.data)
+    inserted = fragment.physical_rows - len(brought)
+    if inserted < 0:
+        raise CorruptDataError(
+            "a fragment has more row ids than rows",
+            row_ids=len(brought),
+            physical_rows=fragment.physical_rows,
+        )
+    created = sources.created(brought.to_array(), version)
+    created = np.append(created, np.full(inserted, version, np.uint64))
+    return replace(fragment, created_at_versions=Inline(VersionSequence.of(created).render()))

@@ -99,12 +99,10 @@ def _with_file(fragment: Fragment, new: DataFile) -> Fragment:
     held = {field_id for file in fragment.files for field_id in file.fields}
     if held.isdisjoint(new.fields):
         return replace(fragment, files=(*fragment.files, new))
-    same = [
-        file for file in fragment.files if file.fields == new.fields and file.version is new.version
-    ]
+    same = [file for file in fragment.files if file.fields == new.fields]
     if not same:
         raise InvalidInputError(
-            "a file can only take the place of one with the same fields and version",
+            "a file can only take the place of one with the same fields",
             fragment_id=fragment.id,
             fields=list(new.fields),
             held=[list(file.fields) for file in fragment.files],

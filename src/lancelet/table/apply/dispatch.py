@@ -29,6 +29,7 @@ from lancelet.format.operation import (
 from lancelet.table.apply.append import apply_append
 from lancelet.table.apply.columns import apply_data_replacement, apply_merge, apply_project
 from lancelet.table.apply.delete import apply_delete
+from lancelet.table.apply.file_versions import with_file_versions
 from lancelet.table.apply.mem_wal import apply_update_mem_wal_state
 from lancelet.table.apply.overwrite import apply_overwrite
 from lancelet.table.apply.restore import apply_restore
@@ -60,10 +61,10 @@ def apply_operation(operation: Operation, before: State | None, context: CommitC
         )
     else:
         after = _apply_to_table(operation, before, context)
-    manifest = replace(after.manifest, version=context.version)
+    manifest = with_file_versions(after.manifest, operation)
     if manifest.max_allocated_field_id is not None:
         manifest = replace(manifest, max_allocated_field_id=manifest.max_field_id)
-    return replace(after, manifest=manifest.with_flags())
+    return replace(after, manifest=replace(manifest, version=context.version).with_flags())
 
 
 def _apply_to_table(operation: Operation, state: State, context: CommitContext) -> State:

@@ -17,6 +17,7 @@ from lancelet.format.roaring import numbers_of, parse_bitmap
 from lancelet.rowids.sequence import RowIdSequence
 from lancelet.rowids.versions import VersionSequence
 from lancelet.table.apply.coverage import cover_moved, retain_covering, uncover
+from lancelet.table.apply.mem_wal import record_generations
 from lancelet.table.apply.numbering import number_fragments, with_row_ids, with_versions
 from lancelet.table.apply.state import CommitContext, State, without_dead_files
 
@@ -48,6 +49,7 @@ def apply_update(operation: Update, state: State, context: CommitContext) -> Sta
             moved_from=[*(f.id for f in updated), *operation.removed_fragment_ids],
             field_ids=operation.fields_for_preserving_bitmap,
         )
+    indices = record_generations(indices, operation.compacted_sstables, version=context.version)
     state = replace(state, indices=indices)
     return retain_covering(state.with_fragments(fragments.appended(new)))
 
@@ -64,7 +66,7 @@ def _with_updated_versions(fragment: Fragment, operation: Update, version: int) 
     stored = fragment.last_updated_at_versions
     if changed is None or not isinstance(stored, Inline):
         return fragment
-    versions = VersionSequence.parse(stored.data)
+    versions = VersionSequence.parse(stored.data, expected_rows=fragment.physical_rows)
     offsets = numbers_of(parse_bitmap(changed)).astype("int64")
     return replace(
         fragment,
