@@ -6,7 +6,7 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lancelet.errors import ExpressionError
@@ -236,6 +236,7 @@ def test_whatever_is_asked_is_computed_or_is_an_expression_error(expression, bat
     found.validate(full=True)
 
 
+@example(ex.Member(ex.literal(0), "x"))
 @given(ANYTHING)
 def test_whatever_is_asked_prints_back(expression):
     read = parse(str(expression))  # with constants folded that were cast

@@ -373,7 +373,9 @@ def _print(expression: Expression) -> tuple[int, str]:
         case Cast(operand, data_type, or_null):
             return ATOM, _print_cast(operand, data_type, or_null)
         case Member(operand, name):
-            return ATOM, f"{_operand(operand, ATOM)}.{quote_name(name)}"
+            # A dot behind a bare number belongs to the number.
+            whole = f"({operand})" if isinstance(operand, Literal) else _operand(operand, ATOM)
+            return ATOM, f"{whole}.{quote_name(name)}"
         case _:
             assert_never(expression)
 
