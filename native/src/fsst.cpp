@@ -185,107 +185,6 @@ int64_t decode_slices(const SymbolTable& table, ConstBytes source, ConstInts pos
   return 0;
 }
 
-// Symbols in the order in which a string is compared with them.
-struct Encoder {
-  static constexpr int kSlots = 4096;
-  uint16_t pair[65536];  // code and length << 8 for the next two bytes, if nothing longer fits
-  uint16_t single[256];  // the same for a last byte
-  uint8_t slot_start[kSlots + 1];
-  // Symbols of three bytes and more, by hash of the first three, longest first.
-  uint64_t symbol[255], mask[255];
-  uint8_t length[255], code[255];
-
-  static LANCELET_INLINE uint32_t slot(uint64_t word) {
-    return static_cast<uint32_t>((word & 0xffffff) * 2654435761u) >> 20;
-  }
-
-  void build(Span<const uint64_t> symbols, ConstBytes lengths) {
-    for (int b = 0; b < 256; ++b) single[b] = kEscape | 1 << 8;
-    const int n = static_cast<int>(lengths.size);
-    for (int c = n - 1; c >= 0; --c)
-      if (lengths.data[c] == 1)
-        single[symbols.data[c] & 0xff] = static_cast<uint16_t>(c | 1 << 8);
-    for (int w = 0; w < 65536; ++w) pair[w] = single[w & 0xff];
-    for (int c = n - 1; c >= 0; --c)
-      if (lengths.data[c] == 2)
-        pair[symbols.data[c] & 0xffff] = static_cast<uint16_t>(c | 2 << 8);
-    int used = 0;
-    uint16_t slots[256];
-    for (int c = 0; c < n; ++c) {
-      const int bytes = lengths.data[c];
-      if (bytes < 3) continue;
-      const uint64_t m = ~uint64_t{0} >> (64 - 8 * bytes);
-      const uint64_t s = symbols.data[c] & m;
-      const uint16_t h = static_cast<uint16_t>(slot(s));
-      int at = used++;
-      for (; at > 0 && (slots[at - 1] > h || (slots[at - 1] == h && length[at - 1] < bytes)); --at) {
-        slots[at] = slots[at - 1], symbol[at] = symbol[at - 1], mask[at] = mask[at - 1];
-        length[at] = length[at - 1], code[at] = code[at - 1];
-      }
-      slots[at] = h, symbol[at] = s, mask[at] = m;
-      length[at] = static_cast<uint8_t>(bytes), code[at] = static_cast<uint8_t>(c);
-    }
-    int next = 0;
-    for (int h = 0; h <= kSlots; ++h) {
-      while (next < used && slots[next] < h) ++next;
-      slot_start[h] = static_cast<uint8_t>(next);
-    }
-  }
-
-  // Encode one string; `safe` is how far 8 bytes may be read from any position before it.
-  LANCELET_INLINE uint8_t* encode(const uint8_t* from, const uint8_t* end, const uint8_t* safe,
-                                  uint8_t* to) const {
-    while (from < end) {
-      const int64_t left = end - from;
-      uint64_t word = 0;
-      if (LANCELET_LIKELY(from < safe)) {
-        word = load<uint64_t>(from);
-      } else {
-        memcpy(&word, from, left < 8 ? left : 8);
-      }
-      const uint32_t h = slot(word);
-      int k = slot_start[h];
-      const int stop = slot_start[h + 1];
-      for (; k < stop; ++k)
-        if ((word & mask[k]) == symbol[k] && length[k] <= left) break;
-      if (k < stop) {
-        *to++ = code[k];
-        from += length[k];
-      } else {
-        const uint16_t found = left > 1 ? pair[word & 0xffff] : single[word & 0xff];
-        to[0] = static_cast<uint8_t>(found);
-        to[1] = static_cast<uint8_t>(word);
-        to += 1 + ((found & 0xff) == kEscape);
-        from += found >> 8;
-      }
-    }
-    return to;
-  }
-};
-
-template <class Offset>
-int64_t encode_rows(const Encoder& encoder, ConstBytes offsets, ConstBytes data, Bytes out_offsets,
-                    Bytes out) {
-  const int64_t rows = offsets.size / static_cast<int64_t>(sizeof(Offset)) - 1;
-  if (rows < 0 || out_offsets.size < offsets.size) return fail(kOutputFull, 0);
-  const uint8_t* safe = data.data + (data.size >= 8 ? data.size - 7 : 0);
-  uint8_t* to = out.data;
-  int64_t start = load<Offset>(offsets.data);
-  if (start < 0) return fail(kBadOffsets, 0);
-  store<Offset>(out_offsets.data, 0);
-  for (int64_t row = 0; row < rows; ++row) {
-    const int64_t end = load<Offset>(offsets.data + (row + 1) * sizeof(Offset));
-    if (end < start || end > data.size) return fail(kBadOffsets, row);
-    if (2 * (end - start) + 8 > out.size - (to - out.data)) return fail(kOutputFull, row);
-    to = encoder.encode(data.data + start, data.data + end, safe, to);
-    if (sizeof(Offset) == 4 && to - out.data > INT32_MAX) return fail(kTooLarge, row);
-    store<Offset>(out_offsets.data + (row + 1) * sizeof(Offset),
-                  static_cast<Offset>(to - out.data));
-    start = end;
-  }
-  return to - out.data;
-}
-
 LANCELET_INLINE Progress read_progress(Ints progress) {
   return {progress.data[0], progress.data[1], progress.data[2], progress.data[3]};
 }
@@ -336,19 +235,6 @@ int64_t fsst_decode_slices(ConstBytes source, ConstInts position, ConstInts size
   const auto decode = out_bytes == 4 ? decode_slices<uint32_t> : decode_slices<uint64_t>;
   const int64_t result = decode(table, source, position, size, out_offsets, out, &state);
   write_progress(progress, state);
-  return result;
-}
-
-int64_t fsst_encode(ConstBytes offsets, int64_t offset_bytes, ConstBytes data,
-                    Span<const uint64_t> symbols, ConstBytes lengths, Bytes out_offsets,
-                    Bytes out) {
-  Encoder* encoder = static_cast<Encoder*>(malloc(sizeof(Encoder)));
-  if (encoder == nullptr) return fail(kNoMemory, 0);
-  encoder->build(symbols, lengths);
-  const int64_t result =
-      offset_bytes == 4 ? encode_rows<int32_t>(*encoder, offsets, data, out_offsets, out)
-                        : encode_rows<int64_t>(*encoder, offsets, data, out_offsets, out);
-  free(encoder);
   return result;
 }
 

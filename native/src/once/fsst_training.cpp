@@ -3,6 +3,8 @@
 // A code below 256 is that byte, 256 + i is symbol i of the table (if it is longer than a byte).
 #include "kernel.hpp"
 
+#include <algorithm>
+
 namespace LANCELET_NAMESPACE {
 namespace {
 
@@ -10,10 +12,10 @@ constexpr int64_t kSampleBytes = 32 * 1024;
 constexpr int64_t kPieceBytes = 512;
 constexpr int kRounds[] = {8, 38, 68, 98, 128};
 constexpr int kLastRound = 128;
-constexpr int64_t kSingleBonus = 8;
+constexpr uint32_t kSingleBonus = 8;
 constexpr int kSymbols = 255;
 constexpr int kCodes = 512;
-constexpr uint32_t kCandidates = 1u << 17;  // twice what the sample could fill, and a power of 2
+constexpr uint32_t kCandidates = 1u << 17;  // twice what the sample can fill, and a power of 2
 
 struct Piece {
   const uint8_t* start;
@@ -26,8 +28,8 @@ struct Symbol {
 };
 
 struct Candidate {
-  Symbol symbol;  // length 0: a free place
-  int64_t gain;
+  uint64_t word;
+  uint32_t gain, length;  // length 0: a free place
 };
 
 struct Scratch {
@@ -39,8 +41,12 @@ struct Scratch {
   uint8_t chain[kSymbols];
   uint16_t chain_start[257];
   uint32_t single[kCodes];
-  uint32_t pair[kCodes * kCodes];
+  uint16_t pair[kCodes * kCodes];  // the sample has fewer codes than would overflow this
+  int used[kCodes];
+  int num_used;
+  // A hash table no larger than the candidates of a round need.
   Candidate candidates[kCandidates];
+  uint32_t places;
 };
 
 uint64_t scattered(uint64_t number) {
@@ -140,12 +146,13 @@ void count_codes(Scratch* s, int part) {
   }
 }
 
-void add_gain(Scratch* s, Symbol symbol, int64_t gain) {
-  const uint64_t hash = (symbol.word * 0x9E3779B97F4A7C15u) ^ symbol.length * 0xBF58476D1CE4E5B9u;
+void add_gain(Scratch* s, Symbol symbol, uint32_t gain) {
+  const uint32_t length = static_cast<uint32_t>(symbol.length);
+  const uint64_t hash = (symbol.word * 0x9E3779B97F4A7C15u) ^ length * 0xBF58476D1CE4E5B9u;
   for (uint32_t at = static_cast<uint32_t>(hash >> 40);; ++at) {
-    Candidate& place = s->candidates[at % kCandidates];
-    if (place.symbol.length == 0) place.symbol = symbol;
-    if (place.symbol.length == symbol.length && place.symbol.word == symbol.word) {
+    Candidate& place = s->candidates[at & (s->places - 1)];
+    if (place.length == 0) place = {symbol.word, 0, length};
+    if (place.length == length && place.word == symbol.word) {
       place.gain += gain;
       return;
     }
@@ -160,46 +167,56 @@ Symbol join(const Symbol& a, const Symbol& b) {
   return {a.word | b.word << (8 * a.length), smaller(a.length + b.length, 8)};
 }
 
-void collect_candidates(Scratch* s, int part) {
-  memset(s->candidates, 0, sizeof s->candidates);
-  const uint32_t least = 5 * part / kLastRound;
-  for (int code = 0; code < kCodes; ++code) {
-    const int64_t count = s->single[code];
-    if (count == 0 || count < least) continue;
-    const Symbol symbol = symbol_of(*s, code);
-    add_gain(s, symbol, count * symbol.length * (symbol.length == 1 ? kSingleBonus : 1));
-  }
-  if (part == kLastRound) return;
-  for (int a = 0; a < kCodes; ++a) {
-    // A code that was not used has no neighbours; a symbol of 8 bytes cannot grow.
-    if (s->single[a] == 0 || symbol_of(*s, a).length == 8) continue;
-    for (int b = 0; b < kCodes; ++b) {
-      const int64_t count = s->pair[a * kCodes + b];
-      if (count == 0 || count < least) continue;
-      const Symbol joined = join(symbol_of(*s, a), symbol_of(*s, b));
-      add_gain(s, joined, count * joined.length);
+// A code that was not used has no neighbours; a symbol of 8 bytes cannot grow.
+template <class Visit>
+void for_pairs(const Scratch& s, uint32_t least, Visit visit) {
+  for (int i = 0; i < s.num_used; ++i) {
+    const int a = s.used[i];
+    if (symbol_of(s, a).length == 8) continue;
+    for (int j = 0; j < s.num_used; ++j) {
+      const uint32_t count = s.pair[a * kCodes + s.used[j]];
+      if (count != 0 && count >= least) visit(a, s.used[j], count);
     }
   }
 }
 
+void collect_candidates(Scratch* s, int part) {
+  const uint32_t least = 5 * part / kLastRound;
+  const bool joins = part != kLastRound;
+  s->num_used = 0;
+  for (int code = 0; code < kCodes; ++code)
+    if (s->single[code] != 0) s->used[s->num_used++] = code;
+  uint32_t most = static_cast<uint32_t>(s->num_used);
+  if (joins) for_pairs(*s, least, [&](int, int, uint32_t) { ++most; });
+  s->places = 1024;
+  while (s->places < 2 * most && s->places < kCandidates) s->places *= 2;
+  memset(s->candidates, 0, s->places * sizeof(Candidate));
+  for (int i = 0; i < s->num_used; ++i) {
+    const uint32_t count = s->single[s->used[i]];
+    if (count < least) continue;
+    const Symbol symbol = symbol_of(*s, s->used[i]);
+    add_gain(s, symbol, count * symbol.length * (symbol.length == 1 ? kSingleBonus : 1));
+  }
+  if (!joins) return;
+  for_pairs(*s, least, [&](int a, int b, uint32_t count) {
+    const Symbol joined = join(symbol_of(*s, a), symbol_of(*s, b));
+    add_gain(s, joined, count * joined.length);
+  });
+}
+
 bool better(const Candidate& a, const Candidate& b) {
   if (a.gain != b.gain) return a.gain > b.gain;
-  if (a.symbol.length != b.symbol.length) return a.symbol.length > b.symbol.length;
-  return big_endian(a.symbol.word) < big_endian(b.symbol.word);
+  if (a.length != b.length) return a.length > b.length;
+  return big_endian(a.word) < big_endian(b.word);
 }
 
 void keep_best(Scratch* s) {
-  Candidate best[kSymbols];
-  int kept = 0;
-  for (uint32_t k = 0; k < kCandidates; ++k) {
-    const Candidate& candidate = s->candidates[k];
-    if (candidate.symbol.length == 0) continue;
-    if (kept == kSymbols && !better(candidate, best[kSymbols - 1])) continue;
-    int at = kept < kSymbols ? kept++ : kSymbols - 1;
-    for (; at > 0 && better(candidate, best[at - 1]); --at) best[at] = best[at - 1];
-    best[at] = candidate;
-  }
-  for (int k = 0; k < kept; ++k) s->table[k] = best[k].symbol;
+  Candidate* const first = s->candidates;
+  Candidate* const last = std::remove_if(first, first + s->places,
+                                         [](const Candidate& c) { return c.length == 0; });
+  const int kept = static_cast<int>(smaller<int64_t>(last - first, kSymbols));
+  std::partial_sort(first, first + kept, last, better);
+  for (int k = 0; k < kept; ++k) s->table[k] = {first[k].word, static_cast<int>(first[k].length)};
   s->num_symbols = kept;
 }
 

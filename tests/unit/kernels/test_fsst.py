@@ -132,3 +132,30 @@ def test_training_compresses_what_repeats(agree):
     table = agree("fsst_train", offsets, data)
     _, codes = agree("fsst_encode", offsets, data, *table)
     assert len(data) > 3 * len(codes)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("kind", ["words", "noise", "gaps"])
+def test_many_bytes_are_coded_like_few(agree, kind, dtype):
+    """Long inputs are coded in runs side by side, with a memory if that helps."""
+    random = np.random.default_rng(3)
+    letters = random.choice([b"pending", b"packages", b"among", b"the", b" ", b"\xff"], 90_000)
+    if kind == "noise":
+        strings = [random.bytes(size) for size in random.integers(0, 40, 16_000).tolist()]
+    elif kind == "gaps":
+        # All bytes in the last of the runs, and strings that are empty everywhere.
+        strings = [b""] * 9_000 + [b"".join(letters[:8])] * 9_000 + [b""] * 5
+    else:
+        strings = [b"".join(part) for part in np.array_split(letters, 9_000)]
+    offsets, data = arrow(strings, dtype)
+    assert len(data) > 256 * 1024
+    words = [b"pending", b"packages", b"pac", b"the", b" ", b"en", b"p", b"e"]
+    table = (
+        np.array([int.from_bytes(word, "little") for word in words], np.uint64),
+        np.array([len(word) for word in words], np.uint8),
+    )
+    code_offsets, codes = agree("fsst_encode", offsets, data, *table)
+    parts = [slice(first, first + 3000) for first in range(0, len(strings), 3000)]
+    apart = [agree("fsst_encode", *arrow(strings[part], dtype), *table) for part in parts]
+    assert codes.tobytes() == b"".join(part.tobytes() for _, part in apart)
+    assert np.diff(code_offsets).tolist() == [n for o, _ in apart for n in np.diff(o).tolist()]

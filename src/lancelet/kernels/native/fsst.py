@@ -1,4 +1,4 @@
-"""FSST by `native/src/fsst.cpp`; `reference/fsst.py` defines it.
+"""FSST by `native/src/fsst.cpp` and `fsst_encode.cpp`; `reference/fsst.py` defines it.
 
 How many bytes come out is not known before. The decoder starts with a little room, stops when
 it is full, and goes on with the room that the rows so far make one expect.
