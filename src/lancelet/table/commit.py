@@ -59,7 +59,7 @@ from lancelet.table.manifests import ManifestEntry
 from lancelet.table.moved_rows import with_creation_versions
 from lancelet.table.snapshot import (
     Snapshot,
-    open_entry,
+    latest_snapshot,
     open_snapshot,
     unsaved_snapshot,
     written_snapshot,
@@ -141,13 +141,11 @@ def _attempt(
 ) -> Snapshot | None:
     """Publish on top of what is the latest version now; None if another writer was faster."""
     ours = resolver.ours
-    handler = options.handler or location.handler
-    entry = handler.find_latest(location.store, exact=True)
-    if entry is None:
+    latest = latest_snapshot(location, options.handler)
+    if latest is None:
         if not isinstance(ours.operation, Overwrite):
             raise DatasetNotFoundError("there is no dataset to commit to", uri=location.uri)
         return _publish(location, _prepare_first(ours, options), options)
-    latest = open_entry(location, entry)
     if options.must_create:
         own = resolver.own_first(latest)
         if own is None:

@@ -10,14 +10,15 @@ in the same folder and are no part of the history.
 After each commit a note of the latest version is left in the folder. It may be missing, garbage,
 too old or too new, so it only saves work where it can be checked:
 
-    note 7, nothing in the folder changed since, 7 is there, 8 is not     7 is the latest
-    anything else                                                         list
+    nothing in the folder changed since the note, and the note says 7;
+    7 is there and was committed when the note was written; 8 is not there     7 is the latest
+    anything else                                                              list
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -37,13 +38,19 @@ from lancelet.format.paths import (
 from lancelet.io import ObjectInfo, ObjectReader, Store
 from lancelet.io.uri import name
 
+_NOTED_AT_COMMIT: Final = timedelta(seconds=10)
+"""How long after its time of commit a manifest may be written and noted."""
+
 _NOTE_IS_LAST: Final = timedelta(milliseconds=500)
 """How long after a note was written the folder may show the change that giving it its name was."""
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestEntry:
-    """A manifest as a listing shows it."""
+    """A manifest as a listing shows it.
+
+    `noted_at` is set where it was found by the note of the latest version, written then.
+    """
 
     version: int
     naming: ManifestNaming
@@ -51,6 +58,7 @@ class ManifestEntry:
     size: int
     modified: datetime
     etag: str | None = None
+    noted_at: datetime | None = None
 
 
 def list_manifests(store: Store) -> Iterator[ManifestEntry]:
@@ -70,10 +78,19 @@ def find_latest(store: Store, *, exact: bool = False) -> ManifestEntry | None:
     """Return the newest manifest, or None if there is no table.
 
     That takes the note of the latest version, where the store can tell that it is fresh, else one
-    page of a listing in V2 and all pages in V1. An `exact` answer never uses the note.
+    page of a listing in V2 and all pages in V1. An `exact` answer never uses the note, and is
+    needed where `is_as_noted` says no.
     """
     noted = None if exact else _noted_latest(store)
     return noted or _listed_latest(store)
+
+
+def is_as_noted(entry: ManifestEntry, committed_at: datetime) -> bool:
+    """Return whether a manifest that was found by the note was the last one at that time.
+
+    In a table that was copied all files are of one time, and only the manifest knows better.
+    """
+    return entry.noted_at is None or abs(entry.noted_at - committed_at) <= _NOTED_AT_COMMIT
 
 
 def _noted_latest(store: Store) -> ManifestEntry | None:
@@ -98,7 +115,7 @@ def _noted_latest(store: Store) -> ManifestEntry | None:
             found = entry
             version += 1
         if found is not None:
-            return found
+            return replace(found, noted_at=max(noted_at, found.modified))
     return None
 
 

@@ -26,9 +26,10 @@ from lancelet.format.transaction import Transaction
 from lancelet.io.store import Store
 from lancelet.io.uri import name
 from lancelet.rowids.deletion import NO_DELETIONS, DeletionVector
+from lancelet.table.handlers import CommitHandler
 from lancelet.table.kept import Kept
 from lancelet.table.location import TableLocation
-from lancelet.table.manifests import ManifestEntry, open_manifest
+from lancelet.table.manifests import ManifestEntry, is_as_noted, open_manifest
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,14 +171,29 @@ def written_snapshot(
 def open_snapshot(location: TableLocation, version: int | None = None) -> Snapshot:
     """Open a version of the table at a location, by default the latest."""
     if version is None:
-        entry = location.handler.find_latest(location.store)
-        if entry is None:
+        latest = latest_snapshot(location)
+        if latest is None:
             raise DatasetNotFoundError(
                 "no dataset was found there; check the path, or create one", uri=location.uri
             )
-    else:
-        entry = location.handler.find_version(location.store, version, uri=location.uri)
+        return latest
+    entry = location.handler.find_version(location.store, version, uri=location.uri)
     return open_entry(location, entry)
+
+
+def latest_snapshot(
+    location: TableLocation, handler: CommitHandler | None = None
+) -> Snapshot | None:
+    """Open the latest version of the table at a location, or return None if there is no table."""
+    handler = handler or location.handler
+    entry = handler.find_latest(location.store)
+    if entry is None:
+        return None
+    snapshot = open_entry(location, entry)
+    if is_as_noted(entry, snapshot.manifest.timestamp):
+        return snapshot
+    entry = handler.find_latest(location.store, exact=True)
+    return None if entry is None else open_entry(location, entry)
 
 
 def open_entry(location: TableLocation, entry: ManifestEntry) -> Snapshot:

@@ -2,11 +2,14 @@
 
 import os
 import time
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from lancelet.errors import CorruptDataError, DatasetNotFoundError
-from lancelet.format.manifest_file import render_manifest_file
+from lancelet.format.index_metadata import IndexSection
+from lancelet.format.manifest_file import parse_manifest_file, render_manifest_file
 from lancelet.format.operation import Overwrite, ReserveFragments
 from lancelet.format.paths import LATEST_VERSION_HINT, ManifestNaming, manifest_path
 from lancelet.io.memory import MemoryStore
@@ -68,6 +71,24 @@ def test_an_old_note_before_a_gap_is_not_believed(location):
     os.utime(location.store.root / LATEST_VERSION_HINT, (written, written))
     os.utime(folder)
     assert find_latest(location.store).version == 12
+
+
+def test_an_old_note_in_a_copied_table_is_not_believed(location, tmp_path):
+    """A copy has files of one time, so that only the manifest tells that the note is old."""
+    naming = find_latest(location.store).naming
+    noted = location.store.read(manifest_path(3, naming))
+    stored = parse_manifest_file(np.frombuffer(noted, np.uint8))
+    old = replace(stored.manifest, timestamp_ns=stored.manifest.timestamp_ns - 3600 * 10**9)
+    copy = TableLocation.open(str(tmp_path / "copy"), {"local_sync": "false"})
+    copy.store.put(manifest_path(3, naming), render_manifest_file(old, IndexSection(), None))
+    for version in range(8, 13):
+        path = manifest_path(version, naming)
+        copy.store.put(path, location.store.read(path))
+    copy.store.put(LATEST_VERSION_HINT, b'{"version":3}')
+    assert find_latest(copy.store).version == 3
+    assert open_snapshot(copy).version == 12
+    latest = commit(copy, new_transaction(12, ReserveFragments(1)))
+    assert latest.version == 13
 
 
 def test_opening_takes_the_note_or_one_listing(location):
