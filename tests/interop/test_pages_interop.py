@@ -18,6 +18,8 @@ pytestmark = pytest.mark.interop
 
 SPARSE = {"lance-encoding:structural-encoding": "sparse"}
 ZIPPED = {"lance-encoding:structural-encoding": "fullzip"}
+MINI_BLOCK = {"lance-encoding:structural-encoding": "miniblock"}
+TINY = {"lance-encoding:minichunk-size": "1"}
 PACKED = {"lance-encoding:packed": "true"}
 BLOB = {"lance-encoding:blob": "true"}
 POINT = pa.struct([("x", pa.int32()), ("y", pa.string())])
@@ -57,6 +59,10 @@ ANY_VERSION = {
     "all null lists": (table_of([None, [], [None], [None] * 3] * 9, pa.list_(pa.int8())), "2.1"),
     "structs without children": (table_of([{}] * 30, pa.struct([])), "2.1"),
     "one true": (table_of([True] * 30, pa.bool_()), "2.1"),
+    "zipped booleans": (table_of(some([True, False, False] * 99), pa.bool_(), ZIPPED), "2.1"),
+    "chunks of the fewest values": (
+        table_of([f"{i}" for i in range(99)], pa.string(), TINY), "2.1",
+    ),
     "zipped ints": (table_of(list(range(300)), pa.int32(), ZIPPED), "2.1"),
     "zipped lists": (table_of(LISTS, pa.list_(pa.int32()), ZIPPED), "2.1"),
     "zipped strings": (table_of(LONG, pa.string(), ZIPPED), "2.1"),
@@ -136,6 +142,36 @@ def check(module, path, table):
 
 def read(module, path):
     return module.LanceFileReader(str(path)).read_all().to_table()["f"]
+
+
+WIDE_STRUCT = pa.struct([(f"a{j}", pa.int64()) for j in range(1200)])
+WIDE = {
+    "a pair too wide for a small chunk": table_of(
+        [bytes([i]) * 20_000 for i in range(9)], pa.binary(20_000), MINI_BLOCK
+    ),
+    "a pair wider than a chunk should be": table_of(
+        [bytes([i]) * 9000 for i in range(9)], pa.binary(9000), MINI_BLOCK
+    ),
+    "packed": table_of(
+        some([{f"a{j}": i * j for j in range(1200)} for i in range(9)]), WIDE_STRUCT, PACKED
+    ),
+}
+"""Values that the reference does not put into chunks, which hold two at least."""
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.2", "2.3"])
+@pytest.mark.parametrize("name", WIDE)
+def test_the_reference_reads_wide_values(name, version, tmp_path):
+    path = tmp_path / "ours.lance"
+    write(lancelet.file, path, WIDE[name], version)
+    check(lance.file, path, WIDE[name])
+    check(lancelet.file, path, WIDE[name])
+
+
+def test_lancelet_reads_packed_structs_that_are_zipped(tmp_path):
+    path = tmp_path / "theirs.lance"
+    write(lance.file, path, WIDE["packed"], "2.3")
+    check(lancelet.file, path, WIDE["packed"])
 
 
 @pytest.mark.parametrize(("name", "version"), CASES)

@@ -47,7 +47,7 @@ def block_from_arrow(array: pa.Array) -> Block:
         return block_from_arrow(pc.cast(array, pa.large_string()))
     if pa.types.is_binary_view(data_type):
         return block_from_arrow(pc.cast(array, pa.large_binary()))
-    if _is_variable(data_type):
+    if is_variable(data_type):
         return _variable_from_arrow(array)
     if pa.types.is_fixed_size_list(data_type):
         return _list_from_arrow(array)
@@ -107,7 +107,8 @@ def has_fixed_width(data_type: pa.DataType) -> bool:
     return bool(pa.types.is_primitive(data_type) or pa.types.is_decimal(data_type))
 
 
-def _is_variable(data_type: pa.DataType) -> bool:
+def is_variable(data_type: pa.DataType) -> bool:
+    """Whether values are strings or binary with offsets, of either width."""
     return bool(
         pa.types.is_string(data_type)
         or pa.types.is_binary(data_type)
@@ -225,7 +226,7 @@ def _arrow_from_fixed(
         items = FixedWidth(block.bits // dimension, block.data, block.count * dimension)
         lists = FixedSizeList(dimension, None, items, block.count)
         return _arrow_from_list(lists, data_type, nulls)
-    if data_type.num_fields or _is_variable(data_type) or pa.types.is_dictionary(data_type):
+    if data_type.num_fields or is_variable(data_type) or pa.types.is_dictionary(data_type):
         raise _mismatch(block, data_type)
     bits = bits_per_value(data_type)
     if bits != block.bits:
@@ -236,7 +237,7 @@ def _arrow_from_fixed(
 def _arrow_from_variable(
     block: Variable, data_type: pa.DataType, nulls: pa.Buffer | None
 ) -> pa.Array:
-    if not _is_variable(data_type):
+    if not is_variable(data_type):
         raise _mismatch(block, data_type)
     offsets, data = block.offsets, block.data
     kind = _offsets_type(data_type)

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 
 from lancelet.buffers import Bytes
-from lancelet.encodings.arrow import has_fixed_width
+from lancelet.encodings.arrow import has_fixed_width, is_variable
 from lancelet.encodings.base import BlobSink, ColumnChoice, EncodedPage, FileVersion
 from lancelet.encodings.blob_v1 import is_blob_v1
 from lancelet.encodings.blob_v2 import with_placed_blobs
@@ -74,6 +74,7 @@ def check_storable(field: Field, version: FileVersion) -> None:
     for path in paths(nest(field, version)):
         _check_nesting(path)
         _check_leaf(path, path[-1].data_type)
+        _check_packed(path, version)
 
 
 def column_leaves(array: pa.Array, field: Field, version: FileVersion) -> Iterator[ColumnLeaf]:
@@ -141,6 +142,33 @@ def _check_leaf(path: Path, data_type: pa.DataType) -> None:
         raise UnsupportedError(
             "no file can store this type", column=_name_of(path), type=str(data_type)
         )
+
+
+def _check_packed(path: Path, version: FileVersion) -> None:
+    """Raise for packed structs with children that no row of bytes can hold."""
+    data_type = path[-1].data_type
+    if not pa.types.is_struct(data_type):
+        return
+    for index in range(data_type.num_fields):
+        child = data_type.field(index)
+        if not _is_packable(child.type, version):
+            raise UnsupportedError(
+                f"files of version {version.value} cannot pack a struct with this child",
+                column=_name_of(path),
+                child=child.name,
+                type=str(child.type),
+            )
+
+
+def _is_packable(data_type: pa.DataType, version: FileVersion) -> bool:
+    """Whether values are whole bytes, from 2.2 on also vectors of such, and strings."""
+    item = data_type
+    if version >= FileVersion.V2_2:
+        while pa.types.is_fixed_size_list(item) and item.list_size:
+            item = item.value_type
+        if is_variable(data_type):
+            return True
+    return has_fixed_width(item) and not pa.types.is_boolean(item)
 
 
 def _choice_of(path: Path, leaf: ShreddedLeaf, body: Body) -> ColumnChoice:

@@ -29,6 +29,7 @@ from lancelet.encodings.base import (
     Variable,
 )
 from lancelet.encodings.choose import (
+    SMALL_CHUNK_VALUES_BYTES,
     encode_dictionary_mini_block,
     encode_full_zip,
     encode_mini_block,
@@ -139,7 +140,7 @@ def _wants_full_zip(block: Block, version: FileVersion, options: EncodingOptions
     if _item_bits(block) == 1:
         return False
     if options.structural_encoding is StructuralEncoding.MINI_BLOCK:
-        return False
+        return not _fits_mini_block(block, version)
     if options.structural_encoding is StructuralEncoding.FULL_ZIP:
         return True
     if isinstance(block, Variable):
@@ -147,6 +148,16 @@ def _wants_full_zip(block: Block, version: FileVersion, options: EncodingOptions
         total = int(block.offsets[-1]) - int(block.offsets[0])
         return total >= WIDE_BYTES * block.count or int(np.diff(block.offsets).max()) > longest
     return _value_bits(block) >= WIDE_BYTES * 8
+
+
+def _fits_mini_block(block: Block, version: FileVersion) -> bool:
+    """Whether a chunk has room for the two values that it must have at least."""
+    if version >= FileVersion.V2_2:
+        return True
+    widest = _value_bits(block) // 8
+    if isinstance(block, Variable):
+        widest = int(np.diff(block.offsets).max())
+    return 2 * widest <= SMALL_CHUNK_VALUES_BYTES
 
 
 def _item_bits(block: Block) -> int:

@@ -354,6 +354,29 @@ def test_blobs_of_old_versions_read_back_whole(store, version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    "data_type",
+    [
+        pa.bool_(),
+        pa.null(),
+        pa.binary(0),
+        pa.list_(pa.int8()),
+        pa.struct([("a", pa.int8())]),
+        pa.dictionary(pa.int8(), pa.string()),
+        pa.list_(pa.bool_(), 2),
+    ],
+    ids=str,
+)
+def test_structs_that_cannot_be_packed_are_refused_by_name(version, data_type):
+    store = RecordingStore("refused")
+    struct = pa.struct([("a", pa.int8()), ("b", data_type)])
+    field = pa.field("x", struct, metadata={"lance-encoding:packed": "true"})
+    with pytest.raises(UnsupportedError, match=r"pack(ed)? (a )?struct"):
+        start(store, pa.schema([field]).empty_table(), version=version)
+    assert store.started == 0
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("data_type", [pa.int8(), pa.null(), pa.string(), pa.list_(pa.int8())])
 def test_blobs_of_other_types_are_refused_by_name(version, data_type):
     store = RecordingStore("refused")

@@ -48,7 +48,7 @@ class ChunkLimits:
     """How large a chunk may become.
 
     `values_max` is a power of two. `bytes_max` bounds the encoded buffers of a chunk together,
-    without levels and headers, and is kept except by a single value that is larger.
+    without levels and headers, and is kept except by a pair of values that is larger.
     `bytes_aim` is what uncompressed chunks are cut to, since a random read fetches and decodes
     a whole one.
     """

@@ -8,6 +8,8 @@ a view of it.
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from lancelet import kernels
@@ -30,14 +32,18 @@ def chunk_counts(count: int, chunk: int) -> Int64s:
     return counts
 
 
+VALUES_MIN: Final = 2
+"""The fewest values of a chunk with another behind it: the reference refuses single ones."""
+
+
 def chunk_values(count: int, value_bytes: float, limits: ChunkLimits) -> int:
-    """Return the largest power of two of values that keeps a chunk within its aim.
+    """Return the largest power of two of values, from 2 on, that keeps a chunk within its aim.
 
     >>> chunk_values(100_000, 8, ChunkLimits(bytes_aim=8192))
     1024
     """
     chunk = limits.values_max
-    while chunk > 1 and (chunk // 2 >= count or chunk * value_bytes > limits.bytes_aim):
+    while chunk > VALUES_MIN and (chunk // 2 >= count or chunk * value_bytes > limits.bytes_aim):
         chunk //= 2
     return chunk
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from lancelet.buffers import Int64s, Slices
-from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth
+from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth, Variable
 from lancelet.encodings.codecs.base import ChunkedValues, ChunkLimits, Codec, Codecs, Picks
 from lancelet.encodings.codecs.flat import Flat
 from lancelet.errors import CorruptDataError, InvalidInputError, UnsupportedError
@@ -74,6 +74,11 @@ class PackedStruct(Codec):
     ) -> Block | None:
         """Unzip single rows."""
         return _unzip(message, codecs.pick_chunks(message.values, parts, counts, picks))
+
+    @classmethod
+    def decode_values(cls, message: Any, rows: FixedWidth | Variable, codecs: Codecs) -> Block:
+        """Unzip the rows."""
+        return _unzip(message, codecs.decode_values(message.values, rows))
 
 
 def _unzip(message: Any, rows: Block) -> Fields:

@@ -31,7 +31,13 @@ from lancelet.encodings.codecs.base import (
     EncodedValues,
     Picks,
 )
-from lancelet.encodings.codecs.cut import NO_BYTES, chunk_counts, joined_bytes, slices_of
+from lancelet.encodings.codecs.cut import (
+    NO_BYTES,
+    VALUES_MIN,
+    chunk_counts,
+    joined_bytes,
+    slices_of,
+)
 from lancelet.encodings.codecs.expect import expect_variable, expect_variable_rows
 from lancelet.encodings.codecs.flat import flat_encoding
 from lancelet.encodings.codecs.words import as_words
@@ -139,7 +145,7 @@ class VariableCodec(Codec):
 def _chunk_values(values: Variable, limits: ChunkLimits) -> int:
     """Return the largest power of two of strings whose chunks stay within the limits."""
     chunk = limits.values_max
-    while chunk > 1:
+    while chunk > VALUES_MIN:
         if chunk // 2 < values.count:
             at = np.arange(0, values.count, chunk)
             sizes = np.diff(np.append(values.offsets[at], values.offsets[-1]))

@@ -20,7 +20,7 @@ from lancelet import kernels
 from lancelet.buffers import Bytes, Int64s, Ranges, Reading, Slices
 from lancelet.encodings import registry
 from lancelet.encodings.arrow import arrow_from_block
-from lancelet.encodings.base import FixedWidth, RowIndices, Rows, StoredPage, Variable
+from lancelet.encodings.base import Block, FixedWidth, RowIndices, Rows, StoredPage, Variable
 from lancelet.encodings.gather import gather
 from lancelet.encodings.layout import FullZipLayout
 from lancelet.encodings.leaf import LeafContext, LeafRows
@@ -165,6 +165,8 @@ class FullZipPage:
             values = self._unpack(zipped, definition)
         else:
             block = registry.decode_values(self._layout.values, zipped)
+            if pa.types.is_boolean(data_type):
+                block = _bits_of_bytes(block)
             values = arrow_from_block(block, data_type, validity)
         return LeafRows(layers, repetition, definition, values)
 
@@ -179,6 +181,13 @@ class FullZipPage:
         block = registry.decode_values(encoding, Variable(offsets, zipped.data))
         packed = arrow_from_block(block, data_type, None)
         return packed.take(pa.array(np.cumsum(is_valid) - 1, mask=~is_valid))
+
+
+def _bits_of_bytes(block: Block) -> Block:
+    """Return booleans, which items hold as a byte each, as the bits they are elsewhere."""
+    if not isinstance(block, FixedWidth) or block.bits != 8:
+        return block
+    return FixedWidth(1, np.packbits(block.data, bitorder="little"), block.count)
 
 
 def _whole_bytes(layout: FullZipLayout, leaf: LeafContext) -> int:
