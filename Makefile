@@ -16,7 +16,7 @@ help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
 
 setup: ## Create .venv with everything that development needs
-	@$(SETUP) --group test --group check --extra sql
+	@$(SETUP) --group test --group check --extra sql --extra spark --extra postgres
 
 build: setup ## Compile the native kernels in place
 	@$(RUN) native/build.py
