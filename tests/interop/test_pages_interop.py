@@ -48,6 +48,7 @@ def table_of(values, data_type, metadata=None):
 LISTS = some([[i] * (i % 5) for i in range(900)])
 STRUCTS = some([{"x": i, "y": f"{i}" * 9} for i in range(900)], every=3)
 NESTED = some([some([{"x": i, "y": None}] * (i % 4), every=3) for i in range(900)])
+NOISE = [np.random.default_rng(i).bytes(400) for i in range(300)]
 LONG = some([f"{i}" * 100 for i in range(300)])
 
 ANY_VERSION = {
@@ -102,6 +103,13 @@ SPARSE_2_3 = {
     ),
     "sparse zipped structs": table_of(
         some([{"s": text} for text in LONG], every=3), pa.struct([("s", pa.string())]), SPARSE
+    ),
+    "sparse indexed": table_of(
+        some([NOISE[i * 7919 % 300] for i in range(2100)]), pa.large_binary(), SPARSE
+    ),
+    "sparse indexed lists": table_of(
+        some([[None, *(NOISE[i * j % 300] for j in (7, 9))][: i % 4] for i in range(1500)]),
+        pa.list_(pa.binary()), SPARSE,
     ),
     "sparse one value": table_of(some([7] * 300), pa.int16(), SPARSE),
     "fixed lists of structs": table_of(
@@ -196,6 +204,8 @@ def test_lancelet_reads_sparse_structure(name, tmp_path):
     table = SPARSE_2_3[name]
     path = tmp_path / "theirs.lance"
     write(lance.file, path, table, "2.3")
+    column = lancelet.file.LanceFileReader(str(path)).metadata().columns[0]
+    assert ("indexed {" in column.pages[0].encoding) == ("indexed" in name)
     check(lancelet.file, path, table)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from lancelet.encodings import registry
 from lancelet.encodings.base import StoredPage
 from lancelet.encodings.codecs.base import Encoding
 from lancelet.encodings.constant.read import ConstantPage
@@ -20,6 +21,7 @@ from lancelet.encodings.v2_3.structure import count_slots
 from lancelet.encodings.v2_3.values import (
     ChunkedValues,
     ConstantValues,
+    IndexedValues,
     SparseValues,
     ZippedValues,
 )
@@ -75,18 +77,30 @@ def _sparse_values(
         case "chunked":
             chunked = _chunked(values.chunked, _NO_LEVELS, num_values=num_slots)
             num_buffers = 2 + values.chunked.HasField("dictionary")
-            chunks = _chunks(_part(page, num_buffers, num_slots), chunked, leaf, index)
+            chunks = _chunks(_part(page, 0, num_buffers, num_slots), chunked, leaf, index)
             return ChunkedValues(chunks, num_buffers=num_buffers)
         case "zipped":
-            zipped = _zipped(values.zipped, _NO_LEVELS)
-            num_buffers = 2 if zipped.value_bits is None else 1
-            items = FullZipPage(_part(page, num_buffers, zipped.num_items), zipped, leaf)
+            items, num_buffers = _items(page, 0, values.zipped, leaf)
             return ZippedValues(
                 items,
                 leaf,
-                num_items=zipped.num_items,
+                num_items=values.zipped.num_items,
                 num_slots=num_slots,
                 num_buffers=num_buffers,
+            )
+        case "indexed":
+            indices = values.indexed.indices
+            first = int(registry.owns_bytes(indices))
+            items, num_buffers = _items(page, first, values.indexed.items, leaf)
+            return IndexedValues(
+                page,
+                indices,
+                items,
+                leaf,
+                num_items=values.indexed.items.num_items,
+                num_slots=num_slots,
+                num_buffers=first + num_buffers,
+                index=index,
             )
         case "constant":
             return ConstantValues(values.constant.scalar, leaf)
@@ -138,14 +152,19 @@ def _zipped(message: pb.ZippedValues, layers: Layers) -> FullZipLayout:
     )
 
 
-def _part(page: StoredPage, num_buffers: int, num_rows: int) -> StoredPage:
+def _items(
+    page: StoredPage, first: int, message: pb.ZippedValues, leaf: LeafContext
+) -> tuple[FullZipPage, int]:
+    """Return a page of zipped values without levels, and how many buffers it has."""
+    layout = _zipped(message, _NO_LEVELS)
+    num_buffers = 2 if layout.value_bits is None else 1
+    return FullZipPage(_part(page, first, num_buffers, layout.num_items), layout, leaf), num_buffers
+
+
+def _part(page: StoredPage, first: int, num_buffers: int, num_rows: int) -> StoredPage:
     """Return the part of a page that holds its values, with a row for each of them."""
-    return replace(
-        page,
-        length=num_rows,
-        position=page.position[:num_buffers],
-        size=page.size[:num_buffers],
-    )
+    buffers = slice(first, first + num_buffers)
+    return replace(page, length=num_rows, position=page.position[buffers], size=page.size[buffers])
 
 
 def _optional(message: pb.ChunkedValues | pb.DenseChunkLevels, name: str) -> Encoding | None:

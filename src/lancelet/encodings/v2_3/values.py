@@ -3,22 +3,26 @@
 slots 0 1 2 3, of which 1 is null
 chunked     v v v v      one for each slot, whatever is under a null
 zipped      v v v        one for each slot that is valid
+indexed     0 - 1 0      for each slot the number of its value, and the values, zipped
 constant    v            the same for all that are valid
 none                     everything is null
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from lancelet.buffers import Bytes, Int64s, Reading
-from lancelet.encodings.base import RowIndices, RowRange, Rows
+from lancelet.buffers import Bytes, Int64s, Ranges, Reading
+from lancelet.encodings import registry
+from lancelet.encodings.base import RowIndices, RowRange, Rows, StoredPage
+from lancelet.encodings.codecs.base import Encoding
 from lancelet.encodings.constant.value import fixed_value, repeated
 from lancelet.encodings.fullzip.read import FullZipPage
-from lancelet.encodings.leaf import LeafContext, Picked
+from lancelet.encodings.leaf import LeafContext, Picked, indices_of
 from lancelet.encodings.miniblock.head import MiniBlockHead
 from lancelet.encodings.miniblock.read import MiniBlockPages
 from lancelet.encodings.v2_3.structure import (
@@ -120,6 +124,78 @@ class ZippedValues:
         if valids is None:
             return slots - np.searchsorted(nulls, slots)
         return np.searchsorted(valids, slots)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SlotIndices:
+    """The number of the value of each slot of a page; under nulls it may be anything."""
+
+    each: Int64s
+
+
+class IndexedValues:
+    """The number of a value for each slot, and each different value once, one by one."""
+
+    def __init__(
+        self,
+        page: StoredPage,
+        indices: Encoding,
+        items: FullZipPage,
+        leaf: LeafContext,
+        *,
+        num_items: int,
+        num_slots: int,
+        num_buffers: int,
+        index: int,
+    ) -> None:
+        """Take the encoding of the indices, whose bytes come first, and a page of the values."""
+        self._indices = indices
+        self._items = items
+        self._leaf = leaf
+        self._num_items = num_items
+        self._num_slots = num_slots
+        self._key = (leaf.column, index)
+        first = slice(0, int(registry.owns_bytes(indices)))
+        self._ranges = Ranges(page.position[first], page.size[first])
+        self.num_buffers = num_buffers
+
+    def read_head(self) -> Reading[SlotIndices]:
+        """Read which value each slot has."""
+        memo = self._leaf.memo
+        found = None if memo is None else memo.get(self._key, SlotIndices)
+        if found is None:
+            data = np.empty(0, np.uint8)
+            if len(self._ranges):
+                data = (yield self._ranges).slice_bytes(0)
+            block = registry.decode_block(self._indices, data, self._num_slots)
+            # A copy, which outlives the bytes; what exceeds 63 bits turns negative.
+            found = SlotIndices(indices_of(block).astype(np.int64))
+            if memo is not None:
+                memo.put(self._key, found, value_bytes=found.each.nbytes)
+        return found
+
+    def read(
+        self, head: SlotIndices, slots: Picked, valid: Flags | None, layers: SparseLayers
+    ) -> Reading[pa.Array]:
+        """Read each value once that some slots have, and put it where it belongs."""
+        del layers
+        indices = head.each[slots]
+        used, rank = np.unique(indices if valid is None else indices[valid], return_inverse=True)
+        if not len(used):
+            return pa.nulls(len(indices), self._leaf.data_type)
+        if int(used[0]) < 0 or int(used[-1]) >= self._num_items:
+            raise CorruptDataError(
+                "a page points past the end of its values",
+                column=self._leaf.column,
+                index=int(used[-1]),
+                items=self._num_items,
+            )
+        items = yield from self._items.read(RowIndices(used))
+        if valid is None:
+            return items.values.take(pa.array(rank))
+        where = np.zeros(len(indices), np.int64)
+        where[valid] = rank
+        return items.values.take(pa.array(where, mask=~valid))
 
 
 class ConstantValues:

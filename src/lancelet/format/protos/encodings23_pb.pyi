@@ -340,9 +340,9 @@ class IndexedValues(_message.Message):
     __slots__ = ("indices", "items")
     INDICES_FIELD_NUMBER: _ClassVar[int]
     ITEMS_FIELD_NUMBER: _ClassVar[int]
-    indices: ChunkedValues
-    items: ChunkedValues
-    def __init__(self, indices: _Optional[_Union[ChunkedValues, _Mapping]] = ..., items: _Optional[_Union[ChunkedValues, _Mapping]] = ...) -> None: ...
+    indices: CompressiveEncoding
+    items: ZippedValues
+    def __init__(self, indices: _Optional[_Union[CompressiveEncoding, _Mapping]] = ..., items: _Optional[_Union[ZippedValues, _Mapping]] = ...) -> None: ...
 
 class ValuePlane(_message.Message):
     __slots__ = ("chunked", "zipped", "constant", "none", "indexed")

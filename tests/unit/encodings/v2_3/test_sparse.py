@@ -54,29 +54,43 @@ def innermost(array):
     return array.fill_null(0)
 
 
-def sparse_file(array, *, zipped=False):
+def sparse_file(array, kind="chunked"):
     """Return the file of a page with sparse structure, put together from its two planes."""
     field = Field.from_arrow(pa.field("f", array.type), itertools.count())
     (path,) = paths(nest(field, V))
     structure, positions = sparse_structure(path, array)
     slots = innermost(array)
-    if zipped:
+    indices = []
+    if kind == "zipped":
         slots = pa.array([value for value in leaf_values(array) if value is not None], slots.type)
-    wish = {"lance-encoding:structural-encoding": "fullzip" if zipped else "miniblock"}
+    elif kind == "indexed":
+        encoded = slots.dictionary_encode()
+        slots, indices = encoded.dictionary, [np.asarray(encoded.indices, "<u4").view(np.uint8)]
+    wish = {"lance-encoding:structural-encoding": "miniblock" if kind == "chunked" else "fullzip"}
     file = field_file(slots, V, metadata=wish)
     (page,) = file.columns[0].pages
     layout = unseal(page.encoding, PLANAR_LAYOUT_URL, pb.PlanarLayout)
     layout.structure.sparse.CopyFrom(structure)
-    values = layout.values.zipped if zipped else layout.values.chunked
-    values.ClearField("levels")
-    if not zipped:
-        values.ClearField("num_items")
-    added = [append(file.data, buffer) for buffer in positions]
+    if kind == "chunked":
+        layout.values.chunked.ClearField("levels")
+        layout.values.chunked.ClearField("num_items")
+    else:
+        layout.values.zipped.ClearField("levels")
+    if kind == "indexed":
+        numbers = pb.CompressiveEncoding(flat=pb.Flat(bits_per_value=32))
+        items = layout.values.zipped
+        layout.values.CopyFrom(
+            pb.ValuePlane(indexed=pb.IndexedValues(indices=numbers, items=items))
+        )
+    before = [append(file.data, buffer) for buffer in indices]
+    after = [append(file.data, buffer) for buffer in positions]
     page = dataclasses.replace(
         page,
         length=len(array) * rows_multiple(path),
-        position=np.concatenate([page.position, np.array(added, np.int64)]),
-        size=np.concatenate([page.size, np.array([len(b) for b in positions], np.int64)]),
+        position=np.concatenate([before, page.position, after]).astype(np.int64),
+        size=np.concatenate(
+            [[len(b) for b in indices], page.size, [len(b) for b in positions]]
+        ).astype(np.int64),
         encoding=seal(PLANAR_LAYOUT_URL, layout),
     )
     column = dataclasses.replace(file.columns[0], pages=(page,))
@@ -112,10 +126,10 @@ def check_reads(file, array):
 
 
 @pytest.mark.parametrize("name", ARRAYS)
-@pytest.mark.parametrize("zipped", [False, True])
-def test_sparse_pages_read_back(name, zipped):
+@pytest.mark.parametrize("kind", ["chunked", "zipped", "indexed"])
+def test_sparse_pages_read_back(name, kind):
     array = ARRAYS[name]
-    file = sparse_file(array, zipped=zipped)
+    file = sparse_file(array, kind)
     check_reads(file, array)
     assert file.reader().encoded_bytes(RowRange(0, len(array))) > 0
 
@@ -241,9 +255,30 @@ def test_zipped_values_of_another_number_are_corrupt():
     def claim_more(layout):
         layout.values.zipped.num_items += 1
 
-    file = with_structure(sparse_file(pa.array([1, None, None, 2] * 10), zipped=True), claim_more)
+    file = with_structure(sparse_file(pa.array([1, None, None, 2] * 10), "zipped"), claim_more)
     with pytest.raises(CorruptDataError):
         file.read(RowRange(0, 40))
+
+
+def test_indices_are_read_once():
+    file = sparse_file(ARRAYS["ints"], "indexed")
+    file.read(RowRange(0, 10))
+    assert file.rounds == 2
+    file.read(RowRange(50, 60))
+    assert file.rounds == 3
+
+
+@pytest.mark.parametrize("index", [4, 0xFFFFFFFF])
+def test_an_index_past_the_values_is_corrupt_unless_it_is_under_a_null(index):
+    array = ARRAYS["ints"]
+    file = sparse_file(array, "indexed")
+    at = int(file.columns[0].pages[0].position[0])
+    file.data[at + 4 : at + 8] = index.to_bytes(4, "little")
+    assert file.read(RowRange(0, 200)).to_pylist() == array.to_pylist()
+    file.memo = type(file.memo)()
+    file.data[at + 8 : at + 12] = index.to_bytes(4, "little")
+    with pytest.raises(CorruptDataError, match="past the end"):
+        file.read(RowRange(0, 200))
 
 
 @pytest.mark.parametrize("plane", ["structure", "values"])
