@@ -87,7 +87,7 @@ class VersionNotFoundError(NotFoundError, ValueError):
     """The version was never committed, or was cleaned up."""
 
 
-class RefNotFoundError(NotFoundError, ValueError):
+class RefNotFoundError(NotFoundError, ValueError, OSError):
     """No tag or branch has that name."""
 
 

@@ -3,6 +3,7 @@
 from lancelet.dataset.dataset import DeleteResult, LanceDataset
 from lancelet.dataset.fragment import LanceFragment
 from lancelet.dataset.history import Version
+from lancelet.dataset.refs import Branch, Branches, Tag, Tags, VersionRef
 from lancelet.dataset.scanner import ColumnOrdering, LanceScanner, ScannerBuilder
 from lancelet.dataset.session import Session
 from lancelet.dataset.statistics import (
@@ -14,6 +15,8 @@ from lancelet.dataset.statistics import (
 from lancelet.dataset.write import dataset, write_dataset
 
 __all__ = [
+    "Branch",
+    "Branches",
     "ColumnOrdering",
     "DataStatistics",
     "DatasetStats",
@@ -25,7 +28,10 @@ __all__ = [
     "LanceStats",
     "ScannerBuilder",
     "Session",
+    "Tag",
+    "Tags",
     "Version",
+    "VersionRef",
     "dataset",
     "write_dataset",
 ]

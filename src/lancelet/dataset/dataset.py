@@ -26,6 +26,7 @@ from lancelet.dataset.handle import (
 from lancelet.dataset.history import HistoryMethods
 from lancelet.dataset.lance_schema import LanceSchema
 from lancelet.dataset.reading import ReadingMethods
+from lancelet.dataset.refs import RefMethods
 from lancelet.dataset.session import Session
 from lancelet.dataset.settings import SettingsMethods
 from lancelet.dataset.statistics import LanceStats
@@ -52,6 +53,7 @@ class DeleteResult(TypedDict):
 class LanceDataset(
     ReadingMethods,
     HistoryMethods,
+    RefMethods,
     SettingsMethods,
     pa.dataset.Dataset,  # type: ignore[misc]  # pyarrow has no types for it
 ):
@@ -104,10 +106,10 @@ class LanceDataset(
         """
         if namespace_client is not None or table_id is not None:
             raise NotImplementedError("datasets cannot be opened through a namespace")
-        self._uri = text_of(uri)
         self._session = session or Session()
         options = OpenOptions(storage_options, base_store_params, commit_lock, default_scan_options)
-        self._handle = _handle or open_handle(self._uri, version, options, asof=asof)
+        self._handle = _handle or open_handle(text_of(uri), version, options, asof=asof)
+        self._uri = text_of(uri) if version is None else self._handle.location.uri
 
     # --- what it is ---------------------------------------------------------------------------
 
@@ -120,6 +122,11 @@ class LanceDataset(
     def snapshot(self) -> Snapshot:
         """The version that is looked at."""
         return self._handle.snapshot
+
+    @property
+    def handle(self) -> Handle:
+        """What the methods work on."""
+        return self._handle
 
     @property
     def default_scan_options(self) -> Mapping[str, Any]:
@@ -275,7 +282,8 @@ class LanceDataset(
         return f"LanceDataset({self._uri!r}, version={self.version})"
 
     def _at(self, snapshot: Snapshot) -> LanceDataset:
-        return LanceDataset(self._uri, session=self._session, _handle=self._handle.at(snapshot))
+        uri = snapshot.location.uri
+        return LanceDataset(uri, session=self._session, _handle=self._handle.at(snapshot))
 
 
 def _reopened(

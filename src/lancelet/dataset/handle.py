@@ -8,22 +8,27 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from lancelet.errors import InvalidInputError, RefNotFoundError, VersionNotFoundError
-from lancelet.format.refs import parse_tag
+from lancelet.errors import InvalidInputError, VersionNotFoundError
 from lancelet.io.metered import PROCESS_METER, IoMeter, metered
+from lancelet.table import refs
 from lancelet.table.handlers import CommitHandler, CommitLock, UserLock
 from lancelet.table.location import TableLocation
-from lancelet.table.manifests import list_versions
-from lancelet.table.snapshot import Snapshot, open_entry, open_snapshot
+from lancelet.table.snapshot import Snapshot, open_snapshot
 
-VersionLike: TypeAlias = "int | str | tuple[str | None, int | str | None] | None"
+VersionLike: TypeAlias = "int | str | tuple[str | None, int | None] | None"
 """A number, a tag, a branch with a number, or None for the latest version."""
-
-_TAGS = "_refs/tags"
 
 
 class VersionGoneError(VersionNotFoundError, OSError):
     """The version was never committed, or was cleaned up."""
+
+
+class VersionTypeError(InvalidInputError, TypeError):
+    """What was given cannot name a version."""
+
+
+class NegativeVersionError(InvalidInputError, OverflowError):
+    """A version was given by a negative number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,42 +92,45 @@ def open_handle(
 def find_snapshot(
     location: TableLocation, version: VersionLike, *, asof: datetime | None = None
 ) -> Snapshot:
-    """Open a version by number, by tag, or as it was at a time."""
+    """Open a version of the table at a location: by number, by name, or as it was at a time."""
     if asof is not None:
         if version is not None:
             raise InvalidInputError("either a version or a time can be given, not both")
-        return _snapshot_at(location, asof)
-    match version:
-        case str():
-            return open_snapshot(location, _tagged_version(location, version))
-        case tuple():
-            branch, number = version
-            folder = location if branch in {None, "main"} else location.below(f"tree/{branch}")
-            return find_snapshot(folder, number)
-        case _:
-            return _open_version(location, version)
+        return refs.open_as_of(location, asof.astimezone())
+    if version is None:
+        return open_snapshot(location)
+    if isinstance(version, int):
+        return _open_version(location, version)
+    return _open_named(refs.main_location(open_snapshot(location)), version)
+
+
+def open_reference(handle: Handle, reference: VersionLike) -> Snapshot:
+    """Open what a reference means to who looks at a version; None is that version."""
+    if reference is None:
+        return handle.snapshot
+    if isinstance(reference, int):
+        return _open_version(handle.location, reference)
+    return _open_named(refs.main_location(handle.snapshot), reference)
+
+
+def _open_named(main: TableLocation, reference: str | tuple[str | None, int | None]) -> Snapshot:
+    if isinstance(reference, str):
+        tag = refs.get_tag(main, reference)
+        return _open_version(refs.branch_location(main, tag.branch), tag.version)
+    match reference:
+        case (None | str() as branch, None | int() as number):
+            location = refs.branch_location(main, branch)
+            if location is not main:
+                refs.get_branch(main, branch)
+            return _open_version(location, number)
+    raise VersionTypeError("a version is a number, a tag, or a branch with a number")
 
 
 def _open_version(location: TableLocation, version: int | None) -> Snapshot:
+    if version is not None and version < 0:
+        raise NegativeVersionError("versions are counted from 1", version=version)
     try:
         return open_snapshot(location, version)
     except VersionNotFoundError as error:
         open_snapshot(location)  # if there is no table at all, that is the better thing to say
         raise VersionGoneError(error.message, **error.facts) from error
-
-
-def _tagged_version(location: TableLocation, tag: str) -> int:
-    path = f"{_TAGS}/{tag}.json"
-    if not location.store.exists(path):
-        raise RefNotFoundError(f"Ref not found error: tag {tag} does not exist", tag=tag)
-    return parse_tag(location.store.read(path)).version
-
-
-def _snapshot_at(location: TableLocation, asof: datetime) -> Snapshot:
-    """Return the last version that had been committed at a time."""
-    moment = asof.astimezone()
-    for entry in reversed(list_versions(location.store)):
-        snapshot = open_entry(location, entry)
-        if snapshot.manifest.timestamp <= moment:
-            return snapshot
-    raise VersionNotFoundError("no version is that old", asof=str(asof), uri=location.uri)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
-from lancelet.dataset.handle import Handle, find_snapshot
+from lancelet.dataset.handle import Handle, VersionTypeError, open_reference
 from lancelet.errors import DatasetNotFoundError
 from lancelet.format.manifest import NANOSECONDS
 from lancelet.ops.settings import restore
@@ -57,8 +57,10 @@ class HistoryMethods:
         return [describe_version(open_entry(location, entry)) for entry in entries]
 
     def checkout_version(self, version: VersionLike) -> LanceDataset:
-        """Return a dataset that looks at another version."""
-        found: LanceDataset = self._at(find_snapshot(self._handle.location, version))
+        """Return a dataset that looks at another version: of this branch if given a number."""
+        if version is None:
+            raise VersionTypeError("a version is a number, a tag, or a branch with a number")
+        found: LanceDataset = self._at(open_reference(self._handle, version))
         return found
 
     def checkout_latest(self) -> None:

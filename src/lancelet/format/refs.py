@@ -31,6 +31,10 @@ _TIME: Final = re.compile(
 T = TypeVar("T")
 
 
+class RefNameError(InvalidInputError, OSError):
+    """A tag or branch cannot have that name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tag:
     """A name for a version of a branch; `branch` is None for the main one.
@@ -133,7 +137,7 @@ def render_branch(branch: Branch) -> bytes:
 def check_tag_name(name: str) -> str:
     """Return the name if a tag may have it."""
     if not _NAME.fullmatch(name) or name[0] == "." or name[-1] == ".":
-        raise InvalidInputError(
+        raise RefNameError(
             "a tag is made of letters, digits, '.', '-' and '_', and has no dot at its ends",
             name=name,
         )
@@ -148,9 +152,9 @@ def check_branch_name(name: str) -> str:
     'dev/x'
     """
     if name == MAIN:
-        raise InvalidInputError("the main branch exists already", name=name)
+        raise RefNameError("the main branch exists already", name=name)
     if not all(map(_NAME.fullmatch, name.split("/"))):
-        raise InvalidInputError(
+        raise RefNameError(
             "a branch is made of parts joined by '/', of letters, digits, '.', '-' and '_'",
             name=name,
         )
@@ -160,7 +164,7 @@ def check_branch_name(name: str) -> str:
 
 def _check_dots(name: str) -> None:
     if ".." in name or name.endswith(".lock"):
-        raise InvalidInputError("a name must not hold '..' or end with '.lock'", name=name)
+        raise RefNameError("a name must not hold '..' or end with '.lock'", name=name)
 
 
 def _load(data: bytes) -> dict[str, Any]:

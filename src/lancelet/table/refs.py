@@ -112,7 +112,9 @@ def open_as_of(location: TableLocation, moment: datetime) -> Snapshot:
         if snapshot.manifest.timestamp <= moment:
             return snapshot
     raise VersionNotFoundError(
-        "no version is as old as that", uri=location.uri, moment=moment.isoformat()
+        "the time is earlier than the first version of this dataset",
+        uri=location.uri,
+        moment=moment.isoformat(),
     )
 
 
@@ -131,18 +133,18 @@ def get_tag(main: TableLocation, name: str) -> Tag:
     try:
         return parse_tag(main.store.read(tag_path(name)))
     except ObjectNotFoundError as error:
-        raise RefNotFoundError("there is no tag of that name", name=name, uri=main.uri) from error
+        raise RefNotFoundError(f"tag {name} does not exist", uri=main.uri) from error
 
 
 def create_tag(main: TableLocation, name: str, version: int, branch: str | None = None) -> Tag:
     """Give a name to a version of a branch."""
     check_tag_name(name)
-    now = time.time_ns()
-    tag = _tag_of(main, version, branch, Tag(None, version, 0, created_at_ns=now))
+    tag = _tag_of(main, version, branch, Tag(None, version, 0))
+    tag = replace(tag, created_at_ns=tag.updated_at_ns)
     try:
         main.store.put_if_absent(tag_path(name), render_tag(tag))
     except AlreadyExistsError as error:
-        raise RefExistsError("a tag of that name exists", name=name, uri=main.uri) from error
+        raise RefExistsError(f"tag {name} already exists", uri=main.uri) from error
     return tag
 
 
@@ -180,7 +182,7 @@ def get_branch(main: TableLocation, name: str) -> Branch:
     check_branch_name(name)
     found = _branch_or_none(main, name)
     if found is None:
-        raise RefNotFoundError("there is no branch of that name", name=name, uri=main.uri)
+        raise RefNotFoundError(f"branch {name} does not exist", uri=main.uri)
     return found
 
 
@@ -188,7 +190,7 @@ def create_branch(main: TableLocation, name: str, source: Snapshot) -> Snapshot:
     """Start a branch at a version of the main table or of another branch."""
     check_branch_name(name)
     if _branch_or_none(main, name) is not None:
-        raise RefExistsError("a branch of that name exists", name=name, uri=main.uri)
+        raise RefExistsError(f"branch {name} already exists", uri=main.uri)
     parent = source.manifest.branch
     above = () if parent is None else get_branch(main, parent).identifier
     location = branch_location(main, name)
@@ -212,7 +214,7 @@ def create_branch(main: TableLocation, name: str, source: Snapshot) -> Snapshot:
     try:
         main.store.put_if_absent(branch_path(name), render_branch(branch))
     except AlreadyExistsError as error:
-        raise RefExistsError("a branch of that name exists", name=name, uri=main.uri) from error
+        raise RefExistsError(f"branch {name} already exists", uri=main.uri) from error
     return created
 
 
@@ -233,7 +235,7 @@ def delete_branch(main: TableLocation, name: str) -> None:
     branches = list_branches(main)
     folder = branch_root(name)
     if name not in branches and next(main.store.list(folder), None) is None:
-        raise RefNotFoundError("there is no branch of that name", name=name, uri=main.uri)
+        raise RefNotFoundError(f"branch {name} does not exist", uri=main.uri)
     children = sorted(other for other, branch in branches.items() if branch.parent_branch == name)
     tags = sorted(tag for tag, value in list_tags(main).items() if value.branch == name)
     if children or tags:

@@ -154,7 +154,7 @@ def test_the_version_of_a_moment_is_the_last_one_before(main):
     moment = open_snapshot(main, 1).manifest.timestamp
     assert open_as_of(main, moment).version == 1
     assert open_as_of(main, datetime.now(UTC)).version == 2
-    with pytest.raises(VersionNotFoundError, match="as old as that"):
+    with pytest.raises(VersionNotFoundError, match="earlier than the first"):
         open_as_of(main, moment - timedelta(hours=1))
 
 

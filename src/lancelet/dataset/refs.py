@@ -1,0 +1,262 @@
+"""Tags, branches and clones as pylance has them.
+
+    ds.tags.create("v1", 3)                   version 3 of the branch that `ds` looks at
+    ds.tags.create("rc", ("dev/x", None))     the latest version of branch dev/x
+    ds.create_branch("dev/y", "v1")           a branch that starts at a tag
+    ds.shallow_clone("copy.lance", "v1")      a table that borrows the files
+
+A reference is a number (of the branch that is looked at), a tag, or a branch with a number;
+None as the branch is the main one, and None as the number the latest.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
+
+from lancelet.dataset.handle import Handle, OpenOptions, locate, open_reference, text_of
+from lancelet.errors import InvalidInputError
+from lancelet.format import refs as stored
+from lancelet.format.manifest import NANOSECONDS
+from lancelet.table import refs
+from lancelet.table.clone import deep_clone, shallow_clone
+from lancelet.table.manifests import list_versions
+
+if TYPE_CHECKING:
+    from lancelet.dataset.dataset import LanceDataset
+    from lancelet.dataset.handle import VersionLike
+
+_DESCENDING: Final = {None: True, "desc": True, "asc": False}
+
+T = TypeVar("T")
+
+
+class Tag(TypedDict):
+    """A name of a version; `branch` is None for the main one."""
+
+    branch: str | None
+    version: int
+    created_at: datetime | None
+    updated_at: datetime | None
+    manifest_size: int
+    metadata: dict[str, str]
+
+
+class Branch(TypedDict):
+    """A branch and what it was made from; `create_at` is in seconds since 1970."""
+
+    parent_branch: str | None
+    branch_identifier: list[tuple[int, str]]
+    parent_version: int
+    create_at: int
+    manifest_size: int
+    metadata: dict[str, str]
+
+
+class VersionRef(TypedDict):
+    """A version that is there, without what is in it."""
+
+    version: int
+
+
+class Tags:
+    """The tags of a table; those of branches too."""
+
+    def __init__(self, dataset: LanceDataset) -> None:
+        """Look at the tags of the table that a dataset is a version of."""
+        self._dataset = dataset
+
+    def list(self) -> dict[str, Tag]:
+        """Return all tags by name."""
+        found = refs.list_tags(_main(self._dataset))
+        return {name: _tag_to_user(tag) for name, tag in found.items()}
+
+    def list_ordered(self, order: str | None = None) -> builtins.list[tuple[str, Tag]]:
+        """Return all tags, those of the highest versions first, or last with `asc`."""
+        return _ordered(self.list(), order, lambda tag: tag["version"])
+
+    def get_version(self, tag: str) -> int:
+        """Return the version that a tag names."""
+        return refs.get_tag(_main(self._dataset), tag).version
+
+    def create(self, tag: str, reference: VersionLike = None) -> None:
+        """Give a name to a version, by default to the one that is looked at."""
+        target = _target(self._dataset, reference)
+        refs.create_tag(_main(self._dataset), tag, *target)
+
+    def update(self, tag: str, reference: VersionLike = None) -> None:
+        """Move a tag to another version, by default to the one that is looked at."""
+        target = _target(self._dataset, reference)
+        refs.update_tag(_main(self._dataset), tag, *target)
+
+    def delete(self, tag: str) -> None:
+        """Take a tag away; the version stays."""
+        refs.delete_tag(_main(self._dataset), tag)
+
+    def replace_metadata(self, tag: str, metadata: Mapping[str, str]) -> None:
+        """Set what is noted of a tag."""
+        refs.replace_tag_metadata(_main(self._dataset), tag, metadata)
+
+
+class Branches:
+    """The branches of a table, without the main one."""
+
+    def __init__(self, dataset: LanceDataset) -> None:
+        """Look at the branches of the table that a dataset is a version of."""
+        self._dataset = dataset
+
+    def list(self) -> dict[str, Branch]:
+        """Return all branches by name."""
+        found = refs.list_branches(_main(self._dataset))
+        return {name: _branch_to_user(branch) for name, branch in found.items()}
+
+    def list_ordered(self, order: str | None = None) -> builtins.list[tuple[str, Branch]]:
+        """Return all branches, those made of the highest versions first, or last with `asc`."""
+        return _ordered(self.list(), order, lambda branch: branch["parent_version"])
+
+    def delete(self, branch: str) -> None:
+        """Remove a branch with its files, unless a tag or another branch needs it."""
+        refs.delete_branch(_main(self._dataset), branch)
+
+    def replace_metadata(self, branch: str, metadata: Mapping[str, str]) -> None:
+        """Set what is noted of a branch."""
+        refs.replace_branch_metadata(_main(self._dataset), branch, metadata)
+
+
+class RefMethods:
+    """Names versions of a table, and starts other tables from them."""
+
+    _handle: Handle
+
+    @property
+    def tags(self) -> Tags:
+        """The tags of the table."""
+        return Tags(self)  # type: ignore[arg-type]  # mixed into LanceDataset alone
+
+    @property
+    def branches(self) -> Branches:
+        """The branches of the table."""
+        return Branches(self)  # type: ignore[arg-type]  # mixed into LanceDataset alone
+
+    def version_refs(self) -> list[VersionRef]:
+        """Return the numbers of all versions, oldest first, without reading them."""
+        entries = list_versions(self._handle.location.store)
+        return [VersionRef(version=entry.version) for entry in entries]
+
+    def create_branch(
+        self,
+        branch: str,
+        reference: VersionLike = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> LanceDataset:
+        """Start a branch at a version, by default the one that is looked at, and look at it."""
+        del storage_options  # a branch is in the folder of its table
+        source = open_reference(self._handle, reference)
+        created = refs.create_branch(refs.main_location(source), branch, source)
+        found: LanceDataset = self._at(created)
+        return found
+
+    def shallow_clone(
+        self,
+        target_path: str | os.PathLike[str],
+        reference: VersionLike,
+        storage_options: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ) -> LanceDataset:
+        """Start a table whose files are those of a version, where they are."""
+        source = open_reference(self._handle, reference)
+        uri, options = self._clone_target(target_path, storage_options)
+        shallow_clone(source, locate(uri, options)[0])
+        return self._opened(uri, options, kwargs)
+
+    def deep_clone(
+        self,
+        target_path: str | os.PathLike[str],
+        reference: VersionLike,
+        storage_options: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ) -> LanceDataset:
+        """Start a table with copies of all files of a version, wherever they are."""
+        source = open_reference(self._handle, reference)
+        uri, options = self._clone_target(target_path, storage_options)
+        deep_clone(source, locate(uri, options)[0])
+        return self._opened(uri, options, kwargs)
+
+    def _clone_target(
+        self, target: str | os.PathLike[str], storage_options: Mapping[str, str] | None
+    ) -> tuple[str, OpenOptions]:
+        own = self._handle.options
+        wanted = own.storage_options if storage_options is None else storage_options
+        return text_of(target), OpenOptions(wanted, own.base_options)
+
+    def _opened(self, uri: str, options: OpenOptions, more: Mapping[str, Any]) -> LanceDataset:
+        from lancelet.dataset.dataset import LanceDataset  # noqa: PLC0415 - made of this class
+
+        return LanceDataset(
+            uri,
+            storage_options=options.storage_options,
+            base_store_params=options.base_options,
+            **more,
+        )
+
+    def _at(self, snapshot: Any) -> Any:
+        raise NotImplementedError
+
+
+def _main(dataset: LanceDataset) -> Any:
+    return refs.main_location(dataset.snapshot)
+
+
+def _target(dataset: LanceDataset, reference: VersionLike) -> tuple[int, str | None]:
+    """Return the version and the branch that a reference means."""
+    snapshot = dataset.snapshot
+    match reference:
+        case None:
+            return snapshot.version, snapshot.manifest.branch
+        case int():
+            return reference, snapshot.manifest.branch
+        case (branch, int() as number):
+            return number, branch
+        case _:
+            found = open_reference(dataset.handle, reference)
+            return found.version, found.manifest.branch
+
+
+def _ordered(found: Mapping[str, T], order: str | None, version: Any) -> list[tuple[str, T]]:
+    """Return names with their values by version; names of one version go by the alphabet."""
+    if order not in _DESCENDING:
+        raise InvalidInputError(f"Invalid sort order {order!r}", known=["asc", "desc"])
+    by_name = sorted(found.items())
+    return sorted(by_name, key=lambda item: version(item[1]), reverse=_DESCENDING[order])
+
+
+def _tag_to_user(tag: stored.Tag) -> Tag:
+    return Tag(
+        branch=tag.branch,
+        version=tag.version,
+        created_at=_moment(tag.created_at_ns),
+        updated_at=_moment(tag.updated_at_ns),
+        manifest_size=tag.manifest_bytes,
+        metadata=dict(tag.metadata),
+    )
+
+
+def _branch_to_user(branch: stored.Branch) -> Branch:
+    return Branch(
+        parent_branch=branch.parent_branch,
+        branch_identifier=[(step.parent_version, step.id) for step in branch.identifier or ()],
+        parent_version=branch.parent_version,
+        create_at=branch.created_at,
+        manifest_size=branch.manifest_bytes,
+        metadata=dict(branch.metadata),
+    )
+
+
+def _moment(time_ns: int | None) -> datetime | None:
+    if time_ns is None:
+        return None
+    seconds, rest_ns = divmod(time_ns, NANOSECONDS)
+    return datetime.fromtimestamp(seconds, UTC) + timedelta(microseconds=rest_ns // 1000)
