@@ -205,7 +205,7 @@ def test_lancelet_reads_sparse_structure(name, tmp_path):
     path = tmp_path / "theirs.lance"
     write(lance.file, path, table, "2.3")
     column = lancelet.file.LanceFileReader(str(path)).metadata().columns[0]
-    assert ("indexed {" in column.pages[0].encoding) == ("indexed" in name)
+    assert ("Indexed(" in column.pages[0].encoding) == ("indexed" in name)
     check(lancelet.file, path, table)
 
 

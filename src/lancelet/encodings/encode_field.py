@@ -7,8 +7,9 @@ A generation says how the body of a page becomes its message (`Seal`), and does 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -71,7 +72,9 @@ def columns_of(field: Field, version: FileVersion) -> tuple[Field, ...]:
 
 def check_storable(field: Field, version: FileVersion) -> None:
     """Raise `UnsupportedError` unless files of a version can store a field of this type."""
-    for path in paths(nest(field, version)):
+    leaf_paths = tuple(paths(nest(field, version)))
+    _check_empty_structs(leaf_paths)
+    for path in leaf_paths:
         _check_nesting(path)
         _check_leaf(path, path[-1].data_type)
         _check_packed(path, version)
@@ -125,6 +128,25 @@ def _check_nesting(path: Path) -> None:
         )
     if any(isinstance(node, FixedListNode) and not node.dimension for node in path):
         raise UnsupportedError("no file can store lists of no items", column=_name_of(path))
+
+
+def _check_empty_structs(leaf_paths: Sequence[Path]) -> None:
+    """Raise for a struct without children in front of a sibling that holds something.
+
+    The reference takes its levels for those of the sibling, and reads nulls.
+    """
+    for path, following in pairwise(leaf_paths):
+        if _is_empty_struct(path[-1].data_type) and not _is_empty_struct(following[-1].data_type):
+            raise UnsupportedError(
+                "files from 2.1 on cannot have a struct without children before other columns of "
+                "the same field; let it be the last child, or write 2.0",
+                column=_name_of(path),
+                following=_name_of(following),
+            )
+
+
+def _is_empty_struct(data_type: pa.DataType) -> bool:
+    return pa.types.is_struct(data_type) and not data_type.num_fields
 
 
 def _check_leaf(path: Path, data_type: pa.DataType) -> None:

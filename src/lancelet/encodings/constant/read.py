@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 
@@ -12,7 +14,13 @@ from lancelet.encodings.codecs.base import Encoding
 from lancelet.encodings.constant.value import fixed_value, parse_value, repeated
 from lancelet.encodings.layout import ConstantLayout
 from lancelet.encodings.leaf import LeafContext, LeafRows, Picked
-from lancelet.encodings.levels import Levels, check_levels, visible_validity
+from lancelet.encodings.levels import (
+    LayerKind,
+    Layers,
+    Levels,
+    check_levels,
+    visible_validity,
+)
 from lancelet.encodings.miniblock.read import levels_from_block
 from lancelet.encodings.spans import expand
 from lancelet.errors import CorruptDataError
@@ -30,6 +38,9 @@ class ConstantPage:
             raise CorruptDataError(
                 "a constant page of lists has no repetition levels", column=leaf.column
             )
+        if _is_empty_struct(leaf.data_type) and not page.size.any() and not layout.layers.rep_max:
+            # However deep a struct without children is, the reference writes a single layer.
+            layout = replace(layout, layers=_all_valid(len(leaf.path)))
         self._page = page
         self._layout = layout
         self._leaf = leaf
@@ -90,7 +101,7 @@ class ConstantPage:
             one = parse_value(slices.slice_bytes(0))
         elif self._layout.inline_value is not None:
             one = fixed_value(np.frombuffer(self._layout.inline_value, np.uint8))
-        elif pa.types.is_struct(data_type) and data_type.num_fields == 0:
+        elif _is_empty_struct(data_type):
             # A struct without children is written as if it were null, and never is.
             return pa.Array.from_buffers(data_type, count, [None])
         else:
@@ -114,6 +125,14 @@ def entries_of_rows(repetition: Levels | None, rep_max: int, num_rows: int, rows
             return slice(int(starts[start]), int(starts[stop]))
         case RowIndices(indices):
             return expand(starts[indices], starts[indices + 1] - starts[indices])
+
+
+def _is_empty_struct(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_struct(data_type)) and data_type.num_fields == 0
+
+
+def _all_valid(count: int) -> Layers:
+    return Layers.of([LayerKind.ALL_VALID_ITEM] * count)
 
 
 def _count(entries: Picked) -> int:
