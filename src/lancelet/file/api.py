@@ -136,10 +136,7 @@ class LanceFileReader:
             store, name = store_of(path, storage_options, namespace_client, table_id)
             _inner_reader = open_file(store, name, verify=verify)
         self._reader = _inner_reader
-        self._schema = Schema(
-            tuple(_as_stored(field) for field in _inner_reader.schema.fields),
-            _inner_reader.schema.metadata,
-        )
+        self._schema = _schema_as_stored(_inner_reader.schema)
         self._projected = _projection(self._schema, columns)
 
     def read_all(
@@ -406,6 +403,13 @@ def _projection(schema: Schema, columns: Sequence[str] | None) -> Schema:
         return schema.project(columns)
     except FieldNotFoundError as error:
         raise ColumnNotFoundError(error.message, **error.facts) from error
+
+
+def _schema_as_stored(schema: Schema) -> Schema:
+    """Return the very same schema, if nothing in it is seen otherwise."""
+    if not any(node.logical_type == logical_type.JSON for node in schema.walk()):
+        return schema
+    return Schema(tuple(_as_stored(field) for field in schema.fields), schema.metadata)
 
 
 def _as_stored(field: Field) -> Field:

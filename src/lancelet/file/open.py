@@ -9,7 +9,7 @@ that the file belongs to, or, for a file on its own, from the file itself:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 from lancelet.buffers import run
@@ -22,6 +22,7 @@ from lancelet.file.sidecars import SidecarSink
 from lancelet.file.v0_1 import LegacyFileReader
 from lancelet.file.v2.footer import parse_version
 from lancelet.file.v2.generation import check_storable, place_columns
+from lancelet.file.v2.known import KnownFile, find_known, keep_known
 from lancelet.file.v2.metadata import read_metadata, tail_size
 from lancelet.file.v2.reader import FileReader
 from lancelet.file.v2.writer import FileWriter, WriterOptions
@@ -83,6 +84,9 @@ def _open(
     verify: Verify,
     memo: Memo | None,
 ) -> FileReader | LegacyFileReader:
+    key = _known_key(source, stored, verify) if memo is None else None
+    if (known := find_known(key)) is not None:
+        return FileReader(source, known, verify=verify, open_zones=open_zones)
     num_columns = None if stored is None else len(stored.columns)
     tail = source.read_tail(tail_size(size, num_columns=num_columns))
     version = parse_version(tail, file_bytes=source.size)
@@ -99,12 +103,16 @@ def _open(
         descriptor = metadata.descriptor.schema
         schema = Schema.from_protos(descriptor.fields, descriptor.metadata)
         stored = StoredFields(schema, place_columns(schema.fields, version))
-    return FileReader(
-        source,
-        metadata,
-        stored.schema,
-        stored.columns,
-        verify=verify,
-        memo=CachedHeads() if memo is None else memo,
-        open_zones=open_zones,
-    )
+    memo = CachedHeads() if memo is None else memo
+    known = keep_known(key, KnownFile(metadata, stored.schema, stored.columns, memo))
+    return FileReader(source, known, verify=verify, tail=metadata.tail, open_zones=open_zones)
+
+
+def _known_key(
+    source: ObjectReader, stored: StoredFields | None, verify: Verify
+) -> Hashable | None:
+    """Return the key of what is known of a file as it is now, read in this way."""
+    if source.identity is None:
+        return None
+    fields = None if stored is None else (stored.schema.fields, tuple(stored.columns.items()))
+    return ("file", source.identity, fields, verify is Verify.OFF)

@@ -34,7 +34,7 @@ _TAKE_ROWS_MIN: Final = 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Column:
+class OpenedField:
     """A field that was opened, and the type its users see."""
 
     field: Field
@@ -43,11 +43,11 @@ class _Column:
     is_as_stored: bool
 
     @staticmethod
-    def of(field: Field, reader: FieldReader) -> _Column:
+    def of(field: Field, reader: FieldReader) -> OpenedField:
         """Find out what users see of a field."""
         stored = reader.data_type
         data_type = from_storage(pa.array([], stored), field).type
-        return _Column(field, reader, data_type, data_type == stored and not has_json(field))
+        return OpenedField(field, reader, data_type, data_type == stored and not has_json(field))
 
     def to_user(self, array: pa.Array) -> pa.Array:
         """Return a stored array as users see it."""
@@ -57,8 +57,10 @@ class _Column:
 class RowReader(ABC):
     """Reads rows of a file whose fields are opened one by one."""
 
-    _last: list[_Column] = []  # noqa: RUF012 - replaced as a whole, never changed
+    _opened: dict[Field, OpenedField]
+    """The fields that were opened; whoever opens one twice gets the same."""
 
+    _last: list[OpenedField] = []  # noqa: RUF012 - replaced as a whole, never changed
     _fetch: Fetch
     _waits: bool
     """Whether a task waits for storage, so that more of them should be under way."""
@@ -135,7 +137,7 @@ class RowReader(ABC):
         """Estimate the bytes that reading these rows would fetch."""
         with self._facts():
             check_rows(rows, num_rows=self.num_rows)
-            readers = self._open(fields)
+            readers = [column.reader for column in self._columns_to_read(fields)]
         match rows:
             case RowRange():
                 return sum(reader.encoded_bytes(rows) for reader in readers)
@@ -146,21 +148,26 @@ class RowReader(ABC):
 
     # --- tasks --------------------------------------------------------------------------------
 
-    def _columns_to_read(self, fields: Sequence[Field]) -> list[_Column]:
-        """Open fields, unless they are the very ones that were opened last."""
+    def _columns_to_read(self, fields: Sequence[Field]) -> list[OpenedField]:
+        """Open fields that were not opened before."""
         if len(fields) == len(self._last) > 0 and all(
             column.field is field for column, field in zip(self._last, fields, strict=True)
         ):
             return self._last
-        readers = self._open(fields)
-        columns = [_Column.of(*pair) for pair in zip(fields, readers, strict=True)]
-        self._last = columns
-        return columns
+        if not fields:
+            raise InvalidInputError("at least one field must be read")
+        missing = [field for field in fields if field not in self._opened]
+        if missing:
+            readers = self._open(missing)
+            for field, reader in zip(missing, readers, strict=True):
+                self._opened[field] = OpenedField.of(field, reader)
+        self._last = [self._opened[field] for field in fields]
+        return self._last
 
     def _scan(
         self,
         fields: Sequence[Field],
-        columns: Sequence[_Column],
+        columns: Sequence[OpenedField],
         rows: RowRange,
         *,
         batch_size: int | None,
@@ -175,7 +182,7 @@ class RowReader(ABC):
         for _ in plan.splits:
             yield [array for part in islice(results, len(groups)) for array in part]
 
-    def _take(self, columns: Sequence[_Column], indices: Int64s) -> list[list[pa.Array]]:
+    def _take(self, columns: Sequence[OpenedField], indices: Int64s) -> list[list[pa.Array]]:
         """Read single rows, cut into tasks where they are many."""
         if len(indices) <= _TAKE_ROWS_MIN:
             return [_take_part(self._fetch, columns, indices)]
@@ -213,21 +220,21 @@ class RowReader(ABC):
             raise
 
 
-def _read_part(fetch: Fetch, task: tuple[Rows, Sequence[_Column]]) -> list[pa.Array]:
+def _read_part(fetch: Fetch, task: tuple[Rows, Sequence[OpenedField]]) -> list[pa.Array]:
     """Read some rows of some columns: the body of every task."""
     rows, columns = task
     arrays = run_together([column.reader.read(rows) for column in columns], fetch)
     return [column.to_user(array) for column, array in zip(columns, arrays, strict=True)]
 
 
-def _take_part(fetch: Fetch, columns: Sequence[_Column], indices: Int64s) -> list[pa.Array]:
+def _take_part(fetch: Fetch, columns: Sequence[OpenedField], indices: Int64s) -> list[pa.Array]:
     """Read single rows in the order asked for."""
     rows, where = distinct_rows(indices)
     arrays = _read_part(fetch, (rows, columns))
     return arrays if where is None else [take_rows(array, pa.array(where)) for array in arrays]
 
 
-def _row_bytes(columns: Sequence[_Column], rows: RowRange) -> list[float]:
+def _row_bytes(columns: Sequence[OpenedField], rows: RowRange) -> list[float]:
     count = max(1, len(rows))
     return [
         decoded_row_bytes(column.reader.data_type, column.reader.encoded_bytes(rows) / count)

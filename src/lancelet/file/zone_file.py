@@ -26,6 +26,7 @@ from lancelet.file.base import ZoneStatistics
 from lancelet.file.checksums import Verify
 from lancelet.file.nested import BytesWriter, RangeReader
 from lancelet.file.v2.generation import place_columns
+from lancelet.file.v2.known import KnownFile
 from lancelet.file.v2.metadata import read_metadata, tail_size
 from lancelet.file.v2.reader import FileReader
 from lancelet.file.v2.writer import FileWriter, WriterOptions
@@ -165,7 +166,7 @@ def _open(outer: FileReader, position: int, size: int) -> ZoneReader:
     descriptor = metadata.descriptor.schema
     schema = Schema.from_protos(descriptor.fields, descriptor.metadata)
     placement = place_columns(schema.fields, metadata.footer.version)
-    reader = FileReader(inner, metadata, schema, placement, verify=Verify.OFF)
+    reader = FileReader(inner, KnownFile(metadata, schema, placement, None), verify=Verify.OFF)
     try:
         zones = ZoneReader(reader, json.loads(schema.metadata[_LAYOUT_KEY]))
     except (KeyError, ValueError, TypeError, RecursionError) as error:

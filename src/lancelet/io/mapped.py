@@ -24,6 +24,8 @@ from __future__ import annotations
 import mmap
 import os
 import stat
+import time
+from collections.abc import Hashable
 from functools import partial
 from typing import Final
 
@@ -42,6 +44,11 @@ _BACKGROUND_FROM_BYTES: Final = 4 << 20
 """Asking for more than this takes long enough that decoding should start meanwhile."""
 
 
+_SECOND_NS: Final = 1_000_000_000
+_CLOCK_NS: Final = 100_000_000
+"""Two changes of a file within this may have the same time."""
+
+
 class MappedReader(ObjectReader):
     """Hands out slices of a map of the file."""
 
@@ -57,6 +64,7 @@ class MappedReader(ObjectReader):
             if not stat.S_ISREG(found.st_mode):
                 raise not_stored(path)
             self._size = found.st_size
+            self._identity = _identity(found)
             # Nothing can be mapped of an empty file.
             if self._size:
                 self._map = mmap.mmap(handle, self._size, access=mmap.ACCESS_READ)
@@ -74,6 +82,11 @@ class MappedReader(ObjectReader):
     def size(self) -> int:
         """How many bytes the file had when it was opened."""
         return self._size
+
+    @property
+    def identity(self) -> Hashable | None:
+        """Which file this is, and when it was last changed, unless that was just now."""
+        return self._identity
 
     def read_ranges(self, ranges: Ranges) -> Slices:
         """Return slices of the map, whose pages are in memory or on their way."""
@@ -110,3 +123,17 @@ class MappedReader(ObjectReader):
                 bytes_at_opening=self._size,
                 file_bytes=now,
             )
+
+
+def _identity(found: os.stat_result) -> Hashable | None:
+    """Return what tells a file from others and from itself after a change.
+
+    Clocks of file systems tick every few milliseconds, some every second or two. A file that was
+    changed within the last tick could be changed once more and keep its times, so it has no
+    identity yet.
+    """
+    changed = max(found.st_mtime_ns, found.st_ctime_ns)
+    is_coarse = changed % _SECOND_NS == 0
+    if time.time_ns() - changed < (3 * _SECOND_NS if is_coarse else _CLOCK_NS):
+        return None
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)

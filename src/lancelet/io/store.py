@@ -17,7 +17,7 @@ mapped, and nothing was copied.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
@@ -69,6 +69,11 @@ class ObjectReader(Protocol):
     @property
     def size(self) -> int:
         """How many bytes the object has; may ask the store the first time."""
+
+    @property
+    def identity(self) -> Hashable | None:
+        """What no other object has, nor this one with other bytes; None if that is not known."""
+        return None
 
     def read_ranges(self, ranges: Ranges) -> Slices:
         """Return the bytes of `ranges`, in their order.

@@ -18,6 +18,8 @@ from lancelet.io.store import check_ranges
 class FetchingReader:
     """Copies what it is asked for, as a reader of a remote object does, and counts requests."""
 
+    identity = None
+
     def __init__(self, path, data, log):
         self.path = path
         self.size = len(data)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from lancelet.buffers import NO_RANGES, Bytes, Int64s, run, run_together
 from lancelet.encodings.base import FieldReader, RowRange
 from lancelet.encodings.v0_1 import FieldPages, StoredBatches, dictionary_fields, open_field
-from lancelet.errors import CorruptDataError, FieldNotFoundError, InvalidInputError
+from lancelet.errors import CorruptDataError, FieldNotFoundError
 from lancelet.file.base import ZoneStatistics
 from lancelet.file.rows import RowReader
 from lancelet.file.v0_1.metadata import FileMetadata, read_metadata
@@ -39,7 +39,7 @@ class LegacyFileReader(RowReader):
         self._fetch = source.read_ranges
         # A store that answers with the whole file has it in memory, so no task waits for it.
         self._waits = source.read_ranges(NO_RANGES).source.nbytes < metadata.file_bytes
-        self._readers: dict[Field, FieldReader] = {}
+        self._opened = {}
         self._stored = StoredBatches(metadata.bounds, metadata.pages, {}, metadata.file_bytes)
         self._statistics: Mapping[int, pa.StructArray] | None = None
 
@@ -93,16 +93,11 @@ class LegacyFileReader(RowReader):
         self._source.close()
 
     def _open(self, fields: Sequence[Field]) -> list[FieldReader]:
-        if not fields:
-            raise InvalidInputError("at least one field must be read")
-        missing = [field for field in fields if field not in self._readers]
-        for field in missing:
+        for field in fields:
             if any(node.id not in self._metadata.pages for node in field.walk()):
                 raise FieldNotFoundError("the file has no pages of the field", field=field.name)
-        self._load_dictionaries(missing)
-        for field in missing:
-            self._readers[field] = open_field(field, self._stored)
-        return [self._readers[field] for field in fields]
+        self._load_dictionaries(fields)
+        return [open_field(field, self._stored) for field in fields]
 
     def _page_borders(self, fields: Sequence[Field]) -> Int64s:
         del fields

@@ -12,7 +12,7 @@ column is first wanted, since a table may have thousands of columns and a query 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from google.protobuf.message import DecodeError
@@ -55,6 +55,13 @@ class FileMetadata:
         """Return bytes of the file if they are among those that were kept."""
         start = position - self.tail_position
         return self.tail[start : start + size] if start >= 0 else None
+
+    def detached(self) -> FileMetadata:
+        """Return the same metadata over bytes of their own."""
+        checksums = self.checksums
+        if checksums is not None:
+            checksums = replace(checksums, crcs=checksums.crcs.copy())
+        return replace(self, tail=self.tail.copy(), checksums=checksums)
 
     def read_column(self, index: int) -> Reading[StoredColumn]:
         """Decode the metadata of one column; asks for nothing that opening has read."""

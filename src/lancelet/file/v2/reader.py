@@ -8,18 +8,19 @@ first wanted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
 
 from lancelet.buffers import NO_RANGES, Bytes, Fetch, Int64s, Ranges, run_together
-from lancelet.encodings.base import FieldReader, FileVersion, Memo, StoredColumn
-from lancelet.errors import CorruptDataError, FieldNotFoundError, InvalidInputError
+from lancelet.encodings.base import FieldReader, FileVersion, StoredColumn
+from lancelet.errors import CorruptDataError, FieldNotFoundError
 from lancelet.file.base import ZoneStatistics
 from lancelet.file.checksums import VerifiedBytes, Verify
 from lancelet.file.rows import RowReader
 from lancelet.file.v2.generation import generation_of
+from lancelet.file.v2.known import KnownFile
 from lancelet.file.v2.metadata import FileMetadata
 from lancelet.format.schema import Field, Schema
 from lancelet.io.store import ObjectReader
@@ -38,28 +39,27 @@ class FileReader(RowReader):
     def __init__(
         self,
         source: ObjectReader,
-        metadata: FileMetadata,
-        schema: Schema,
-        placement: Mapping[int, int],
+        known: KnownFile,
         *,
         verify: Verify,
-        memo: Memo | None = None,
+        tail: Bytes | None = None,
         open_zones: Callable[[FileReader], ZoneSource | None] | None = None,
     ) -> None:
-        """Read `schema` from a file whose metadata are known; `placement` is column by field id."""
+        """Read a file of which so much is known; `tail` is what was read of it just now."""
         self._source = source
-        self._metadata = metadata
-        self._schema = schema
-        self._placement = placement
-        self._memo = memo
+        self._metadata = metadata = known.metadata
+        self._schema = known.schema
+        self._placement = known.placement
+        self._memo = known.memo
+        self._columns = known.columns
+        self._opened = known.opened
         self._open_zones = open_zones
         self._zones: ZoneSource | None = None
-        self._columns: dict[int, StoredColumn] = {}
-        self._readers: dict[Field, FieldReader] = {}
         self._fetch = source.read_ranges
         if metadata.checksums is not None and verify is not Verify.OFF:
             verified = VerifiedBytes(source.read_ranges, metadata.checksums, verify)
-            verified.verify_tail(metadata.tail)
+            if tail is not None:
+                verified.verify_tail(tail)
             self._fetch = verified.read_ranges
         # A store that answers with the whole file has it in memory, so no task waits for it.
         self._waits = source.read_ranges(NO_RANGES).source.nbytes < metadata.file_bytes
@@ -125,12 +125,10 @@ class FileReader(RowReader):
     # --- columns ------------------------------------------------------------------------------
 
     def _open(self, fields: Sequence[Field]) -> list[FieldReader]:
-        if not fields:
-            raise InvalidInputError("at least one field must be read")
-        missing = [field for field in fields if field not in self._readers]
-        self._load_columns([index for field in missing for index in self._column_indices(field)])
+        self._load_columns([index for field in fields for index in self._column_indices(field)])
         generation = generation_of(self.version)
-        for field in missing:
+        readers: list[FieldReader] = []
+        for field in fields:
             reader = generation.open_field(field, self._columns_of(field), self.version, self._memo)
             if reader.num_rows != self.num_rows:
                 raise CorruptDataError(
@@ -139,8 +137,8 @@ class FileReader(RowReader):
                     expected=self.num_rows,
                     found=reader.num_rows,
                 )
-            self._readers[field] = reader
-        return [self._readers[field] for field in fields]
+            readers.append(reader)
+        return readers
 
     def _column_indices(self, field: Field) -> list[int]:
         owners = generation_of(self.version).columns_of(field, self.version)

@@ -1,0 +1,61 @@
+"""What is known of a file once somebody has opened it: shared by all who open it again.
+
+Opening parses the tail of a file, its schema, the metadata of columns and the heads of pages.
+None of it changes while the file stays as it is, so the second reader of a file finds the work
+done:
+
+    open a.lance   identity (device, inode, size, times) -> nothing kept: parse, keep
+    open a.lance   the same identity                     -> what was kept
+    a.lance is written again                             -> another identity: parse
+
+What is kept says where things are and how they are encoded. Bytes of pages are read, and compared
+with their checksums, by every reader for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field, replace
+
+from lancelet.encodings.base import Memo, StoredColumn
+from lancelet.file.rows import OpenedField
+from lancelet.file.v2.metadata import FileMetadata
+from lancelet.format.schema import Field, Schema
+from lancelet.io.cache import CACHE
+
+_COLUMN_BYTES = 2048
+"""What a column weighs besides its stored metadata, about."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KnownFile:
+    """The metadata of a file and what was made of them; both dictionaries fill as it is read.
+
+    Threads may add to the dictionaries at the same time: what they add under a key is the same.
+    """
+
+    metadata: FileMetadata
+    schema: Schema
+    placement: Mapping[int, int]
+    memo: Memo | None
+    columns: dict[int, StoredColumn] = field(default_factory=dict)
+    opened: dict[Field, OpenedField] = field(default_factory=dict)
+
+
+def find_known(key: Hashable | None) -> KnownFile | None:
+    """Return what is kept under a key that begins with the identity of a file."""
+    found = None if key is None else CACHE.get(key)
+    return found if isinstance(found, KnownFile) else None
+
+
+def keep_known(key: Hashable | None, known: KnownFile) -> KnownFile:
+    """Keep what is known, apart from the map of the file, and return what was kept.
+
+    A map that is kept would hold on to the space of a file that is deleted.
+    """
+    if key is None:
+        return known
+    kept = replace(known, metadata=known.metadata.detached())
+    weight = kept.metadata.tail.nbytes + _COLUMN_BYTES * len(kept.metadata.columns)
+    CACHE.put(key, kept, value_bytes=2 * weight)
+    return kept

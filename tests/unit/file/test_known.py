@@ -1,0 +1,117 @@
+"""What is kept of files between openings: never of another file, never of other bytes.
+
+Files are given times in the past, since one that changed just now has no identity yet.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from lancelet.errors import CorruptDataError
+from lancelet.file import LanceFileReader, LanceFileWriter
+from lancelet.file.open import open_data_file
+from lancelet.file.v2.reader import FileReader
+from lancelet.io.local import LocalStore
+from lancelet.io.mapped import MappedReader
+
+
+def _write(path: Path, values: list[str]) -> None:
+    table = pa.table({"x": pa.array(values).dictionary_encode().cast(pa.string())})
+    with LanceFileWriter(path, table.schema) as writer:
+        writer.write_batch(table)
+
+
+def _wait_until_it_has_an_identity(path: Path) -> None:
+    while MappedReader("a", str(path)).identity is None:
+        time.sleep(0.01)
+
+
+def _read(path: Path) -> list[str]:
+    return LanceFileReader(path).read_all().to_table()["x"].to_pylist()
+
+
+def _opened(path: Path) -> FileReader:
+    reader = open_data_file(LocalStore(path.parent), path.name)
+    assert isinstance(reader, FileReader)
+    return reader
+
+
+def test_a_file_that_changed_just_now_has_no_identity(tmp_path: Path) -> None:
+    path = tmp_path / "a.lance"
+    path.write_bytes(b"1")
+    assert MappedReader("a", str(path)).identity is None
+    _wait_until_it_has_an_identity(path)
+    before = MappedReader("a", str(path)).identity
+    assert before == MappedReader("a", str(path)).identity
+    # Times that a user may set do not hide a change.
+    found = path.stat()
+    path.write_bytes(b"2")
+    os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
+    assert MappedReader("a", str(path)).identity != before
+
+
+def test_times_in_whole_seconds_are_trusted_after_more_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.lance"
+    path.write_bytes(b"1")
+    os.utime(path, ns=(0, 4_000_000_000_000_000_000))
+    for seconds, is_known in ((0.5, False), (2.9, False), (3.1, True)):
+        now = 4_000_000_000_000_000_000 + int(seconds * 1e9)
+        monkeypatch.setattr(time, "time_ns", lambda now=now: now)
+        assert (MappedReader("a", str(path)).identity is not None) is is_known
+
+
+def test_a_file_that_is_opened_again_is_parsed_once(tmp_path: Path) -> None:
+    path = tmp_path / "a.lance"
+    _write(path, ["a", "b"] * 600)
+    _wait_until_it_has_an_identity(path)
+    first, second = _opened(path), _opened(path)
+    assert first.metadata is second.metadata
+    assert first.schema is second.schema
+    assert _read(path) == ["a", "b"] * 600
+
+
+def test_what_is_kept_does_not_hold_the_map_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.lance"
+    _write(path, ["a", "b"] * 600)
+    _wait_until_it_has_an_identity(path)
+    metadata = _opened(path).metadata
+    source = _opened(path).fetch
+    assert metadata.checksums is not None
+    for kept in (metadata.tail, metadata.checksums.crcs):
+        assert kept.flags.owndata
+    assert callable(source)
+
+
+def test_a_file_in_place_of_another_is_read_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "a.lance"
+    # Both have the same size and the same places of everything; only the dictionary differs.
+    for values in (["abc", "def"], ["ghi", "jkl"]) * 3:
+        _write(path, values * 600)
+        for _ in range(2):
+            assert _read(path) == values * 600
+        _wait_until_it_has_an_identity(path)
+        assert _read(path) == values * 600
+
+
+def test_bytes_are_verified_by_every_reader_of_a_known_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.lance"
+    table = pa.table({"x": np.random.default_rng(1).random(20_000)})
+    with LanceFileWriter(path, table.schema) as writer:
+        writer.write_batch(table)
+    _wait_until_it_has_an_identity(path)
+    reader = LanceFileReader(path)
+    assert reader.read_all().to_table()["x"].equals(table["x"])
+    # Damage that the system does not notice, as a disk does it: the map shows it at once.
+    with path.open("r+b") as file:
+        file.seek(100)
+        file.write(b"\xff\x00\xff")
+    with pytest.raises(CorruptDataError, match="checksum"):
+        LanceFileReader(path).read_all().to_table()
