@@ -1,8 +1,9 @@
 """The public objects: datasets, their fragments and scanners, and how to write them."""
 
-from lancelet.dataset.dataset import DeleteResult, LanceDataset
+from lancelet.dataset.dataset import LanceDataset
 from lancelet.dataset.fragment import LanceFragment
 from lancelet.dataset.history import Version
+from lancelet.dataset.mutation import DeleteResult, UpdateResult
 from lancelet.dataset.refs import Branch, Branches, Tag, Tags, VersionRef
 from lancelet.dataset.scanner import ColumnOrdering, LanceScanner, ScannerBuilder
 from lancelet.dataset.session import Session
@@ -30,6 +31,7 @@ __all__ = [
     "Session",
     "Tag",
     "Tags",
+    "UpdateResult",
     "Version",
     "VersionRef",
     "dataset",

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any, Final, NoReturn, TypedDict
+from datetime import datetime
+from typing import Any, Final, NoReturn
 
 import pyarrow as pa
 import pyarrow.dataset
@@ -25,6 +25,7 @@ from lancelet.dataset.handle import (
 )
 from lancelet.dataset.history import HistoryMethods
 from lancelet.dataset.lance_schema import LanceSchema
+from lancelet.dataset.mutation import MutationMethods
 from lancelet.dataset.reading import ReadingMethods
 from lancelet.dataset.refs import RefMethods
 from lancelet.dataset.session import Session
@@ -33,21 +34,12 @@ from lancelet.dataset.statistics import LanceStats
 from lancelet.errors import DatasetNotFoundError, InvalidInputError, NotFoundError
 from lancelet.io.metered import IoCounts, IoMeter
 from lancelet.io.open import open_folder
-from lancelet.ops.delete import delete_rows
-from lancelet.ops.publish import Retries
 from lancelet.ops.validate import validate
 from lancelet.query.row_columns import ROW_FIELDS
 from lancelet.table.manifests import find_latest
 from lancelet.table.snapshot import Snapshot
 
-_RETRY_TIMEOUT: Final = timedelta(seconds=30)
 _ROW_OPTIONS: Final = {"with_row_id": "_rowid", "with_row_address": "_rowaddr"}
-
-
-class DeleteResult(TypedDict):
-    """What a deletion did."""
-
-    num_deleted_rows: int
 
 
 class LanceDataset(
@@ -55,6 +47,7 @@ class LanceDataset(
     HistoryMethods,
     RefMethods,
     SettingsMethods,
+    MutationMethods,
     pa.dataset.Dataset,  # type: ignore[misc]  # pyarrow has no types for it
 ):
     """A table at some version."""
@@ -200,40 +193,7 @@ class LanceDataset(
             return None
         return LanceFragment(self, fragment_id)
 
-    # --- changes ------------------------------------------------------------------------------
-
-    def insert(self, data: Any, *, mode: str = "append", **kwargs: Any) -> None:
-        """Write rows to the dataset and look at the version with them; see `write_dataset`."""
-        from lancelet.dataset.write import write_dataset  # noqa: PLC0415 - it makes datasets
-
-        self._handle.snapshot = write_dataset(data, self, mode=mode, **kwargs).snapshot
-
-    def delete(
-        self,
-        predicate: str,
-        *,
-        conflict_retries: int = 10,
-        retry_timeout: timedelta = _RETRY_TIMEOUT,
-    ) -> DeleteResult:
-        """Delete the rows for which a predicate is true.
-
-        Args:
-            predicate: SQL text, or an expression of pyarrow.
-            conflict_retries: How often to do it again if others changed the same rows first.
-            retry_timeout: For how long to do so.
-        """
-        handle = self._handle
-        deleted = delete_rows(
-            handle.snapshot,
-            predicate,
-            retries=Retries(conflict_retries, retry_timeout.total_seconds()),
-        )
-        handle.snapshot = deleted.snapshot
-        return DeleteResult(num_deleted_rows=deleted.num_rows)
-
-    def truncate_table(self) -> None:
-        """Delete all rows."""
-        self.delete("true")
+    # --- the whole of it ----------------------------------------------------------------------
 
     def validate(self) -> None:
         """Raise if files are missing or contradict the manifest."""

@@ -17,6 +17,7 @@ import numpy as np
 from lancelet.buffers import Int64s
 from lancelet.format.fragment import Fragment
 from lancelet.format.operation import Delete
+from lancelet.ops.dry_run import ChangeReport, Rehearsal
 from lancelet.ops.publish import Retries, publish, with_retries
 from lancelet.query import expression as ex
 from lancelet.query.compile import Writable
@@ -25,7 +26,7 @@ from lancelet.query.plan import ScanPlan, plan_scan
 from lancelet.query.scan_options import ScanOptions
 from lancelet.rowids.deletion import DeletionVector
 from lancelet.table.commit import CommitOptions
-from lancelet.table.conflict.rebase import with_deletions
+from lancelet.table.conflict.rebase import AffectedRows, with_deletions
 from lancelet.table.snapshot import Snapshot
 
 
@@ -34,6 +35,18 @@ class Deleted:
     """The version after rows were deleted, and how many there were."""
 
     snapshot: Snapshot
+    num_rows: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PreparedDelete:
+    """Deletion files that were written, and the operation that makes them part of the table.
+
+    `affected` is None if whole fragments go unseen, so that any change to them is a conflict.
+    """
+
+    operation: Delete
+    affected: AffectedRows | None
     num_rows: int
 
 
@@ -55,9 +68,30 @@ def delete_rows(
     """Delete the rows for which a predicate is true, in the latest version there is then."""
 
     def attempt(current: Snapshot) -> Deleted:
-        return _delete_once(current, predicate, options or CommitOptions())
+        prepared = prepare_delete(current, predicate)
+        committing = replace(options or CommitOptions(), affected=prepared.affected)
+        return Deleted(publish(current, prepared.operation, committing), prepared.num_rows)
 
     return with_retries(snapshot, attempt, retries or Retries())
+
+
+def report_delete(snapshot: Snapshot, predicate: Writable) -> ChangeReport:
+    """Return what a deletion would do."""
+    rehearsal = Rehearsal.of(snapshot)
+    prepared = prepare_delete(rehearsal.snapshot, predicate)
+    return rehearsal.report(prepared.operation, prepared.num_rows)
+
+
+def prepare_delete(snapshot: Snapshot, predicate: Writable) -> PreparedDelete:
+    """Write deletion files and return what is left to be committed."""
+    plan = plan_scan(snapshot, ScanOptions(columns=(), filter=predicate))
+    if not plan.is_filtered:
+        everything = tuple(snapshot.fragments.ids.tolist())
+        return PreparedDelete(Delete((), everything, str(predicate)), None, snapshot.num_rows)
+    rows = {} if plan.filter == ex.FALSE else find_rows(plan)
+    removal = write_deletions(snapshot, rows)
+    operation = Delete(removal.updated, removal.removed, str(predicate))
+    return PreparedDelete(operation, rows, sum(map(len, rows.values())))
 
 
 def find_rows(plan: ScanPlan) -> dict[int, Int64s]:
@@ -84,19 +118,3 @@ def write_deletions(snapshot: Snapshot, rows: Mapping[int, Int64s]) -> Removal:
         snapshot.location.store.put(changed.deletion_file.path(fragment_id), deleted.render())
         updated.append(changed)
     return Removal(tuple(updated), tuple(removed))
-
-
-def _delete_once(snapshot: Snapshot, predicate: Writable, options: CommitOptions) -> Deleted:
-    plan = plan_scan(snapshot, ScanOptions(columns=(), filter=predicate))
-    if not plan.is_filtered:
-        return _delete_all(snapshot, str(predicate), options)
-    rows = {} if plan.filter == ex.FALSE else find_rows(plan)
-    removal = write_deletions(snapshot, rows)
-    operation = Delete(removal.updated, removal.removed, str(predicate))
-    published = publish(snapshot, operation, replace(options, affected=rows))
-    return Deleted(published, sum(map(len, rows.values())))
-
-
-def _delete_all(snapshot: Snapshot, predicate: str, options: CommitOptions) -> Deleted:
-    operation = Delete((), tuple(snapshot.fragments.ids.tolist()), predicate)
-    return Deleted(publish(snapshot, operation, options), snapshot.num_rows)

@@ -1,0 +1,148 @@
+"""Changing the rows of a dataset: inserting, deleting, updating, upserting."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, overload
+
+from lancelet.dataset.handle import Handle
+from lancelet.format.version import FileVersion
+from lancelet.ops.delete import delete_rows, report_delete
+from lancelet.ops.dry_run import ChangeReport
+from lancelet.ops.moved_rows import RowFiles
+from lancelet.ops.publish import Retries
+from lancelet.ops.update import UpdateOptions, report_update, update_rows
+
+if TYPE_CHECKING:
+    from lancelet.dataset.dataset import LanceDataset
+
+_RETRY_TIMEOUT: Final = timedelta(seconds=30)
+
+
+class DeleteResult(TypedDict):
+    """What a deletion did."""
+
+    num_deleted_rows: int
+
+
+class UpdateResult(TypedDict):
+    """What an update did."""
+
+    num_rows_updated: int
+
+
+class MutationMethods:
+    """What changes rows."""
+
+    _handle: Handle
+
+    def insert(self, data: Any, *, mode: str = "append", **kwargs: Any) -> None:
+        """Write rows to the dataset and look at the version with them; see `write_dataset`."""
+        from lancelet.dataset.write import write_dataset  # noqa: PLC0415 - it makes datasets
+
+        written: LanceDataset = write_dataset(data, self, mode=mode, **kwargs)  # type: ignore[arg-type]  # the mixin is a dataset
+        self._handle.snapshot = written.snapshot
+
+    @overload
+    def delete(
+        self,
+        predicate: str,
+        *,
+        conflict_retries: int = 10,
+        retry_timeout: timedelta = _RETRY_TIMEOUT,
+        dry_run: Literal[False] = False,
+    ) -> DeleteResult: ...
+
+    @overload
+    def delete(
+        self,
+        predicate: str,
+        *,
+        conflict_retries: int = 10,
+        retry_timeout: timedelta = _RETRY_TIMEOUT,
+        dry_run: Literal[True],
+    ) -> ChangeReport: ...
+
+    def delete(
+        self,
+        predicate: str,
+        *,
+        conflict_retries: int = 10,
+        retry_timeout: timedelta = _RETRY_TIMEOUT,
+        dry_run: bool = False,
+    ) -> DeleteResult | ChangeReport:
+        """Delete the rows for which a predicate is true.
+
+        Args:
+            predicate: SQL text, or an expression of pyarrow.
+            conflict_retries: How often to do it again if others changed the same rows first.
+            retry_timeout: For how long to do so.
+            dry_run: Whether to change nothing and return what would change.
+        """
+        handle = self._handle
+        if dry_run:
+            return report_delete(handle.snapshot, predicate)
+        retries = Retries(conflict_retries, retry_timeout.total_seconds())
+        deleted = delete_rows(handle.snapshot, predicate, retries=retries)
+        handle.snapshot = deleted.snapshot
+        return DeleteResult(num_deleted_rows=deleted.num_rows)
+
+    def truncate_table(self) -> None:
+        """Delete all rows."""
+        self.delete("true")
+
+    @overload
+    def update(
+        self,
+        updates: Mapping[str, str],
+        where: Any = None,
+        conflict_retries: int = 10,
+        retry_timeout: timedelta = _RETRY_TIMEOUT,
+        data_storage_version: str | None = None,
+        *,
+        dry_run: Literal[False] = False,
+    ) -> UpdateResult: ...
+
+    @overload
+    def update(
+        self,
+        updates: Mapping[str, str],
+        where: Any = None,
+        conflict_retries: int = 10,
+        retry_timeout: timedelta = _RETRY_TIMEOUT,
+        data_storage_version: str | None = None,
+        *,
+        dry_run: Literal[True],
+    ) -> ChangeReport: ...
+
+    def update(
+        self,
+        updates: Mapping[str, str],
+        where: Any = None,
+        conflict_retries: int = 10,
+        retry_timeout: timedelta = _RETRY_TIMEOUT,
+        data_storage_version: str | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> UpdateResult | ChangeReport:
+        """Give columns new values in the rows for which a predicate is true.
+
+        Args:
+            updates: Expressions in SQL by column; a dotted path means a field of a struct.
+            where: SQL text, or an expression of pyarrow; by default all rows.
+            conflict_retries: How often to do it again if others changed the same rows first.
+            retry_timeout: For how long to do so.
+            data_storage_version: The version of the new data files; by default the dataset's.
+            dry_run: Whether to change nothing and return what would change.
+        """
+        handle = self._handle
+        files = RowFiles(
+            None if data_storage_version is None else FileVersion.parse(data_storage_version)
+        )
+        if dry_run:
+            return report_update(handle.snapshot, updates, where, files)
+        retries = Retries(conflict_retries, retry_timeout.total_seconds())
+        updated = update_rows(handle.snapshot, updates, where, UpdateOptions(files, retries))
+        handle.snapshot = updated.snapshot
+        return UpdateResult(num_rows_updated=updated.num_rows)

@@ -1,0 +1,99 @@
+"""Writing changed rows anew: the files of the new fragments, and the ids that moved with the rows.
+
+    fragment 0    ids 0 1 2 3      rows 1 and 3 change, a row is inserted
+    fragment 0    deleted {1, 3}
+    new fragment  rows 1' 3' new   row ids 1 3, and the third row gets its id at the commit
+
+Moved rows come first. In tables without stable row ids a row that moves gets another id, and there
+is nothing to bring along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet.buffers import Int64s
+from lancelet.format.fragment import Fragment, Inline
+from lancelet.format.version import FileVersion
+from lancelet.ops.write import FileOptions, Target, write_fragments
+from lancelet.rowids.address import UInt64s, group_by_fragment, offsets_of
+from lancelet.rowids.sequence import RowIdSequence
+from lancelet.table.apply.state import with_true_version
+from lancelet.table.dictionaries import dictionary_values_of
+from lancelet.table.lineage import row_ids_of
+from lancelet.table.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class RowFiles:
+    """How rows that changed are written: by default as the table's own files are."""
+
+    version: FileVersion | None = None
+    targets: Sequence[Target] = field(default=())
+
+
+def rows_by_fragment(addresses: UInt64s) -> dict[int, Int64s]:
+    """Return the offsets of rows by fragment, ascending and distinct.
+
+    >>> rows_by_fragment(np.array([7, 4294967297, 3, 7], np.uint64))
+    {0: array([3, 7]), 1: array([1])}
+    """
+    distinct = np.unique(addresses)
+    return {
+        fragment_id: offsets_of(distinct[places])
+        for fragment_id, places in group_by_fragment(distinct).items()
+    }
+
+
+def write_rows(
+    snapshot: Snapshot, batches: Iterable[pa.RecordBatch], files: RowFiles
+) -> tuple[Fragment, ...]:
+    """Write rows with all columns of a version as fragments without ids."""
+    options = FileOptions(
+        version=files.version or with_true_version(snapshot.manifest).data_version,
+        dictionaries=dictionary_values_of(snapshot),
+    )
+    targets = files.targets or [Target(snapshot.location.store)]
+    return write_fragments(targets, batches, snapshot.schema, options)
+
+
+def with_moved_ids(
+    snapshot: Snapshot, fragments: Sequence[Fragment], addresses: UInt64s
+) -> tuple[Fragment, ...]:
+    """Return new fragments with the ids of the rows that moved to them.
+
+    `addresses` are where the first rows of the fragments were, in their order.
+    """
+    if not snapshot.manifest.uses_stable_row_ids:
+        return tuple(fragments)
+    return tuple(_with_ids(fragments, row_ids_at(snapshot, addresses)))
+
+
+def row_ids_at(snapshot: Snapshot, addresses: UInt64s) -> UInt64s:
+    """Return the ids of the rows at these addresses."""
+    ids = np.empty(len(addresses), np.uint64)
+    for fragment_id, places in group_by_fragment(addresses).items():
+        sequence = row_ids_of(snapshot, snapshot.fragments.by_id(fragment_id))
+        ids[places] = sequence.take(offsets_of(addresses[places]))
+    return ids
+
+
+def changed_rows(rows: Mapping[int, Int64s]) -> int:
+    """Return how many rows there are, by fragment."""
+    return sum(map(len, rows.values()))
+
+
+def _with_ids(fragments: Sequence[Fragment], ids: UInt64s) -> Iterator[Fragment]:
+    start = 0
+    for fragment in fragments:
+        own = ids[start : start + fragment.physical_rows]
+        start += fragment.physical_rows
+        yield (
+            replace(fragment, row_ids=Inline(RowIdSequence.of(own).render()))
+            if len(own)
+            else (fragment)
+        )
