@@ -11,6 +11,7 @@ from lancelet.dataset import (
     dataset,
     write_dataset,
 )
+from lancelet.dataset.bases import DatasetBasePath
 from lancelet.dataset.counters import bytes_read_counter, iops_counter
 from lancelet.fragment import FragmentMetadata
 from lancelet.query.explain import ScanMetrics as ScanStatistics
@@ -18,6 +19,7 @@ from lancelet.schema import json_to_schema, schema_to_json
 
 __all__ = [
     "DataStatistics",
+    "DatasetBasePath",
     "FieldStatistics",
     "FragmentMetadata",
     "LanceDataset",

@@ -15,16 +15,19 @@ from typing import Any, Final, NoReturn
 import pyarrow as pa
 import pyarrow.dataset
 
+from lancelet.dataset.bases import BaseMethods
 from lancelet.dataset.fragment import LanceFragment
 from lancelet.dataset.handle import (
     Handle,
     OpenOptions,
     VersionLike,
     open_handle,
+    refuse_namespace,
     text_of,
 )
 from lancelet.dataset.history import HistoryMethods
 from lancelet.dataset.lance_schema import LanceSchema
+from lancelet.dataset.maintenance import MaintenanceMethods
 from lancelet.dataset.mutation import MutationMethods
 from lancelet.dataset.reading import ReadingMethods
 from lancelet.dataset.refs import RefMethods
@@ -46,8 +49,10 @@ class LanceDataset(
     ReadingMethods,
     HistoryMethods,
     RefMethods,
+    BaseMethods,
     SettingsMethods,
     MutationMethods,
+    MaintenanceMethods,
     pa.dataset.Dataset,  # type: ignore[misc]  # pyarrow has no types for it
 ):
     """A table at some version."""
@@ -97,8 +102,7 @@ class LanceDataset(
             base_store_params: Storage options of base paths, by path.
             asof: Opens the version that was the latest at that time.
         """
-        if namespace_client is not None or table_id is not None:
-            raise NotImplementedError("datasets cannot be opened through a namespace")
+        refuse_namespace(namespace_client, table_id)
         self._session = session or Session()
         options = OpenOptions(storage_options, base_store_params, commit_lock, default_scan_options)
         self._handle = _handle or open_handle(text_of(uri), version, options, asof=asof)

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from lancelet.errors import InvalidInputError, VersionNotFoundError
+from lancelet.errors import InvalidInputError, UnsupportedError, VersionNotFoundError
+from lancelet.format.refs import MAIN
 from lancelet.io.metered import PROCESS_METER, IoMeter, metered
+from lancelet.ops.bases import absolute_path
 from lancelet.table import refs
 from lancelet.table.handlers import CommitHandler, CommitLock, UserLock
 from lancelet.table.location import TableLocation
@@ -64,6 +66,16 @@ class Handle:
         return Handle(snapshot, self.meter, self.options)
 
 
+def refuse_namespace(namespace_client: object, table_id: object) -> None:
+    """Raise if a table is named by a namespace, which only pylance can ask."""
+    if (namespace_client is None) != (table_id is None):
+        raise InvalidInputError("Both 'namespace_client' and 'table_id' must be provided together.")
+    if namespace_client is not None:
+        raise UnsupportedError(
+            "tables cannot be named by a namespace in this release; pass their uri"
+        )
+
+
 def text_of(uri: str | os.PathLike[str]) -> str:
     """Return a URI or path as text."""
     return os.fspath(uri)
@@ -72,7 +84,8 @@ def text_of(uri: str | os.PathLike[str]) -> str:
 def locate(uri: str, options: OpenOptions) -> tuple[TableLocation, IoMeter]:
     """Return the location that a URI names, and what counts its requests."""
     meter = PROCESS_METER.scope()
-    location = TableLocation.open(uri, options.storage_options, options.base_options)
+    of_bases = {absolute_path(path): own for path, own in (options.base_options or {}).items()}
+    location = TableLocation.open(uri, options.storage_options, of_bases)
     lock = options.commit_lock
     return replace(
         location,
@@ -119,10 +132,9 @@ def _open_named(main: TableLocation, reference: str | tuple[str | None, int | No
         return _open_version(refs.branch_location(main, tag.branch), tag.version)
     match reference:
         case (None | str() as branch, None | int() as number):
-            location = refs.branch_location(main, branch)
-            if location is not main:
+            if branch is not None and branch != MAIN:
                 refs.get_branch(main, branch)
-            return _open_version(location, number)
+            return _open_version(refs.branch_location(main, branch), number)
     raise VersionTypeError("a version is a number, a tag, or a branch with a number")
 
 

@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 
+from lancelet.dataset.bases import DatasetBasePath
 from lancelet.dataset.dataset import LanceDataset
-from lancelet.dataset.handle import Handle, OpenOptions, VersionLike, locate, text_of
-from lancelet.dataset.metadata import FragmentMetadata, fragment_to_user
+from lancelet.dataset.handle import Handle, VersionLike
 from lancelet.dataset.progress import FragmentWriteProgress
 from lancelet.dataset.session import Session
+from lancelet.dataset.write_request import WriteRequest
 from lancelet.errors import InvalidInputError
-from lancelet.format.fragment import Fragment
-from lancelet.format.paths import ManifestNaming
-from lancelet.format.version import FileVersion
-from lancelet.ops.publish import Remarks
 from lancelet.ops.rows import read_rows_of
-from lancelet.ops.write import (
-    MAX_BYTES_PER_FILE,
-    MAX_ROWS_PER_FILE,
-    FileLimits,
-    FileOptions,
-)
-from lancelet.ops.write_table import WriteMode, WriteOptions, write_table
-from lancelet.table.commit import CommitOptions
-
-_CLEANUP: Final = "lance.auto_cleanup"
+from lancelet.ops.write import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
+from lancelet.ops.write_table import write_table
 
 
 def dataset(
@@ -97,7 +86,15 @@ def write_dataset(
     auto_cleanup_options: Mapping[str, int] | None = None,
     commit_message: str | None = None,
     transaction_properties: Mapping[str, str] | None = None,
+    initial_bases: Sequence[DatasetBasePath] | None = None,
+    target_bases: Sequence[str] | None = None,
+    target_all_bases: bool | None = None,
     base_store_params: Mapping[str, Mapping[str, str]] | None = None,
+    external_blob_mode: str = "reference",
+    allow_external_blob_outside_bases: bool = False,
+    blob_pack_file_size_threshold: int | None = None,
+    namespace_client: Any = None,
+    table_id: Sequence[str] | None = None,
     session: Session | None = None,
 ) -> LanceDataset:
     """Write rows as a dataset, or to one.
@@ -125,74 +122,48 @@ def write_dataset(
         auto_cleanup_options: When a new dataset is to clean up old versions.
         commit_message: A note for the transaction.
         transaction_properties: More notes for the transaction, by key.
+        initial_bases: Base paths of a new dataset.
+        target_bases: Names or paths of the bases to write files to, in turn; by default the
+            folder of the dataset.
+        target_all_bases: Writes to all bases in turn: with the folder of the dataset if true,
+            without it if false.
         base_store_params: Storage options of base paths, by path.
+        external_blob_mode: Only `reference` is available: blobs given by URI stay where they are.
+        allow_external_blob_outside_bases: Whether such blobs may lie outside of all bases.
+        blob_pack_file_size_threshold: Not available.
+        namespace_client: Not available.
+        table_id: Not available.
         session: Passed on to the dataset.
     """
-    if isinstance(uri, LanceDataset):
-        text, options = uri.uri, uri.open_options
-        location, meter = uri.snapshot.location, uri.meter
-    elif uri is None:
-        raise InvalidInputError("a dataset is written to a uri")
-    else:
-        text = text_of(uri)
-        options = OpenOptions(storage_options, base_store_params, commit_lock)
-        location, meter = locate(text, options)
-    selector = "legacy" if use_legacy_format else data_storage_version
-    limits = FileLimits(max_rows_per_file, max_rows_per_group, max_bytes_per_file)
-    files = FileOptions(
-        limits=limits,
-        data_cache_bytes=data_cache_bytes,
-        max_page_bytes=max_page_bytes,
-        on_begin=None if progress is None else _told(progress.begin),
-        on_complete=None if progress is None else _told(progress.complete),
+    request = WriteRequest(
+        uri,
+        mode,
+        max_rows_per_file,
+        max_rows_per_group,
+        max_bytes_per_file,
+        data_cache_bytes,
+        max_page_bytes,
+        commit_lock,
+        progress,
+        storage_options,
+        data_storage_version,
+        use_legacy_format,
+        enable_v2_manifest_paths,
+        enable_stable_row_ids,
+        auto_cleanup_options,
+        commit_message,
+        transaction_properties,
+        initial_bases,
+        target_bases,
+        target_all_bases,
+        base_store_params,
+        external_blob_mode,
+        allow_external_blob_outside_bases,
+        blob_pack_file_size_threshold,
+        namespace_client,
+        table_id,
     )
-    committing = CommitOptions(
-        stable_row_ids=enable_stable_row_ids,
-        naming=ManifestNaming.V2 if enable_v2_manifest_paths else ManifestNaming.V1,
-    )
-    snapshot = write_table(
-        location,
-        read_rows_of(data_obj, schema),
-        WriteMode.parse(mode),
-        WriteOptions(
-            files,
-            None if selector is None else FileVersion.parse(selector),
-            committing,
-            Remarks(commit_message, dict(transaction_properties or {})),
-            auto_cleanup_config(auto_cleanup_options or {}),
-        ),
-    )
-    return LanceDataset(text, session=session, _handle=Handle(snapshot, meter, options))
-
-
-def auto_cleanup_config(options: Mapping[str, int]) -> dict[str, str]:
-    """Return the config that makes every so many commits clean up what is old.
-
-    >>> auto_cleanup_config({"interval": 3, "older_than_seconds": 100})
-    {'lance.auto_cleanup.interval': '3', 'lance.auto_cleanup.older_than': '1m 40s'}
-    """
-    unknown = sorted(set(options) - {"interval", "older_than_seconds", "retain_versions"})
-    if unknown:
-        raise InvalidInputError("no setting of cleaning up has that name", name=unknown[0])
-    config: dict[str, str] = {}
-    if "interval" in options:
-        config[f"{_CLEANUP}.interval"] = str(options["interval"])
-    if "older_than_seconds" in options:
-        config[f"{_CLEANUP}.older_than"] = _duration(options["older_than_seconds"])
-    if "retain_versions" in options:
-        config[f"{_CLEANUP}.retain_versions"] = str(options["retain_versions"])
-    return config
-
-
-def _duration(seconds: int) -> str:
-    parts = []
-    for unit, size in (("days", 86400), ("h", 3600), ("m", 60), ("s", 1)):
-        count, seconds = divmod(seconds, size)
-        if count:
-            name = "day" if unit == "days" and count == 1 else unit
-            parts.append(f"{count}{name}")
-    return " ".join(parts) or "0s"
-
-
-def _told(tell: Callable[[FragmentMetadata], None]) -> Callable[[Fragment], None]:
-    return lambda fragment: tell(fragment_to_user(fragment))
+    location, meter, options = request.locate()
+    rows = read_rows_of(data_obj, schema)
+    snapshot = write_table(location, rows, request.write_mode, request.options)
+    return LanceDataset(location.uri, session=session, _handle=Handle(snapshot, meter, options))

@@ -19,6 +19,7 @@ from lancelet.format.fragment import Fragment
 from lancelet.format.operation import Append, Operation, Overwrite
 from lancelet.format.schema import Schema
 from lancelet.format.version import DEFAULT_VERSION, FileVersion
+from lancelet.ops.bases import BaseChoice, BaseError, number_bases
 from lancelet.ops.fit import check_metadata, fit_to_table
 from lancelet.ops.publish import Remarks, new_transaction
 from lancelet.ops.rows import RowStream
@@ -61,7 +62,7 @@ class WriteOptions:
     remarks: Remarks = field(default_factory=Remarks)
     config: Mapping[str, str] = field(default_factory=dict)
     bases: tuple[BasePath, ...] = ()
-    targets: Sequence[Target] = ()
+    targets: BaseChoice = field(default_factory=BaseChoice)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,6 +94,11 @@ def prepare_write(
     """Write the files and return what is left to be committed."""
     if latest is not None and mode is WriteMode.CREATE:
         raise AlreadyExistsError("Dataset already exists", uri=location.uri)
+    if latest is not None and options.bases:
+        raise BaseError(
+            f"Cannot register new bases in {mode.value.capitalize()} mode. "
+            "Only CREATE mode can register new bases."
+        )
     if latest is not None and mode is WriteMode.APPEND:
         fragments = append_fragments(latest, rows, options)
         return PreparedWrite(Append(fragments), latest.version, options.commit)
@@ -100,9 +106,12 @@ def prepare_write(
     check_metadata(rows.schema)
     schema = Schema.from_arrow(rows.schema, blob_v2=version >= FileVersion.V2_2)
     files = replace(options.files, version=version)
-    fragments = _write(location, rows, schema, options, files)
+    new_bases = number_bases(options.bases)
+    bases = {base.id: base for base in new_bases} if latest is None else latest.manifest.bases
+    targets = options.targets.targets(location, bases)
+    fragments = _write(targets, rows, schema, files)
     config = options.config if latest is None else {}
-    operation = Overwrite(fragments, schema, config, options.bases if latest is None else ())
+    operation = Overwrite(fragments, schema, config, new_bases)
     committing = replace(options.commit, data_version=version, must_create=latest is None)
     return PreparedWrite(operation, 0 if latest is None else latest.version, committing)
 
@@ -114,7 +123,8 @@ def append_fragments(
     schema = fit_to_table(latest.schema, rows.schema)
     version = options.version or with_true_version(latest.manifest).data_version
     files = replace(options.files, version=version, dictionaries=dictionary_values_of(latest))
-    return _write(latest.location, rows, schema, options, files)
+    targets = options.targets.targets(latest.location, latest.manifest.bases)
+    return _write(targets, rows, schema, files)
 
 
 def latest_or_none(location: TableLocation) -> Snapshot | None:
@@ -132,11 +142,6 @@ def _version_of_table(latest: Snapshot | None, options: WriteOptions) -> FileVer
 
 
 def _write(
-    location: TableLocation,
-    rows: RowStream,
-    schema: Schema,
-    options: WriteOptions,
-    files: FileOptions,
+    targets: Sequence[Target], rows: RowStream, schema: Schema, files: FileOptions
 ) -> tuple[Fragment, ...]:
-    targets = options.targets or [Target(location.store)]
     return write_fragments(targets, checked_batches(rows.batches, rows.schema), schema, files)

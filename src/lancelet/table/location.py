@@ -10,9 +10,10 @@ an entry of a manifest means.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from lancelet.format.base_paths import BasePath, base_of
 from lancelet.format.paths import check_relative_path
@@ -20,6 +21,8 @@ from lancelet.io import Store, open_folder
 from lancelet.io.uri import join
 from lancelet.table.handlers import CommitHandler, PutIfAbsent, handler_of
 from lancelet.table.kept import Kept
+
+_OF_BASE: Final = re.compile(r"base_\d+\.")
 
 
 class Place(NamedTuple):
@@ -82,11 +85,29 @@ class TableLocation:
             return Place(self.store, f"{directory}/{path}")
         base = base_of(bases, base_id)
         within = f"{directory}/{path}" if base.is_dataset_root else path
-        return Place(self._base_store(base), within)
+        return Place(self.base_store(base), within)
 
-    def _base_store(self, base: BasePath) -> Store:
+    def base_store(self, base: BasePath) -> Store:
+        """Return a store whose root is a base."""
         store = self._bases.get(base.path)
         if store is None:
-            options = self.base_options.get(base.path, self.storage_options)
-            store = self._bases.setdefault(base.path, open_folder(base.path, options))
+            store = self._bases.setdefault(base.path, open_folder(base.path, self.options_of(base)))
         return store
+
+    def options_of(self, base: BasePath) -> Mapping[str, str]:
+        """Return the options of a base: its own, or those of the table.
+
+        Among the latter `base_3.region` is the region of base 3, and of nothing else.
+        """
+        if base.path in self.base_options:
+            return self.base_options[base.path]
+        shared = {
+            key: value for key, value in self.storage_options.items() if not _OF_BASE.match(key)
+        }
+        prefix = f"base_{base.id}."
+        own = {
+            key.removeprefix(prefix): value
+            for key, value in self.storage_options.items()
+            if key.startswith(prefix)
+        }
+        return {**shared, **own}

@@ -1,0 +1,72 @@
+"""Base paths as pylance has them: places outside of a dataset's folder that hold its files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lancelet.format.base_paths import BasePath
+from lancelet.ops.bases import absolute_path, add_bases
+from lancelet.ops.publish import Remarks
+
+if TYPE_CHECKING:
+    from lancelet.dataset.handle import Handle
+
+
+@dataclass(frozen=True)
+class DatasetBasePath:
+    """A place outside of a dataset's folder.
+
+    Attributes:
+        path: Where it is; a path on this machine is made absolute when it is registered.
+        name: What `target_bases` may call it.
+        is_dataset_root: Whether it holds a `data` folder, or the files themselves.
+        id: Its number in the dataset; given at the commit if it is 0 or None.
+    """
+
+    path: str
+    name: str | None = None
+    is_dataset_root: bool = False
+    id: int | None = None
+
+    def __post_init__(self) -> None:
+        """Take paths of any form."""
+        object.__setattr__(self, "path", os.fspath(self.path))
+        object.__setattr__(self, "id", self.id or 0)
+
+
+class BaseMethods:
+    """Shows and registers base paths."""
+
+    _handle: Handle
+
+    def base_paths(self) -> dict[int, DatasetBasePath]:
+        """Return the base paths by id."""
+        bases = self._handle.snapshot.manifest.bases
+        return {base_id: base_to_user(base) for base_id, base in bases.items()}
+
+    def add_bases(
+        self,
+        new_bases: Sequence[DatasetBasePath],
+        transaction_properties: Mapping[str, str] | None = None,
+    ) -> Any:
+        """Register base paths, and look at the version with them."""
+        remarks = Remarks(properties=dict(transaction_properties or {}))
+        handle = self._handle
+        handle.snapshot = add_bases(handle.snapshot, bases_from_user(new_bases), remarks)
+        return self
+
+
+def base_to_user(base: BasePath) -> DatasetBasePath:
+    """Return a base as users see it."""
+    return DatasetBasePath(base.path, base.name, base.is_dataset_root, base.id)
+
+
+def bases_from_user(bases: Sequence[DatasetBasePath] | None) -> tuple[BasePath, ...]:
+    """Return the bases that a user describes."""
+    return tuple(
+        BasePath(base.id or 0, absolute_path(base.path), base.is_dataset_root, base.name)
+        for base in bases or ()
+    )

@@ -1,0 +1,160 @@
+"""What a caller of `write_dataset`, `write_fragments` or `LanceFragment.create` asks for.
+
+Each of them takes the arguments that pylance has and makes one request of them. The request says
+where to write and what the layers below need to know.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lancelet.dataset.bases import DatasetBasePath, bases_from_user
+from lancelet.dataset.cleanup_config import auto_cleanup_config
+from lancelet.dataset.handle import OpenOptions, locate, refuse_namespace, text_of
+from lancelet.dataset.metadata import FragmentMetadata, fragment_to_user
+from lancelet.dataset.progress import FragmentWriteProgress
+from lancelet.errors import InvalidInputError, UnsupportedError
+from lancelet.format.fragment import Fragment
+from lancelet.format.paths import ManifestNaming
+from lancelet.format.version import FileVersion
+from lancelet.io.metered import IoMeter
+from lancelet.ops.bases import BaseChoice
+from lancelet.ops.publish import Remarks
+from lancelet.ops.write import (
+    MAX_BYTES_PER_FILE,
+    MAX_ROWS_PER_FILE,
+    FileLimits,
+    FileOptions,
+)
+from lancelet.ops.write_table import WriteMode, WriteOptions
+from lancelet.table.commit import CommitOptions
+from lancelet.table.location import TableLocation
+
+if TYPE_CHECKING:
+    from lancelet.dataset.dataset import LanceDataset
+
+
+class BaseNameError(InvalidInputError, TypeError):
+    """A base was named by something else than text."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRequest:
+    """The arguments of a write, under pylance's names; see `write_dataset` for each."""
+
+    uri: str | os.PathLike[str] | LanceDataset | None
+    mode: str = "create"
+    max_rows_per_file: int = MAX_ROWS_PER_FILE
+    max_rows_per_group: int | None = 1024
+    max_bytes_per_file: int = MAX_BYTES_PER_FILE
+    data_cache_bytes: int | None = None
+    max_page_bytes: int | None = None
+    commit_lock: Any = None
+    progress: FragmentWriteProgress | None = None
+    storage_options: Mapping[str, str] | None = None
+    data_storage_version: str | None = None
+    use_legacy_format: bool | None = None
+    enable_v2_manifest_paths: bool = True
+    enable_stable_row_ids: bool = False
+    auto_cleanup_options: Mapping[str, int] | None = None
+    commit_message: str | None = None
+    transaction_properties: Mapping[str, str] | None = None
+    initial_bases: Sequence[DatasetBasePath] | None = None
+    target_bases: Sequence[str] | None = None
+    target_all_bases: bool | None = None
+    base_store_params: Mapping[str, Mapping[str, str]] | None = None
+    external_blob_mode: str = "reference"
+    allow_external_blob_outside_bases: bool = False
+    blob_pack_file_size_threshold: int | None = None
+    namespace_client: Any = None
+    table_id: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is not available, and what cannot be."""
+        refuse_namespace(self.namespace_client, self.table_id)
+        if self.uri is None:
+            raise InvalidInputError("a dataset is written to a uri")
+        if self.external_blob_mode != "reference" or self.blob_pack_file_size_threshold:
+            raise UnsupportedError(
+                "how blobs are packed cannot be chosen",
+                external_blob_mode=self.external_blob_mode,
+                blob_pack_file_size_threshold=self.blob_pack_file_size_threshold,
+            )
+        if self.use_legacy_format is not None:
+            warnings.warn(
+                "use_legacy_format is deprecated, use data_storage_version instead",
+                DeprecationWarning,
+                stacklevel=4,
+            )
+
+    def locate(self) -> tuple[TableLocation, IoMeter, OpenOptions]:
+        """Return where to write, what counts the requests, and how the table is opened."""
+        from lancelet.dataset.dataset import LanceDataset  # noqa: PLC0415 - it writes too
+
+        if isinstance(self.uri, LanceDataset):
+            handle = self.uri.handle
+            return handle.location, handle.meter, handle.options
+        assert self.uri is not None
+        options = OpenOptions(self.storage_options, self.base_store_params, self.commit_lock)
+        location, meter = locate(text_of(self.uri), options)
+        return location, meter, options
+
+    @property
+    def write_mode(self) -> WriteMode:
+        """What to do with a table that is there."""
+        return WriteMode.parse(self.mode)
+
+    @property
+    def options(self) -> WriteOptions:
+        """What the layers below need to know."""
+        properties = dict(self.transaction_properties or {})
+        return WriteOptions(
+            files=self._files(),
+            version=self._version(),
+            commit=CommitOptions(
+                stable_row_ids=self.enable_stable_row_ids,
+                naming=ManifestNaming.V2 if self.enable_v2_manifest_paths else ManifestNaming.V1,
+            ),
+            remarks=Remarks(self.commit_message, properties),
+            config=auto_cleanup_config(self.auto_cleanup_options or {}),
+            bases=bases_from_user(self.initial_bases),
+            targets=BaseChoice(_names(self.target_bases), self.target_all_bases),
+        )
+
+    def _files(self) -> FileOptions:
+        progress = self.progress
+        return FileOptions(
+            limits=FileLimits(
+                self.max_rows_per_file,
+                FileLimits().max_rows_per_group
+                if self.max_rows_per_group is None
+                else self.max_rows_per_group,
+                self.max_bytes_per_file,
+            ),
+            data_cache_bytes=self.data_cache_bytes,
+            max_page_bytes=self.max_page_bytes,
+            on_begin=None if progress is None else _told(progress.begin),
+            on_complete=None if progress is None else _told(progress.complete),
+        )
+
+    def _version(self) -> FileVersion | None:
+        if self.use_legacy_format is not None:
+            return FileVersion.parse("legacy" if self.use_legacy_format else "stable")
+        selector = self.data_storage_version
+        return None if selector is None else FileVersion.parse(selector)
+
+
+def _names(bases: Sequence[str] | None) -> tuple[str, ...]:
+    names = tuple(bases or ())
+    for name in names:
+        if not isinstance(name, str):
+            raise BaseNameError("a base is named by text", found=str(type(name)))
+    return names
+
+
+def _told(tell: Callable[[FragmentMetadata], None]) -> Callable[[Fragment], None]:
+    return lambda fragment: tell(fragment_to_user(fragment))
