@@ -3,6 +3,7 @@
 from lancelet.dataset.dataset import LanceDataset
 from lancelet.dataset.fragment import LanceFragment
 from lancelet.dataset.history import Version
+from lancelet.dataset.maintenance import AutoCleanupConfig, DatasetOptimizer
 from lancelet.dataset.mutation import DeleteResult, UpdateResult
 from lancelet.dataset.refs import Branch, Branches, Tag, Tags, VersionRef
 from lancelet.dataset.scanner import ColumnOrdering, LanceScanner, ScannerBuilder
@@ -16,10 +17,12 @@ from lancelet.dataset.statistics import (
 from lancelet.dataset.write import dataset, write_dataset
 
 __all__ = [
+    "AutoCleanupConfig",
     "Branch",
     "Branches",
     "ColumnOrdering",
     "DataStatistics",
+    "DatasetOptimizer",
     "DatasetStats",
     "DeleteResult",
     "FieldStatistics",

@@ -77,12 +77,15 @@ class CommitOptions:
 
     `handler` is None for that of the location. `stable_row_ids`, `data_version` and `naming` are
     for a table that the commit creates; an overwrite may change the second. With 0 attempts an
-    overwrite follows the version it was computed from or none.
+    overwrite follows the version it was computed from or none. A rewrite that `keeps_order` has the
+    live rows of its old fragments in their order and reserved ids, so that rows which others
+    deleted meanwhile can be found in the new ones.
     """
 
     attempts: int = ATTEMPTS
     handler: CommitHandler | None = None
     affected: AffectedRows | None = None
+    keeps_order: bool = False
     detached: bool = False
     stable_row_ids: bool = False
     data_version: FileVersion | None = None
@@ -103,7 +106,12 @@ def commit(
         CommitOutcomeUnknownError: The store lost its reply and could not be asked.
     """
     options = options or CommitOptions()
-    resolver = Resolver(transaction, options.affected, attempts=options.attempts)
+    resolver = Resolver(
+        transaction,
+        options.affected,
+        attempts=options.attempts,
+        keeps_order=options.keeps_order,
+    )
     lost: CommitOutcomeUnknownError | None = None
     for attempt in range(max(1, options.attempts)):
         try:

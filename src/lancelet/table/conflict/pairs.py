@@ -44,6 +44,14 @@ def rows_and_rows(ours: Operation, theirs: Operation) -> Verdict:
     return Verdict(Outcome.REBASE, "both change rows of the same fragments", shared)
 
 
+def rewrite_and_rows(ours: Rewrite, theirs: Operation) -> Verdict:
+    """Look at the rows if they deleted or moved some that ours rewrites, even all of a fragment."""
+    shared = touched_fragments(ours) & touched_fragments(theirs)
+    if not shared:
+        return COMPATIBLE
+    return Verdict(Outcome.REBASE, "both change rows of the same fragments", shared)
+
+
 def unless_nullability_kept(ours: Operation, theirs: Operation) -> Verdict:
     """Redo the work if a schema change may have made new rows invalid."""
     for operation in (ours, theirs):

@@ -62,7 +62,7 @@ def rebase_rows(
         if offsets is None:
             return retry("both change rows of the same fragments", fragments=disputed)
         current = latest.fragments.by_id(fragment_id)
-        if fragment_id in mine and _files_of(mine[fragment_id]) != _files_of(current):
+        if fragment_id in mine and files_of(mine[fragment_id]) != files_of(current):
             return retry("they rewrote files of the same fragments", fragments=disputed)
         theirs = latest.deletions(current)
         shared = np.isin(offsets, theirs.to_array())
@@ -91,7 +91,8 @@ def with_deletions(fragment: Fragment, deleted: DeletionVector, *, read_version:
     return replace(fragment, deletion_file=entry)
 
 
-def _files_of(fragment: Fragment) -> tuple[tuple[str, tuple[int, ...]], ...]:
+def files_of(fragment: Fragment) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Return which files a fragment has and which fields each holds, in a form to compare."""
     return tuple((file.path, file.fields) for file in fragment.files)
 
 

@@ -17,9 +17,10 @@ from dataclasses import replace
 from typing import Final
 
 from lancelet.errors import CommitConflictError, VersionNotFoundError
-from lancelet.format.operation import Overwrite
+from lancelet.format.operation import Overwrite, Rewrite
 from lancelet.format.transaction import Transaction
-from lancelet.table.conflict.rebase import AffectedRows, rebase_rows
+from lancelet.table.conflict.rebase import AffectedRows, Rebased, rebase_rows
+from lancelet.table.conflict.rewritten import rebase_rewrite
 from lancelet.table.conflict.rules import judge
 from lancelet.table.conflict.verdict import Outcome, Verdict, retry
 from lancelet.table.snapshot import Snapshot, open_snapshot
@@ -32,12 +33,21 @@ class Resolver:
     """Judges, for one transaction, every version that was committed since it was computed."""
 
     def __init__(
-        self, ours: Transaction, affected: AffectedRows | None = None, *, attempts: int
+        self,
+        ours: Transaction,
+        affected: AffectedRows | None = None,
+        *,
+        attempts: int,
+        keeps_order: bool = False,
     ) -> None:
-        """Judge for `ours`, which changes the rows `affected`; `attempts` is for errors."""
+        """Judge for `ours`, which changes the rows `affected`; `attempts` is for errors.
+
+        A rewrite that `keeps_order` has the live rows of its old fragments in their order.
+        """
         self.ours = ours
         self._affected = affected
         self._attempts = attempts
+        self._keeps_order = keeps_order
         self._judged = ours.read_version
         self._disputed: set[int] = set()
 
@@ -70,13 +80,19 @@ class Resolver:
         """Return the transaction as it must be to follow the latest version, which was judged."""
         operation = self.ours.operation
         if self._disputed:
-            result = rebase_rows(operation, frozenset(self._disputed), self._affected, latest)
+            result = self._rebase(frozenset(self._disputed), latest)
             if isinstance(result, Verdict):
                 raise self._conflict(latest, result)
             for path, data in result.deletion_files.items():
                 latest.location.store.put(path, data)
             operation = result.operation
         return replace(self.ours, operation=operation, read_version=latest.version)
+
+    def _rebase(self, disputed: frozenset[int], latest: Snapshot) -> Rebased | Verdict:
+        operation = self.ours.operation
+        if isinstance(operation, Rewrite) and self._keeps_order:
+            return rebase_rewrite(operation, disputed, latest)
+        return rebase_rows(operation, disputed, self._affected, latest)
 
     def _is_ours(self, version: Snapshot) -> bool:
         return version.transaction is not None and version.transaction.uuid == self.ours.uuid

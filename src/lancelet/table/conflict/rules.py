@@ -116,8 +116,8 @@ _RULES_BY_OURS: Final[dict[Kind, dict[Kind, Rule]]] = {
     },
     Rewrite: {
         Append: _OK,
-        Delete: pairs.rows_and_rows,
-        Update: pairs.rows_and_rows,
+        Delete: pairs.rewrite_and_rows,
+        Update: pairs.rewrite_and_rows,
         Rewrite: pairs.same_fragments,
         Merge: _REDO,
         Project: _OK,

@@ -1,0 +1,180 @@
+"""Compaction as pylance shows it: plans, tasks and results that travel as JSON or pickled.
+
+    plan = Compaction.plan(dataset, {"target_rows_per_fragment": 500_000})
+    results = [task.execute(dataset) for task in plan.tasks]     anywhere, in any order
+    Compaction.commit(dataset, results)
+
+What the steps do is in `lancelet.ops.compact`; here their values get pylance's methods.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lancelet.dataset.metadata import FragmentMetadata, fragment_to_user
+from lancelet.errors import InvalidInputError
+from lancelet.format.fragment import Fragment
+from lancelet.ops import compact
+
+if TYPE_CHECKING:
+    from lancelet.dataset.dataset import LanceDataset
+
+
+@dataclass(frozen=True)
+class CompactionTask:
+    """Fragments that are to be rewritten together."""
+
+    _task: compact.CompactionTask
+
+    @property
+    def read_version(self) -> int:
+        """The version that the task was planned for."""
+        return self._task.read_version
+
+    @property
+    def fragments(self) -> list[FragmentMetadata]:
+        """The fragments to rewrite."""
+        return _to_user(self._task.fragments)
+
+    def execute(self, dataset: LanceDataset) -> RewriteResult:
+        """Write the rows of the fragments anew; the result is still to be committed."""
+        return RewriteResult(compact.execute_task(dataset.snapshot, self._task))
+
+    def json(self) -> str:
+        """Return the task as JSON text."""
+        return _dump(self._task.to_json())
+
+    @staticmethod
+    def from_json(json: str) -> CompactionTask:
+        """Return the task of JSON text."""
+        return CompactionTask(_load(compact.CompactionTask, json))
+
+    def __repr__(self) -> str:
+        return f"CompactionTask(read_version={self.read_version}, fragments={self.fragments})"
+
+
+@dataclass(frozen=True)
+class CompactionPlan:
+    """The tasks of a compaction."""
+
+    _plan: compact.CompactionPlan
+
+    @property
+    def read_version(self) -> int:
+        """The version that the plan is for."""
+        return self._plan.read_version
+
+    @property
+    def tasks(self) -> list[CompactionTask]:
+        """The tasks, which do not depend on each other."""
+        return list(map(CompactionTask, self._plan.tasks))
+
+    def num_tasks(self) -> int:
+        """Return how many tasks there are."""
+        return len(self._plan.tasks)
+
+    def json(self) -> str:
+        """Return the plan as JSON text."""
+        return _dump(self._plan.to_json())
+
+    @staticmethod
+    def from_json(json: str) -> CompactionPlan:
+        """Return the plan of JSON text."""
+        return CompactionPlan(_load(compact.CompactionPlan, json))
+
+    def __repr__(self) -> str:
+        tasks = f"<{self.num_tasks()} compaction tasks>"
+        return f"CompactionPlan(read_version={self.read_version}, tasks={tasks})"
+
+
+@dataclass(frozen=True)
+class RewriteResult:
+    """What a task made; to be committed by `Compaction.commit`."""
+
+    _result: compact.RewriteResult
+
+    @property
+    def read_version(self) -> int:
+        """The version that the task was planned for."""
+        return self._result.read_version
+
+    @property
+    def metrics(self) -> compact.CompactionMetrics:
+        """What committing the result counts as."""
+        return self._result.metrics
+
+    @property
+    def original_fragments(self) -> list[FragmentMetadata]:
+        """The fragments that were rewritten."""
+        return _to_user(self._result.original_fragments)
+
+    @property
+    def new_fragments(self) -> list[FragmentMetadata]:
+        """What they became; ids are given at the commit."""
+        return _to_user(self._result.new_fragments)
+
+    def json(self) -> str:
+        """Return the result as JSON text."""
+        return _dump(self._result.to_json())
+
+    @staticmethod
+    def from_json(json: str) -> RewriteResult:
+        """Return the result of JSON text."""
+        return RewriteResult(_load(compact.RewriteResult, json))
+
+    def __repr__(self) -> str:
+        return (
+            f"RewriteResult(read_version={self.read_version}, "
+            f"new_fragments={self.new_fragments}, old_fragments={self.original_fragments})"
+        )
+
+
+class Compaction:
+    """The steps of a compaction; see `DatasetOptimizer.compact_files` for all at once."""
+
+    @staticmethod
+    def plan(dataset: LanceDataset, options: Mapping[str, Any]) -> CompactionPlan:
+        """Return what to rewrite."""
+        return CompactionPlan(
+            compact.plan_compaction(dataset.snapshot, options_of(dataset, options))
+        )
+
+    @staticmethod
+    def execute(dataset: LanceDataset, options: Mapping[str, Any]) -> compact.CompactionMetrics:
+        """Plan, rewrite and commit; the dataset then looks at the new version."""
+        return dataset.compact(options_of(dataset, options))
+
+    @staticmethod
+    def commit(
+        dataset: LanceDataset,
+        rewrites: Iterable[RewriteResult],
+        options: Mapping[str, Any] | None = None,
+    ) -> compact.CompactionMetrics:
+        """Put results in place of what they were made from; those that failed are left out."""
+        results = [rewrite._result for rewrite in rewrites]  # noqa: SLF001 - the value of a facade
+        return dataset.commit_compaction(results, options_of(dataset, options or {}))
+
+
+def options_of(dataset: LanceDataset, wishes: Mapping[str, Any]) -> compact.CompactionOptions:
+    """Return the options of a caller's wishes and the config of the table."""
+    return compact.CompactionOptions.parse(wishes, dataset.snapshot.manifest.config)
+
+
+def _to_user(fragments: Iterable[Fragment]) -> list[FragmentMetadata]:
+    return list(map(fragment_to_user, fragments))
+
+
+def _dump(form: dict[str, Any]) -> str:
+    return json.dumps(form, separators=(",", ":"))
+
+
+def _load(kind: Any, text: str) -> Any:
+    try:
+        return kind.from_json(json.loads(text))
+    except (KeyError, TypeError, json.JSONDecodeError) as error:
+        raise InvalidInputError(
+            "the text is not what a step of a compaction returned", kind=kind.__name__
+        ) from error

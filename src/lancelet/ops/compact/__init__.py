@@ -1,0 +1,21 @@
+"""Rewriting small fragments as larger ones, and those with many deleted rows without them."""
+
+from lancelet.ops.compact.commit import Compacted, commit_results
+from lancelet.ops.compact.options import CompactionMode, CompactionOptions
+from lancelet.ops.compact.plan import CompactionPlan, CompactionTask, plan_compaction
+from lancelet.ops.compact.rewrite import CompactionMetrics, RewriteResult, execute_task
+from lancelet.ops.compact.run import compact_files
+
+__all__ = [
+    "Compacted",
+    "CompactionMetrics",
+    "CompactionMode",
+    "CompactionOptions",
+    "CompactionPlan",
+    "CompactionTask",
+    "RewriteResult",
+    "commit_results",
+    "compact_files",
+    "execute_task",
+    "plan_compaction",
+]

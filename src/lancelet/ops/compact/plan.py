@@ -1,0 +1,213 @@
+"""Which fragments to rewrite together: a plan of tasks that can run anywhere, in any order.
+
+    rows        10  10  100  10  10(9 deleted)  200(90 deleted)      target 50
+    candidate   n   n   -    n   self           self
+    bins        [10 10]      [10 10 200]
+    tasks       [10 10]      [10 10 200]
+
+A fragment with few rows is rewritten with its neighbours, one with many deleted rows also by
+itself. Neighbours share a task only if the same indices cover them, since what an index covers is
+said in whole fragments. A bin with rows for several fragments is cut into tasks that each have
+enough for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from lancelet.format.fragment import Fragment
+from lancelet.format.fragment_json import fragment_from_json, fragment_to_json
+from lancelet.format.index_metadata import IndexMetadata
+from lancelet.ops.compact.options import CompactionOptions
+from lancelet.table.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionTask:
+    """Fragments of a version that are to be rewritten together."""
+
+    fragments: tuple[Fragment, ...]
+    read_version: int
+    options: CompactionOptions
+
+    @property
+    def num_rows(self) -> int:
+        """How many live rows the fragments have."""
+        return sum(fragment.num_rows for fragment in self.fragments)
+
+    @property
+    def num_bytes(self) -> int:
+        """How many bytes the data files of the fragments have."""
+        return sum(file.size_bytes for fragment in self.fragments for file in fragment.files)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the task as values of JSON."""
+        return {
+            "task": {"fragments": list(map(fragment_to_json, self.fragments))},
+            "read_version": self.read_version,
+            "options": self.options.to_json(),
+        }
+
+    @staticmethod
+    def from_json(form: dict[str, Any]) -> CompactionTask:
+        """Return the task of values of JSON."""
+        return CompactionTask(
+            tuple(map(fragment_from_json, form["task"]["fragments"])),
+            form["read_version"],
+            CompactionOptions.from_json(form["options"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionPlan:
+    """The tasks of a compaction; each may run, fail or be left out by itself."""
+
+    tasks: tuple[CompactionTask, ...]
+    read_version: int
+    options: CompactionOptions
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as values of JSON."""
+        return {
+            "tasks": [task.to_json()["task"] for task in self.tasks],
+            "read_version": self.read_version,
+            "options": self.options.to_json(),
+        }
+
+    @staticmethod
+    def from_json(form: dict[str, Any]) -> CompactionPlan:
+        """Return the plan of values of JSON."""
+        shared = {"read_version": form["read_version"], "options": form["options"]}
+        tasks = [CompactionTask.from_json({"task": task, **shared}) for task in form["tasks"]]
+        options = CompactionOptions.from_json(form["options"])
+        return CompactionPlan(tuple(tasks), form["read_version"], options)
+
+
+class _Candidacy(Enum):
+    STAYS = 0
+    WITH_NEIGHBOURS = 1
+    BY_ITSELF = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    fragment: Fragment
+    candidacy: _Candidacy
+    covered_by: frozenset[int]
+
+
+def plan_compaction(snapshot: Snapshot, options: CompactionOptions) -> CompactionPlan:
+    """Return what to rewrite in a version; reads nothing, if the manifest counts all rows."""
+    tasks = (
+        CompactionTask(fragments, snapshot.version, options)
+        for bin_ in _bins(_candidates(snapshot, options))
+        for fragments in _split(bin_, options.target_rows_per_fragment)
+    )
+    return CompactionPlan(tuple(_within_limits(tasks, options)), snapshot.version, options)
+
+
+def _candidates(snapshot: Snapshot, options: CompactionOptions) -> Iterator[_Candidate]:
+    segments = [index for index in snapshot.indices.indices if not index.is_system]
+    excluded = set(options.excluded_fragment_ids)
+    fragments = snapshot.fragments
+    is_small = (fragments.physical_rows < options.target_rows_per_fragment) | (
+        fragments.physical_rows == 0
+    )
+    may_change = is_small | fragments.has_deletion_file
+    for place in np.flatnonzero(may_change | np.roll(may_change, 1)).tolist():
+        fragment = counted(snapshot, fragments[place])
+        stays = fragment.id in excluded or not may_change[place]
+        candidacy = _Candidacy.STAYS if stays else _candidacy(fragment, options)
+        yield _Candidate(fragment, candidacy, _covering(segments, fragment))
+
+
+def counted(snapshot: Snapshot, fragment: Fragment) -> Fragment:
+    """Return a fragment that says how many rows it has, which the oldest tables do not."""
+    deletion = fragment.deletion_file
+    if deletion is not None and not deletion.num_deleted_rows:
+        deletion = replace(deletion, num_deleted_rows=len(snapshot.deletions(fragment)))
+    if fragment.physical_rows and deletion is fragment.deletion_file:
+        return fragment
+    rows = snapshot.physical_rows(fragment)
+    return replace(fragment, physical_rows=rows, deletion_file=deletion)
+
+
+def _candidacy(fragment: Fragment, options: CompactionOptions) -> _Candidacy:
+    threshold = options.materialize_deletions_threshold
+    may_drop = options.materialize_deletions and threshold < 1
+    if may_drop and fragment.num_deleted_rows > threshold * fragment.physical_rows:
+        return _Candidacy.BY_ITSELF
+    if fragment.physical_rows < options.target_rows_per_fragment:
+        return _Candidacy.WITH_NEIGHBOURS
+    return _Candidacy.STAYS
+
+
+def _covering(segments: Iterable[IndexMetadata], fragment: Fragment) -> frozenset[int]:
+    """Return which segments cover a fragment; one without a bitmap may have rows of any."""
+    return frozenset(
+        place
+        for place, index in enumerate(segments)
+        if index.fragment_bitmap is None or fragment.id in index.fragment_bitmap
+    )
+
+
+def _bins(candidates: Iterable[_Candidate]) -> Iterator[list[_Candidate]]:
+    """Yield runs of neighbours that may be rewritten together, if that changes anything."""
+    current: list[_Candidate] = []
+    for candidate in candidates:
+        stays = candidate.candidacy is _Candidacy.STAYS
+        if current and (stays or candidate.covered_by != current[0].covered_by):
+            if _changes_something(current):
+                yield current
+            current = []
+        if not stays:
+            current.append(candidate)
+    if _changes_something(current):
+        yield current
+
+
+def _changes_something(candidates: list[_Candidate]) -> bool:
+    if len(candidates) == 1:
+        return candidates[0].candidacy is _Candidacy.BY_ITSELF
+    return bool(candidates)
+
+
+def _split(candidates: list[_Candidate], target_rows: int) -> Iterator[tuple[Fragment, ...]]:
+    """Yield parts of a bin with at least `target_rows` live rows each."""
+    rest = sum(candidate.fragment.num_rows for candidate in candidates)
+    part: list[Fragment] = []
+    rows = 0
+    for candidate in candidates:
+        part.append(candidate.fragment)
+        rows += candidate.fragment.num_rows
+        rest -= candidate.fragment.num_rows
+        if rows >= target_rows and rest >= target_rows:
+            yield tuple(part)
+            part, rows = [], 0
+    if part:
+        yield tuple(part)
+
+
+def _within_limits(
+    tasks: Iterable[CompactionTask], options: CompactionOptions
+) -> Iterator[CompactionTask]:
+    """Yield the first tasks, as many as stay within the limits of one run."""
+    fragments = rows = size = 0
+    for task in tasks:
+        fragments += len(task.fragments)
+        rows += task.num_rows
+        size += task.num_bytes
+        if _exceeds(fragments, options.max_source_fragments):
+            return
+        if _exceeds(rows, options.max_source_rows) or _exceeds(size, options.max_source_bytes):
+            return
+        yield task
+
+
+def _exceeds(count: int, limit: int | None) -> bool:
+    return limit is not None and count > limit

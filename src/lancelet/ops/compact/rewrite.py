@@ -1,0 +1,199 @@
+"""Running one task: the live rows of its fragments, in their order, in new files.
+
+    fragments 3, 4, 5    rows 30, 40, 35 (5 deleted)     target 50
+    live                 100 rows -> 2 files of 50
+
+Nothing that readers see changes here. The result is a value that can travel to where it is
+committed; a task that fails leaves no files behind, as far as the store lets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
+
+from lancelet.encodings.base import RowRange
+from lancelet.errors import InvalidInputError, UnsupportedError
+from lancelet.file.pool import map_ordered
+from lancelet.file.storage import take_rows
+from lancelet.format.fragment import Fragment
+from lancelet.format.fragment_json import fragment_from_json, fragment_to_json
+from lancelet.format.version import FileVersion
+from lancelet.ops.compact.lineage import with_lineage
+from lancelet.ops.compact.options import CompactionOptions
+from lancelet.ops.compact.plan import CompactionTask
+from lancelet.ops.write import MAX_BYTES_PER_FILE, FileLimits, FileOptions, write_fragments
+from lancelet.ops.write import Target as WriteTarget
+from lancelet.query.fragment_reader import FragmentReader
+from lancelet.query.nodes.source import FragmentSource, waits_for_storage
+from lancelet.table.apply.state import with_true_version
+from lancelet.table.dictionaries import dictionary_values_of
+from lancelet.table.snapshot import Snapshot, open_snapshot
+
+_SMALL_BYTES: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionMetrics:
+    """How many fragments and files a compaction replaced, deletion files included."""
+
+    fragments_removed: int = 0
+    fragments_added: int = 0
+    files_removed: int = 0
+    files_added: int = 0
+
+    def __add__(self, other: CompactionMetrics) -> CompactionMetrics:
+        """Return the sum of both."""
+        return CompactionMetrics(
+            self.fragments_removed + other.fragments_removed,
+            self.fragments_added + other.fragments_added,
+            self.files_removed + other.files_removed,
+            self.files_added + other.files_added,
+        )
+
+    @staticmethod
+    def of(old: tuple[Fragment, ...], new: tuple[Fragment, ...]) -> CompactionMetrics:
+        """Return what replacing some fragments by others counts as."""
+        return CompactionMetrics(len(old), len(new), _num_files(old), _num_files(new))
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteResult:
+    """What a task made: fragments without ids, to be committed in place of the old ones."""
+
+    original_fragments: tuple[Fragment, ...]
+    new_fragments: tuple[Fragment, ...]
+    read_version: int
+
+    @property
+    def metrics(self) -> CompactionMetrics:
+        """What committing the result counts as."""
+        return CompactionMetrics.of(self.original_fragments, self.new_fragments)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as values of JSON."""
+        metrics = self.metrics
+        return {
+            "metrics": {
+                "fragments_removed": metrics.fragments_removed,
+                "fragments_added": metrics.fragments_added,
+                "files_removed": metrics.files_removed,
+                "files_added": metrics.files_added,
+            },
+            "new_fragments": list(map(fragment_to_json, self.new_fragments)),
+            "read_version": self.read_version,
+            "original_fragments": list(map(fragment_to_json, self.original_fragments)),
+            "row_addrs": None,
+        }
+
+    @staticmethod
+    def from_json(form: dict[str, Any]) -> RewriteResult:
+        """Return the result of values of JSON."""
+        return RewriteResult(
+            tuple(map(fragment_from_json, form["original_fragments"])),
+            tuple(map(fragment_from_json, form["new_fragments"])),
+            form["read_version"],
+        )
+
+
+def execute_task(snapshot: Snapshot, task: CompactionTask) -> RewriteResult:
+    """Write the live rows of a task's fragments anew; commits nothing."""
+    if snapshot.version != task.read_version:
+        snapshot = open_snapshot(snapshot.location, task.read_version)
+    fragments = task.fragments
+    rows = sum(map(snapshot.live_rows, fragments))
+    new: tuple[Fragment, ...] = ()
+    if rows:
+        new = _reencoded(snapshot, task, rows_per_file(rows, task.options))
+    return RewriteResult(fragments, with_lineage(snapshot, fragments, new), task.read_version)
+
+
+def rows_per_file(rows: int, options: CompactionOptions) -> int:
+    """Return where files are cut so that all get about the same rows, none too few.
+
+    >>> rows_per_file(299, CompactionOptions(target_rows_per_fragment=50))
+    60
+    """
+    files = max(1, rows // max(1, options.target_rows_per_fragment))
+    return -(-rows // files)
+
+
+def _reencoded(
+    snapshot: Snapshot, task: CompactionTask, max_rows_per_file: int
+) -> tuple[Fragment, ...]:
+    options = task.options
+    limits = FileLimits(
+        max_rows_per_file,
+        options.max_rows_per_group,
+        options.max_bytes_per_file or MAX_BYTES_PER_FILE,
+    )
+    files = FileOptions(
+        version_of_files(snapshot, options), limits, dictionaries=dictionary_values_of(snapshot)
+    )
+    batches = live_rows(snapshot, task.fragments, options.batch_size)
+    return write_fragments([WriteTarget(snapshot.location.store)], batches, snapshot.schema, files)
+
+
+def version_of_files(snapshot: Snapshot, options: CompactionOptions) -> FileVersion:
+    """Return the version that new files of a table get."""
+    own = with_true_version(snapshot.manifest).data_version
+    if options.data_storage_version is None:
+        return own
+    wanted = FileVersion.parse(options.data_storage_version)
+    if (own is FileVersion.V0_1) != (wanted is FileVersion.V0_1):
+        raise InvalidInputError(
+            "files of version 0.1 and later ones cannot be in one table; write another table",
+            table=own.value,
+            wanted=wanted.value,
+        )
+    return wanted
+
+
+def live_rows(
+    snapshot: Snapshot, fragments: tuple[Fragment, ...], batch_size: int | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of fragments that are not deleted, in their order, with all their fields."""
+    read = partial(_live_rows_of, snapshot, batch_size=batch_size)
+    small: list[Fragment] = []
+    for fragment in (*fragments, None):
+        if fragment is not None and sum(f.size_bytes for f in fragment.files) < _SMALL_BYTES:
+            small.append(fragment)
+            continue
+        waits = waits_for_storage(snapshot)
+        for batches in map_ordered(lambda each: list(read(each)), small, waits=waits):
+            yield from batches
+        small.clear()
+        if fragment is not None:
+            yield from read(fragment)
+
+
+def _live_rows_of(
+    snapshot: Snapshot, fragment: Fragment, *, batch_size: int | None
+) -> Iterator[pa.RecordBatch]:
+    if fragment.overlays:
+        raise UnsupportedError(
+            "a fragment with overlays cannot be rewritten by this release", fragment_id=fragment.id
+        )
+    source = FragmentSource(snapshot, fragment, with_deleted=False)
+    reader = FragmentReader(snapshot, fragment)
+    start = 0
+    for batch in reader.iter_batches(
+        snapshot.schema.fields, RowRange(0, reader.num_rows), batch_size
+    ):
+        rows = RowRange(start, start + batch.num_rows)
+        start = rows.stop
+        visible = source.visible(rows)
+        if visible is None:
+            yield batch
+        elif len(visible):
+            chosen = pa.array(visible - rows.start)
+            arrays = [take_rows(array, chosen) for array in batch.columns]
+            yield pa.RecordBatch.from_arrays(arrays, batch.schema.names)
+
+
+def _num_files(fragments: tuple[Fragment, ...]) -> int:
+    return sum(len(each.files) + (each.deletion_file is not None) for each in fragments)

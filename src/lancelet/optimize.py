@@ -1,0 +1,18 @@
+"""Compaction in steps, under pylance's name for the module."""
+
+from lancelet.dataset.compaction import (
+    Compaction,
+    CompactionPlan,
+    CompactionTask,
+    RewriteResult,
+)
+from lancelet.ops.compact import CompactionMetrics, CompactionOptions
+
+__all__ = [
+    "Compaction",
+    "CompactionMetrics",
+    "CompactionOptions",
+    "CompactionPlan",
+    "CompactionTask",
+    "RewriteResult",
+]
