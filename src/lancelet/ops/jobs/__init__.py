@@ -1,0 +1,1 @@
+"""Jobs: work planned as plain values, done in tasks anywhere, and committed once."""

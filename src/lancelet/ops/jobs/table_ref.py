@@ -1,0 +1,71 @@
+"""Naming a version of a table by a plain value, so that a task elsewhere can open it.
+
+    TableRef("s3://b/t.lance", branch=None, version=7, options=(("region", "eu"),))
+
+A snapshot holds open files and caches, which stay where they are; the name of it travels. A
+process keeps the last few versions that it opened: Spark gives one worker process many tasks, and
+only the first of them reads the manifest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
+
+from lancelet.io.metered import PROCESS_METER, metered
+from lancelet.table.location import TableLocation
+from lancelet.table.snapshot import Snapshot, open_snapshot
+
+_KEPT_VERSIONS: Final = 8
+_KEPT_LOCATIONS: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class TableRef:
+    """Where a table is, which branch of it, and which version; None means the latest."""
+
+    uri: str
+    options: tuple[tuple[str, str], ...] = ()
+    branch: str | None = None
+    version: int | None = None
+
+    @staticmethod
+    def of(uri: str, options: Mapping[str, str] | None = None) -> TableRef:
+        """Name the latest version of a table.
+
+        >>> TableRef.of("a.lance", {"region": "eu"}).at(3).version
+        3
+        """
+        return TableRef(uri, tuple(sorted((options or {}).items())))
+
+    def at(self, version: int | None) -> TableRef:
+        """Name another version of the same branch."""
+        return replace(self, version=version)
+
+    def on_branch(self, branch: str) -> TableRef:
+        """Name the latest version of a branch."""
+        return replace(self, branch=branch, version=None)
+
+    def locate(self) -> TableLocation:
+        """Return the location of the table or of its branch; nothing is read."""
+        return _locate(self.uri, self.options, self.branch)
+
+    def open(self) -> Snapshot:
+        """Open the version; one that was named by its number is opened once per process."""
+        if self.version is None:
+            return open_snapshot(self.locate())
+        return _open(self)
+
+
+@lru_cache(maxsize=_KEPT_LOCATIONS)
+def _locate(uri: str, options: tuple[tuple[str, str], ...], branch: str | None) -> TableLocation:
+    location = TableLocation.open(uri, dict(options))
+    location = replace(location, store=metered(location.store, PROCESS_METER.scope()))
+    return location if branch is None else location.below(f"tree/{branch}")
+
+
+@lru_cache(maxsize=_KEPT_VERSIONS)
+def _open(ref: TableRef) -> Snapshot:
+    return open_snapshot(ref.locate(), ref.version)

@@ -1,0 +1,153 @@
+"""Turning arrays into the same values of another type, from a table's types to Spark's and back.
+
+    fixed_size_list<float16>[2]   [[1, 2], null]     ->  list<element: float>   [[1, 2], null]
+    list<element: float>          [[1, 2], [3]]      ->  fixed_size_list[2]     refused: 3 items...
+
+Spark checks types, names and nullability of the first batch, and takes later ones as they come;
+so every batch is brought to one exact schema. Where only names or nullability differ nothing is
+copied. A value that the other type cannot hold is an error that names the column, never another
+value.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+
+from lancelet.errors import InvalidInputError, SchemaMismatchError
+from lancelet.spark.types import is_list
+
+
+def convert_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the columns of a schema, taken by name, as its types."""
+    if batch.schema.equals(schema):
+        return batch
+    columns = [convert_column(batch.column(field.name), field) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def convert_column(array: pa.Array, field: pa.Field, *, path: str | None = None) -> pa.Array:
+    """Return the values of a column as the type of a field.
+
+    Raises:
+        SchemaMismatchError: There is a null where the field allows none.
+        InvalidInputError: A value does not fit the type.
+    """
+    path = path or field.name
+    if not field.nullable and array.null_count:
+        raise SchemaMismatchError(
+            "a column that must not be null has nulls", column=path, nulls=array.null_count
+        )
+    return _convert(array, field.type, path)
+
+
+def _convert(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
+    if array.type == target:
+        return array
+    if isinstance(target, pa.BaseExtensionType):
+        storage = _convert(array, target.storage_type, path)
+        return pa.ExtensionArray.from_storage(target, storage)
+    if isinstance(array.type, pa.BaseExtensionType):
+        return _convert(array.storage, target, path)
+    if kinds.is_dictionary(array.type) and not kinds.is_dictionary(target):
+        return _convert(array.dictionary_decode(), target, path)
+    if kinds.is_struct(target) and kinds.is_struct(array.type):
+        return _convert_struct(array, target, path)
+    if kinds.is_map(target) and kinds.is_map(array.type):
+        return _convert_map(array, target, path)
+    if kinds.is_fixed_size_list(target) and is_list(array.type):
+        return _convert_to_fixed(array, target, path)
+    if is_list(target) and is_list(array.type):
+        return _convert_list(array, target, path)
+    return _cast(array, target, path)
+
+
+def _convert_struct(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
+    children = []
+    for field in target:
+        place = array.type.get_field_index(field.name)
+        if place < 0:
+            raise SchemaMismatchError("a struct lacks a field", column=f"{path}.{field.name}")
+        # Beneath a null struct anything may lie; it is not looked at.
+        children.append(_convert(array.field(place), field.type, f"{path}.{field.name}"))
+    mask = array.is_null() if array.null_count else None
+    if not children:
+        return _cast(array, target, path)
+    return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)
+
+
+def _convert_map(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
+    first, stop, offsets = _bounds(array)
+    keys = _convert(array.keys.slice(first, stop - first), target.key_type, f"{path}.key")
+    values = array.items.slice(first, stop - first)
+    items = _convert(values, target.item_type, f"{path}.value")
+    mask = array.is_null() if array.null_count else None
+    return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), keys, items, target, mask=mask)
+
+
+def _convert_list(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
+    if kinds.is_fixed_size_list(array.type):
+        lengths = np.full(len(array), array.type.list_size, np.int64)
+        if array.null_count:
+            lengths[array.is_null().to_numpy(zero_copy_only=False)] = 0
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        values = array.flatten()
+    else:
+        first, stop, offsets = _bounds(array)
+        values = array.values.slice(first, stop - first)
+    items = _convert(values, target.value_type, f"{path}.item")
+    is_large = kinds.is_large_list(target)
+    kind = pa.LargeListArray if is_large else pa.ListArray
+    numbers = pa.array(offsets, pa.int64() if is_large else pa.int32())
+    mask = array.is_null() if array.null_count else None
+    return kind.from_arrays(numbers, items, target, mask=mask)
+
+
+def _convert_to_fixed(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
+    size = target.list_size
+    if kinds.is_fixed_size_list(array.type):
+        found = {array.type.list_size} - {size}
+    else:
+        found = _lengths(array) - {size}
+    if found:
+        raise InvalidInputError(
+            "lists do not have as many items as the column's dimension",
+            column=path,
+            dimension=size,
+            found=sorted(found)[:5],
+        )
+    if array.null_count:
+        places = pc.subtract(pc.cumulative_sum(pc.cast(array.is_valid(), pa.int64())), 1)
+        whole = _convert_to_fixed(array.drop_null(), target, path)
+        return whole.take(pc.if_else(array.is_valid(), places, None))
+    items = _convert(array.flatten(), target.value_type, f"{path}.item")
+    return pa.FixedSizeListArray.from_arrays(items, type=target)
+
+
+def _lengths(array: pa.Array) -> set[int]:
+    lengths = pc.unique(pc.list_value_length(array)).drop_null()
+    return set(lengths.to_pylist())
+
+
+def _bounds(array: pa.Array) -> tuple[int, int, np.ndarray[tuple[int], np.dtype[np.int64]]]:
+    """Return the values that a sliced list array uses, and its offsets counted from the first."""
+    offsets = array.offsets.to_numpy().astype(np.int64)
+    if not len(offsets):
+        return 0, 0, np.zeros(1, np.int64)
+    return int(offsets[0]), int(offsets[-1]), offsets - offsets[0]
+
+
+def _cast(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
+    try:
+        if kinds.is_dictionary(target):
+            return _cast(array, target.value_type, path).dictionary_encode().cast(target)
+        return array.cast(target)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidInputError(
+            f"values do not fit the type on the other side: {error}",
+            column=path,
+            found=str(array.type),
+            expected=str(target),
+        ) from error

@@ -1,0 +1,195 @@
+"""Batch reads: planned once, with the version pinned, and run by tasks that open it again.
+
+    .load(path)       the schema, from the latest version or the one that was named
+    first action      the version is pinned, its rows are cut into splits
+    tasks             each opens the pinned version and yields the batches of its split
+
+The schema that Spark hands to the reader is what is read: with `.schema("id long")` that is one
+column. Spark pushes nothing else down to a source in Python without returning wrong rows later,
+so filters and limits are options; see the guide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from lancelet.dataset.handle import find_snapshot
+from lancelet.errors import FieldNotFoundError, SchemaMismatchError, VersionNotFoundError
+from lancelet.ops.jobs.split import Split, plan_splits
+from lancelet.ops.jobs.table_ref import TableRef
+from lancelet.query.execute import execute
+from lancelet.query.names import similar_names
+from lancelet.query.plan import plan_scan
+from lancelet.query.row_columns import ROW_FIELDS
+from lancelet.query.scan_options import ScanOptions
+from lancelet.query.scan_types import scan_field
+from lancelet.spark.convert import convert_batch
+from lancelet.spark.options import ReadOptions
+from lancelet.spark.types import arrow_schema, spark_schema
+from lancelet.table.snapshot import Snapshot
+
+_BATCH_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ScanTask:
+    """Rows of a version that one task reads, as plain values."""
+
+    table: TableRef
+    columns: tuple[str, ...]
+    filter: str | None
+    limit: int | None
+    split: Split
+
+
+class SplitPartition(InputPartition):
+    """A scan task as Spark passes it to a worker."""
+
+    def __init__(self, task: ScanTask) -> None:
+        """Carry a task."""
+        super().__init__(task)
+
+
+@dataclass(frozen=True)
+class LanceReader(DataSourceReader):
+    """A planned read: its tasks, and the schema that every batch will have."""
+
+    tasks: tuple[ScanTask, ...]
+    schema: pa.Schema
+
+    @staticmethod
+    def plan(options: Mapping[str, str], schema: StructType) -> LanceReader:
+        """Pin the version that options name and plan the read of the columns of a schema."""
+        wanted = ReadOptions.parse(options)
+        snapshot = pinned(wanted)
+        check_readable(schema, schema_of_snapshot(snapshot, wanted, every=True))
+        names = tuple(schema.fieldNames())
+        return LanceReader(plan_tasks(snapshot, wanted, names), arrow_schema(schema))
+
+    def partitions(self) -> list[InputPartition]:
+        """Return one partition for each task."""
+        return [SplitPartition(task) for task in self.tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of a task; Spark asks for one without a task if there are none."""
+        if partition.value is None:
+            return iter(())
+        return run_scan(partition.value, self.schema)
+
+
+def schema_of(options: Mapping[str, str]) -> StructType:
+    """Return the schema of what options ask for."""
+    wanted = ReadOptions.parse(options)
+    return schema_of_snapshot(pinned(wanted), wanted)
+
+
+def pinned(wanted: ReadOptions) -> Snapshot:
+    """Open the version that was asked for, which is then the one that all tasks read."""
+    location = replace(wanted.table, version=None).locate()
+    try:
+        return find_snapshot(
+            location, wanted.tag if wanted.version is None else wanted.version, asof=wanted.asof
+        )
+    except VersionNotFoundError as error:
+        error.add_note(
+            "a view or data frame keeps the version of its first use; make it again to read the "
+            "latest one"
+        )
+        raise
+
+
+def schema_of_snapshot(
+    snapshot: Snapshot, wanted: ReadOptions, *, every: bool = False
+) -> StructType:
+    """Return the schema of the columns asked for, or of all there are."""
+    fields = {field.name: scan_field(field) for field in snapshot.schema.fields}
+    # Spark has no unsigned numbers, and no id or address comes near the largest signed one.
+    known = fields | {name: pa.field(name, pa.int64()) for name in ROW_FIELDS}
+    chosen = fields if wanted.columns is None else wanted.columns
+    names = known if every else dict.fromkeys([*chosen, *wanted.row_columns])
+    for name in names:
+        if name not in known:
+            raise FieldNotFoundError(
+                f"the table has no such column{similar_names(name, list(known))}",
+                column=name,
+                uri=snapshot.location.uri,
+                version=snapshot.version,
+            )
+    return spark_schema(pa.schema([known[name] for name in names]))
+
+
+def check_readable(wanted: StructType, known: StructType) -> None:
+    """Refuse a schema of the user that the table does not have."""
+    types = {field.name: field.dataType for field in known}
+    for field in wanted:
+        found = types.get(field.name)
+        if found is None:
+            raise FieldNotFoundError(
+                f"the table has no such column{similar_names(field.name, list(types))}",
+                column=field.name,
+            )
+        if found.simpleString() != field.dataType.simpleString():
+            raise SchemaMismatchError(
+                "the schema that was asked for has another type than the table",
+                column=field.name,
+                expected=found.simpleString(),
+                found=field.dataType.simpleString(),
+            )
+
+
+def plan_tasks(
+    snapshot: Snapshot, wanted: ReadOptions, names: tuple[str, ...]
+) -> tuple[ScanTask, ...]:
+    """Return the tasks that read columns of a version."""
+    table = replace(wanted.table, version=snapshot.version)
+    fields = [field for field in snapshot.schema.fields if field.name in names]
+    splits = plan_splits(
+        snapshot,
+        fields=fields,
+        fragments=wanted.fragments,
+        split_bytes=wanted.split_bytes,
+        can_cut=wanted.filter is None,
+    )
+    if wanted.limit is not None:
+        splits = _limited(snapshot, splits, wanted)
+    return tuple(ScanTask(table, names, wanted.filter, wanted.limit, each) for each in splits)
+
+
+def run_scan(task: ScanTask, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a task as batches of exactly this schema."""
+    split = task.split
+    limits = [each for each in (task.limit, split.num_rows) if each is not None]
+    options = ScanOptions(
+        columns=task.columns,
+        filter=task.filter,
+        limit=min(limits, default=None),
+        offset=split.first_row,
+        fragments=split.fragments,
+        batch_bytes=_BATCH_BYTES,
+    )
+    for batch in execute(plan_scan(task.table.open(), options)):
+        yield convert_batch(batch, schema)
+
+
+def _limited(snapshot: Snapshot, splits: list[Split], wanted: ReadOptions) -> list[Split]:
+    """Return splits that hold no more rows than the limit, or a single one that stops there."""
+    limit = wanted.limit or 0
+    if wanted.filter is not None:
+        fragments = [number for split in splits for number in split.fragments]
+        return [Split(tuple(fragments))] if limit and fragments else []
+    kept: list[Split] = []
+    for split in splits:
+        if limit <= 0:
+            break
+        rows = split.num_rows
+        if rows is None:
+            by_id = snapshot.fragments.by_id
+            rows = sum(snapshot.live_rows(by_id(number)) for number in split.fragments)
+        kept.append(replace(split, num_rows=min(rows, limit)))
+        limit -= rows
+    return kept

@@ -1,0 +1,221 @@
+"""Which type of Spark stands for which type of a table, in both directions.
+
+    table                         Spark                  back
+    uint8, uint16, uint32         smallint, int, bigint  int16, int32, int64
+    uint64                        decimal(20,0)          decimal128(20,0)
+    float16                       float                  float32
+    fixed_size_list<float>[128]   array<float>           the same, by the field's metadata
+    dictionary<string>            string                 string
+    json                          string                 the same, by the field's metadata
+
+What Spark has a type for keeps it; what it lacks becomes the narrowest type that holds every
+value. A table that is appended to decides the types of its columns; only a new table has those of
+the last column. What a field was travels in its metadata, which Spark keeps with a column that is
+selected or renamed and drops with one that is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.types as kinds
+from pyspark.sql import types as spark
+
+from lancelet.errors import UnsupportedError
+
+DIMENSION_KEY: Final = "arrow.fixed-size-list.size"
+"""The metadata key, shared with the JVM connector, of how many items each list has."""
+
+JSON_KEY: Final = "lance.json"
+"""The metadata key of text that is stored as JSON."""
+
+ENCODING_PREFIX: Final = "lance-"
+"""Metadata keys of a table's field that Spark is told, and that it may tell us."""
+
+SESSION_ZONE: Final = "UTC"
+"""The zone of timestamps in batches for Spark; their values are instants in any zone."""
+
+_U64_DIGITS: Final = 20
+_DECIMAL_DIGITS_MAX: Final = 38
+
+_PLAIN: Final[dict[pa.DataType, Callable[[], spark.DataType]]] = {
+    pa.null(): spark.NullType,
+    pa.bool_(): spark.BooleanType,
+    pa.int8(): spark.ByteType,
+    pa.int16(): spark.ShortType,
+    pa.int32(): spark.IntegerType,
+    pa.int64(): spark.LongType,
+    pa.uint8(): spark.ShortType,
+    pa.uint16(): spark.IntegerType,
+    pa.uint32(): spark.LongType,
+    pa.uint64(): lambda: spark.DecimalType(_U64_DIGITS, 0),
+    pa.float16(): spark.FloatType,
+    pa.float32(): spark.FloatType,
+    pa.float64(): spark.DoubleType,
+    pa.string(): spark.StringType,
+    pa.large_string(): spark.StringType,
+    pa.string_view(): spark.StringType,
+    pa.binary(): spark.BinaryType,
+    pa.large_binary(): spark.BinaryType,
+    pa.binary_view(): spark.BinaryType,
+    pa.date32(): spark.DateType,
+    pa.date64(): spark.DateType,
+}
+
+
+def spark_schema(schema: pa.Schema) -> spark.StructType:
+    """Return Spark's schema of a table's.
+
+    >>> table = pa.schema([("a", pa.uint8()), ("v", pa.list_(pa.float32(), 4))])
+    >>> spark_schema(table).simpleString()
+    'struct<a:smallint,v:array<float>>'
+    """
+    return spark.StructType([spark_field(field) for field in schema])
+
+
+def spark_field(field: pa.Field) -> spark.StructField:
+    """Return Spark's field of a table's."""
+    return spark.StructField(
+        field.name, spark_type(field.type, path=field.name), field.nullable, _metadata_of(field)
+    )
+
+
+def spark_type(data_type: pa.DataType, *, path: str = "") -> spark.DataType:
+    """Return Spark's type of a table's type; `path` is for the error if there is none."""
+    plain = _PLAIN.get(data_type)
+    if plain is not None:
+        return plain()
+    if isinstance(data_type, pa.BaseExtensionType):
+        return spark_type(data_type.storage_type, path=path)
+    if kinds.is_dictionary(data_type):
+        return spark_type(data_type.value_type, path=path)
+    if kinds.is_fixed_size_binary(data_type):
+        return spark.BinaryType()
+    if kinds.is_timestamp(data_type):
+        return spark.TimestampNTZType() if data_type.tz is None else spark.TimestampType()
+    if kinds.is_time(data_type):
+        return _time_type(path)
+    if kinds.is_duration(data_type):
+        return spark.DayTimeIntervalType()
+    if kinds.is_decimal(data_type) and data_type.precision <= _DECIMAL_DIGITS_MAX:
+        return spark.DecimalType(data_type.precision, data_type.scale)
+    if kinds.is_map(data_type):
+        return spark.MapType(
+            spark_type(data_type.key_type, path=f"{path}.key"),
+            spark_type(data_type.item_type, path=f"{path}.value"),
+            data_type.item_field.nullable,
+        )
+    if is_list(data_type):
+        item = data_type.value_field
+        return spark.ArrayType(spark_type(item.type, path=f"{path}.item"), item.nullable)
+    if kinds.is_struct(data_type):
+        return spark.StructType([spark_field(child) for child in data_type])
+    raise UnsupportedError(
+        "Spark has no type for the values of this column; leave it out with `columns`",
+        column=path,
+        type=str(data_type),
+    )
+
+
+def arrow_schema(schema: spark.StructType) -> pa.Schema:
+    """Return the Arrow schema that Spark wants batches of a schema to have, exactly."""
+    return pa.schema([arrow_field(field) for field in schema])
+
+
+def arrow_field(field: spark.StructField) -> pa.Field:
+    """Return the Arrow field of a field of Spark."""
+    return pa.field(field.name, arrow_type(field.dataType), field.nullable)
+
+
+def arrow_type(data_type: spark.DataType) -> pa.DataType:
+    """Return the Arrow type of a type of Spark."""
+    match data_type:
+        case spark.ArrayType():
+            item = arrow_type(data_type.elementType)
+            return pa.list_(pa.field("element", item, data_type.containsNull))
+        case spark.MapType():
+            key = pa.field("key", arrow_type(data_type.keyType), nullable=False)
+            value = arrow_type(data_type.valueType)
+            return pa.map_(key, pa.field("value", value, data_type.valueContainsNull))
+        case spark.StructType():
+            return pa.struct([arrow_field(child) for child in data_type])
+        case spark.DecimalType():
+            return pa.decimal128(data_type.precision, data_type.scale)
+        case spark.VariantType():
+            return VARIANT
+        case spark.UserDefinedType():
+            return arrow_type(data_type.sqlType())
+    made = _ARROW.get(type(data_type).__name__)
+    if made is None:
+        raise UnsupportedError(
+            "values of this type of Spark cannot be stored; cast the column first",
+            type=data_type.simpleString(),
+        )
+    return made
+
+
+VARIANT: Final = pa.struct(
+    [
+        pa.field("value", pa.binary(), nullable=False),
+        pa.field("metadata", pa.binary(), nullable=False, metadata={"variant": "true"}),
+    ]
+)
+"""How Spark passes values of the type VARIANT."""
+
+_ARROW: Final[Mapping[str, pa.DataType]] = {
+    "NullType": pa.null(),
+    "BooleanType": pa.bool_(),
+    "ByteType": pa.int8(),
+    "ShortType": pa.int16(),
+    "IntegerType": pa.int32(),
+    "LongType": pa.int64(),
+    "FloatType": pa.float32(),
+    "DoubleType": pa.float64(),
+    "StringType": pa.string(),
+    "CharType": pa.string(),
+    "VarcharType": pa.string(),
+    "BinaryType": pa.binary(),
+    "DateType": pa.date32(),
+    "TimestampType": pa.timestamp("us", SESSION_ZONE),
+    "TimestampNTZType": pa.timestamp("us"),
+    "TimeType": pa.time64("ns"),
+    "DayTimeIntervalType": pa.duration("us"),
+}
+
+
+def is_list(data_type: pa.DataType) -> bool:
+    """Say whether a type is a list of any form."""
+    return bool(
+        kinds.is_list(data_type)
+        or kinds.is_large_list(data_type)
+        or kinds.is_fixed_size_list(data_type)
+        or kinds.is_list_view(data_type)
+        or kinds.is_large_list_view(data_type)
+    )
+
+
+def is_json(field: pa.Field) -> bool:
+    """Say whether a field of a table holds JSON."""
+    return getattr(field.type, "extension_name", None) == "arrow.json"
+
+
+def _time_type(path: str) -> spark.DataType:
+    made = getattr(spark, "TimeType", None)
+    if made is None:
+        raise UnsupportedError("this release of Spark has no type for times", column=path)
+    found: spark.DataType = made()
+    return found
+
+
+def _metadata_of(field: pa.Field) -> dict[str, Any]:
+    known = {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
+    found: dict[str, Any] = {
+        key: value for key, value in known.items() if key.startswith(ENCODING_PREFIX)
+    }
+    if kinds.is_fixed_size_list(field.type):
+        found[DIMENSION_KEY] = field.type.list_size
+    if is_json(field):
+        found[JSON_KEY] = True
+    return found

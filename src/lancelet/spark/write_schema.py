@@ -1,0 +1,119 @@
+"""What the columns of a data frame become in a table that is there, or in a new one.
+
+    data frame   id bigint, v array<float>
+    table        id int64,  v fixed_size_list<float16>[128]     rows are converted to these
+    no table     id int64,  v fixed_size_list<float32>[128]     if an option or metadata says 128
+                            v list<float32>                     otherwise
+
+A data frame fits a table if each of its columns has the type that Spark would read the table's
+column as. What does not fit is refused before any task runs, with every difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import types as spark
+
+from lancelet.errors import InvalidInputError, SchemaMismatchError
+from lancelet.format.schema import Schema
+from lancelet.query.names import similar_names
+from lancelet.spark.options import WriteSettings, unused
+from lancelet.spark.types import (
+    DIMENSION_KEY,
+    ENCODING_PREFIX,
+    JSON_KEY,
+    arrow_field,
+    is_json,
+    spark_type,
+)
+
+
+def schema_for_table(table: Schema, frame: spark.StructType) -> pa.Schema:
+    """Return the Arrow schema that rows of a data frame are to have in an existing table.
+
+    Raises:
+        SchemaMismatchError: The data frame does not fit; the message says where.
+    """
+    known = {field.name: field.to_arrow() for field in table.fields}
+    differences = list(_differences(known, frame))
+    if differences:
+        raise SchemaMismatchError(
+            "the data frame does not fit the table: " + "; ".join(differences),
+            expected=list(known),
+            found=frame.fieldNames(),
+        )
+    return pa.schema([_stored_field(known[field.name]) for field in frame])
+
+
+def schema_for_new_table(frame: spark.StructType, settings: WriteSettings) -> pa.Schema:
+    """Return the Arrow schema of a table that is made for a data frame."""
+    for wishes in (settings.dimensions, settings.encodings):
+        unknown = unused(wishes, frame.fieldNames())
+        if unknown:
+            raise InvalidInputError(
+                "an option speaks of a column that the data frame lacks",
+                column=unknown[0],
+                found=frame.fieldNames(),
+            )
+    return pa.schema([_new_field(field, settings) for field in frame])
+
+
+def _differences(known: Mapping[str, pa.Field], frame: spark.StructType) -> Iterator[str]:
+    names = frame.fieldNames()
+    for name in names:
+        if names.count(name) > 1:
+            yield f"`{name}` is there twice"
+    for name, field in known.items():
+        if name not in names and not field.nullable:
+            yield f"`{name}` is missing and must not be null"
+    for own in frame:
+        field = known.get(own.name)
+        if field is None:
+            missing = [name for name in known if name not in names]
+            yield f"`{own.name}` is not in the table{similar_names(own.name, missing)}"
+            continue
+        expected = spark_type(_stored_field(field).type, path=own.name)
+        if is_json(field) and isinstance(own.dataType, spark.VariantType):
+            continue
+        if expected.simpleString() != own.dataType.simpleString():
+            yield (
+                f"`{own.name}` should have type {expected.simpleString()} but is "
+                f"{own.dataType.simpleString()}"
+            )
+
+
+def _stored_field(field: pa.Field) -> pa.Field:
+    """Return what rows bring for a field of a table: for a blob, the bytes."""
+    if (field.metadata or {}).get(b"ARROW:extension:name") == b"lance.blob.v2":
+        return pa.field(field.name, pa.large_binary(), field.nullable, field.metadata)
+    return field
+
+
+def _new_field(field: spark.StructField, settings: WriteSettings) -> pa.Field:
+    name = field.name.lower()
+    made = arrow_field(field)
+    size = settings.dimensions.get(name, field.metadata.get(DIMENSION_KEY))
+    if size is not None:
+        made = made.with_type(_fixed(made, int(size)))
+    if field.metadata.get(JSON_KEY) or isinstance(field.dataType, spark.VariantType):
+        made = made.with_type(pa.json_())
+    metadata = _encoding_metadata(field.metadata) | dict(settings.encodings.get(name, {}))
+    return made.with_metadata(metadata) if metadata else made
+
+
+def _fixed(field: pa.Field, size: int) -> pa.DataType:
+    if not pa.types.is_list(field.type):
+        raise InvalidInputError(
+            "only a column of arrays can have a dimension",
+            column=field.name,
+            type=str(field.type),
+        )
+    item = field.type.value_field
+    return pa.list_(pa.field("item", item.type, item.nullable), size)
+
+
+def _encoding_metadata(metadata: Mapping[str, Any]) -> dict[str, str]:
+    return {key: str(value) for key, value in metadata.items() if key.startswith(ENCODING_PREFIX)}

@@ -1,0 +1,44 @@
+"""Spark finds this package by its name and registers the format `lance` by itself.
+
+Spark imports every package called `pyspark_...` in a short-lived process when a session first
+looks for any format, used or not. So this module imports nothing of lancelet until the format is
+used, and pickles as a reference that workers resolve by the same name.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+__all__ = ["DefaultSource"]
+
+
+class DefaultSource(DataSource):
+    """The format `lance` of Spark's readers, writers and streams."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "lance"
+
+    def schema(self) -> StructType:
+        """Return the schema of the table that the options name."""
+        from lancelet.spark.reader import schema_of  # noqa: PLC0415 - see above
+
+        return schema_of(self.options)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return what plans and runs a batch read; the version is pinned here."""
+        from lancelet.spark.reader import LanceReader  # noqa: PLC0415 - see above
+
+        return LanceReader.plan(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return what writes rows in tasks and commits them once."""
+        from lancelet.spark.writer import LanceWriter  # noqa: PLC0415 - see above
+
+        return LanceWriter.plan(self.options, schema, overwrite=overwrite)
