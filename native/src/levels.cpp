@@ -3,7 +3,7 @@
 // Levels are walked 64 entries at a time: comparisons become masks, and only the entries that
 // open a list are looked at one by one. What they need to know, how many items came before, is a
 // population count.
-#include "kernel.hpp"
+#include "levels.hpp"
 
 #if defined(__BMI2__)
 #include <immintrin.h>
@@ -11,32 +11,6 @@
 
 namespace LANCELET_NAMESPACE {
 namespace {
-
-using Levels = Span<const uint16_t>;
-
-constexpr int64_t kGroup = 64;
-
-LANCELET_INLINE int64_t count_bits(uint64_t bits) { return __builtin_popcountll(bits); }
-
-LANCELET_INLINE uint64_t low_bits(int64_t count) {
-  return count >= 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1;
-}
-
-// A mask of the first `count` of up to 64 levels: which are at most `most`.
-LANCELET_INLINE uint64_t at_most(const uint16_t* levels, int64_t count, uint16_t most) {
-  uint8_t flags[kGroup];
-  if (LANCELET_LIKELY(count == kGroup)) {
-    for (int64_t i = 0; i < kGroup; ++i) flags[i] = levels[i] <= most;
-  } else {
-    memset(flags, 0, sizeof flags);
-    for (int64_t i = 0; i < count; ++i) flags[i] = levels[i] <= most;
-  }
-  uint64_t mask = 0;
-  // The product gathers the lowest bits of eight bytes in the highest byte.
-  for (int64_t i = 0; i < 8; ++i)
-    mask |= ((load<uint64_t>(flags + 8 * i) * 0x0102040810204080u) >> 56) << (8 * i);
-  return mask;
-}
 
 // The bits of `bits` where `mask` is set, moved together.
 LANCELET_INLINE uint64_t compress(uint64_t bits, uint64_t mask) {
@@ -209,58 +183,17 @@ int64_t rank_slots(Levels definition, ConstInts entries, int64_t slot_max, Ints 
   return found;
 }
 
-namespace {
-
-// FastLanes with words of 16 bits: 64 lanes of 16 rows; bitpack.cpp explains the order.
-constexpr int64_t kBlock = 1024;
-constexpr int64_t kLanes = 64;
-constexpr int64_t kRows = 16;
-constexpr int64_t kWordBits = 16;
-
-void unpack_block(const uint16_t* LANCELET_RESTRICT words, uint16_t* LANCELET_RESTRICT values,
-                  int64_t width) {
-  const uint16_t mask = static_cast<uint16_t>((1u << width) - 1);
-  for (int64_t row = 0; row < kRows; ++row) {
-    const int64_t bit = row * width;
-    const int64_t shift = bit % kWordBits;
-    const uint16_t* word = words + bit / kWordBits * kLanes;
-    uint16_t* value = values + row / 8 * 64 + row % 8 * 128;
-    for (int64_t lane = 0; lane < kLanes; ++lane)
-      value[lane] = static_cast<uint16_t>(word[lane] >> shift) & mask;
-    if (shift + width > kWordBits)
-      for (int64_t lane = 0; lane < kLanes; ++lane)
-        value[lane] |= static_cast<uint16_t>(word[lane + kLanes] << (kWordBits - shift)) & mask;
-  }
-}
-
-}  // namespace
-
 int64_t unpack_levels(ConstBytes source, ConstInts position, ConstInts size, ConstInts count,
                       int64_t width, Span<uint16_t> out) {
   if (width < 0 || width > kWordBits) return fail(kBadWidth, 0);
-  const int64_t block_bytes = width * kLanes * 2;
-  uint16_t words[kWordBits * kLanes + kLanes], values[kBlock];
   int64_t at = 0;
   for (int64_t i = 0; i < position.size; ++i) {
-    if (!within(position.data[i], size.data[i], source.size)) return fail(kOutOfSource, i);
     const int64_t levels = count.data[i];
     if (levels < 0 || levels > out.size - at) return fail(kOutputFull, i);
-    const int64_t full = levels / kBlock, tail = levels % kBlock;
-    const int64_t left = size.data[i] - full * block_bytes;
-    const bool is_plain = left == tail * 2;
-    if (!is_plain && left < (tail > 0 ? block_bytes : 0)) return fail(kTooShort, i);
-    const uint8_t* from = source.data + position.data[i];
-    for (int64_t block = 0; block < full; ++block, from += block_bytes, at += kBlock) {
-      memcpy(words, from, block_bytes);
-      unpack_block(words, out.data + at, width);
-    }
-    if (tail > 0 && !is_plain) {
-      memcpy(words, from, block_bytes);
-      unpack_block(words, values, width);
-      from = reinterpret_cast<const uint8_t*>(values);
-    }
-    if (tail > 0) memcpy(out.data + at, from, tail * 2);
-    at += tail;
+    const int64_t status =
+        unpack_slice(source, position.data[i], size.data[i], levels, width, i, out.data + at);
+    if (status < 0) return status;
+    at += levels;
   }
   return at;
 }

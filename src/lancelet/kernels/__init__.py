@@ -6,6 +6,7 @@
 from lancelet.kernels.arguments import Levels
 from lancelet.kernels.faults import OffsetOverflowError
 from lancelet.kernels.offsets import Offsets
+from lancelet.kernels.row_levels import LevelLimits, PackedLevels, RowLevels
 from lancelet.kernels.select import (
     NATIVE,
     SlowKernelsWarning,
@@ -14,11 +15,13 @@ from lancelet.kernels.select import (
     use_instruction_set,
 )
 from lancelet.kernels.zip_shape import ZipShape
-from lancelet.kernels.zstd import zstd_compress_chunks, zstd_decompress_chunks
+from lancelet.kernels.zstd import zstd_compress_chunks
 
 if NATIVE:
     from lancelet.kernels.native import (
         bit_widths,
+        bucket_rows,
+        chunks_of_rows,
         concat_variable,
         copy_slices,
         count_runs,
@@ -42,6 +45,8 @@ if NATIVE:
         lz4_compress,
         lz4_compress_chunks,
         lz4_decompress_chunks,
+        match_words,
+        mix_words,
         pack_blocks,
         pack_chunks,
         pack_validity,
@@ -58,6 +63,7 @@ if NATIVE:
         split_bytes_chunks,
         split_chunks,
         take_fixed,
+        take_row_levels,
         take_variable,
         unpack_blocks,
         unpack_chunks,
@@ -69,10 +75,13 @@ if NATIVE:
         zip_fixed,
         zip_variable,
         zone_min_max,
+        zstd_decompress_chunks,
     )
 else:
     from lancelet.kernels.reference import (
         bit_widths,
+        bucket_rows,
+        chunks_of_rows,
         concat_variable,
         copy_slices,
         count_runs,
@@ -96,6 +105,8 @@ else:
         lz4_compress,
         lz4_compress_chunks,
         lz4_decompress_chunks,
+        match_words,
+        mix_words,
         pack_blocks,
         pack_chunks,
         pack_validity,
@@ -112,6 +123,7 @@ else:
         split_bytes_chunks,
         split_chunks,
         take_fixed,
+        take_row_levels,
         take_variable,
         unpack_blocks,
         unpack_chunks,
@@ -123,17 +135,23 @@ else:
         zip_fixed,
         zip_variable,
         zone_min_max,
+        zstd_decompress_chunks,
     )
 
 __all__ = [
     "NATIVE",
+    "LevelLimits",
     "Levels",
     "OffsetOverflowError",
     "Offsets",
+    "PackedLevels",
+    "RowLevels",
     "SlowKernelsWarning",
     "ZipShape",
     "backend",
     "bit_widths",
+    "bucket_rows",
+    "chunks_of_rows",
     "concat_variable",
     "copy_slices",
     "count_runs",
@@ -158,6 +176,8 @@ __all__ = [
     "lz4_compress",
     "lz4_compress_chunks",
     "lz4_decompress_chunks",
+    "match_words",
+    "mix_words",
     "pack_blocks",
     "pack_chunks",
     "pack_validity",
@@ -174,6 +194,7 @@ __all__ = [
     "split_bytes_chunks",
     "split_chunks",
     "take_fixed",
+    "take_row_levels",
     "take_variable",
     "unpack_blocks",
     "unpack_chunks",

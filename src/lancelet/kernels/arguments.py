@@ -13,6 +13,8 @@ from lancelet.kernels.faults import Fault, corrupt
 
 _INT64: Final = np.dtype(np.int64)
 
+_ROWS_MAX: Final = (1 << 31) - 1
+
 BLOCK: Final = 1024
 """Values in a bit-packed block."""
 
@@ -254,3 +256,20 @@ def check_documents(
         raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, place=int(backwards[0]))
     if offsets[0] < 0 or offsets[-1] > data.nbytes:
         raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, place=0)
+
+
+def check_buckets(count: int, bits: int) -> None:
+    """Check how many rows an index of buckets is to hold, in how many buckets."""
+    if not 1 <= bits <= 31 or count > _ROWS_MAX:
+        raise InvalidInputError(
+            "an index has 2 to 2**31 buckets and at most 2**31 - 1 rows", bits=bits, rows=count
+        )
+
+
+def check_bucket_count(starts: npt.NDArray[np.int32]) -> int:
+    """Check how many buckets there are, and return how many bits choose one."""
+    buckets = len(starts) - 1
+    bits = buckets.bit_length() - 1
+    if bits < 1 or buckets != 1 << bits:
+        raise InvalidInputError("the number of buckets is a power of two", found=buckets)
+    return bits

@@ -1,7 +1,10 @@
-"""Zstandard frames, many in one call: a thin wrapper that speaks slices.
+"""Zstandard frames by the library, many in one call: the definition, and what compresses.
 
 A stored frame may start with its plain size as a u64. Some writers leave that out, which the
 magic number of the frame gives away; then the frame itself must say its size.
+
+    u64 16000 | 28 b5 2f fd ...     16000 bytes, checked against what the frame could hold
+    28 b5 2f fd ...                 as many bytes as the frame states
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ _RATIO_MAX: Final = 128 * 1024 // 3
 _SIZE_MAX: Final = 1 << 31
 """A frame that has to say its own size, or have it measured, is never larger."""
 _PART_BYTES: Final = 1 << 20
+_KERNEL: Final = "zstd_decompress_chunks"
 
 
 def zstd_decompress_chunks(slices: Slices, out_sizes: Int64s | None = None) -> Slices:
@@ -29,16 +33,26 @@ def zstd_decompress_chunks(slices: Slices, out_sizes: Int64s | None = None) -> S
 
     A slice without any bytes decompresses to nothing.
     """
-    kernel = "zstd_decompress_chunks"
-    check_slices(slices, out_sizes, kernel=kernel)
+    frames, sizes = zstd_frames(slices, out_sizes)
+    return decompress_frames(frames, sizes)
+
+
+def zstd_frames(slices: Slices, out_sizes: Int64s | None) -> tuple[Slices, Int64s]:
+    """Return the frames without sizes in front, and their plain sizes, which they could have."""
+    check_slices(slices, out_sizes, kernel=_KERNEL)
     frames, sizes = (slices, out_sizes) if out_sizes is not None else _stored_sizes(slices)
     bad = (sizes < 0) | (sizes // _RATIO_MAX > frames.size) | ((frames.size == 0) & (sizes > 0))
     if bad.any():
-        raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=int(bad.argmax()))
+        raise corrupt(Fault.BAD_COUNT, kernel=_KERNEL, place=int(bad.argmax()))
+    return frames, sizes
+
+
+def decompress_frames(frames: Slices, sizes: Int64s) -> Slices:
+    """Decompress frames whose plain sizes were checked."""
     # The library takes a size of 0 for an unknown one, so empty results are checked one by one.
     for index in np.flatnonzero((frames.size > 0) & (sizes == 0)).tolist():
-        if _plain_size(frames, index, kernel) != 0:
-            raise corrupt(Fault.BAD_STREAM, kernel=kernel, place=index)
+        if _plain_size(frames, index) != 0:
+            raise corrupt(Fault.BAD_STREAM, kernel=_KERNEL, place=index)
     which = np.flatnonzero(sizes > 0)
     if not len(which):
         return slices_of_sizes(np.empty(0, np.uint8), sizes)
@@ -48,12 +62,12 @@ def zstd_decompress_chunks(slices: Slices, out_sizes: Int64s | None = None) -> S
             decompressed_sizes=sizes[which].astype("<u8").tobytes(),
         )
     except zstandard.ZstdError as error:
-        raise corrupt(Fault.BAD_STREAM, kernel=kernel, place=0) from error
+        raise corrupt(Fault.BAD_STREAM, kernel=_KERNEL, place=0) from error
     # A segment is a buffer, which its stub does not say.
     parts = [found[index] for index in range(len(found))]
     plain = np.frombuffer(b"".join(parts), np.uint8)  # type: ignore[arg-type]
     if plain.nbytes != int(sizes.sum()):
-        raise corrupt(Fault.BAD_STREAM, kernel=kernel, place=0)
+        raise corrupt(Fault.BAD_STREAM, kernel=_KERNEL, place=0)
     return slices_of_sizes(plain, sizes)
 
 
@@ -77,11 +91,10 @@ def _segments(slices: Slices) -> zstandard.BufferWithSegments:
 
 def _stored_sizes(slices: Slices) -> tuple[Slices, Int64s]:
     """Return the frames without sizes in front, and the plain size that each claims."""
-    kernel = "zstd_decompress_chunks"
     empty = slices.size == 0
     short = ~empty & (slices.size < 8)
     if short.any():
-        raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=int(short.argmax()))
+        raise corrupt(Fault.TOO_SHORT, kernel=_KERNEL, place=int(short.argmax()))
     which = np.flatnonzero(~empty)
     head = slices.source[slices.position[which][:, None] + np.arange(8)]
     bare = (head[:, :4] == _MAGIC).all(axis=1)
@@ -90,20 +103,20 @@ def _stored_sizes(slices: Slices) -> tuple[Slices, Int64s]:
     skip = np.where(empty, 0, 8)
     skip[which[bare]] = 0
     for index in which[bare].tolist():
-        sizes[index] = _plain_size(slices, index, kernel)
+        sizes[index] = _plain_size(slices, index)
     return Slices(slices.source, slices.position + skip, slices.size - skip), sizes
 
 
-def _plain_size(frames: Slices, index: int, kernel: str) -> int:
+def _plain_size(frames: Slices, index: int) -> int:
     """Return the size a frame states, or, if it states none, the size it turns out to have."""
     frame = frames.slice_bytes(index).data
     try:
         stated = int(zstandard.frame_content_size(frame))
         size = stated if stated >= 0 else _measured_size(frame)
     except zstandard.ZstdError as error:
-        raise corrupt(Fault.BAD_STREAM, kernel=kernel, place=index) from error
+        raise corrupt(Fault.BAD_STREAM, kernel=_KERNEL, place=index) from error
     if size > _SIZE_MAX:
-        raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=index)
+        raise corrupt(Fault.BAD_COUNT, kernel=_KERNEL, place=index)
     return size
 
 

@@ -23,6 +23,7 @@ from lancelet.kernels.native.fsst_training import fsst_train
 from lancelet.kernels.native.full_zip import unzip_fixed, unzip_variable, zip_fixed, zip_variable
 from lancelet.kernels.native.hashing import xxh64_many
 from lancelet.kernels.native.jsonb import decode_jsonb, encode_jsonb
+from lancelet.kernels.native.key_match import bucket_rows, match_words, mix_words
 from lancelet.kernels.native.levels import (
     count_slots,
     expand_list,
@@ -35,12 +36,16 @@ from lancelet.kernels.native.lz4 import lz4_compress, lz4_compress_chunks, lz4_d
 from lancelet.kernels.native.protobuf import find_parts, read_varints
 from lancelet.kernels.native.read_ahead import read_ahead
 from lancelet.kernels.native.rle import count_runs, rle_decode_chunks, rle_encode_chunks
+from lancelet.kernels.native.row_levels import chunks_of_rows, take_row_levels
 from lancelet.kernels.native.split_bytes import join_bytes_chunks, split_bytes_chunks
 from lancelet.kernels.native.variable import concat_variable, pick_variable
 from lancelet.kernels.native.zones import zone_min_max
+from lancelet.kernels.native.zstd import zstd_decompress_chunks
 
 __all__ = [
     "bit_widths",
+    "bucket_rows",
+    "chunks_of_rows",
     "concat_variable",
     "copy_slices",
     "count_runs",
@@ -64,6 +69,8 @@ __all__ = [
     "lz4_compress",
     "lz4_compress_chunks",
     "lz4_decompress_chunks",
+    "match_words",
+    "mix_words",
     "pack_blocks",
     "pack_chunks",
     "pack_validity",
@@ -80,6 +87,7 @@ __all__ = [
     "split_bytes_chunks",
     "split_chunks",
     "take_fixed",
+    "take_row_levels",
     "take_variable",
     "unpack_blocks",
     "unpack_chunks",
@@ -91,4 +99,5 @@ __all__ = [
     "zip_fixed",
     "zip_variable",
     "zone_min_max",
+    "zstd_decompress_chunks",
 ]

@@ -23,6 +23,7 @@ from lancelet.kernels.reference.fsst_training import fsst_train
 from lancelet.kernels.reference.full_zip import unzip_fixed, unzip_variable, zip_fixed, zip_variable
 from lancelet.kernels.reference.hashing import xxh64_many
 from lancelet.kernels.reference.jsonb import decode_jsonb, encode_jsonb
+from lancelet.kernels.reference.key_match import bucket_rows, match_words, mix_words
 from lancelet.kernels.reference.levels import (
     count_slots,
     expand_list,
@@ -35,12 +36,16 @@ from lancelet.kernels.reference.lz4 import lz4_compress, lz4_compress_chunks, lz
 from lancelet.kernels.reference.protobuf import find_parts, read_varints
 from lancelet.kernels.reference.read_ahead import read_ahead
 from lancelet.kernels.reference.rle import count_runs, rle_decode_chunks, rle_encode_chunks
+from lancelet.kernels.reference.row_levels import chunks_of_rows, take_row_levels
 from lancelet.kernels.reference.split_bytes import join_bytes_chunks, split_bytes_chunks
 from lancelet.kernels.reference.variable import concat_variable, pick_variable
 from lancelet.kernels.reference.zones import zone_min_max
+from lancelet.kernels.zstd import zstd_decompress_chunks
 
 __all__ = [
     "bit_widths",
+    "bucket_rows",
+    "chunks_of_rows",
     "concat_variable",
     "copy_slices",
     "count_runs",
@@ -64,6 +69,8 @@ __all__ = [
     "lz4_compress",
     "lz4_compress_chunks",
     "lz4_decompress_chunks",
+    "match_words",
+    "mix_words",
     "pack_blocks",
     "pack_chunks",
     "pack_validity",
@@ -80,6 +87,7 @@ __all__ = [
     "split_bytes_chunks",
     "split_chunks",
     "take_fixed",
+    "take_row_levels",
     "take_variable",
     "unpack_blocks",
     "unpack_chunks",
@@ -91,4 +99,5 @@ __all__ = [
     "zip_fixed",
     "zip_variable",
     "zone_min_max",
+    "zstd_decompress_chunks",
 ]

@@ -1,0 +1,85 @@
+// Finding keys among others by their hashes, through an index of buckets.
+#include "kernel.hpp"
+
+#if defined(_MSC_VER)
+#define LANCELET_PREFETCH(at) ((void)(at))
+#else
+#define LANCELET_PREFETCH(at) __builtin_prefetch(at)
+#endif
+
+namespace LANCELET_NAMESPACE {
+namespace {
+
+// Lookups that wait for memory at the same time.
+constexpr int64_t kAtOnce = 32;
+
+LANCELET_INLINE int64_t bucket_of(uint64_t hash, int64_t bits) {
+  return static_cast<int64_t>(hash >> (64 - bits));
+}
+
+}  // namespace
+
+int64_t mix_words(Span<const uint64_t> words, uint64_t seed, Span<uint64_t> out) {
+  if (out.size < words.size) return fail(kOutputFull, 0);
+  for (int64_t i = 0; i < words.size; ++i) {
+    uint64_t mixed = words.data[i] ^ seed;
+    mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9u;
+    mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EBu;
+    out.data[i] = mixed ^ mixed >> 31;
+  }
+  return words.size;
+}
+
+int64_t bucket_rows(Span<const uint64_t> hashes, int64_t bits, Span<int32_t> starts,
+                    Span<int32_t> rows) {
+  const int64_t count = hashes.size;
+  if (bits < 1 || bits > 31 || count > INT32_MAX) return fail(kBadWidth, 0);
+  const int64_t buckets = int64_t(1) << bits;
+  if (starts.size != buckets + 1 || rows.size < count) return fail(kOutputFull, 0);
+  memset(starts.data, 0, size_t(starts.size) * sizeof(int32_t));
+  for (int64_t i = 0; i < count; ++i) ++starts.data[bucket_of(hashes.data[i], bits)];
+  int32_t total = 0;
+  for (int64_t bucket = 0; bucket <= buckets; ++bucket) {
+    const int32_t size = starts.data[bucket];
+    starts.data[bucket] = total;
+    total += size;
+  }
+  // Filling moves each start to the next bucket's; they are moved back below.
+  for (int64_t i = 0; i < count; ++i)
+    rows.data[starts.data[bucket_of(hashes.data[i], bits)]++] = int32_t(i);
+  for (int64_t bucket = buckets; bucket > 0; --bucket)
+    starts.data[bucket] = starts.data[bucket - 1];
+  starts.data[0] = 0;
+  return count;
+}
+
+int64_t match_words(Span<const int32_t> starts, Span<const uint64_t> ordered,
+                    Span<const uint64_t> wanted, int64_t bits, Span<int32_t> out) {
+  if (bits < 1 || bits > 31 || starts.size != (int64_t(1) << bits) + 1)
+    return fail(kBadWidth, 0);
+  if (out.size < wanted.size) return fail(kOutputFull, 0);
+  int32_t before = 0;
+  for (int64_t bucket = 0; bucket < starts.size; ++bucket) {
+    if (starts.data[bucket] < before) return fail(kBadOffsets, 0);
+    before = starts.data[bucket];
+  }
+  if (starts.data[0] != 0 || before != ordered.size) return fail(kBadOffsets, 0);
+  for (int64_t first = 0; first < wanted.size; first += kAtOnce) {
+    const int64_t count = smaller(kAtOnce, wanted.size - first);
+    const uint64_t* keys = wanted.data + first;
+    for (int64_t i = 0; i < count; ++i)
+      LANCELET_PREFETCH(starts.data + bucket_of(keys[i], bits));
+    for (int64_t i = 0; i < count; ++i)
+      LANCELET_PREFETCH(ordered.data + starts.data[bucket_of(keys[i], bits)]);
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t bucket = bucket_of(keys[i], bits);
+      const int32_t stop = starts.data[bucket + 1];
+      int32_t at = starts.data[bucket];
+      while (at < stop && ordered.data[at] != keys[i]) ++at;
+      out.data[first + i] = at < stop ? at : -1;
+    }
+  }
+  return wanted.size;
+}
+
+}  // namespace LANCELET_NAMESPACE

@@ -1,0 +1,33 @@
+"""Zstandard frames by `native/src/zstd.cpp`, and by the library where that declines.
+
+The kernel reads what pages hold. It declines frames with checksums, with dictionaries, or of
+several parts, and whatever is malformed; the library, `kernels.zstd`, then reads them or says
+what is wrong.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lancelet.buffers import Int64s, Slices
+from lancelet.kernels import _native
+from lancelet.kernels.arguments import as_int64s, slice_arrays, slices_of_sizes
+from lancelet.kernels.faults import Fault, checked
+from lancelet.kernels.native.allocate import empty_bytes
+from lancelet.kernels.zstd import decompress_frames, zstd_frames
+
+_SLACK: Final = 64
+"""Copies write whole words, so that much of the output is only for them."""
+
+
+def zstd_decompress_chunks(slices: Slices, out_sizes: Int64s | None = None) -> Slices:
+    """Decompress each slice; without `out_sizes` the plain sizes are read from the slices."""
+    frames, sizes = zstd_frames(slices, out_sizes)
+    out_size = as_int64s(sizes)
+    total = int(out_size.sum())
+    out = empty_bytes(total + _SLACK)
+    status = _native.zstd_decompress_chunks(*slice_arrays(frames, out_size), out_size, out)
+    if status < 0 and -status % 16 == Fault.BAD_STREAM:
+        return decompress_frames(frames, sizes)
+    checked(status, kernel="zstd_decompress_chunks")
+    return slices_of_sizes(out[:total], out_size)

@@ -1,0 +1,139 @@
+"""Zstandard: the native decoder agrees with the library on everything that either reads."""
+
+import numpy as np
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lancelet import kernels
+from lancelet.buffers import Slices
+from lancelet.errors import CorruptDataError, InvalidInputError
+from lancelet.kernels import _native, select
+
+TEXTS = st.lists(
+    st.one_of(
+        st.binary(max_size=40),
+        st.builds(lambda piece, times: piece * times, st.binary(max_size=9), st.integers(0, 90)),
+    ),
+    max_size=8,
+).map(b"".join)
+CHUNKS = st.lists(TEXTS, max_size=6)
+
+
+def slices_of(parts):
+    size = np.array([len(part) for part in parts], np.int64)
+    return Slices(np.frombuffer(b"".join(parts), np.uint8), np.cumsum(size) - size, size)
+
+
+def parts_of(slices):
+    return [slices.slice_bytes(index).tobytes() for index in range(len(slices))]
+
+
+def columns(rng):
+    """Return bytes as columns have them: each kind makes the library use another way to code."""
+    words = np.array([b"carefully ", b"quick ", b"slyly ", b"final ", b"regular "])
+    cents = rng.integers(90_000, 10_500_000, 4000)
+    wide = np.zeros((4000, 2), np.int64)
+    wide[:, 0] = cents
+    return {
+        "random": rng.integers(0, 256, 20_000, np.uint8).tobytes(),
+        "few bytes": rng.choice(np.frombuffer(b"aabac", np.uint8), 20_000).tobytes(),
+        "skewed": rng.geometric(0.02, 30_000).clip(max=255).astype(np.uint8).tobytes(),
+        "decimals": wide.tobytes(),
+        "floats": (cents / 100).tobytes(),
+        "times": np.cumsum(rng.integers(0, 2_000_000, 4000)).tobytes(),
+        "text": b"".join(rng.choice(words, 5000)),
+        "numbers": b"".join(b"%d," % number for number in rng.integers(0, 1 << 31, 5000)),
+        "one byte": bytes(50_000),
+        "far apart": (block := rng.integers(0, 256, 70_000, np.uint8).tobytes()) + block,
+        "long runs": b"".join(
+            bytes([k]) * int(n) for k, n in enumerate(rng.integers(1, 3000, 200))
+        ),
+        "blocks": rng.geometric(0.1, 400_000).clip(max=255).astype(np.uint8).tobytes(),
+    }
+
+
+@pytest.mark.parametrize("level", [-7, 1, 3, 6, 12, 19])
+def test_the_kernel_itself_reads_what_columns_hold(instruction_sets, level):
+    parts = columns(np.random.default_rng(level + 100))
+    compressor = zstandard.ZstdCompressor(level=level)
+    frames = slices_of([compressor.compress(part) for part in parts.values()])
+    sizes = np.array([len(part) for part in parts.values()], np.int64)
+    before = select.backend()
+    for instruction_set in instruction_sets:
+        select.use_instruction_set(instruction_set)
+        # Once with other bytes behind the frames, and once with their last byte the last of all.
+        for behind in (100, 0):
+            source = np.concatenate([frames.source, np.zeros(behind, np.uint8)])
+            out = np.zeros(int(sizes.sum()) + 64, np.uint8)
+            status = _native.zstd_decompress_chunks(
+                source, frames.position, frames.size, sizes, out
+            )
+            assert status == sizes.sum(), (instruction_set, divmod(-status, 16))
+            assert out[:status].tobytes() == b"".join(parts.values())
+    select.use_instruction_set(before)
+
+
+@settings(max_examples=300)
+@given(st.integers(0, 2**32), st.sampled_from([1, 3, 19]))
+def test_damaged_frames_are_read_alike_or_refused(agree, damage, seed, level):
+    rng = np.random.default_rng(seed)
+    part = list(columns(rng).values())[rng.integers(10)]
+    compressor = zstandard.ZstdCompressor(level=level, write_checksum=bool(seed % 2))
+    start = rng.integers(max(len(part) - 3000, 1))
+    plain = part[start : start + 3000]
+    frame = np.frombuffer(compressor.compress(plain), np.uint8)
+    damaged = Slices.whole(damage(rng, frame))
+    agree("zstd_decompress_chunks", damaged, np.array([len(plain)]))
+
+
+@given(CHUNKS, st.integers(0, 2**32), st.booleans())
+def test_damaged_sizes_are_read_alike_or_refused(agree, damage, chunks, seed, sized):
+    packed = kernels.zstd_compress_chunks(slices_of(chunks), level=1, sized=sized)
+    damaged = damage(np.random.default_rng(seed), packed.source)
+    agree("zstd_decompress_chunks", Slices(damaged, packed.position, packed.size))
+
+
+@given(st.binary(max_size=60), st.integers(0, 300))
+def test_any_bytes_behind_the_magic_are_read_alike_or_refused(agree, data, size):
+    frame = np.frombuffer(b"\x28\xb5\x2f\xfd" + data, np.uint8)
+    agree("zstd_decompress_chunks", Slices.whole(frame), np.array([size]))
+
+
+def test_frames_that_pages_never_hold_are_left_to_the_library(agree):
+    text = b"the quick brown fox " * 50
+    one = zstandard.ZstdCompressor(write_checksum=True).compress(text)
+    sizes = np.array([len(text)])
+    assert parts_of(agree("zstd_decompress_chunks", slices_of([one]), sizes)) == [text]
+
+
+@given(CHUNKS, st.booleans(), st.sampled_from([-5, 1, 3, 9, 19]))
+def test_zstd_comes_back(agree, chunks, sized, level):
+    packed = kernels.zstd_compress_chunks(slices_of(chunks), level=level, sized=sized)
+    assert parts_of(agree("zstd_decompress_chunks", packed)) == chunks
+
+
+@pytest.mark.parametrize("size", [1 << 40, -1, 0, 3])
+def test_a_lying_zstd_size_is_corrupt(agree, size):
+    packed = kernels.zstd_compress_chunks(slices_of([b"four"]), level=1, sized=False)
+    assert agree("zstd_decompress_chunks", packed, np.array([size])) is CorruptDataError
+
+
+@given(CHUNKS)
+def test_zstd_frames_need_not_state_their_size(agree, chunks):
+    compressor = zstandard.ZstdCompressor(write_content_size=False)
+    frames = slices_of([compressor.compress(chunk) for chunk in chunks])
+    plain = slices_of(chunks)
+    assert parts_of(agree("zstd_decompress_chunks", frames)) == chunks
+    assert parts_of(agree("zstd_decompress_chunks", frames, plain.size)) == chunks
+
+
+def test_a_zstd_frame_that_states_an_absurd_size_is_corrupt(agree):
+    head = b"\x28\xb5\x2f\xfd\xe0" + b"\xff" * 8 + b"\x01\x00\x00"
+    assert agree("zstd_decompress_chunks", slices_of([head])) is CorruptDataError
+
+
+def test_zstd_levels_are_checked():
+    with pytest.raises(InvalidInputError):
+        kernels.zstd_compress_chunks(slices_of([b"a"]), level=99, sized=True)
