@@ -1,15 +1,13 @@
 """Files that appear whole or not at all, and survive a loss of power once they have a name.
 
-    .lancelet-tmp-3f...   written, then flushed to the disk
-    7.manifest            the same file under its name, given in one step
-    the folder            flushed too, since names live in folders
+    no name            written, then flushed to the disk (`unfinished`)
+    7.manifest         the same file under its name, given in one step
+    the folder         flushed too, since names live in folders
 
 A name is taken over with a rename. A name that must be free is given with a hard link, which
 fails if it is taken. Where there are no hard links (some network and removable drives) the name
 is claimed by an exclusive create, which one caller wins, and the winner replaces its own empty
 claim; for that moment a reader can see an empty file, which no file of the format ever is.
-
-A crash leaves at most a hidden file, which listings do not show.
 
 While a large file is being written, the disk is asked to keep up (`_FLUSH_BYTES`), so that little
 is left to wait for at the end. Without `sync` nothing is flushed: a crash of the process still
@@ -21,8 +19,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from functools import partial
 from typing import BinaryIO, Final
@@ -30,45 +27,36 @@ from typing import BinaryIO, Final
 from lancelet.errors import InvalidInputError, LanceletError, StorageError
 from lancelet.io.pool import run_in_background
 from lancelet.io.store import BytesLike, ObjectWriter, as_memoryview, name_taken, not_stored
-
-TEMPORARY_PREFIX: Final = ".lancelet-tmp-"
-"""How names of unfinished files begin; no name of the format begins with a dot."""
-
-_BUFFER_BYTES: Final = 1 << 20
+from lancelet.io.unfinished import UnfinishedFile, start_unfinished
 
 _FLUSH_BYTES: Final = 32 << 20
 """After each so many bytes a flush is started in the background."""
 
-_NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP})
-"""What systems answer that have no hard links; Linux says `EPERM` for FAT and some FUSE drives."""
-
 
 class LocalWriter(ObjectWriter):
-    """Writes a hidden file beside the target and names it at `close`."""
+    """Writes a file that nobody sees and names it at `close`."""
 
     def __init__(
         self,
         path: str,
         native: str,
         *,
-        give_name: Callable[[str, str], None] = os.replace,
+        may_replace: bool = True,
         sync: bool = True,
     ) -> None:
         """Start the file that will be `native`, whose path in the store is `path`.
 
-        `give_name(temporary, native)` is what makes the file visible.
+        With `may_replace` it takes over the name from whatever has it.
         """
         self._path = path
         self._native = native
-        self._give_name = give_name
+        self._may_replace = may_replace
         self._sync = sync
         self._flush: Future[None] | None = None
         self._flush_at = _FLUSH_BYTES
         self._position = 0
-        folder = os.path.dirname(native)
-        self._temporary = os.path.join(folder, TEMPORARY_PREFIX + uuid.uuid4().hex)
         with as_storage_errors(path):
-            self._file: BinaryIO | None = _create(self._temporary, sync=sync)
+            self._unfinished: UnfinishedFile | None = _start(os.path.dirname(native), sync=sync)
 
     @property
     def position(self) -> int:
@@ -77,46 +65,43 @@ class LocalWriter(ObjectWriter):
 
     def write(self, *buffers: BytesLike) -> None:
         """Append bytes; large buffers are not copied on their way to the system."""
-        if self._file is None:
+        if self._unfinished is None:
             raise InvalidInputError("the writer is closed", path=self._path)
+        file = self._unfinished.file
         with as_storage_errors(self._path):
             for buffer in buffers:
-                self._position += self._file.write(as_memoryview(buffer))
+                self._position += file.write(as_memoryview(buffer))
             if self._sync and self._position >= self._flush_at:
-                self._start_flush(self._file)
+                self._start_flush(file)
 
     def close(self) -> int:
         """Flush the file and the folder and give the file its name."""
-        if self._file is None:
+        if self._unfinished is None:
             return self._position
         try:
             with as_storage_errors(self._path):
-                self._file.flush()
+                self._unfinished.file.flush()
                 self._end_flush()
                 if self._sync:
-                    os.fsync(self._file.fileno())
-                # Windows cannot name a file that is open.
-                self._file.close()
-                self._give_name(self._temporary, self._native)
+                    os.fsync(self._unfinished.file.fileno())
+                self._unfinished.publish(self._native, may_replace=self._may_replace)
                 if self._sync:
                     flush_folder(os.path.dirname(self._native))
         finally:
-            # After a rename this finds nothing to delete.
+            # What was published is not discarded by this.
             self.abort()
         return self._position
 
     def abort(self) -> None:
-        """Delete the unfinished file."""
-        if self._file is None:
+        """Drop the unfinished file."""
+        if self._unfinished is None:
             return
-        file, self._file = self._file, None
+        unfinished, self._unfinished = self._unfinished, None
         # The disk may be full or broken, and says so again here; the bytes are unwanted anyway.
         with contextlib.suppress(OSError):
             self._end_flush()
-        with contextlib.suppress(OSError):
-            file.close()
-        with as_storage_errors(self._path), contextlib.suppress(FileNotFoundError):
-            os.unlink(self._temporary)
+        with as_storage_errors(self._path):
+            unfinished.discard()
 
     def _start_flush(self, file: BinaryIO) -> None:
         if self._flush is None or self._flush.done():
@@ -129,17 +114,6 @@ class LocalWriter(ObjectWriter):
         flush, self._flush = self._flush, None
         if flush is not None:
             flush.result()
-
-
-def give_name_if_free(temporary: str, native: str) -> None:
-    """Let a finished file be seen under a second name; exactly one of many callers succeeds."""
-    try:
-        os.link(temporary, native)
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        os.close(os.open(native, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-        os.replace(temporary, native)
 
 
 def make_folder(folder: str, *, sync: bool) -> None:
@@ -203,10 +177,10 @@ def translated(error: OSError, path: str) -> LanceletError:
     )
 
 
-def _create(native: str, *, sync: bool) -> BinaryIO:
-    """Create a file and, only if that fails for want of it, its folder."""
+def _start(folder: str, *, sync: bool) -> UnfinishedFile:
+    """Start a file and, only if that fails for want of it, make its folder."""
     try:
-        return open(native, "xb", buffering=_BUFFER_BYTES)  # the writer closes it
+        return start_unfinished(folder)
     except FileNotFoundError:
-        make_folder(os.path.dirname(native), sync=sync)
-        return open(native, "xb", buffering=_BUFFER_BYTES)  # the writer closes it
+        make_folder(folder, sync=sync)
+        return start_unfinished(folder)

@@ -21,11 +21,9 @@ from typing import Final
 
 from lancelet.errors import StorageError
 from lancelet.io.durable import (
-    TEMPORARY_PREFIX,
     LocalWriter,
     as_storage_errors,
     flush_folder,
-    give_name_if_free,
     make_folder,
     translated,
 )
@@ -41,6 +39,7 @@ from lancelet.io.store import (
     check_path,
     not_stored,
 )
+from lancelet.io.unfinished import TEMPORARY_PREFIX, give_name_if_free
 
 _WINDOWS_PATH_MAX: Final = 240
 """Longer paths need the `\\\\?\\` form; the limit is 260 for files and 248 for folders."""
@@ -97,7 +96,7 @@ class LocalStore(Store):
 
     def put_if_absent(self, path: str, data: BytesLike) -> None:
         """Write a file if the name is free; on return it survives a loss of power."""
-        writer = LocalWriter(path, self._native(path), give_name=give_name_if_free, sync=self._sync)
+        writer = LocalWriter(path, self._native(path), may_replace=False, sync=self._sync)
         with writer:
             writer.write(data)
 

@@ -1,11 +1,13 @@
 import errno
 import os
 import pickle
+import re
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,8 +19,7 @@ from lancelet.errors import (
     InvalidInputError,
     StorageError,
 )
-from lancelet.io import durable, open_folder
-from lancelet.io.durable import TEMPORARY_PREFIX
+from lancelet.io import durable, open_folder, unfinished
 from lancelet.io.local import LocalStore, native_path
 from lancelet.io.memory import MemoryStore
 
@@ -69,22 +70,68 @@ def test_large_cold_ranges_are_read_in_the_background(store: LocalStore, tmp_pat
     assert (slices.slice_bytes(0) == data[1:]).all()
 
 
+@pytest.fixture
+def only_hidden(monkeypatch):
+    """A system without files that have no name."""
+    monkeypatch.setattr(durable, "start_unfinished", unfinished.HiddenFile)
+
+
+@pytest.mark.usefixtures("only_hidden")
 def test_unfinished_files_are_hidden_and_swept(store: LocalStore, tmp_path: Path):
     writer = store.open_writer("data/a")
     writer.write(b"x")
-    (unfinished,) = [path.name for path in (tmp_path / "data").iterdir()]
-    assert unfinished.startswith(TEMPORARY_PREFIX)
+    (hidden,) = [path.name for path in (tmp_path / "data").iterdir()]
+    assert re.fullmatch(r"\.lancelet-tmp-[0-9a-f]{32}", hidden)
     assert list(store.list()) == []
     assert store.list_delimited("data").objects == ()
     assert store.sweep_temporaries(older_than_seconds=3600) == 0
     old = time.time() - 7200
-    os.utime(tmp_path / "data" / unfinished, (old, old))
+    os.utime(tmp_path / "data" / hidden, (old, old))
     assert store.sweep_temporaries("data", older_than_seconds=3600) == 1
     assert list((tmp_path / "data").iterdir()) == []
     writer.abort()
 
 
-def test_writer_that_is_killed_leaves_only_a_hidden_file(store: LocalStore, tmp_path: Path):
+@pytest.mark.parametrize("has_unnamed", [True, False])
+def test_files_appear_whole_and_leave_nothing_else(
+    store: LocalStore, tmp_path: Path, monkeypatch, has_unnamed: bool
+):
+    if not has_unnamed:
+        monkeypatch.setattr(durable, "start_unfinished", unfinished.HiddenFile)
+    for data in (b"first", b"second"):
+        writer = store.open_writer("a")
+        writer.write(data)
+        assert len(list(tmp_path.iterdir())) == (data == b"second") + (not has_unnamed)
+        writer.close()
+        assert store.read("a") == data
+    with pytest.raises(AlreadyExistsError):
+        store.put_if_absent("a", b"third")
+    store.open_writer("b").abort()
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    assert store.read("a") == b"second"
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o666 & ~_umask()
+
+
+def _umask() -> int:
+    """Return the process's mask of permissions, which can only be read by setting it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+@pytest.mark.parametrize("code", sorted(unfinished._NOT_UNNAMED))
+def test_drives_without_unnamed_files_get_hidden_ones(store, tmp_path, monkeypatch, code):
+    def without_unnamed(folder: str) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(unfinished, "UnnamedFile", without_unnamed)
+    writer = store.open_writer("a")
+    assert [path.name[:14] for path in tmp_path.iterdir()] == [unfinished.TEMPORARY_PREFIX]
+    writer.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_writer_that_is_killed_leaves_nothing(store: LocalStore, tmp_path: Path):
     program = (
         "import os, sys\n"
         "from lancelet.io.local import LocalStore\n"
@@ -95,15 +142,17 @@ def test_writer_that_is_killed_leaves_only_a_hidden_file(store: LocalStore, tmp_
     ended = subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False)
     assert ended.returncode == 9
     assert list(store.list()) == []
-    assert store.sweep_temporaries(older_than_seconds=-1) == 1
+    left = list((tmp_path / "data").iterdir())
+    assert len(left) == (0 if hasattr(os, "O_TMPFILE") else 1)
+    assert store.sweep_temporaries(older_than_seconds=-1) == len(left)
 
 
 @pytest.mark.parametrize("code", [errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP])
 def test_names_are_claimed_where_there_are_no_links(store: LocalStore, monkeypatch, code: int):
-    def no_links(*_: object) -> None:
+    def no_links(*_: object, **__: object) -> None:
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(durable.os, "link", no_links)
+    monkeypatch.setattr(unfinished.os, "link", no_links)
 
     def attempt(writer: int) -> bool:
         try:
@@ -125,21 +174,22 @@ def test_put_is_flushed_with_its_folders_before_it_counts(store: LocalStore, mon
     flush, link = os.fsync, os.link
 
     def spy_flush(handle: int) -> None:
-        done.append("flush " + Path(f"/proc/self/fd/{handle}").readlink().name[:12])
+        name = Path(f"/proc/self/fd/{handle}").readlink()
+        done.append("flush " + (name.name[:12] if name.is_dir() else "file"))
         flush(handle)
 
-    def spy_link(source: str, target: str) -> None:
+    def spy_link(source: str, target: str, **options: Any) -> None:
         done.append("link")
-        link(source, target)
+        link(source, target, **options)
 
     monkeypatch.setattr(durable.os, "fsync", spy_flush)
-    monkeypatch.setattr(durable.os, "link", spy_link)
+    monkeypatch.setattr(unfinished.os, "link", spy_link)
     root = store.root.name[:12]
     store.put_if_absent("v/w/1", b"x")
     assert done == [
         f"flush {root}",
         "flush v",
-        "flush " + TEMPORARY_PREFIX[:12],
+        "flush file",
         "link",
         "flush w",
     ]
@@ -225,7 +275,7 @@ def test_no_permission_is_a_storage_error(store: LocalStore, monkeypatch):
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr("builtins.open", refuse)
+    monkeypatch.setattr(unfinished.os, "open", refuse)
     with pytest.raises(StorageError) as caught:
         store.put("a", b"x")
     assert caught.value.facts["reason"] == "Permission denied"

@@ -1,0 +1,160 @@
+"""Files that are being written and have no name yet that anybody would look for.
+
+    without a name     Linux: the file is in no folder; a crash takes it away
+    .lancelet-tmp-*    elsewhere: beside the target, hidden; a crash leaves it behind
+
+A file without a name gets one by a hard link, which never takes over a name. Where the name is
+taken and may be taken over, the file is linked as a hidden one first, which then is renamed: only
+for that moment, and once the file is complete, a crash can leave a hidden file here as well.
+
+What was left behind is recognised by how its name begins (`TEMPORARY_PREFIX`), in the folder of
+its target: `.lancelet-tmp-` and 32 hexadecimal digits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import uuid
+from typing import BinaryIO, Final, Protocol
+
+TEMPORARY_PREFIX: Final = ".lancelet-tmp-"
+"""How names of unfinished files begin; no name of the format begins with a dot."""
+
+_BUFFER_BYTES: Final = 1 << 20
+
+_CREATE: Final = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0)
+
+_NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP})
+"""What systems answer that have no hard links; Linux says `EPERM` for FAT and some FUSE drives."""
+
+_NOT_LINKED: Final = _NO_LINKS | {errno.ENOENT, errno.EXDEV}
+"""The same, or that there is no `/proc`, by which a file without a name is found."""
+
+_NOT_UNNAMED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOTSUP, errno.EISDIR, errno.EINVAL})
+"""What drives and kernels answer that have no files without names."""
+
+
+class UnfinishedFile(Protocol):
+    """A file that is being written."""
+
+    file: BinaryIO
+    """Takes the bytes."""
+
+    def publish(self, native: str, *, may_replace: bool) -> None:
+        """Close the file and give it its name; `FileExistsError` if that is taken and must not."""
+
+    def discard(self) -> None:
+        """Close the file, if it still is open, and see to it that nothing of it is left."""
+
+
+def start_unfinished(folder: str) -> UnfinishedFile:
+    """Start a file for a target in a folder, which must be there."""
+    try:
+        return UnnamedFile(folder)
+    except OSError as error:
+        if error.errno not in _NOT_UNNAMED:
+            raise
+        return HiddenFile(folder)
+
+
+class UnnamedFile:
+    """A file in no folder, on the drive of its target."""
+
+    def __init__(self, folder: str) -> None:
+        """Start the file, or raise `OSError` with one of a few codes where there are none."""
+        flag = getattr(os, "O_TMPFILE", 0)
+        if not flag:
+            raise OSError(errno.EOPNOTSUPP, "the system has no files without names")
+        handle = os.open(folder, flag | os.O_RDWR, 0o666)
+        self.file: BinaryIO = os.fdopen(handle, "w+b", buffering=_BUFFER_BYTES)
+        self._folder = folder
+
+    def publish(self, native: str, *, may_replace: bool) -> None:
+        """Link the file as `native`."""
+        try:
+            self._link(native)
+        except FileExistsError:
+            if not may_replace:
+                raise
+            self._replace(native)
+        except OSError as error:
+            if error.errno not in _NOT_LINKED:
+                raise
+            self._publish_copy(native, may_replace=may_replace)
+        self.file.close()
+
+    def discard(self) -> None:
+        """Close the file, which is the end of it."""
+        with contextlib.suppress(OSError):
+            self.file.close()
+
+    def _link(self, native: str) -> None:
+        handle = self.file.fileno()
+        # Only with a handle given does Python ask the system to follow the link in /proc.
+        os.link(f"/proc/self/fd/{handle}", native, src_dir_fd=handle, follow_symlinks=True)
+
+    def _replace(self, native: str) -> None:
+        temporary = _temporary_name(self._folder)
+        self._link(temporary)
+        try:
+            os.replace(temporary, native)
+        except OSError:
+            os.unlink(temporary)
+            raise
+
+    def _publish_copy(self, native: str, *, may_replace: bool) -> None:
+        """Publish a hidden file with the same bytes, which survive a loss of power."""
+        copy = HiddenFile(self._folder)
+        try:
+            self.file.seek(0)
+            shutil.copyfileobj(self.file, copy.file, _BUFFER_BYTES)
+            copy.file.flush()
+            os.fsync(copy.file.fileno())
+            copy.publish(native, may_replace=may_replace)
+        finally:
+            copy.discard()
+
+
+class HiddenFile:
+    """A file beside its target, under a name that nobody looks for."""
+
+    def __init__(self, folder: str) -> None:
+        """Start the file."""
+        self._temporary = _temporary_name(folder)
+        handle = os.open(self._temporary, _CREATE, 0o666)
+        self.file: BinaryIO = os.fdopen(handle, "wb", buffering=_BUFFER_BYTES)
+
+    def publish(self, native: str, *, may_replace: bool) -> None:
+        """Rename the file; Windows needs it to be closed before."""
+        self.file.close()
+        if may_replace:
+            os.replace(self._temporary, native)
+        else:
+            give_name_if_free(self._temporary, native)
+        self.discard()
+
+    def discard(self) -> None:
+        """Delete the file; after a rename there is nothing to delete."""
+        # The disk may be full or broken, and says so again here; the bytes are unwanted anyway.
+        with contextlib.suppress(OSError):
+            self.file.close()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._temporary)
+
+
+def give_name_if_free(temporary: str, native: str) -> None:
+    """Let a finished file be seen under a second name; exactly one of many callers succeeds."""
+    try:
+        os.link(temporary, native)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        os.close(os.open(native, _CREATE, 0o666))
+        os.replace(temporary, native)
+
+
+def _temporary_name(folder: str) -> str:
+    return os.path.join(folder, TEMPORARY_PREFIX + uuid.uuid4().hex)
