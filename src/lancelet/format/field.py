@@ -98,8 +98,11 @@ class Field:
 
     @property
     def is_blob(self) -> bool:
-        """Whether values live outside of pages, in either generation of blobs."""
-        return self.is_blob_v2 or _is_true(self.metadata.get(BLOB_KEY))
+        """Whether values live outside of pages, in either generation of blobs.
+
+        The reference looks for the key only, so that `false` makes a field one as well.
+        """
+        return self.is_blob_v2 or BLOB_KEY in self.metadata
 
     @property
     def is_blob_v2(self) -> bool:
@@ -285,7 +288,7 @@ def _from_arrow(arrow: pa.Field, ids: Iterator[int], *, parent_id: FieldId, blob
 
 
 def _asks_for_blob(data_type: pa.DataType, metadata: Mapping[str, str]) -> bool:
-    return not pa.types.is_nested(data_type) and _is_true(metadata.get(BLOB_KEY))
+    return not pa.types.is_nested(data_type) and BLOB_KEY in metadata
 
 
 def _json_type(data_type: pa.DataType, metadata: dict[str, str]) -> str | None:

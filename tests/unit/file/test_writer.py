@@ -377,10 +377,15 @@ def test_structs_that_cannot_be_packed_are_refused_by_name(version, data_type):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("data_type", [pa.int8(), pa.null(), pa.string(), pa.list_(pa.int8())])
-def test_blobs_of_other_types_are_refused_by_name(version, data_type):
+@pytest.mark.parametrize("word", ["true", "false"])
+@pytest.mark.parametrize(
+    "data_type",
+    [pa.int8(), pa.null(), pa.string(), pa.list_(pa.int8()), pa.struct([("a", pa.int8())])],
+    ids=str,
+)
+def test_blobs_of_other_types_are_refused_by_name(version, data_type, word):
     store = RecordingStore("refused")
-    field = pa.field("x", data_type, metadata={"lance-encoding:blob": "true"})
+    field = pa.field("x", data_type, metadata={"lance-encoding:blob": word})
     with pytest.raises(UnsupportedError, match="blobs") as caught:
         start(store, pa.schema([field]).empty_table(), version=version)
     assert caught.value.facts["column"] == "x"
