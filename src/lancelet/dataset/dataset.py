@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.dataset
 
 from lancelet.dataset.bases import BaseMethods
+from lancelet.dataset.committing import CommitMethods
+from lancelet.dataset.evolution import EvolutionMethods
 from lancelet.dataset.fragment import LanceFragment
 from lancelet.dataset.handle import (
     Handle,
@@ -26,6 +28,7 @@ from lancelet.dataset.handle import (
     text_of,
 )
 from lancelet.dataset.history import HistoryMethods
+from lancelet.dataset.indexing import IndexMethods
 from lancelet.dataset.lance_schema import LanceSchema
 from lancelet.dataset.maintenance import MaintenanceMethods
 from lancelet.dataset.mutation import MutationMethods
@@ -50,9 +53,12 @@ class LanceDataset(
     HistoryMethods,
     RefMethods,
     BaseMethods,
+    CommitMethods,
     SettingsMethods,
+    EvolutionMethods,
     MutationMethods,
     MaintenanceMethods,
+    IndexMethods,
     pa.dataset.Dataset,  # type: ignore[misc]  # pyarrow has no types for it
 ):
     """A table at some version."""

@@ -128,6 +128,14 @@ class ScannerBuilder:
             raise UnsupportedError("a scan cannot return the bytes of blobs; use take_blobs")
         return self
 
+    def use_scalar_index(self, use_scalar_index: bool | None = True) -> Self:
+        """Say whether indices may answer parts of the filter; they may by default."""
+        return self._set(use_indices=use_scalar_index is None or use_scalar_index)
+
+    def fast_search(self, fast_search: bool | None = True) -> Self:
+        """Say whether to leave out rows that an index in use does not cover."""
+        return self._set(indexed_only=bool(fast_search))
+
     def scan_stats_callback(self, callback: Callable[[ScanMetrics], None] | None) -> Self:
         """Call back with what was read when the scan has ended."""
         self._scan_stats = callback
@@ -158,8 +166,8 @@ class ScannerBuilder:
         return self
 
     batch_readahead = fragment_readahead = io_buffer_size = _without_effect
-    scan_in_order = late_materialization = prefilter = fast_search = _without_effect
-    use_scalar_index = disable_scoring_autoprojection = with_index_segments = _without_effect
+    scan_in_order = late_materialization = prefilter = _without_effect
+    disable_scoring_autoprojection = with_index_segments = _without_effect
 
 
 class LanceScanner(pa.dataset.Scanner):  # type: ignore[misc]  # pyarrow has no types for it

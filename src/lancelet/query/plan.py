@@ -74,7 +74,7 @@ def plan_scan(snapshot: Snapshot, options: ScanOptions) -> ScanPlan:
     bound: Expression = ex.TRUE
     if options.filter is not None:
         bound = compile_filter(options.filter, scan_schema(snapshot.schema))
-    steps = () if bound == ex.TRUE else tuple(_steps(snapshot, split_conjuncts(bound)))
+    steps = () if bound == ex.TRUE else tuple(filter_steps(snapshot, split_conjuncts(bound)))
     return ScanPlan(snapshot, options, projection, bound, steps)
 
 
@@ -94,8 +94,8 @@ def projection_of(
     )
 
 
-def _steps(snapshot: Snapshot, conjuncts: Iterable[Conjunct]) -> Iterable[FilterStep]:
-    """Join parts that read the same columns, which are decided together."""
+def filter_steps(snapshot: Snapshot, conjuncts: Iterable[Conjunct]) -> Iterable[FilterStep]:
+    """Return the steps of a filter: parts that read the same columns are decided together."""
     groups: dict[frozenset[tuple[str, ...]], list[Expression]] = {}
     for conjunct in conjuncts:
         groups.setdefault(conjunct.columns, []).append(conjunct.expression)

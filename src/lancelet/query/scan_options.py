@@ -43,6 +43,8 @@ class ScanOptions:
         fragments: The ids of the fragments to read, in the order given; by default all.
         with_deleted: Whether to return deleted rows too, with a null row id.
         use_statistics: Whether to skip zones of rows that cannot match.
+        use_indices: Whether to ask indices where that is cheaper than looking at rows.
+        indexed_only: Whether to leave out fragments that an index in use does not cover.
     """
 
     columns: Columns = None
@@ -58,6 +60,8 @@ class ScanOptions:
     fragments: tuple[int, ...] | None = None
     with_deleted: bool = False
     use_statistics: bool = True
+    use_indices: bool = True
+    indexed_only: bool = False
 
     def __post_init__(self) -> None:
         """Refuse numbers that mean nothing."""

@@ -24,6 +24,7 @@ from lancelet.format.roaring import bitmap_of, numbers_of, parse_bitmap, render_
 from lancelet.rowids.address import (
     UInt64s,
     addresses_of,
+    fragments_of,
     group_by_fragment,
     offsets_of,
 )
@@ -47,9 +48,16 @@ class RowSet:
         >>> RowSet.of(np.array([1, 5, 1], np.uint64)).parts
         {0: FrozenBitMap([1, 5])}
         """
-        offsets = offsets_of(addresses)
-        groups = group_by_fragment(addresses)
-        return RowSet({part: bitmap_of(offsets[places]) for part, places in groups.items()})
+        ordered = np.sort(addresses)
+        fragments = fragments_of(ordered)
+        starts = np.flatnonzero(np.diff(fragments, prepend=-1))
+        parts = np.split(ordered.astype(np.uint32), starts[1:]) if len(ordered) else []
+        return RowSet(
+            {
+                int(fragments[start]): bitmap_of(part)
+                for start, part in zip(starts, parts, strict=True)
+            }
+        )
 
     @staticmethod
     def of_fragments(fragment_ids: Iterable[int]) -> RowSet:

@@ -21,27 +21,34 @@ import pyarrow as pa
 
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowRange
+from lancelet.errors import CorruptDataError
 from lancelet.file.pool import map_ordered
 from lancelet.file.schedule import TASK_BYTES
 from lancelet.file.storage import take_rows
 from lancelet.format.field import Field
+from lancelet.format.roaring import numbers_of
 from lancelet.query.evaluate import evaluate_filter
+from lancelet.query.indexing.search import find_candidates
 from lancelet.query.nodes.source import FragmentSource, sources, waits_for_storage
 from lancelet.query.plan import FilterStep, ScanPlan
 from lancelet.query.projection import without_columns
 from lancelet.query.zone_pruning import candidate_ranges
+from lancelet.rowids.selection import RowSet
 
 _OUTPUT_BYTES: Final = 16 * TASK_BYTES
 _ROWS_MIN: Final = 4096
 _ROWS_MAX: Final = 1 << 20
+_CANDIDATES_PER_SPLIT: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Split:
-    """Rows of a fragment that one task filters."""
+    """Rows of a fragment that one task filters: `offsets` within `rows`, or all of them."""
 
     source: FragmentSource
     rows: RowRange
+    steps: tuple[FilterStep, ...]
+    offsets: Int64s | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +63,15 @@ class Survivors:
 def splits(plan: ScanPlan) -> Iterator[Split]:
     """Yield the rows that may match, cut into tasks."""
     options = plan.options
+    candidates = find_candidates(plan)
     for source in sources(plan.snapshot, options.fragments, with_deleted=options.with_deleted):
+        if candidates is not None:
+            fragment_id = int(source.fragment.id)
+            if fragment_id in candidates.covered:
+                yield from _splits_of_candidates(source, candidates.rows, candidates.steps)
+                continue
+            if options.indexed_only:
+                continue
         ranges = [RowRange(0, source.num_rows)]
         if options.use_statistics:
             ranges = candidate_ranges(source.reader, plan.steps, plan.snapshot.schema)
@@ -65,7 +80,27 @@ def splits(plan: ScanPlan) -> Iterator[Split]:
         step = _rows_per_split(plan, source)
         for rows in ranges:
             for start in range(rows.start, rows.stop, step):
-                yield Split(source, RowRange(start, min(start + step, rows.stop)))
+                yield Split(source, RowRange(start, min(start + step, rows.stop)), plan.steps)
+
+
+def _splits_of_candidates(
+    source: FragmentSource, found: RowSet, steps: tuple[FilterStep, ...]
+) -> Iterator[Split]:
+    """Yield the rows of a fragment that indices left."""
+    bitmap = found.parts.get(int(source.fragment.id))
+    if bitmap is None:
+        return
+    offsets = source.without_hidden(numbers_of(bitmap).astype(np.int64))
+    if len(offsets) and int(offsets[-1]) >= source.num_rows:
+        raise CorruptDataError(
+            "an index has a row behind the end of its fragment; drop it and build it again",
+            fragment_id=int(source.fragment.id),
+            offset=int(offsets[-1]),
+            num_rows=source.num_rows,
+        )
+    for start in range(0, len(offsets), _CANDIDATES_PER_SPLIT):
+        part = offsets[start : start + _CANDIDATES_PER_SPLIT]
+        yield Split(source, RowRange(int(part[0]), int(part[-1]) + 1), steps, part)
 
 
 def filter_rows(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
@@ -78,15 +113,14 @@ def filter_rows(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
 
 def count_matching(plan: ScanPlan) -> int:
     """Return how many rows match."""
-    task = partial(_count_split, plan)
-    return sum(map_ordered(task, splits(plan), waits=waits_for_storage(plan.snapshot)))
+    return sum(map_ordered(_count_split, splits(plan), waits=waits_for_storage(plan.snapshot)))
 
 
 def matching_offsets(plan: ScanPlan) -> Iterator[tuple[int, Int64s]]:
     """Yield the id of a fragment and the offsets of rows in it that match, split by split."""
 
     def offsets_of(split: Split) -> tuple[int, Int64s]:
-        found = _survivors(plan, split)
+        found = _survivors(split)
         offsets = found.offsets
         if offsets is None:
             offsets = np.arange(split.rows.start, split.rows.stop)
@@ -100,7 +134,7 @@ def matching_offsets(plan: ScanPlan) -> Iterator[tuple[int, Int64s]]:
 
 
 def _filter_split(plan: ScanPlan, split: Split) -> pa.RecordBatch | None:
-    found = _survivors(plan, split)
+    found = _survivors(split)
     if not found.num_rows:
         return None
     projection, source = plan.projection, split.source
@@ -120,16 +154,18 @@ def _filter_split(plan: ScanPlan, split: Split) -> pa.RecordBatch | None:
     return projection.compute(batch)
 
 
-def _count_split(plan: ScanPlan, split: Split) -> int:
-    return _survivors(plan, split).num_rows
+def _count_split(split: Split) -> int:
+    return _survivors(split).num_rows
 
 
-def _survivors(plan: ScanPlan, split: Split) -> Survivors:
+def _survivors(split: Split) -> Survivors:
     """Run the steps of the filter, each over the rows that the one before left."""
-    offsets = split.source.visible(split.rows)
+    offsets = split.offsets
+    if offsets is None:
+        offsets = split.source.visible(split.rows)
     columns: dict[Field, pa.Array] = {}
     count = len(split.rows) if offsets is None else len(offsets)
-    for step in plan.steps:
+    for step in split.steps:
         if not count:
             break
         rows = _rows_of_step(step, split, offsets, columns)

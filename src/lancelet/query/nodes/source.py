@@ -70,6 +70,11 @@ class FragmentSource:
         kept[hidden[first:stop] - rows.start] = False
         return np.flatnonzero(kept).astype(np.int64) + rows.start
 
+    def without_hidden(self, offsets: Int64s) -> Int64s:
+        """Return those of ascending offsets that are to be seen."""
+        hidden = self._hidden_offsets
+        return offsets if not len(hidden) else np.setdiff1d(offsets, hidden, assume_unique=True)
+
     def window(self, start: int, stop: int) -> RowRange:
         """Return the rows from one visible row to before another, by their places among these."""
         if not self.hidden:

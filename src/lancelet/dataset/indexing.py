@@ -1,0 +1,221 @@
+"""The methods of a dataset that build, list and drop indices."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypedDict
+
+from lancelet.dataset.handle import Handle
+from lancelet.errors import UnsupportedError
+from lancelet.format.index_metadata import IndexMetadata
+from lancelet.index.registry import kind_of_type
+from lancelet.ops.indexing.build import IndexRequest, build_segment, create_scalar_index
+from lancelet.ops.indexing.describe import coverage_of, created_at, index_statistics, title_of
+from lancelet.ops.indexing.drop import drop_index
+from lancelet.table.snapshot import Snapshot
+
+
+class IndexInformation(TypedDict):
+    """What a listing says of a segment of an index."""
+
+    name: str
+    type: str
+    uuid: str
+    fields: list[str]
+    version: int
+    fragment_ids: set[int]
+    base_id: int | None
+
+
+@dataclass(frozen=True)
+class IndexSegmentDescription:
+    """One segment of an index."""
+
+    uuid: str
+    fragment_ids: set[int]
+    dataset_version_at_last_update: int
+    index_version: int
+    created_at: datetime | None
+    size_bytes: int | None
+    base_id: int | None
+    covering_fields: list[int]
+
+
+@dataclass(frozen=True)
+class IndexDescription:
+    """An index: its kind, its columns and its segments."""
+
+    name: str
+    index_type: str
+    type_url: str
+    fields: list[int]
+    field_names: list[str]
+    num_rows_indexed: int
+    total_size_bytes: int | None
+    details: dict[str, Any]
+    segments: list[IndexSegmentDescription]
+
+
+class IndexMethods:
+    """Builds, lists and drops indices."""
+
+    _handle: Handle
+
+    def create_scalar_index(
+        self,
+        column: str,
+        index_type: Any,
+        name: str | None = None,
+        *,
+        replace: bool = True,
+        train: bool = True,
+        fragment_ids: Sequence[int] | None = None,
+        index_uuid: str | None = None,
+        progress_callback: Any = None,  # noqa: ARG002 - pylance's name
+        **parameters: Any,
+    ) -> None:
+        """Build an index that answers filters.
+
+        Args:
+            column: The path of the column.
+            index_type: The kind, by name.
+            name: By default the path with `_idx` behind it.
+            replace: Whether an index of that name is replaced; else it is an error.
+            train: Whether rows are indexed now, or when the index is first optimised.
+            fragment_ids: The fragments to index, by default all.
+            index_uuid: The id of the segment, by default a new one.
+            progress_callback: Called as the work proceeds.
+            parameters: What the kind takes beside.
+        """
+        request = _request(column, index_type, name, parameters)
+        built = _of(request, replace, train, fragment_ids, index_uuid)
+        self._handle.snapshot = create_scalar_index(self._handle.snapshot, built)
+
+    def create_index_uncommitted(
+        self,
+        column: str,
+        index_type: Any,
+        name: str | None = None,
+        *,
+        train: bool = True,
+        fragment_ids: Sequence[int] | None = None,
+        index_uuid: str | None = None,
+        **parameters: Any,
+    ) -> IndexMetadata:
+        """Write a segment of an index that no version lists; see `create_scalar_index`."""
+        request = _request(column, index_type, name, parameters)
+        return build_segment(
+            self._handle.snapshot, _of(request, True, train, fragment_ids, index_uuid)
+        )
+
+    def drop_index(self, name: str) -> None:
+        """Remove an index."""
+        self._handle.snapshot = drop_index(self._handle.snapshot, name)
+
+    @property
+    def has_index(self) -> bool:
+        """Whether there is any index."""
+        return bool(self._handle.snapshot.indices.indices)
+
+    def list_indices(self) -> list[IndexInformation]:
+        """Return every segment of every index, by name."""
+        snapshot = self._handle.snapshot
+        ordered = sorted(snapshot.indices.indices, key=lambda index: index.name)
+        return [_information(snapshot, index) for index in ordered]
+
+    def describe_indices(self) -> list[IndexDescription]:
+        """Return every index with its segments."""
+        snapshot = self._handle.snapshot
+        by_name: dict[str, list[IndexMetadata]] = {}
+        for index in sorted(snapshot.indices.indices, key=lambda index: index.name):
+            if not index.is_system:
+                by_name.setdefault(index.name, []).append(index)
+        return [_description(snapshot, name, found) for name, found in by_name.items()]
+
+    def index_statistics(self, index_name: str) -> dict[str, Any]:
+        """Return how big an index is, and how many rows and fragments it has and lacks."""
+        return index_statistics(self._handle.snapshot, index_name)
+
+
+def _request(
+    column: Any, index_type: Any, name: str | None, parameters: Mapping[str, Any]
+) -> IndexRequest:
+    if isinstance(column, list):
+        if len(column) != 1:
+            raise UnsupportedError(
+                "Scalar indices currently only support a single column", columns=column
+            )
+        column = column[0]
+    if not isinstance(index_type, str):
+        config, index_type = index_type, index_type.index_type
+        parameters = {**parameters, **config.parameters}
+    return IndexRequest(column, index_type, name, parameters=dict(parameters))
+
+
+def _of(
+    request: IndexRequest,
+    replaces: bool,
+    train: bool,
+    fragment_ids: Sequence[int] | None,
+    index_uuid: str | None,
+) -> IndexRequest:
+    return IndexRequest(
+        request.column,
+        request.kind,
+        request.name,
+        replaces=replaces,
+        is_trained=train,
+        fragments=None if fragment_ids is None else tuple(fragment_ids),
+        uuid=None if index_uuid is None else uuid.UUID(index_uuid),
+        parameters=request.parameters,
+    )
+
+
+def _information(snapshot: Snapshot, index: IndexMetadata) -> IndexInformation:
+    return IndexInformation(
+        name=index.name,
+        type=title_of(index),
+        uuid=str(index.uuid),
+        fields=[snapshot.schema.path_of(field_id) for field_id in index.fields],
+        version=index.dataset_version,
+        fragment_ids=set(index.fragment_bitmap or ()),
+        base_id=index.base_id,
+    )
+
+
+def _description(
+    snapshot: Snapshot, name: str, segments: Sequence[IndexMetadata]
+) -> IndexDescription:
+    first = segments[0]
+    details = first.details
+    kind = None if details is None else kind_of_type(details.type_url)
+    described = [_segment(segment) for segment in segments]
+    sizes = [segment.size_bytes for segment in described]
+    known = [size for size in sizes if size is not None]
+    return IndexDescription(
+        name=name,
+        index_type=title_of(first),
+        type_url="" if details is None else details.type_url,
+        fields=[int(field_id) for field_id in first.fields],
+        field_names=[snapshot.schema.path_of(field_id) for field_id in first.fields],
+        num_rows_indexed=coverage_of(snapshot, segments).indexed_rows,
+        total_size_bytes=sum(known) if len(known) == len(sizes) else None,
+        details={} if kind is None or details is None else kind.describe(details.value),
+        segments=described,
+    )
+
+
+def _segment(segment: IndexMetadata) -> IndexSegmentDescription:
+    return IndexSegmentDescription(
+        uuid=str(segment.uuid),
+        fragment_ids=set(segment.fragment_bitmap or ()),
+        dataset_version_at_last_update=segment.dataset_version,
+        index_version=segment.index_version or 0,
+        created_at=created_at(segment),
+        size_bytes=sum(file.size_bytes for file in segment.files) if segment.files else None,
+        base_id=segment.base_id,
+        covering_fields=list(segment.covering_fields),
+    )

@@ -1,0 +1,114 @@
+"""What a kind of scalar index does, in terms of rows and files.
+
+A kind numbers rows by whatever it is given, ids or addresses: rows to index come as values with
+numbers, and answers are sets of numbers. It sees neither versions nor fragments' metadata.
+
+    train     rows -> files              open      files -> segment
+    merge     segments, rows -> files    remap     segment, moves -> files
+    segment   question -> Found(rows, is_exact)
+
+An answer that is not exact has every row that matches and perhaps others, to be looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lancelet.index.folder import SegmentFolder
+from lancelet.index.question import Question
+from lancelet.rowids.address import UInt64s
+from lancelet.rowids.selection import RowSet
+
+Move: TypeAlias = Callable[[UInt64s], UInt64s]
+"""Returns the new number of each row, `NO_ADDRESS` for rows that are gone."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IndexedRows:
+    """Rows to be indexed: values, and the number of each row, in the order of the table."""
+
+    data_type: pa.DataType
+    parts: Iterable[tuple[pa.Array, UInt64s]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """The rows that answer a question; others may be among them unless it is exact."""
+
+    rows: RowSet
+    is_exact: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """What the caller asks of an index beyond its kind."""
+
+    values: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+
+class Segment(Protocol):
+    """An open segment, to be asked from any number of threads."""
+
+    def estimate(self, question: Question) -> int | None:
+        """Return about how many rows will be found, or None if the kind cannot answer.
+
+        It costs nothing to speak of: what it needs is in memory.
+        """
+
+    def search(self, question: Question) -> Found:
+        """Return the rows that answer a question that can be answered."""
+
+    def nulls(self) -> RowSet:
+        """Return the rows that have no value."""
+
+    def statistics(self) -> dict[str, Any]:
+        """Return what there is to say of the segment, for people."""
+
+
+class ScalarKind(Protocol):
+    """A kind of index."""
+
+    name: str
+    """What callers ask for, such as `BTREE`."""
+    title: str
+    """What listings show, such as `BTree`."""
+    type_url: str
+    """The type of the details in the metadata."""
+    newest_version: int
+    """The newest version of the kind's files that this release reads."""
+
+    def version(self, *, stable_row_ids: bool) -> int:
+        """Return the version that is written for a table."""
+
+    def uses_addresses(self, version: int) -> bool:
+        """Return whether rows are numbered by address even where they have stable ids."""
+
+    def describe(self, details: bytes) -> dict[str, Any]:
+        """Return what the details say, by name, for people."""
+
+    def check_type(self, data_type: pa.DataType, column: str) -> None:
+        """Raise unless columns of a type can be indexed."""
+
+    def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:
+        """Write the files of a new segment, and return its details."""
+
+    def open(self, folder: SegmentFolder, details: bytes) -> Segment:
+        """Open a segment."""
+
+    def merge(
+        self,
+        segments: Sequence[Segment],
+        retained: Sequence[Callable[[UInt64s], npt.NDArray[np.bool_]]],
+        rows: IndexedRows,
+        folder: SegmentFolder,
+    ) -> bytes:
+        """Write one segment of the rows of several that are retained, and of new ones."""
+
+    def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> bytes | None:
+        """Write a segment whose rows have other numbers; None if the kind must be trained anew."""

@@ -1,0 +1,118 @@
+"""The place of an index segment's files: a folder that holds Lance files and nothing else.
+
+    folder = SegmentFolder(store, "_indices/5f0c...", FileVersion.V2_2)
+    with folder.create("page_lookup.lance", schema) as file: ...
+    folder.open("page_lookup.lance").read(["min", "max"])
+
+What was written is remembered with its size, since the metadata of the segment list it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+
+from lancelet.encodings.base import FileVersion, RowRange, Rows
+from lancelet.errors import CorruptDataError, FieldNotFoundError, InternalError
+from lancelet.file.open import create_data_file, open_data_file
+from lancelet.file.v2.reader import FileReader
+from lancelet.file.v2.writer import FileWriter, WriterOptions
+from lancelet.format.index_metadata import IndexFile
+from lancelet.format.schema import Schema
+from lancelet.io.store import Store
+
+_WRITTEN_AS: Final = {FileVersion.V0_1: FileVersion.V2_0}
+"""Files of indices are never of the first generation."""
+
+
+class StoredFile:
+    """A file of a segment, whose columns are known by name."""
+
+    def __init__(self, reader: FileReader) -> None:
+        """Read from an open file."""
+        self._reader = reader
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are."""
+        return self._reader.num_rows
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        """The metadata of the schema."""
+        return self._reader.schema.metadata
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns."""
+        return self._reader.schema.to_arrow()
+
+    def read(self, columns: Sequence[str], rows: Rows | None = None) -> list[pa.Array]:
+        """Return columns, by default with all rows."""
+        try:
+            fields = [self._reader.schema.field_by_path(name) for name in columns]
+        except FieldNotFoundError as error:
+            raise CorruptDataError(
+                "a file of an index lacks a column",
+                path=self._reader.path,
+                expected=list(columns),
+                found=list(self._reader.schema.names),
+            ) from error
+        return self._reader.read(fields, RowRange(0, self.num_rows) if rows is None else rows)
+
+    def global_buffer(self, number: str) -> bytes:
+        """Return a buffer whose number stands in the metadata as text."""
+        if not number.isdecimal():
+            raise CorruptDataError(
+                "the number of a buffer must be decimal", path=self._reader.path, found=number
+            )
+        return bytes(self._reader.global_buffer(int(number)))
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFolder:
+    """A folder with the files of one segment; `written` are those that were made through it."""
+
+    store: Store
+    path: str
+    version: FileVersion = FileVersion.V2_2
+    written: list[IndexFile] = field(default_factory=list, compare=False)
+
+    def open(self, name: str) -> StoredFile:
+        """Open a file."""
+        reader = open_data_file(self.store, f"{self.path}/{name}")
+        if not isinstance(reader, FileReader):
+            raise CorruptDataError(
+                "the files of an index are of version 2 or later", path=f"{self.path}/{name}"
+            )
+        return StoredFile(reader)
+
+    @contextmanager
+    def create(self, name: str, schema: pa.Schema) -> Iterator[FileWriter]:
+        """Write a file, which is there when the block ends, and not if it raises."""
+        options = WriterOptions(_WRITTEN_AS.get(self.version, self.version), zone_rows=None)
+        writer = create_data_file(
+            self.store, f"{self.path}/{name}", Schema.from_arrow(schema), options
+        )
+        done = False
+        try:
+            yield writer
+            summary = writer.finish()
+            done = True
+        finally:
+            if not done:
+                writer.abort()
+        if any(file.path == name for file in self.written):
+            raise InternalError("a file of an index was written twice", name=name)
+        self.written.append(IndexFile(name, summary.size_bytes))
+
+    def write(self, name: str, table: pa.Table, metadata: Mapping[str, str] | None = None) -> None:
+        """Write a file of rows that are there already."""
+        with self.create(name, table.schema) as file:
+            file.write(table)
+            for key, value in (metadata or {}).items():
+                file.add_schema_metadata(key, value)

@@ -1,0 +1,1 @@
+"""What kinds of indices share; nothing here knows a kind."""

@@ -1,0 +1,187 @@
+"""The order of values in indices, and places in what is sorted.
+
+Nulls come first, then values ascending. Floats are in IEEE total order, which a comparison of
+their bits as integers gives once the bits of negative ones are turned around:
+
+    -NaN < -inf < ... < -0.0 < 0.0 < ... < inf < NaN
+
+In filters -0.0 is 0.0 and every NaN is one value, the greatest. So a bound at zero is a bound at
+-0.0 from below and at 0.0 from above, and NaN is sought behind infinity; what lies before -inf is
+found apart (`negative_nans`).
+"""
+
+from __future__ import annotations
+
+import bisect
+from typing import Any, Final, Literal, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancelet.buffers import Int64s
+
+Side: TypeAlias = Literal["left", "right"]
+
+_FEW: Final = 64
+"""Up to so many values are sought one by one where values have no keys."""
+
+
+class Order(Protocol):
+    """How values of one type are ordered."""
+
+    def search(self, ordered: pa.Array, values: pa.Array, side: Side) -> Int64s:
+        """Return where each value would stand among ordered ones, before or behind its equals."""
+
+    def sort(self, values: pa.Array) -> Int64s:
+        """Return the places of values in their order, nulls first, equals as they come."""
+
+    def negative_nans(self, ordered: pa.Array) -> int:
+        """Return how many of ordered values are NaN before every number."""
+
+
+def order_of(data_type: pa.DataType) -> Order:
+    """Return how values of a type are ordered.
+
+    >>> order = order_of(pa.float64())
+    >>> order.sort(pa.array([1.0, None, float("nan"), -1.0])).tolist()
+    [1, 3, 0, 2]
+    """
+    if pa.types.is_floating(data_type):
+        return _FloatOrder()
+    if _number_type(data_type) is not None:
+        return _NumberOrder()
+    return _ValueOrder()
+
+
+class _NumberOrder:
+    """Values that are numbers of a fixed width."""
+
+    def search(self, ordered: pa.Array, values: pa.Array, side: Side) -> Int64s:
+        places: Int64s = np.searchsorted(_numbers(ordered), _numbers(values), side)
+        return places
+
+    def sort(self, values: pa.Array) -> Int64s:
+        return _nulls_first(values, _numbers(values))
+
+    def negative_nans(self, ordered: pa.Array) -> int:  # noqa: ARG002
+        return 0
+
+
+class _FloatOrder:
+    """Floats, whose bits are compared as integers."""
+
+    def search(self, ordered: pa.Array, values: pa.Array, side: Side) -> Int64s:
+        wanted = _floats(values)
+        zero = np.where(wanted == 0, 1, 0).astype(bool)
+        bounds = wanted.copy()
+        bounds[zero] = -0.0 if side == "left" else 0.0
+        keys = _float_keys(bounds)
+        info = np.iinfo(keys.dtype)
+        infinity = int(_float_keys(np.array([np.inf], wanted.dtype))[0])
+        keys[np.isnan(wanted)] = infinity + 1 if side == "left" else info.max
+        places: Int64s = np.searchsorted(_float_keys(_floats(ordered)), keys, side)
+        return places
+
+    def sort(self, values: pa.Array) -> Int64s:
+        return _nulls_first(values, _float_keys(_floats(values)))
+
+    def negative_nans(self, ordered: pa.Array) -> int:
+        keys = _float_keys(_floats(ordered))
+        lowest = _float_keys(np.array([-np.inf], _floats(ordered).dtype))[0]
+        return int(np.searchsorted(keys, lowest, "left"))
+
+
+class _ValueOrder:
+    """Values that Arrow knows how to sort: texts, byte strings, decimals."""
+
+    def search(self, ordered: pa.Array, values: pa.Array, side: Side) -> Int64s:
+        if len(values) > _FEW:
+            return _ranks(ordered, values, side)
+        find = bisect.bisect_left if side == "left" else bisect.bisect_right
+        items = _Items(ordered)
+        return np.array([find(items, value.as_py()) for value in values], np.int64)
+
+    def sort(self, values: pa.Array) -> Int64s:
+        order = pc.array_sort_indices(values, null_placement="at_start")
+        places: Int64s = order.to_numpy().astype(np.int64)
+        return places
+
+    def negative_nans(self, ordered: pa.Array) -> int:  # noqa: ARG002
+        return 0
+
+
+class _Items:
+    """An Arrow array as a sequence of Python values, made as they are asked for."""
+
+    def __init__(self, array: pa.Array) -> None:
+        self._array = array
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __getitem__(self, place: int) -> Any:
+        return self._array[place].as_py()
+
+
+def _ranks(ordered: pa.Array, values: pa.Array, side: Side) -> Int64s:
+    """Return places by sorting both together; a stable sort decides between equals."""
+    first_values = side == "left"
+    parts = [values, ordered] if first_values else [ordered, values]
+    order = pc.array_sort_indices(pa.concat_arrays(parts)).to_numpy().astype(np.int64)
+    is_value = order < len(values) if first_values else order >= len(ordered)
+    ordered_before = np.cumsum(~is_value)
+    places = np.empty(len(values), np.int64)
+    places[order[is_value] - (0 if first_values else len(ordered))] = ordered_before[is_value]
+    return places
+
+
+def _nulls_first(values: pa.Array, keys: npt.NDArray[Any]) -> Int64s:
+    if not values.null_count:
+        return np.argsort(keys, kind="stable")
+    valid = values.is_valid().to_numpy(zero_copy_only=False)
+    filled = np.flatnonzero(valid)
+    ordered = filled[np.argsort(keys[filled], kind="stable")]
+    return np.concatenate([np.flatnonzero(~valid), ordered])
+
+
+def _number_type(data_type: pa.DataType) -> np.dtype[Any] | None:
+    """Return the NumPy type whose order is that of an Arrow type's bits."""
+    if pa.types.is_integer(data_type):
+        sign = "i" if pa.types.is_signed_integer(data_type) else "u"
+        return np.dtype(f"{sign}{data_type.bit_width // 8}")
+    if (
+        pa.types.is_date(data_type)
+        or pa.types.is_time(data_type)
+        or pa.types.is_timestamp(data_type)
+        or pa.types.is_duration(data_type)
+    ):
+        return np.dtype(f"i{data_type.bit_width // 8}")
+    return None
+
+
+def _numbers(array: pa.Array) -> npt.NDArray[Any]:
+    dtype = _number_type(array.type)
+    assert dtype is not None
+    return _bits(array, dtype)
+
+
+def _floats(array: pa.Array) -> npt.NDArray[Any]:
+    return _bits(array, np.dtype(f"f{array.type.bit_width // 8}"))
+
+
+def _bits(array: pa.Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return what the values are in memory; whatever is there where they are null."""
+    data = array.buffers()[1]
+    if data is None:
+        return np.zeros(len(array), dtype)
+    return np.frombuffer(data, dtype, count=array.offset + len(array))[array.offset :]
+
+
+def _float_keys(floats: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    width = floats.dtype.itemsize * 8
+    bits = floats.view(np.dtype(f"i{width // 8}"))
+    magnitude = np.array(np.iinfo(bits.dtype).max, bits.dtype)
+    keys: npt.NDArray[Any] = bits ^ ((bits >> (width - 1)) & magnitude)
+    return keys

@@ -1,0 +1,69 @@
+"""What filters ask of an index.
+
+    x > 3 AND x <= 7        Interval(3, 7, includes_lower=False)
+    x = 5, x IN (5, 9)      OneOf([5, 9])
+    x LIKE 'ab%'            StartsWith("ab")
+
+Values have the type of the indexed column. No question is about nulls but `IsNull`; the answer to
+any other leaves them out, and so does the answer to its negation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Interval:
+    """Values between two bounds; a bound that is None is beyond every value."""
+
+    lower: pa.Scalar | None = None
+    upper: pa.Scalar | None = None
+    includes_lower: bool = True
+    includes_upper: bool = True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OneOf:
+    """Values that equal one of these, none of which is null."""
+
+    values: pa.Array
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """No value."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartsWith:
+    """Texts, or byte strings, with this beginning."""
+
+    prefix: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Contains:
+    """Texts with this in them."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HasAny:
+    """Lists with at least one of these elements."""
+
+    values: pa.Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HasAll:
+    """Lists with every one of these elements."""
+
+    values: pa.Array
+
+
+Question: TypeAlias = Interval | OneOf | IsNull | StartsWith | Contains | HasAny | HasAll

@@ -1,0 +1,31 @@
+"""Every kind of scalar index there is."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lancelet.errors import UnsupportedError
+from lancelet.index.base import ScalarKind
+from lancelet.index.scalar.btree import BTree
+
+SCALAR_KINDS: Final[tuple[ScalarKind, ...]] = (BTree(),)
+_BY_NAME: Final = {kind.name: kind for kind in SCALAR_KINDS}
+_BY_TYPE: Final = {kind.type_url.lower(): kind for kind in SCALAR_KINDS}
+assert len(_BY_NAME) == len(_BY_TYPE) == len(SCALAR_KINDS), "two kinds claim one name"
+
+
+def kind_of_name(name: str) -> ScalarKind:
+    """Return the kind that callers mean.
+
+    >>> kind_of_name("btree").title
+    'BTree'
+    """
+    kind = _BY_NAME.get(name.upper())
+    if kind is None:
+        raise UnsupportedError("no index is of that kind", found=name, known=sorted(_BY_NAME))
+    return kind
+
+
+def kind_of_type(type_url: str) -> ScalarKind | None:
+    """Return the kind of details, or None if it is unknown; upper and lower case are one."""
+    return _BY_TYPE.get(type_url.lower())

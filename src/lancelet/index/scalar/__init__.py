@@ -1,0 +1,1 @@
+"""Indices that answer filters."""

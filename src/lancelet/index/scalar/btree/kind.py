@@ -1,0 +1,106 @@
+"""The BTREE kind: what it indexes, and how segments come to be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lancelet.errors import InvalidInputError
+from lancelet.index.base import IndexedRows, Move, Parameters, Segment
+from lancelet.index.folder import SegmentFolder
+from lancelet.index.parts.ordering import order_of
+from lancelet.index.scalar.btree.layout import write_pages
+from lancelet.index.scalar.btree.search import BTreeSegment
+from lancelet.rowids.address import NO_ADDRESS, UInt64s
+
+
+class BTree:
+    """Values in order: equality, ranges, prefixes and nulls, all exactly."""
+
+    name = "BTREE"
+    title = "BTree"
+    type_url = "/lance.table.BTreeIndexDetails"
+    newest_version = 1
+
+    def version(self, *, stable_row_ids: bool) -> int:
+        """Return 1 where rows have ids of their own, since it then numbers rows by address."""
+        return int(stable_row_ids)
+
+    def uses_addresses(self, version: int) -> bool:
+        """Return whether rows are numbered by address."""
+        return version >= 1
+
+    def describe(self, details: bytes) -> dict[str, Any]:  # noqa: ARG002
+        """Return nothing: the details of a BTREE are empty."""
+        return {}
+
+    def check_type(self, data_type: pa.DataType, column: str) -> None:
+        """Raise unless values of the type have an order."""
+        if (
+            pa.types.is_nested(data_type)
+            or pa.types.is_dictionary(data_type)
+            or pa.types.is_null(data_type)
+            or isinstance(data_type, pa.BaseExtensionType)
+        ):
+            raise InvalidInputError(
+                "a BTREE needs a column of numbers, times, texts or byte strings",
+                column=column,
+                found=str(data_type),
+            )
+
+    def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:  # noqa: ARG002
+        """Sort all rows and write them."""
+        _write_sorted(*_gather(rows), folder)
+        return b""
+
+    def open(self, folder: SegmentFolder, details: bytes) -> BTreeSegment:  # noqa: ARG002
+        """Open a segment."""
+        return BTreeSegment(folder)
+
+    def merge(
+        self,
+        segments: Sequence[Segment],
+        retained: Sequence[Callable[[UInt64s], npt.NDArray[np.bool_]]],
+        rows: IndexedRows,
+        folder: SegmentFolder,
+    ) -> bytes:
+        """Sort the rows of all together."""
+        parts = [_gather(rows)]
+        for segment, keeps in zip(segments, retained, strict=True):
+            values, ids = _opened(segment).read_all()
+            kept = keeps(ids)
+            parts.append((values.filter(pa.array(kept)), ids[kept]))
+        values = pa.concat_arrays([part[0].cast(rows.data_type) for part in parts])
+        _write_sorted(values, np.concatenate([part[1] for part in parts]), folder)
+        return b""
+
+    def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> bytes:
+        """Write the same values with other numbers; the order does not change."""
+        values, ids = _opened(segment).read_all()
+        moved = move(ids)
+        kept = moved != NO_ADDRESS
+        write_pages(values.filter(pa.array(kept)), moved[kept], folder)
+        return b""
+
+
+def _opened(segment: Segment) -> BTreeSegment:
+    assert isinstance(segment, BTreeSegment), "segments of one index are of one kind"
+    return segment
+
+
+def _gather(rows: IndexedRows) -> tuple[pa.Array, UInt64s]:
+    values: list[pa.Array] = [pa.array([], rows.data_type)]
+    ids: list[UInt64s] = [np.empty(0, np.uint64)]
+    for array, numbers in rows.parts:
+        values.append(array)
+        ids.append(numbers)
+    return pa.concat_arrays(values), np.concatenate(ids)
+
+
+def _write_sorted(values: pa.Array, ids: UInt64s, folder: SegmentFolder) -> None:
+    order = order_of(values.type).sort(values)
+    write_pages(values.take(pa.array(order)), ids[order], folder)

@@ -1,0 +1,1 @@
+"""Building and keeping indices: what makes a version with other index segments."""

@@ -1,0 +1,156 @@
+"""Building an index: its files first, then one commit that lists them.
+
+columns      id                       field 0
+fragments    0, 1, 2                  all, or those that were named
+segment      _indices/5f0c.../...     files under a name nobody else has
+commit       CreateIndex              by_id: segment 5f0c covers {0, 1, 2}
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyroaring import FrozenBitMap
+
+from lancelet.errors import AlreadyExistsError, FieldNotFoundError, InvalidInputError
+from lancelet.format.field import Field
+from lancelet.format.index_metadata import AnyDetails, IndexMetadata
+from lancelet.format.operation import CreateIndex
+from lancelet.format.paths import index_directory
+from lancelet.index.base import IndexedRows, Parameters, ScalarKind
+from lancelet.index.folder import SegmentFolder
+from lancelet.index.registry import kind_of_name
+from lancelet.ops.indexing.rows import rows_to_index
+from lancelet.ops.publish import publish
+from lancelet.table.snapshot import Snapshot
+
+
+class IndexNameTakenError(AlreadyExistsError, RuntimeError):
+    """An index has that name."""
+
+
+class UnknownColumnError(FieldNotFoundError, KeyError):
+    """No column has that name."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRequest:
+    """What index to build.
+
+    `fragments` is None for all. Without `is_trained` the index is made with no rows, to be
+    filled when it is optimised.
+    """
+
+    column: str
+    kind: str
+    name: str | None = None
+    replaces: bool = True
+    is_trained: bool = True
+    fragments: tuple[int, ...] | None = None
+    uuid: uuid.UUID | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+
+def create_scalar_index(snapshot: Snapshot, request: IndexRequest) -> Snapshot:
+    """Build an index and commit it, in place of one of the same name if there is any."""
+    name = request.name or default_name(request.column)
+    replaced = tuple(index for index in snapshot.indices.indices if index.name == name)
+    if replaced and not request.replaces:
+        raise IndexNameTakenError(
+            "an index of that name already exists; choose another or replace it", index=name
+        )
+    built = build_segment(snapshot, request)
+    return publish(snapshot, CreateIndex((built,), replaced))
+
+
+def build_segment(snapshot: Snapshot, request: IndexRequest) -> IndexMetadata:
+    """Write the files of an index segment, which no version lists yet."""
+    kind = kind_of_name(request.kind)
+    try:
+        fields = snapshot.schema.fields_on_path(request.column)
+    except FieldNotFoundError as error:
+        raise UnknownColumnError(error.message, **error.facts) from error
+    leaf = fields[-1]
+    kind.check_type(leaf.arrow_type, request.column)
+    fragments = _fragments_of(snapshot, request)
+    path = tuple(each.name for each in fields)
+    stable = snapshot.manifest.uses_stable_row_ids
+    version = kind.version(stable_row_ids=stable)
+    by_address = kind.uses_addresses(version) or not stable
+    rows = rows_to_index(snapshot, path, fragments, by_address=by_address)
+    segment_id = request.uuid or uuid.uuid4()
+    folder = new_folder(snapshot, segment_id)
+    details = kind.train(rows, folder, Parameters(request.parameters))
+    return describe_segment(
+        snapshot,
+        kind,
+        folder,
+        segment_id,
+        name=request.name or default_name(request.column),
+        leaf=leaf,
+        details=details,
+        covered=fragments,
+    )
+
+
+def describe_segment(
+    snapshot: Snapshot,
+    kind: ScalarKind,
+    folder: SegmentFolder,
+    segment_id: uuid.UUID,
+    *,
+    name: str,
+    leaf: Field,
+    details: bytes,
+    covered: Sequence[int],
+    dataset_version: int | None = None,
+) -> IndexMetadata:
+    """Return the metadata of a segment whose files were just written."""
+    return IndexMetadata(
+        uuid=segment_id,
+        name=name,
+        fields=(int(leaf.id),),
+        dataset_version=snapshot.version if dataset_version is None else dataset_version,
+        fragment_bitmap=FrozenBitMap(covered),
+        details=AnyDetails(kind.type_url, details),
+        index_version=kind.version(stable_row_ids=snapshot.manifest.uses_stable_row_ids),
+        created_at=int(time.time() * 1000),
+        files=tuple(folder.written),
+    )
+
+
+def new_folder(snapshot: Snapshot, segment_id: uuid.UUID) -> SegmentFolder:
+    """Return the folder for the files of a new segment."""
+    return SegmentFolder(
+        snapshot.location.store, index_directory(segment_id), snapshot.manifest.data_version
+    )
+
+
+def no_rows(rows: IndexedRows) -> IndexedRows:
+    """Return the same column without any rows."""
+    return IndexedRows(rows.data_type, ())
+
+
+def default_name(column: str) -> str:
+    """Return the name of an index that was given none.
+
+    >>> default_name("a.b")
+    'a.b_idx'
+    """
+    return f"{column}_idx"
+
+
+def _fragments_of(snapshot: Snapshot, request: IndexRequest) -> list[int]:
+    if not request.is_trained:
+        return []
+    known: list[int] = snapshot.fragments.ids.tolist()
+    if request.fragments is None:
+        return known
+    unknown = sorted(set(request.fragments) - set(known))
+    if unknown:
+        raise InvalidInputError("the table has no such fragments", fragments=unknown[:10])
+    return sorted(set(request.fragments))

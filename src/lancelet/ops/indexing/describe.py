@@ -1,0 +1,103 @@
+"""What there is to say of an index: its segments, what they cover, and how stale it is.
+
+by_id    2 segments    3 of 4 fragments, 900 of 1000 rows indexed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from lancelet.format.index_metadata import IndexMetadata
+from lancelet.index.registry import kind_of_type
+from lancelet.ops.indexing.drop import segments_of
+from lancelet.query.indexing.segments import TableSegment
+from lancelet.table.snapshot import Snapshot
+
+_TITLES = {
+    "InvertedIndexDetails": "Inverted",
+    "NGramIndexDetails": "NGram",
+    "LabelListIndexDetails": "LabelList",
+    "ZoneMapIndexDetails": "ZoneMap",
+    "BloomFilterIndexDetails": "BloomFilter",
+    "RTreeIndexDetails": "RTree",
+    "MinHashLshIndexDetails": "MinHashLsh",
+    "VectorIndexDetails": "IVF",
+    "FragmentReuseIndexDetails": "FragmentReuse",
+    "MemWalIndexDetails": "MemWal",
+    "BitmapIndexDetails": "Bitmap",
+    "JsonIndexDetails": "Json",
+    "FMIndexDetails": "Fm",
+    "BTreeIndexDetails": "BTree",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How many fragments and rows an index has, and how many it lacks."""
+
+    indexed_fragments: int
+    indexed_rows: int
+    unindexed_fragments: int
+    unindexed_rows: int
+    rows_by_segment: tuple[int, ...]
+
+
+def title_of(metadata: IndexMetadata) -> str:
+    """Return how listings call the kind of a segment."""
+    if metadata.details is None:
+        return "Unknown"
+    name = metadata.details.type_name
+    return _TITLES.get(name, name.removesuffix("IndexDetails"))
+
+
+def coverage_of(snapshot: Snapshot, segments: Sequence[IndexMetadata]) -> Coverage:
+    """Return what segments of one index cover of a version."""
+    live = {int(fragment.id): snapshot.live_rows(fragment) for fragment in snapshot.fragments}
+    covers = [live.keys() & set(segment.fragment_bitmap or ()) for segment in segments]
+    covered = set().union(*covers)
+    indexed = sum(live[each] for each in covered)
+    return Coverage(
+        len(covered),
+        indexed,
+        len(live) - len(covered),
+        sum(live.values()) - indexed,
+        tuple(sum(live[each] for each in cover) for cover in covers),
+    )
+
+
+def index_statistics(snapshot: Snapshot, name: str) -> dict[str, Any]:
+    """Return the statistics of an index, under the names that pylance has for them."""
+    segments = segments_of(snapshot, name)
+    coverage = coverage_of(snapshot, segments)
+    own = [_statistics_of(snapshot, segment) for segment in segments]
+    return {
+        "index_type": title_of(segments[0]),
+        "name": name,
+        "num_indices": len(segments),
+        "num_segments": len(segments),
+        "indices": own,
+        "segments": own,
+        "num_indexed_fragments": coverage.indexed_fragments,
+        "num_indexed_rows": coverage.indexed_rows,
+        "num_unindexed_fragments": coverage.unindexed_fragments,
+        "num_unindexed_rows": coverage.unindexed_rows,
+        "num_indexed_rows_per_delta": list(coverage.rows_by_segment),
+        "updated_at_timestamp_ms": max(segment.created_at or 0 for segment in segments),
+    }
+
+
+def created_at(metadata: IndexMetadata) -> datetime | None:
+    """Return when a segment was made."""
+    if metadata.created_at is None:
+        return None
+    return datetime.fromtimestamp(metadata.created_at / 1000, UTC)
+
+
+def _statistics_of(snapshot: Snapshot, metadata: IndexMetadata) -> dict[str, Any]:
+    kind = None if metadata.details is None else kind_of_type(metadata.details.type_url)
+    if kind is None:
+        return {}
+    return TableSegment(snapshot, metadata, kind).open().statistics()

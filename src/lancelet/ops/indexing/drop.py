@@ -1,0 +1,27 @@
+"""Dropping an index: a version that no longer lists its segments; cleaning up takes the files."""
+
+from __future__ import annotations
+
+from lancelet.errors import IndexNotFoundError
+from lancelet.format.index_metadata import IndexMetadata
+from lancelet.format.operation import CreateIndex
+from lancelet.ops.publish import publish
+from lancelet.table.snapshot import Snapshot
+
+
+class UnknownIndexError(IndexNotFoundError, KeyError, RuntimeError):
+    """No index has that name."""
+
+
+def drop_index(snapshot: Snapshot, name: str) -> Snapshot:
+    """Remove an index from the table."""
+    return publish(snapshot, CreateIndex((), segments_of(snapshot, name)))
+
+
+def segments_of(snapshot: Snapshot, name: str) -> tuple[IndexMetadata, ...]:
+    """Return the segments of an index, in the order the version lists them."""
+    found = tuple(index for index in snapshot.indices.indices if index.name == name)
+    if not found:
+        known = sorted({index.name for index in snapshot.indices.indices})
+        raise UnknownIndexError("Lance index not found", name=name, known=known)
+    return found

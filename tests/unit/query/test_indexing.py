@@ -1,0 +1,116 @@
+"""When indices are asked, what is left for the rows they find, and what happens when they break."""
+
+import warnings
+
+import pyarrow as pa
+import pytest
+
+import lancelet
+from lancelet.query.indexing.search import find_candidates
+from lancelet.query.indexing.segments import IndexUnusableWarning
+from lancelet.query.plan import plan_scan
+from lancelet.query.scan_options import ScanOptions
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    table = pa.table({"a": [*range(100)], "b": [index % 10 for index in range(100)]})
+    dataset = lancelet.write_dataset(table, str(tmp_path / "t.lance"), max_rows_per_file=40)
+    dataset.create_scalar_index("a", "BTREE")
+    return dataset
+
+
+def candidates(dataset, text, **options):
+    return find_candidates(plan_scan(dataset.snapshot, ScanOptions(filter=text, **options)))
+
+
+def test_what_an_index_answers_is_not_looked_at_again(dataset):
+    found = candidates(dataset, "a < 3")
+    assert found.rows.addresses({}).tolist() == [0, 1, 2]
+    assert found.steps == ()
+    assert found.covered == {0, 1, 2}
+
+
+def test_the_rest_of_a_filter_is_left(dataset):
+    found = candidates(dataset, "a < 3 AND b = 1")
+    assert [str(step.expression) for step in found.steps] == ["b = 1"]
+
+
+def test_a_part_that_only_an_index_and_a_column_decide_together_is_left_whole(dataset):
+    found = candidates(dataset, "a < 3 AND (a = 1 OR b = 0)")
+    assert [str(step.expression) for step in found.steps] == ["a = 1 OR b = 0"]
+
+
+def test_fragments_without_an_index_are_scanned_unless_told_otherwise(dataset):
+    dataset.insert(pa.table({"a": [1], "b": [5]}))
+    assert candidates(dataset, "a = 1").covered == {0, 1, 2}
+    assert dataset.to_table(filter="a = 1")["b"].to_pylist() == [1, 5]
+    assert dataset.to_table(filter="a = 1", fast_search=True)["b"].to_pylist() == [1]
+
+
+@pytest.mark.parametrize("text", ["b = 1", "a + 1 = 3", "a = 1 OR b = 1", "NOT (a = 1)"])
+def test_filters_that_indices_cannot_narrow_are_scanned(dataset, text):
+    assert candidates(dataset, text) is None
+
+
+def test_indices_are_left_alone_if_asked(dataset):
+    assert candidates(dataset, "a = 1", use_indices=False) is None
+
+
+def test_an_index_whose_files_are_gone_is_warned_about_and_not_missed(dataset, tmp_path):
+    for file in (tmp_path / "t.lance" / "_indices").glob("*/page_lookup.lance"):
+        file.unlink()
+    again = lancelet.dataset(str(tmp_path / "t.lance"))
+    with pytest.warns(IndexUnusableWarning, match="build it again"):
+        found = again.to_table(filter="a = 7")
+    assert found["a"].to_pylist() == [7]
+
+
+def test_an_index_that_breaks_while_it_is_searched_is_warned_about(dataset, tmp_path):
+    for file in (tmp_path / "t.lance" / "_indices").glob("*/page_data.lance"):
+        data = bytearray(file.read_bytes())
+        data[:64] = bytes(64)
+        file.write_bytes(data)
+    again = lancelet.dataset(str(tmp_path / "t.lance"))
+    with pytest.warns(IndexUnusableWarning):
+        assert again.to_table(filter="a = 7")["a"].to_pylist() == [7]
+
+
+def test_the_plan_says_what_is_asked(dataset):
+    plan = dataset.scanner(filter="a = 7").explain_plan()
+    assert "ScalarIndexQuery: query=[a = 7]@a_idx" in plan
+
+
+def test_counting_reads_no_column(dataset):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert dataset.count_rows("a >= 10 AND a < 30") == 20
+
+
+def test_dropping_an_index_forgets_it(dataset):
+    dataset.drop_index("a_idx")
+    assert not dataset.has_index
+    assert candidates(dataset, "a = 1") is None
+
+
+def test_listings_say_what_there_is(dataset):
+    (listed,) = dataset.list_indices()
+    assert (listed["name"], listed["type"], listed["fields"]) == ("a_idx", "BTree", ["a"])
+    (described,) = dataset.describe_indices()
+    assert (described.num_rows_indexed, len(described.segments)) == (100, 1)
+    dataset.insert(pa.table({"a": [1], "b": [5]}))
+    statistics = dataset.index_statistics("a_idx")
+    assert (statistics["num_indexed_rows"], statistics["num_unindexed_rows"]) == (100, 1)
+
+
+def test_names_are_checked(dataset):
+    with pytest.raises(KeyError):
+        dataset.create_scalar_index("zz", "BTREE")
+    with pytest.raises(NotImplementedError):
+        dataset.create_scalar_index("a", "XX")
+    with pytest.raises(RuntimeError, match="already exists"):
+        dataset.create_scalar_index("a", "BTREE", replace=False)
+    with pytest.raises(RuntimeError):
+        dataset.drop_index("nope")
+    with pytest.raises(KeyError):
+        dataset.index_statistics("nope")
