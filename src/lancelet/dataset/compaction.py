@@ -145,7 +145,7 @@ class Compaction:
     @staticmethod
     def execute(dataset: LanceDataset, options: Mapping[str, Any]) -> compact.CompactionMetrics:
         """Plan, rewrite and commit; the dataset then looks at the new version."""
-        return dataset.compact(options_of(dataset, options))
+        return dataset.run_compaction(options_of(dataset, options))
 
     @staticmethod
     def commit(

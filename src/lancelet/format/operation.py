@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from lancelet.format.base_paths import BasePath
 from lancelet.format.fragment import DataFile, DataOverlay, Fragment
+from lancelet.format.fragment_reuse import ReuseGroup
 from lancelet.format.index_metadata import AnyDetails, IndexFile, IndexMetadata
 from lancelet.format.key_filter import KeyFilter
 from lancelet.format.schema import Schema
@@ -75,10 +76,14 @@ class RewrittenIndex:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """Replaces groups of fragments by others with the same rows."""
+    """Replaces groups of fragments by others with the same rows.
+
+    `moves` are recorded in the fragment reuse index by the commit; the transaction does not tell.
+    """
 
     groups: tuple[RewriteGroup, ...]
     rewritten_indices: tuple[RewrittenIndex, ...] = ()
+    moves: tuple[ReuseGroup, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from lancelet.errors import (
     DatasetNotFoundError,
     NotFoundError,
     StorageError,
+    VersionNotFoundError,
 )
 from lancelet.format.flags import check_writable
 from lancelet.format.index_metadata import IndexSection
@@ -42,6 +43,7 @@ from lancelet.format.paths import (
     LATEST_VERSION_HINT,
     TRANSACTIONS,
     ManifestNaming,
+    is_detached,
     manifest_path,
     render_version_hint,
 )
@@ -53,6 +55,7 @@ from lancelet.table.conflict.rebase import AffectedRows
 from lancelet.table.conflict.resolve import Resolver
 from lancelet.table.counted_rows import with_counted_rows
 from lancelet.table.dictionaries import dictionary_values_of, with_dictionaries
+from lancelet.table.fragment_reuse import current_coverage, with_recorded_moves
 from lancelet.table.handlers import CommitHandler
 from lancelet.table.location import TableLocation
 from lancelet.table.manifests import ManifestEntry
@@ -92,6 +95,8 @@ class CommitOptions:
     naming: ManifestNaming = ManifestNaming.V2
     must_create: bool = False
     """Whether it is an error if a table is there already."""
+    seconds: float | None = None
+    """For how long to go on adjusting to other writers; None for as often as `attempts` says."""
 
 
 def commit(
@@ -113,7 +118,10 @@ def commit(
         keeps_order=options.keeps_order,
     )
     lost: CommitOutcomeUnknownError | None = None
+    deadline = None if options.seconds is None else time.monotonic() + options.seconds
     for attempt in range(max(1, options.attempts)):
+        if attempt and deadline is not None and time.monotonic() > deadline:
+            break
         try:
             published = _attempt(location, resolver, options)
         except CommitOutcomeUnknownError as error:
@@ -159,6 +167,13 @@ def _attempt(
         if own is None:
             raise AlreadyExistsError("Dataset already exists", uri=location.uri)
         return own
+    if ours.read_version > latest.version and not is_detached(ours.read_version):
+        raise VersionNotFoundError(
+            "the version that the transaction read was never committed",
+            uri=location.uri,
+            version=ours.read_version,
+            latest=latest.version,
+        )
     check_writable(latest.manifest.reader_flags, latest.manifest.writer_flags)
     if options.detached:
         base = open_snapshot(location, ours.read_version)
@@ -193,9 +208,10 @@ def _prepare(
     )
     state = apply_operation(
         with_creation_versions(operation, base, version),
-        State(base.manifest, base.indices.indices),
+        State(base.manifest, current_coverage(base)),
         context,
     )
+    state = with_recorded_moves(state, operation, base)
     return PreparedCommit(transaction, with_counted_rows(state, base.location), base.entry.naming)
 
 

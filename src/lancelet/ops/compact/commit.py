@@ -1,34 +1,38 @@
 """Committing what tasks made, whatever others did to the same fragments meanwhile.
 
-    read 7     fragments 1, 2 are rewritten to a new one
-    8          others delete a row of fragment 1
-    9          ids are reserved: the new fragment is 12
-    10         1, 2 replaced by 12, in which that row is deleted
+    read 7     fragments 1, 2 are rewritten to a new one, and 3, 4 to another
+    8          others delete a row of fragment 1 and rewrite a column of 3
+    9          ids are reserved: the new fragments are 12 and 13
+    10         1, 2 replaced by 12, in which that row is deleted; 3, 4 are left for the next round
 
-Results that cannot be saved (others rewrote the same fragments, or a column of them) are left
-out, and the others committed.
+So a compaction makes progress while a table changes: deleted and moved rows are followed, and
+what cannot be saved does not hold up the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from lancelet.errors import CommitConflictError
 from lancelet.format.fragment import Fragment, FragmentId
 from lancelet.format.operation import ReserveFragments, Rewrite, RewriteGroup
+from lancelet.format.paths import DATA, DATA_SUFFIX
 from lancelet.ops.compact.options import CompactionOptions
+from lancelet.ops.compact.remap import change_indices, check_deferrable
 from lancelet.ops.compact.rewrite import CompactionMetrics, RewriteResult
 from lancelet.ops.publish import new_transaction
 from lancelet.table.commit import CommitOptions, commit
-from lancelet.table.snapshot import Snapshot
+from lancelet.table.snapshot import Snapshot, open_snapshot
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Compacted:
-    """The version after a compaction, and what it replaced."""
+    """The version after a compaction, what it replaced, and what others had changed too much."""
 
     snapshot: Snapshot
     metrics: CompactionMetrics
+    left_out: tuple[RewriteResult, ...] = ()
 
 
 def commit_results(
@@ -40,16 +44,74 @@ def commit_results(
     """Put what tasks made in place of what they read, in one version.
 
     Raises:
-        CommitConflictError: Others changed the same fragments in a way that cannot be followed.
+        CommitConflictError: Others changed the fragments of some result in a way that cannot be
+            followed; nothing was committed.
     """
     if not results:
         return Compacted(snapshot, CompactionMetrics())
-    groups = _numbered(snapshot, results)
+    check_deferrable(snapshot, options)
+    read = _as_read(snapshot, results)
+    groups = _numbered(read, results)
+    indices = change_indices(read, groups, options)
     metrics = sum((result.metrics for result in results), CompactionMetrics())
-    read_version = min(result.read_version for result in results)
-    transaction = new_transaction(read_version, Rewrite(groups))
+    rewrite = Rewrite(groups, indices.rewritten, indices.moves)
     wanted = replace(committing or CommitOptions(), keeps_order=True)
-    return Compacted(commit(snapshot.location, transaction, wanted), metrics)
+    published = commit(snapshot.location, new_transaction(read.version, rewrite), wanted)
+    return Compacted(published, metrics)
+
+
+def commit_what_fits(
+    snapshot: Snapshot,
+    results: Sequence[RewriteResult],
+    options: CompactionOptions,
+    committing: CommitOptions | None = None,
+) -> Compacted:
+    """Commit as `commit_results` does, but for results in conflict, whose files are deleted."""
+    left_out: list[RewriteResult] = []
+    while True:
+        try:
+            done = commit_results(snapshot, results, options, committing)
+        except CommitConflictError as error:
+            disputed = _disputed(error, results)
+            left_out += disputed
+            results = [result for result in results if result not in disputed]
+            discard(snapshot, disputed)
+            if not results:
+                raise
+        else:
+            return replace(done, left_out=tuple(left_out))
+
+
+def discard(snapshot: Snapshot, results: Iterable[RewriteResult]) -> None:
+    """Delete the files of results that were not committed and will not be."""
+    store = snapshot.location.store
+    for result in results:
+        for fragment in result.new_fragments:
+            for file in fragment.files:
+                path = f"{DATA}/{file.path}"
+                store.delete(path)
+                store.delete_folder(path.removesuffix(DATA_SUFFIX))
+
+
+def _disputed(error: CommitConflictError, results: Sequence[RewriteResult]) -> list[RewriteResult]:
+    """Return the results that a conflict is about: all, if it does not say or none can win."""
+    fragments = error.facts.get("fragments")
+    if not error.retryable or not isinstance(fragments, list):
+        return list(results)
+    found = [
+        result
+        for result in results
+        if not {fragment.id for fragment in result.original_fragments}.isdisjoint(fragments)
+    ]
+    return found or list(results)
+
+
+def _as_read(snapshot: Snapshot, results: Sequence[RewriteResult]) -> Snapshot:
+    """Return the version that the results were computed from."""
+    read_version = min(result.read_version for result in results)
+    if read_version == snapshot.version:
+        return snapshot
+    return open_snapshot(snapshot.location, read_version)
 
 
 def _numbered(snapshot: Snapshot, results: Sequence[RewriteResult]) -> tuple[RewriteGroup, ...]:

@@ -1,34 +1,89 @@
-"""A whole compaction: plan, run the tasks side by side, commit."""
+"""A whole compaction: plan, run the tasks side by side, commit, and again what was left out.
+
+round 1    10 tasks, 9 committed: others rewrote a column of the fragments of one
+round 2    that one
+"""
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import itertools
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
+from typing import Final
+
+import numpy as np
 
 from lancelet.config import CPU_THREADS
-from lancelet.ops.compact.commit import Compacted, commit_results
+from lancelet.errors import CommitConflictError
+from lancelet.ops.compact.commit import Compacted, commit_what_fits, discard
 from lancelet.ops.compact.options import CompactionOptions
 from lancelet.ops.compact.plan import CompactionPlan, plan_compaction
+from lancelet.ops.compact.remap import check_deferrable
 from lancelet.ops.compact.rewrite import CompactionMetrics, RewriteResult, execute_task
 from lancelet.table.commit import CommitOptions
-from lancelet.table.snapshot import Snapshot
+from lancelet.table.snapshot import Snapshot, open_snapshot
+
+ROUNDS: Final = 5
 
 
 def compact_files(
     snapshot: Snapshot, options: CompactionOptions, committing: CommitOptions | None = None
 ) -> Compacted:
-    """Join small fragments and drop deleted rows; without anything to do there is no version."""
-    plan = plan_compaction(snapshot, options)
-    if not plan.tasks:
-        return Compacted(snapshot, CompactionMetrics())
-    return commit_results(snapshot, run_tasks(snapshot, plan), options, committing)
+    """Join small fragments and drop deleted rows; without anything to do there is no version.
+
+    Raises:
+        CommitConflictError: In every round, others changed all fragments that were rewritten.
+    """
+    check_deferrable(snapshot, options)
+    metrics = CompactionMetrics()
+    for attempt in itertools.count(1):
+        plan = plan_compaction(snapshot, options)
+        if not plan.tasks:
+            break
+        results = run_tasks(snapshot, plan)
+        try:
+            done = commit_what_fits(snapshot, results, options, committing)
+        except CommitConflictError as error:
+            if attempt >= ROUNDS or not error.retryable:
+                raise
+            snapshot = open_snapshot(snapshot.location)
+            continue
+        snapshot, metrics = done.snapshot, metrics + done.metrics
+        if not done.left_out or attempt >= ROUNDS:
+            break
+        options = _only(options, snapshot, done.left_out)
+    return Compacted(snapshot, metrics)
 
 
 def run_tasks(snapshot: Snapshot, plan: CompactionPlan) -> list[RewriteResult]:
-    """Return the results of all tasks of a plan, in its order."""
-    threads = min(plan.options.num_threads or CPU_THREADS, len(plan.tasks))
+    """Return the results of all tasks of a plan, in its order, or leave no files behind."""
+    threads = max(1, min(plan.options.num_threads or CPU_THREADS, len(plan.tasks)))
     run = partial(execute_task, snapshot)
-    if threads <= 1:
-        return list(map(run, plan.tasks))
+    running: list[Future[RewriteResult]] = []
     with ThreadPoolExecutor(threads, thread_name_prefix="lancelet-compact") as pool:
-        return list(pool.map(run, plan.tasks))
+        try:
+            running += [pool.submit(run, task) for task in plan.tasks]
+            return [future.result() for future in running]
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            discard(snapshot, _finished(running))
+            raise
+
+
+def _finished(running: list[Future[RewriteResult]]) -> list[RewriteResult]:
+    return [
+        future.result()
+        for future in running
+        if not future.cancelled() and future.exception() is None
+    ]
+
+
+def _only(
+    options: CompactionOptions, snapshot: Snapshot, left_out: tuple[RewriteResult, ...]
+) -> CompactionOptions:
+    """Return options under which only what was left out is looked at again."""
+    wanted = [fragment.id for result in left_out for fragment in result.original_fragments]
+    others = np.setdiff1d(snapshot.fragments.ids, wanted)
+    excluded = {*options.excluded_fragment_ids, *others.tolist()}
+    return replace(options, excluded_fragment_ids=tuple(sorted(excluded)))

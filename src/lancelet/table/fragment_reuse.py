@@ -1,0 +1,159 @@
+"""Reading and keeping the fragment reuse index of a table.
+
+    index by_id    covers {0, 1}, holds addresses of 0 and 1
+    rewrite        0, 1 -> 7, recorded
+    next commit    by_id covers {7}, and still holds addresses of 0 and 1
+    a query        translates what by_id says
+
+So what an index covers is said in today's fragments from the next commit on, while its files stay
+as they are. Whether addresses have to be translated does not follow from what an index covers;
+all are, and those of fragments that were never rewritten stay the same.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from pyroaring import FrozenBitMap
+
+from lancelet.buffers import Ranges
+from lancelet.format.fragment_reuse import (
+    DETAILS_FILE,
+    INDEX_VERSION,
+    INLINE_BYTES_MAX,
+    ExternalContent,
+    ReuseGroup,
+    ReuseVersion,
+    external_details,
+    inline_details,
+    parse_content,
+    parse_details,
+    render_content,
+    replaced_coverage,
+)
+from lancelet.format.index_metadata import FRAGMENT_REUSE_INDEX, IndexFile, IndexMetadata
+from lancelet.format.operation import Operation, Rewrite
+from lancelet.format.paths import INDICES, index_directory
+from lancelet.rowids.address import UInt64s
+from lancelet.rowids.deletion import DeletionVector
+from lancelet.rowids.moves import RowMoves, Source, Target
+from lancelet.table.apply import State
+from lancelet.table.snapshot import Snapshot
+
+_MILLION = 1_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class FragmentReuse:
+    """The rewrites of a table that its indices may not know of, oldest first."""
+
+    versions: tuple[ReuseVersion, ...] = ()
+
+    @cached_property
+    def _moves(self) -> list[list[RowMoves]]:
+        return [[_moves_of(group) for group in version.groups] for version in self.versions]
+
+    def translate(self, addresses: UInt64s) -> UInt64s:
+        """Return where rows are now, `NO_ADDRESS` for those that were deleted on the way."""
+        for groups in self._moves:
+            moved = addresses
+            for moves in groups:
+                # Groups of one version have different fragments, so none undoes another.
+                moved = moves.translate(moved)
+            addresses = moved
+        return addresses
+
+
+def fragment_reuse_of(snapshot: Snapshot) -> FragmentReuse:
+    """Return the rewrites that the indices of a version may not know of."""
+    entry = _entry_of(snapshot.indices.indices)
+    if entry is None:
+        return FragmentReuse()
+    return snapshot.location.kept.get_or_make(
+        ("fragment reuse", entry.uuid), lambda: FragmentReuse(_read(snapshot, entry))
+    )
+
+
+def current_coverage(snapshot: Snapshot) -> tuple[IndexMetadata, ...]:
+    """Return the index segments of a version, which cover the fragments that their rows are in."""
+    indices = snapshot.indices.indices
+    versions = fragment_reuse_of(snapshot).versions
+    if not versions:
+        return indices
+    return tuple(
+        index
+        if index.is_system
+        else replace(index, fragment_bitmap=replaced_coverage(index, versions))
+        for index in indices
+    )
+
+
+def with_recorded_moves(state: State, operation: Operation, base: Snapshot) -> State:
+    """Return a state about to be committed whose fragment reuse index has the moves of ours.
+
+    A content that is too large for the manifest is written to a file of the new index.
+    """
+    if not isinstance(operation, Rewrite) or not operation.moves:
+        return state
+    before = fragment_reuse_of(base).versions
+    versions = (*before, ReuseVersion(base.version, operation.moves))
+    entry = _new_entry(versions, base, _entry_of(state.indices))
+    others = tuple(index for index in state.indices if index.name != FRAGMENT_REUSE_INDEX)
+    return replace(state, indices=(*others, entry))
+
+
+def _new_entry(
+    versions: Sequence[ReuseVersion], base: Snapshot, before: IndexMetadata | None
+) -> IndexMetadata:
+    identity = uuid.uuid4()
+    content = render_content(versions)
+    details = inline_details(versions)
+    files: tuple[IndexFile, ...] = ()
+    if len(content) > INLINE_BYTES_MAX:
+        base.location.store.put(f"{index_directory(identity)}/{DETAILS_FILE}", content)
+        details = external_details(len(content))
+        files = (IndexFile(DETAILS_FILE, len(content)),)
+    new = (digest.id for group in versions[-1].groups for digest in group.new_fragments)
+    return IndexMetadata(
+        uuid=identity,
+        name=FRAGMENT_REUSE_INDEX,
+        fields=(),
+        dataset_version=base.version,
+        fragment_bitmap=FrozenBitMap(new),
+        details=details,
+        index_version=INDEX_VERSION if before is None else before.index_version,
+        created_at=time.time_ns() // _MILLION,
+        files=files,
+    )
+
+
+def _entry_of(indices: Sequence[IndexMetadata]) -> IndexMetadata | None:
+    return next((index for index in indices if index.name == FRAGMENT_REUSE_INDEX), None)
+
+
+def _read(snapshot: Snapshot, entry: IndexMetadata) -> tuple[ReuseVersion, ...]:
+    content = parse_details(entry.details)
+    if not isinstance(content, ExternalContent):
+        return content
+    path = f"{entry.uuid}/{content.path}"
+    store, path = snapshot.location.place(INDICES, path, entry.base_id, snapshot.manifest.bases)
+    with store.open_reader(path) as reader:
+        found = reader.read_ranges(Ranges.of((content.offset, content.size)))
+        return parse_content(found.slice_bytes(0).tobytes())
+
+
+def _moves_of(group: ReuseGroup) -> RowMoves:
+    surviving = group.surviving()
+    sources = []
+    for digest in group.old_fragments:
+        live = surviving.get(digest.id, FrozenBitMap())
+        deleted = FrozenBitMap(range(digest.physical_rows)) - live
+        sources.append(
+            Source(digest.id, digest.physical_rows, DeletionVector(FrozenBitMap(deleted)))
+        )
+    targets = (Target(digest.id, digest.physical_rows) for digest in group.new_fragments)
+    return RowMoves.of(sources, targets)
