@@ -32,7 +32,8 @@ LANCELET_INLINE void set_bit(Bytes bits, int64_t at, bool value) {
 // Returns how many chunks hold any of the rows, which ascend.
 int64_t chunks_of_rows(ConstInts begun, ConstInts ended, ConstInts rows, Ints chunks) {
   const int64_t last_chunk = begun.size - 2;
-  if (ended.size != begun.size || (rows.size > 0 && last_chunk < 0)) return fail(kBadIndex, 0);
+  if (rows.size == 0) return 0;
+  if (ended.size != begun.size || last_chunk < 0) return fail(kBadIndex, 0);
   int64_t found = 0, first = 0, last = 0, next = 0;
   for (int64_t i = 0; i < rows.size; ++i) {
     const int64_t row = rows.data[i];
@@ -54,7 +55,8 @@ int64_t chunks_of_rows(ConstInts begun, ConstInts ended, ConstInts rows, Ints ch
 // Returns how many entries the rows have; slots[0] becomes how many of them have a slot.
 int64_t take_row_levels(ConstBytes source, ConstInts num_levels, ConstInts repetition_position,
                         ConstInts repetition_size, int64_t repetition_width,
-                        ConstInts definition_position, ConstInts definition_size,
+                        ConstBytes definition_source, ConstInts definition_position,
+                        ConstInts definition_size,
                         int64_t definition_width, ConstInts counts, ConstInts chunks,
                         ConstInts begun, ConstInts rows, int64_t rep_max, int64_t def_max,
                         int64_t slot_max, Span<uint16_t> repetition, Span<uint16_t> definition,
@@ -79,7 +81,8 @@ int64_t take_row_levels(ConstBytes source, ConstInts num_levels, ConstInts repet
   if (scratch == nullptr) return fail(kNoMemory, 0);
   uint16_t* rep = scratch;
   uint16_t* def = scratch + most + 1;
-  const auto row_max = static_cast<uint16_t>(rep_max), inner_max = static_cast<uint16_t>(rep_max - 1);
+  const auto row_max = static_cast<uint16_t>(rep_max);
+  const auto inner_max = static_cast<uint16_t>(rep_max - 1);
   Walk walk{rows};
   int64_t status = 0;
   for (int64_t i = 0; i < count && status == 0; ++i) {
@@ -91,8 +94,8 @@ int64_t take_row_levels(ConstBytes source, ConstInts num_levels, ConstInts repet
     status = unpack_slice(source, repetition_position.data[i], repetition_size.data[i], levels,
                           repetition_width, i, rep);
     if (status == 0 && has_definition)
-      status = unpack_slice(source, definition_position.data[i], definition_size.data[i], levels,
-                            definition_width, i, def);
+      status = unpack_slice(definition_source, definition_position.data[i], definition_size.data[i],
+                            levels, definition_width, i, def);
     // Entries before the first start belong to the row that was open.
     int64_t row = begun.data[chunk] - 1, slot = 0;
     for (int64_t start = 0; start < levels && status == 0; start += kGroup) {

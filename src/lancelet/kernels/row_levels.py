@@ -26,12 +26,12 @@ class LevelLimits(NamedTuple):
 class RowLevels(NamedTuple):
     """The entries of some rows, and the value slots that they have.
 
-    Slot i is value `index[i]` of the chunk at place `chunk[i]`; its bit in `validity` is 1 if its
+    Slot i is value `within[i]` of the chunk at place `which[i]`; its bit in `validity` is 1 if its
     definition level is 0.
     """
 
     repetition: Levels
     definition: Levels | None
-    chunk: Int64s
-    index: Int64s
+    which: Int64s
+    within: Int64s
     validity: Bytes

@@ -20,7 +20,7 @@ import numpy as np
 from lancelet import kernels
 from lancelet.buffers import Int64s, Slices
 from lancelet.encodings.base import Block
-from lancelet.encodings.codecs.base import Codec, Codecs, EncodedBlocks
+from lancelet.encodings.codecs.base import Codec, Codecs, EncodedBlocks, Encoding
 from lancelet.encodings.codecs.cut import joined_bytes, slices_of
 from lancelet.encodings.codecs.expect import check_sizes, check_virtual
 from lancelet.encodings.codecs.flat import flat_encoding
@@ -102,6 +102,20 @@ class OutOfLineBitpacking(Codec):
         tails = shape.tails_of(slices)
         kernels.copy_slices(tails, out.view(np.uint8), starts + heads.size)
         return from_words(out)
+
+
+def packed_level_bits(encoding: Encoding) -> int | None:
+    """Return the width of levels that are packed and nothing else; None if they are not."""
+    if encoding.WhichOneof("compression") != "out_of_line_bitpacking":
+        return None
+    message = encoding.out_of_line_bitpacking
+    if (
+        message.uncompressed_bits_per_value != LEVEL_BITS
+        or message.values.WhichOneof("compression") != "flat"
+    ):
+        return None
+    width = int(message.values.flat.bits_per_value)
+    return width if 0 < width <= LEVEL_BITS else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

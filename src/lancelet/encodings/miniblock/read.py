@@ -24,6 +24,7 @@ from lancelet.encodings import registry
 from lancelet.encodings.arrow import aligned, plain_bits
 from lancelet.encodings.base import Block, FixedWidth, RowIndices, RowRange, Rows, StoredPage
 from lancelet.encodings.codecs.base import Encoding, Picks
+from lancelet.encodings.codecs.out_of_line_bitpacking import packed_level_bits
 from lancelet.encodings.layout import MiniBlockLayout
 from lancelet.encodings.leaf import (
     LeafContext,
@@ -64,6 +65,28 @@ class _Decoded:
     definition: Levels | None
     counts: Int64s
     buffers: tuple[Slices, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _PackedLevels:
+    """The widths of levels that are all packed; without definition levels its width is 0."""
+
+    repetition: int
+    definition: int
+    limits: kernels.LevelLimits
+
+    @staticmethod
+    def of(layout: MiniBlockLayout) -> _PackedLevels | None:
+        """Return what a kernel needs to read levels by itself, or None if it cannot."""
+        if layout.repetition is None:
+            return None
+        repetition = packed_level_bits(layout.repetition)
+        definition = 0 if layout.definition is None else packed_level_bits(layout.definition)
+        if repetition is None or definition is None:
+            return None
+        layers = layout.layers
+        limits = kernels.LevelLimits(layers.rep_max, layers.def_max, layers.visible_def_max)
+        return _PackedLevels(repetition, definition, limits)
 
 
 class MiniBlockPages:
@@ -115,6 +138,7 @@ class MiniBlockPages:
                 column=leaf.column,
                 lists=layout.layers.rep_max,
             )
+        self._packed = _PackedLevels.of(layout)
         self._values = registry.ChunkDecoder(layout.values)
         self._bits = plain_bits(leaf.data_type)
         if layout.num_buffers != self._values.num_buffers:
@@ -139,6 +163,8 @@ class MiniBlockPages:
     def read(self, rows: Rows) -> Reading[LeafRows]:
         """Read rows, counted from the first one of the first page."""
         head = yield from self.read_head(rows)
+        if head.rows is not None and self._packed is not None and isinstance(rows, RowIndices):
+            return (yield from self._read_lists(head, head.rows, self._packed, rows.rows))
         wanted = _find(rows, head)
         decoded = yield from self._read_chunks(head, wanted)
         layers = self._layout.layers
@@ -151,6 +177,40 @@ class MiniBlockPages:
         slots = slots_of(layers, decoded.definition, entries)
         values = self._pick(head, wanted, decoded, slots, validity)
         return LeafRows(layers, repetition, definition, values)
+
+    def _read_lists(
+        self, head: MiniBlockHead, index: RepetitionIndex, packed: _PackedLevels, rows: Int64s
+    ) -> Reading[LeafRows]:
+        """Read single rows of lists, of whose chunks one kernel finds all there is to find.
+
+        It is what `read` does otherwise, for levels that are packed as all writers pack them.
+        """
+        chunks = kernels.chunks_of_rows(index.begun, index.ended, rows)
+        slices = yield Ranges(head.position[chunks], head.size[chunks])
+        counts = head.count[chunks]
+        parts = split_chunks(slices, self._shape)
+        assert parts.repetition is not None
+        definition = None
+        if parts.definition is not None:
+            definition = kernels.PackedLevels(parts.definition, packed.definition)
+        levels = kernels.take_row_levels(
+            parts.num_levels,
+            kernels.PackedLevels(parts.repetition, packed.repetition),
+            definition,
+            counts,
+            chunks,
+            index.begun,
+            rows,
+            packed.limits,
+        )
+        picks = Picks(levels.which, levels.within)
+        wanted = _Wanted(chunks, picks)
+        layers = self._layout.layers
+        has_nulls = levels.definition is not None and layers.each[0].null_def > 0
+        decoded = _Decoded(parts.num_levels, None, None, counts, parts.buffers)
+        validity = levels.validity if has_nulls else None
+        values = self._pick(head, wanted, decoded, None, validity)
+        return LeafRows(layers, levels.repetition, levels.definition, values)
 
     def read_slots(
         self, head: MiniBlockHead, slots: Rows, validity: Bytes | None

@@ -15,7 +15,7 @@ from lancelet.kernels.row_levels import LevelLimits, PackedLevels, RowLevels
 _LEVEL = np.dtype(np.uint16)
 _INT64 = np.dtype(np.int64)
 _NO_LEVELS = np.empty(0, _LEVEL)
-_NO_INTS = np.empty(0, _INT64)
+_NOTHING = (np.empty(0, np.uint8), np.empty(0, _INT64), np.empty(0, _INT64))
 
 
 def chunks_of_rows(begun: Int64s, ended: Int64s, rows: Int64s) -> Int64s:
@@ -50,7 +50,7 @@ def take_row_levels(
         as_int64s(num_levels),
         *slice_arrays(repetition.slices)[1:],
         repetition.width,
-        *((_NO_INTS, _NO_INTS) if definition is None else slice_arrays(definition.slices)[1:]),
+        *(_NOTHING if definition is None else slice_arrays(definition.slices)),
         -1 if definition is None else definition.width,
         as_int64s(counts),
         as_int64s(chunks),
