@@ -108,6 +108,24 @@ uint32_t checksum(uint32_t sum, const uint8_t* data, int64_t size) {
   return ~sum;
 }
 
+// Go on from `sum` over zeros.
+uint32_t checksum_zeros(uint32_t sum, int64_t size) {
+  static const uint8_t kZeros[512] = {};
+  for (; size > 0; size -= sizeof kZeros)
+    sum = checksum(sum, kZeros, smaller<int64_t>(size, sizeof kZeros));
+  return sum;
+}
+
+// The checksum of file[start, stop), in which [own_start, own_stop) counts as zeros.
+uint32_t checksum_without(const uint8_t* file, int64_t start, int64_t stop, int64_t own_start,
+                          int64_t own_stop) {
+  own_start = smaller(larger(own_start, start), stop);
+  own_stop = smaller(larger(own_stop, own_start), stop);
+  uint32_t sum = checksum(0, file + start, own_start - start);
+  sum = checksum_zeros(sum, own_stop - own_start);
+  return checksum(sum, file + own_stop, stop - own_stop);
+}
+
 }  // namespace
 
 int64_t crc32c(ConstBytes data, int64_t seed) {
@@ -132,6 +150,31 @@ int64_t crc32c_slices(ConstBytes source, ConstInts position, ConstInts size,
     sums.data[i] = checksum(0, source.data + position.data[i], size.data[i]);
   }
   return position.size;
+}
+
+
+int64_t crc32c_verify(ConstBytes file, ConstInts position, ConstInts size, int64_t block_bytes,
+                      int64_t own_position, int64_t own_size, Span<const uint32_t> sums,
+                      Bytes verified) {
+  if (block_bytes <= 0) return fail(kBadWidth, 0);
+  const int64_t blocks = (file.size + block_bytes - 1) / block_bytes;
+  if (sums.size != blocks || verified.size != blocks) return fail(kBadCount, 0);
+  for (int64_t i = 0; i < position.size; ++i) {
+    const int64_t from = position.data[i];
+    if (!within(from, size.data[i], file.size)) return fail(kOutOfSource, i);
+    if (size.data[i] == 0) continue;
+    const int64_t last = (from + size.data[i] - 1) / block_bytes;
+    for (int64_t block = from / block_bytes; block <= last; ++block) {
+      if (verified.data[block]) continue;
+      const int64_t start = block * block_bytes;
+      const uint32_t sum =
+          checksum_without(file.data, start, smaller(start + block_bytes, file.size), own_position,
+                           own_position + own_size);
+      if (sum != sums.data[block]) return block + 1;
+      verified.data[block] = 1;
+    }
+  }
+  return 0;
 }
 
 }  // namespace LANCELET_NAMESPACE

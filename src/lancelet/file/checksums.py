@@ -1,8 +1,8 @@
 """Checksums of a data file, kept in the file where other readers do not look.
 
 The file is seen as blocks of a fixed size, and an extra global buffer, the last one, holds a
-CRC-32C per block. Reading a few rows verifies the few blocks they are in, each block once in the
-life of a reader:
+CRC-32C per block. Reading a few rows verifies the few blocks they are in, each block once for all
+readers that share what is known of the file (`file.v2.known`):
 
     file      |block 0|block 1|block 2|block 3|bl..     5 blocks, the last one short
     buffer     header  crc0 crc1 crc2 crc3 crc4
@@ -17,12 +17,14 @@ it instead:
     u32 checksum of the header up to here, then zeros up to 64 bytes, then the table
 
 A file without the buffer (another writer made it, or rewrote it) is unverified, which is no error.
+So damage must not make a file pass for one of those: the descriptor of the schema, which lies
+elsewhere, ends with a field that other readers skip and that says that there are checksums.
 """
 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, TypeAlias
 
@@ -31,18 +33,20 @@ import numpy.typing as npt
 
 from lancelet.buffers import NO_RANGES, Bytes, Fetch, Int64s, Ranges, Slices
 from lancelet.errors import CorruptDataError
-from lancelet.kernels import crc32c, crc32c_blocks, crc32c_slices
+from lancelet.kernels import crc32c, crc32c_blocks, crc32c_slices, crc32c_verify
 
 CHECKSUM_BLOCK_BYTES: Final = 16 * 1024
 """The size of a block, by measurement: `benchmarks/bench_verify.py`."""
 
 _MAGIC: Final = b"LLETCRC1"
+CHECKSUMS_MARK: Final = b"\x8a\xb5\x18" + bytes([len(_MAGIC)]) + _MAGIC
+"""Field 50001 of the descriptor: the magic, in a message that ignores fields it does not know."""
+
 _HEADER: Final = struct.Struct("<8sIIQQ")
 _HEADER_BYTES: Final = 64
 _CRC_BYTES: Final = 4
 _BLOCK_BYTES_KNOWN: Final = frozenset(1 << bits for bits in range(12, 21))
 _SAMPLED_ONE_IN: Final = 64
-_FEW_RANGES: Final = 8
 
 Crcs: TypeAlias = npt.NDArray[np.uint32]
 
@@ -63,6 +67,11 @@ class Checksums:
     position: int
     file_bytes: int
     crcs: Crcs
+    verified: Bytes = field(init=False)
+    """Which blocks were verified already, by whoever read them first; filled as they are."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "verified", np.zeros(len(self.crcs), np.uint8))
 
     @property
     def size(self) -> int:
@@ -103,7 +112,8 @@ class Checksums:
                 size=data.nbytes,
                 file_bytes=file_bytes,
             )
-        return Checksums(block_bytes, position, file_bytes, np.frombuffer(table, "<u4"))
+        crcs = np.frombuffer(table, "<u4").astype(np.uint32)
+        return Checksums(block_bytes, position, file_bytes, crcs)
 
     def wrong_blocks(self, blocks: Int64s, source: Bytes, place: Int64s) -> Int64s:
         """Return those of `blocks` whose bytes, which begin at `place`, are not what they were."""
@@ -127,22 +137,24 @@ class Checksums:
         return source[place : place + length]
 
 
-def check_no_checksums(data: Bytes, *, position: int, file_bytes: int) -> None:
-    """Raise if `data`, which are the file's from `position` on, hold checksums of the file.
+def check_no_checksums(data: Bytes, descriptor: bytes, *, position: int, file_bytes: int) -> None:
+    """Raise if the file has checksums after all; `data` are its bytes from `position` on.
 
-    For files whose tables name none: in a damaged one they may still be there.
+    For files whose tables name none: in a damaged one the descriptor says that there are some, or
+    they are still there.
     """
     text = data.tobytes()
     found = text.find(_MAGIC)
-    while 0 <= found <= len(text) - _HEADER.size:
+    has_some = descriptor.endswith(CHECKSUMS_MARK)
+    while 0 <= found <= len(text) - _HEADER.size and not has_some:
         *_, own_position, own_file_bytes = _HEADER.unpack_from(text, found)
-        if (own_position, own_file_bytes) == (position + found, file_bytes):
-            raise CorruptDataError(
-                "the file has checksums, but does not name them; restore the object",
-                position=own_position,
-                file_bytes=file_bytes,
-            )
+        has_some = (own_position, own_file_bytes) == (position + found, file_bytes)
         found = text.find(_MAGIC, found + 1)
+    if has_some:
+        raise CorruptDataError(
+            "the file has checksums, but does not name them; restore the object",
+            file_bytes=file_bytes,
+        )
 
 
 class ChecksumBuilder:
@@ -187,6 +199,8 @@ class ChecksumBuilder:
 class VerifiedBytes:
     """Reads ranges of a file and verifies the blocks they are in, each block once.
 
+    Several threads may verify the same block at the same time; both find the same.
+
     Where reading costs nothing (the file is mapped), blocks are verified in place. Elsewhere the
     ranges are widened to blocks that were not verified yet, so there is no further request.
     """
@@ -195,49 +209,39 @@ class VerifiedBytes:
         """Verify what `fetch` returns; the file is the one that `checksums` is of."""
         self._fetch = fetch
         self._checksums = checksums
-        self._verified = np.zeros(len(checksums.crcs), np.bool_)
+        self._verified = checksums.verified
         if verify is Verify.SAMPLE:
             first = np.random.default_rng().integers(_SAMPLED_ONE_IN)
-            self._verified[:] = True
-            self._verified[first::_SAMPLED_ONE_IN] = False
+            self._verified = np.ones(len(checksums.crcs), np.uint8)
+            self._verified[first::_SAMPLED_ONE_IN] = 0
         self._is_mapped = fetch(NO_RANGES).source.nbytes == checksums.file_bytes
 
     def read_ranges(self, ranges: Ranges) -> Slices:
         """Return the bytes of ranges; a damaged block is a `CorruptDataError`."""
-        if self._is_mapped and len(ranges) <= _FEW_RANGES:
-            return self._read_few(ranges)
-        owner, blocks = self._blocks_of(ranges)
-        doubted = np.flatnonzero(~self._verified[blocks])
-        if not len(doubted):
-            return self._fetch(ranges)
         if self._is_mapped:
             slices = self._fetch(ranges)
             if slices.source.nbytes == self._checksums.file_bytes:
-                self._check(np.unique(blocks[doubted]), slices.source, 0)
+                self._verify_in_place(slices)
                 return slices
+        owner, blocks = self._blocks_of(ranges)
+        doubted = np.flatnonzero(self._verified[blocks] == 0)
+        if not len(doubted):
+            return self._fetch(ranges)
         return self._read_whole_blocks(ranges, owner[doubted], blocks[doubted])
 
-    def _read_few(self, ranges: Ranges) -> Slices:
-        """Verify in place; a scan asks for a few long ranges, which are runs of blocks."""
-        slices = self._fetch(ranges)
-        size, file_bytes = self._checksums.block_bytes, self._checksums.file_bytes
-        if slices.source.nbytes != file_bytes:
-            owner, blocks = self._blocks_of(ranges)
-            doubted = np.flatnonzero(~self._verified[blocks])
-            return self._read_whole_blocks(ranges, owner[doubted], blocks[doubted])
-        for start, length in zip(ranges.position.tolist(), ranges.size.tolist(), strict=True):
-            first, stop = start // size, -(-(start + length) // size)
-            if length and not self._verified[first:stop].all():
-                doubted = np.flatnonzero(~self._verified[first:stop])
-                self._check(doubted + first, slices.source, 0)
-        return slices
+    def _verify_in_place(self, slices: Slices) -> None:
+        checksums = self._checksums
+        own = (checksums.position, checksums.size)
+        wrong = crc32c_verify(slices, checksums.block_bytes, own, checksums.crcs, self._verified)
+        if wrong is not None:
+            raise self._damaged(wrong)
 
     def verify_tail(self, tail: Bytes) -> None:
         """Verify the last bytes of the file, which were read before the checksums were known."""
         start = self._checksums.file_bytes - tail.nbytes
         first = -(-start // self._checksums.block_bytes)
         blocks = np.arange(first, len(self._verified), dtype=np.int64)
-        self._check(blocks[~self._verified[blocks]], tail, -start)
+        self._check(blocks[self._verified[blocks] == 0], tail, -start)
         if start < first * self._checksums.block_bytes:
             self.read_ranges(Ranges.of((start, 1)))
 
@@ -269,18 +273,20 @@ class VerifiedBytes:
         """Verify blocks, each of which is in `source` at its place in the file plus `shift`."""
         if not len(blocks):
             return
-        size, file_bytes = self._checksums.block_bytes, self._checksums.file_bytes
+        size = self._checksums.block_bytes
         wrong = self._checksums.wrong_blocks(blocks, source, blocks * size + shift)
         if len(wrong):
-            start = int(wrong[0]) * size
-            raise CorruptDataError(
-                "bytes of the file do not have their checksum; restore the object from a copy",
-                position=start,
-                size=min(size, file_bytes - start),
-                blocks=len(wrong),
-                file_bytes=file_bytes,
-            )
-        self._verified[blocks] = True
+            raise self._damaged(int(wrong[0]))
+        self._verified[blocks] = 1
+
+    def _damaged(self, block: int) -> CorruptDataError:
+        size, file_bytes = self._checksums.block_bytes, self._checksums.file_bytes
+        return CorruptDataError(
+            "bytes of the file do not have their checksum; restore the object from a copy",
+            position=block * size,
+            size=min(size, file_bytes - block * size),
+            file_bytes=file_bytes,
+        )
 
 
 def checksum_size(file_bytes: int, block_bytes: int = CHECKSUM_BLOCK_BYTES) -> int:

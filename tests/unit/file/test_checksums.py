@@ -4,6 +4,9 @@ A file is written, a bit of it flipped, and read. Whatever the bit was, the read
 are the right ones; and it fails naming a range with the damage in it.
 """
 
+import mmap
+import os
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -13,6 +16,7 @@ from hypothesis import strategies as st
 from lancelet.buffers import Ranges, Slices
 from lancelet.encodings.base import RowIndices, RowRange
 from lancelet.errors import CorruptDataError, LanceletError
+from lancelet.file import LanceFileReader, LanceFileWriter
 from lancelet.file.checksums import (
     CHECKSUM_BLOCK_BYTES,
     ChecksumBuilder,
@@ -100,6 +104,39 @@ def test_checksums_that_the_table_does_not_name_are_found(store, write, read_all
         read_all(store)
     assert caught.value.facts["path"] == "f.lance"
     assert not read_all(store, verify=Verify.OFF).equals(make_table())
+
+
+@pytest.mark.parametrize("filling", [0, 255, "random"])
+@pytest.mark.parametrize("count", [8, 16, 64, 200])
+def test_checksums_that_are_overwritten_are_missed(store, write, read_all, filling, count):
+    """However much is overwritten in one go, a file never passes for one without checksums."""
+    write(store, make_table())
+    data = bytearray(store.read("f.lance"))
+    start = data.index(b"LLETCRC1")
+    garbage = np.random.default_rng(count).bytes(count)
+    data[start : start + count] = garbage if filling == "random" else bytes([filling]) * count
+    data[5000] ^= 1
+    store.put("f.lance", bytes(data))
+    with pytest.raises(CorruptDataError):
+        read_all(store)
+
+
+def test_blocks_are_verified_once_for_all_readers_of_a_known_file(tmp_path):
+    path = tmp_path / "f.lance"
+    with LanceFileWriter(path, make_table().schema) as writer:
+        writer.write_batch(make_table())
+    # A file that changed just now may change again within the same tick of the clock.
+    os.utime(path, ns=(0, 0))
+    first = LanceFileReader(path)
+    assert first.read_all().to_table() == make_table()
+    with mmap.mmap(os.open(path, os.O_RDWR), 0) as data:
+        # The disk rots, and the file's times do not tell.
+        at = data.find(b"name") + 100
+        data[at] ^= 1
+    assert LanceFileReader(path).read_all().to_table().num_rows == ROWS
+    os.utime(path, ns=(1, 1))
+    with pytest.raises(CorruptDataError, match="checksum"):
+        LanceFileReader(path).read_all().to_table()
 
 
 @pytest.mark.parametrize("size", [0, 8, 63])

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from lancelet.buffers import Slices
 from lancelet.errors import CorruptDataError, InvalidInputError
+from lancelet.kernels import native, reference, select
 
 LENGTHS = st.sampled_from([0, 1, 7, 8, 9, 63, 191, 192, 193, 1535, 1536, 1600, 12287, 12288, 14000])
 
@@ -102,3 +103,63 @@ def test_hashes_agree(agree, values, seed):
 def test_offsets_out_of_bounds_are_corrupt(agree, offsets):
     data = some_bytes(8)
     assert agree("xxh64_many", np.array(offsets, np.int32), data) is CorruptDataError
+
+
+@given(
+    st.integers(1, 40_000),
+    st.lists(st.tuples(st.integers(0, 40_000), st.integers(0, 9_000)), max_size=6),
+    st.tuples(st.integers(0, 40_000), st.integers(0, 3_000)),
+    st.integers(0, 40_000),
+    st.sampled_from([512, 4096]),
+)
+def test_ranges_are_verified_by_their_blocks(
+    instruction_sets, size, places, own, damaged, block_bytes
+):
+    data = some_bytes(size)
+    without = data.copy()
+    without[own[0] : sum(own)] = 0
+    sums = reference.crc32c_blocks(without, block_bytes)
+    data[damaged % size] ^= 1
+    places = [(at % size, min(count, size - at % size)) for at, count in places]
+    position, sizes = np.array(places, np.int64).reshape(-1, 2).T
+    ranges = Slices(data, position.copy(), sizes.copy())
+    counts = not own[0] <= damaged % size < sum(own)
+    wrong = damaged % size // block_bytes if counts else None
+    touched = set()
+    for at, count in places:
+        touched |= {*range(at // block_bytes, -(-(at + count) // block_bytes))} if count else set()
+    marks = []
+    for codec in kernels_of(instruction_sets):
+        verified = np.zeros(len(sums), np.uint8)
+        found = codec.crc32c_verify(ranges, block_bytes, own, sums, verified)
+        assert found == (wrong if wrong in touched else None)
+        if found is None:
+            assert set(np.flatnonzero(verified)) == touched
+            # What was verified is not looked at again.
+            changed = Slices(~data, ranges.position, ranges.size)
+            assert codec.crc32c_verify(changed, block_bytes, own, sums, verified) is None
+        marks.append(verified.tolist())
+    assert all(mark == marks[0] for mark in marks)
+
+
+def kernels_of(instruction_sets):
+    for instruction_set in instruction_sets:
+        select.use_instruction_set(instruction_set)
+        yield native
+    yield reference
+
+
+@pytest.mark.parametrize(("at", "count"), [(-1, 2), (0, 101), (101, 0), (50, -1), (1 << 62, 1)])
+def test_only_ranges_of_the_file_are_verified(agree, at, count):
+    data = some_bytes(100)
+    ranges = Slices(data, np.array([at]), np.array([count]))
+    sums, verified = np.zeros(1, np.uint32), np.zeros(1, np.uint8)
+    assert agree("crc32c_verify", ranges, 512, (0, 0), sums, verified) is CorruptDataError
+
+
+def test_every_block_of_the_file_has_a_sum(agree):
+    ranges = Slices.whole(some_bytes(100))
+    none = np.zeros(0, np.uint32)
+    assert agree("crc32c_verify", ranges, 512, (0, 0), none, np.zeros(0, np.uint8)) is (
+        CorruptDataError
+    )

@@ -15,13 +15,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lancelet.buffers import Bytes, Ranges
 from lancelet.encodings.base import FileVersion
-from lancelet.file.checksums import CHECKSUM_BLOCK_BYTES, ChecksumBuilder, Checksums, checksum_size
+from lancelet.file.checksums import (
+    CHECKSUM_BLOCK_BYTES,
+    CHECKSUMS_MARK,
+    ChecksumBuilder,
+    Checksums,
+    checksum_size,
+)
 from lancelet.file.v2.footer import PADDING_BYTE, Footer, padding_after, table_bytes
 from lancelet.io.store import ObjectWriter
 
@@ -67,10 +73,11 @@ class Container:
         if self._checksums is None:
             self._target.write(_tail(start, description, description.buffers))
             return self._target.close()
-        size = self._checksum_bytes(description)
+        marked = replace(description, descriptor=description.descriptor + CHECKSUMS_MARK)
+        size = self._checksum_bytes(marked)
         padding = np.full(padding_after(start + size), PADDING_BYTE, np.uint8)
         tail_start = start + size + padding.nbytes
-        tail = _tail(tail_start, description, (*description.buffers, (start, size)))
+        tail = _tail(tail_start, marked, (*marked.buffers, (start, size)))
         # Where the checksums themselves will be, bytes count as zeros.
         for part in (np.zeros(size, np.uint8), padding, np.frombuffer(tail, np.uint8)):
             self._checksums.update(part)

@@ -8,8 +8,8 @@ done:
     open a.lance   the same identity                     -> what was kept
     a.lance is written again                             -> another identity: parse
 
-What is kept says where things are and how they are encoded. Bytes of pages are read, and compared
-with their checksums, by every reader for itself.
+What is kept says where things are and how they are encoded, and which blocks of the file were
+compared with their checksums: while the file is the same, each block is compared once.
 """
 
 from __future__ import annotations

@@ -58,10 +58,7 @@ class FileMetadata:
 
     def detached(self) -> FileMetadata:
         """Return the same metadata over bytes of their own."""
-        checksums = self.checksums
-        if checksums is not None:
-            checksums = replace(checksums, crcs=checksums.crcs.copy())
-        return replace(self, tail=self.tail.copy(), checksums=checksums)
+        return replace(self, tail=self.tail.copy())
 
     def read_column(self, index: int) -> Reading[StoredColumn]:
         """Decode the metadata of one column; asks for nothing that opening has read."""
@@ -131,10 +128,11 @@ def read_metadata(
     parsed = None
     if len(found) > 1 and found[1] is not None:
         parsed = Checksums.parse(found[1], position=checksums[0], file_bytes=file_bytes)
-    if with_checksums and parsed is None:
-        check_no_checksums(tail, position=start, file_bytes=file_bytes)
     assert found[0] is not None
-    return FileMetadata(footer, columns, buffers, _descriptor(found[0]), file_bytes, tail, parsed)
+    descriptor = found[0].tobytes()
+    if with_checksums and parsed is None:
+        check_no_checksums(tail, descriptor, position=start, file_bytes=file_bytes)
+    return FileMetadata(footer, columns, buffers, _descriptor(descriptor), file_bytes, tail, parsed)
 
 
 def _first_wanted(footer: Footer, start: int, *, file_bytes: int) -> int:
@@ -158,8 +156,8 @@ def _tables(footer: Footer, tail: Bytes, start: int) -> tuple[Ranges, Ranges]:
     return tables[0], tables[1]
 
 
-def _descriptor(data: Bytes) -> file_pb.FileDescriptor:
+def _descriptor(data: bytes) -> file_pb.FileDescriptor:
     try:
-        return file_pb.FileDescriptor.FromString(data.tobytes())
+        return file_pb.FileDescriptor.FromString(data)
     except DecodeError as error:
         raise CorruptDataError("the descriptor of the file cannot be parsed") from error

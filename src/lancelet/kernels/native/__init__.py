@@ -8,7 +8,12 @@ from lancelet.kernels.native.bitpack import (
     unpack_blocks,
     unpack_chunks,
 )
-from lancelet.kernels.native.checksum import crc32c, crc32c_blocks, crc32c_slices
+from lancelet.kernels.native.checksum import (
+    crc32c,
+    crc32c_blocks,
+    crc32c_slices,
+    crc32c_verify,
+)
 from lancelet.kernels.native.chunks import locate_rows, place_chunks, split_chunks
 from lancelet.kernels.native.copies import (
     copy_slices,
@@ -53,6 +58,7 @@ __all__ = [
     "crc32c",
     "crc32c_blocks",
     "crc32c_slices",
+    "crc32c_verify",
     "decode_jsonb",
     "encode_jsonb",
     "expand_list",

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from lancelet.buffers import Bytes, Slices
 from lancelet.kernels.arguments import check_block_bytes, check_slices
+from lancelet.kernels.faults import Fault, corrupt
 
 _POLYNOMIAL: Final = 0x82F63B78
 
@@ -56,6 +57,44 @@ def crc32c_slices(slices: Slices) -> npt.NDArray[np.uint32]:
         start = _shift(np.full(1, 0xFFFFFFFF, np.uint32), int(size))
         sums[same] = ~(start ^ _linear(rows))
     return sums
+
+
+def crc32c_verify(
+    file_ranges: Slices,
+    block_bytes: int,
+    own: tuple[int, int],
+    sums: npt.NDArray[np.uint32],
+    verified: Bytes,
+) -> int | None:
+    """Verify the blocks of a file that ranges touch; return one that is wrong, or None.
+
+    Args:
+        file_ranges: The ranges, in a source that is the whole file.
+        block_bytes: The size of a block.
+        own: Position and size of the checksums themselves, whose bytes count as zeros.
+        sums: The checksum of each block.
+        verified: Which blocks need no look; those that are verified are marked.
+    """
+    kernel = "crc32c_verify"
+    check_block_bytes(block_bytes)
+    data = file_ranges.source
+    blocks = -(-data.nbytes // block_bytes)
+    if len(sums) != blocks or len(verified) != blocks:
+        raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=0)
+    own_start, own_size = own
+    check_slices(file_ranges, kernel=kernel)
+    for start, size in zip(file_ranges.position.tolist(), file_ranges.size.tolist(), strict=True):
+        touched = range(start // block_bytes, -(-(start + size) // block_bytes) if size else 0)
+        for block in touched:
+            if verified[block]:
+                continue
+            first = block * block_bytes
+            held = data[first : first + block_bytes].copy()
+            held[max(0, own_start - first) : max(0, own_start + own_size - first)] = 0
+            if crc32c(held) != sums[block]:
+                return block
+            verified[block] = 1
+    return None
 
 
 def _linear(rows: npt.NDArray[np.uint8]) -> _Table:
