@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, overload
 
 from lancelet.dataset.handle import Handle
+from lancelet.dataset.merge_insert import MergeInsertBuilder
 from lancelet.format.version import FileVersion
 from lancelet.ops.delete import delete_rows, report_delete
 from lancelet.ops.dry_run import ChangeReport
 from lancelet.ops.moved_rows import RowFiles
 from lancelet.ops.publish import Retries
 from lancelet.ops.update import UpdateOptions, report_update, update_rows
+from lancelet.table.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
@@ -146,3 +148,15 @@ class MutationMethods:
         updated = update_rows(handle.snapshot, updates, where, UpdateOptions(files, retries))
         handle.snapshot = updated.snapshot
         return UpdateResult(num_rows_updated=updated.num_rows)
+
+    def merge_insert(self, on: str | Iterable[str] | None = None) -> MergeInsertBuilder:
+        """Return a builder of a change that merges new rows into the dataset by key.
+
+        Args:
+            on: The key: a column, or several; by default the primary key of the schema.
+        """
+        return MergeInsertBuilder(self, on)  # type: ignore[arg-type]  # the mixin is a dataset
+
+    def look_at(self, snapshot: Snapshot) -> None:
+        """Look at another version, such as one that was just committed."""
+        self._handle.snapshot = snapshot

@@ -9,8 +9,9 @@ rows    id int32, nam string                do not:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -20,18 +21,22 @@ from lancelet.format.field import Field
 from lancelet.format.schema import Schema
 from lancelet.query.names import similar_names
 
+_Needs: TypeAlias = Callable[[Field], bool]
+
 
 class AppendMismatchError(SchemaMismatchError, OSError):
     """Rows to append do not fit the schema of the table."""
 
 
-def fit_to_table(table: Schema, rows: pa.Schema) -> Schema:
+def fit_to_table(table: Schema, rows: pa.Schema, *, may_lack_required: bool = False) -> Schema:
     """Return the part of a table's schema that rows bring, in the order of the table.
 
-    Fields that must not be null have to be brought; others may be missing, within structs too.
+    Fields that must not be null have to be brought, unless the rows only change others; the rest
+    may be missing, within structs too.
     """
     found = [Field.from_arrow(field, count()) for field in rows]
-    differences = list(_differences(table.fields, found, prefix=""))
+    needs = _is_nothing if may_lack_required else _is_required
+    differences = list(_differences(table.fields, found, prefix="", needs=needs))
     if differences:
         raise AppendMismatchError(
             "Append with different schema: " + "; ".join(differences),
@@ -67,15 +72,13 @@ def _parts(table: Sequence[Field], rows: Sequence[Field]) -> Iterator[Field]:
 
 
 def _differences(
-    table: Sequence[Field], rows: Sequence[Field], *, prefix: str, exact: bool = False
+    table: Sequence[Field], rows: Sequence[Field], *, prefix: str, needs: _Needs
 ) -> Iterator[str]:
-    """Yield what keeps rows from fitting; with `exact` no field may be missing."""
+    """Yield what keeps rows from fitting; they must bring the fields that `needs` says."""
     brought = {field.name: field for field in rows}
     known = {field.name for field in table}
     missing = [field.name for field in table if field.name not in brought]
-    required = [
-        field.name for field in table if field.name in missing and (exact or not field.nullable)
-    ]
+    required = [field.name for field in table if field.name in missing and needs(field)]
     unexpected = [field.name for field in rows if field.name not in known]
     if unexpected or required:
         where = f" in {prefix[:-1]}" if prefix else ""
@@ -87,20 +90,32 @@ def _differences(
     for field in table:
         own = brought.get(field.name)
         if own is not None:
-            yield from _difference(field, own, prefix + field.name, exact=exact)
+            yield from _difference(field, own, prefix + field.name, needs=needs)
 
 
-def _difference(table: Field, rows: Field, path: str, *, exact: bool) -> Iterator[str]:
+def _difference(table: Field, rows: Field, path: str, *, needs: _Needs) -> Iterator[str]:
     if table.is_blob and (rows.is_blob or _is_binary(rows)):
         return
     if table.logical_type != rows.logical_type:
         yield f"`{path}` should have type {table.arrow_type} but type was {rows.arrow_type}"
     elif table.logical_type == logical_type.STRUCT:
         children = table.children, rows.children
-        yield from _differences(*children, prefix=f"{path}.", exact=exact)
+        yield from _differences(*children, prefix=f"{path}.", needs=needs)
     else:
         for child, own in zip(table.children, rows.children, strict=True):
-            yield from _difference(child, own, f"{path}.{child.name}", exact=True)
+            yield from _difference(child, own, f"{path}.{child.name}", needs=_is_field)
+
+
+def _is_required(field: Field) -> bool:
+    return not field.nullable
+
+
+def _is_field(field: Field) -> bool:  # noqa: ARG001 - within lists no field may be missing
+    return True
+
+
+def _is_nothing(field: Field) -> bool:  # noqa: ARG001 - any field may be missing
+    return False
 
 
 def _is_binary(field: Field) -> bool:

@@ -20,10 +20,14 @@ from lancelet.errors import InvalidInputError, SchemaMismatchError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowStream:
-    """Batches and the schema they all have; can be read once."""
+    """Batches and the schema they all have; can be read once.
+
+    `is_in_memory` says that they take memory anyway, whether or not they are kept.
+    """
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
+    is_in_memory: bool = False
 
 
 def read_rows_of(data: Any, schema: pa.Schema | None = None) -> RowStream:
@@ -42,9 +46,9 @@ def read_rows_of(data: Any, schema: pa.Schema | None = None) -> RowStream:
 def _stream_of(data: Any, schema: pa.Schema | None) -> RowStream:
     match data:
         case pa.Table():
-            return RowStream(data.schema, iter(data.to_batches()))
+            return RowStream(data.schema, iter(data.to_batches()), is_in_memory=True)
         case pa.RecordBatch():
-            return RowStream(data.schema, iter([data]))
+            return RowStream(data.schema, iter([data]), is_in_memory=True)
         case pa.RecordBatchReader():
             return RowStream(data.schema, iter(data))
         case pyarrow.dataset.Dataset():

@@ -1,0 +1,134 @@
+"""`MergeInsertBuilder` of pylance: what to do with rows by their key, then the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, overload
+
+import pyarrow as pa
+
+from lancelet.format.version import FileVersion
+from lancelet.ops.dry_run import ChangeReport
+from lancelet.ops.merge_insert.execute import merge_rows, report_merge
+from lancelet.ops.merge_insert.spec import Duplicates, Matched, MergeSpec, MergeStatistics
+from lancelet.ops.publish import Retries
+from lancelet.ops.rows import read_rows_of
+
+if TYPE_CHECKING:
+    from lancelet.dataset.dataset import LanceDataset
+
+
+class ExecuteResult(TypedDict):
+    """What a merge did."""
+
+    num_inserted_rows: int
+    num_updated_rows: int
+    num_deleted_rows: int
+
+
+class MergeInsertBuilder:
+    """Says what happens to rows whose key is in both, only in the source, only in the dataset."""
+
+    def __init__(self, dataset: LanceDataset, on: str | Iterable[str] | None = None) -> None:
+        """Merge into a dataset by a column, several, or its primary key."""
+        self._dataset = dataset
+        self._spec = MergeSpec(_key_names(dataset, on))
+        self._retries = Retries()
+
+    def when_matched_update_all(self, condition: str | None = None) -> Self:
+        """Update rows whose key the source has.
+
+        Args:
+            condition: SQL over `source.` and `target.` columns; rows for which it is not true
+                stay as they are.
+        """
+        return self._with(matched=Matched.UPDATE, update_condition=condition)
+
+    def when_matched_delete(self) -> Self:
+        """Delete rows whose key the source has."""
+        return self._with(matched=Matched.DELETE, update_condition=None)
+
+    def when_matched_fail(self) -> Self:
+        """Fail if the source has the key of any row."""
+        return self._with(matched=Matched.FAIL, update_condition=None)
+
+    def when_not_matched_insert_all(self) -> Self:
+        """Insert rows of the source whose key the dataset does not have."""
+        return self._with(inserts=True)
+
+    def when_not_matched_by_source_delete(self, expr: str | None = None) -> Self:
+        """Delete rows whose key the source does not have.
+
+        Args:
+            expr: SQL over the columns of the dataset; rows for which it is not true stay.
+        """
+        return self._with(deletes_unmatched=True, delete_condition=expr)
+
+    def source_dedupe_behavior(self, behavior: Literal["fail", "first_seen"]) -> Self:
+        """Say what happens where rows of the source have one key: fail, or take the first."""
+        return self._with(duplicates=Duplicates(behavior))
+
+    def conflict_retries(self, max_retries: int) -> Self:
+        """Set how often to do it again if others changed the same first; by default 10."""
+        self._retries = replace(self._retries, most=max_retries)
+        return self
+
+    def retry_timeout(self, timeout: timedelta) -> Self:
+        """Set for how long to do it again; by default 30 seconds."""
+        self._retries = replace(self._retries, seconds=timeout.total_seconds())
+        return self
+
+    def data_storage_version(self, version: str) -> Self:
+        """Set the version of the new data files; by default the dataset's."""
+        files = replace(self._spec.files, version=FileVersion.parse(version))
+        return self._with(files=files)
+
+    @overload
+    def execute(
+        self, data_obj: Any, *, schema: pa.Schema | None = None, dry_run: Literal[False] = False
+    ) -> ExecuteResult: ...
+
+    @overload
+    def execute(
+        self, data_obj: Any, *, schema: pa.Schema | None = None, dry_run: Literal[True]
+    ) -> ChangeReport: ...
+
+    def execute(
+        self, data_obj: Any, *, schema: pa.Schema | None = None, dry_run: bool = False
+    ) -> ExecuteResult | ChangeReport:
+        """Merge rows into the dataset and look at the version with them.
+
+        Args:
+            data_obj: Rows in any form; see `write_dataset`.
+            schema: The schema to convert the rows to.
+            dry_run: Whether to change nothing and return what would change.
+        """
+        stream, dataset = read_rows_of(data_obj, schema), self._dataset
+        if dry_run:
+            return report_merge(dataset.snapshot, stream, self._spec)
+        merged = merge_rows(dataset.snapshot, stream, self._spec, retries=self._retries)
+        dataset.look_at(merged.snapshot)
+        return _result(merged.statistics)
+
+    def _with(self, **changes: Any) -> Self:
+        self._spec = replace(self._spec, **changes)
+        return self
+
+
+def _result(did: MergeStatistics) -> ExecuteResult:
+    return ExecuteResult(
+        num_inserted_rows=did.num_inserted_rows,
+        num_updated_rows=did.num_updated_rows,
+        num_deleted_rows=did.num_deleted_rows,
+    )
+
+
+def _key_names(dataset: LanceDataset, on: str | Iterable[str] | None) -> tuple[str, ...]:
+    if isinstance(on, str):
+        return (on,)
+    if on is not None:
+        return tuple(on)
+    schema = dataset.snapshot.schema
+    return tuple(schema.path_of(field.id) for field in schema.primary_key)

@@ -1,0 +1,198 @@
+"""What happens to each row: which pairs are updated, which rows go, which source rows come in.
+
+    matches    (0, a) (1, b) (1, c)      source rows 0 to 3
+    update     all pairs, or those for which the condition is true
+    delete     a b c
+    insert     2 3
+
+A row of the table that two source rows would update is an error, which names the key: which of the
+two should win is nowhere said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet.buffers import Int64s
+from lancelet.errors import ExpressionError, InvalidInputError
+from lancelet.ops.delete import find_rows
+from lancelet.ops.merge_insert.join import Matches
+from lancelet.ops.merge_insert.prepared_source import Source
+from lancelet.ops.merge_insert.spec import Duplicates, Matched, MergeSpec
+from lancelet.ops.moved_rows import rows_by_fragment
+from lancelet.query.compile import Writable, compile_filter
+from lancelet.query.evaluate import evaluate_filter
+from lancelet.query.expression import Expression
+from lancelet.query.plan import plan_scan, projection_of
+from lancelet.query.projection import scan_schema
+from lancelet.query.scan_options import ScanOptions
+from lancelet.query.take import take_addresses
+from lancelet.query.traversal import columns_of
+from lancelet.rowids.address import UInt64s
+from lancelet.table.conflict.rebase import AffectedRows
+from lancelet.table.snapshot import Snapshot
+
+NO_ROWS = Matches(np.empty(0, np.int64), np.empty(0, np.uint64))
+
+
+class MergeMatchError(InvalidInputError, OSError):
+    """Rows of the source match in a way that the merge does not allow."""
+
+
+class MergeConditionError(ExpressionError, OSError):
+    """The condition of a merge cannot be understood."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decision:
+    """What happens to rows.
+
+    `deleted` are rows of the table that go without another in their place, by fragment;
+    `inserted` says it for each source row.
+    """
+
+    updates: Matches
+    deleted: AffectedRows
+    inserted: np.typing.NDArray[np.bool_]
+    num_skipped: int = 0
+
+
+def decide(snapshot: Snapshot, source: Source, spec: MergeSpec, matches: Matches) -> Decision:
+    """Return what happens to each row, given the matches of all source rows."""
+    taken = np.ones(source.rows.num_rows, np.bool_)
+    if spec.duplicates is Duplicates.FIRST_SEEN:
+        taken = source.index.first_rows() == np.arange(len(taken))
+        matches = matches.where(taken[matches.rows])
+    unmatched = taken.copy()
+    unmatched[matches.rows] = False
+    updates, gone = NO_ROWS, NO_ROWS
+    match spec.matched:
+        case Matched.FAIL if len(matches):
+            raise MergeMatchError(
+                "Merge insert failed: found matching row with key values: "
+                f"{_key_text(source, int(matches.rows[0]))}"
+            )
+        case Matched.UPDATE:
+            updates = _fulfilling(snapshot, source, spec.update_condition, matches)
+            _check_unambiguous(source, updates)
+        case Matched.DELETE:
+            gone = matches
+            _check_unambiguous(source, gone)
+    deleted = rows_by_fragment(gone.addresses)
+    if spec.deletes_unmatched:
+        deleted = _joined(deleted, _unmatched(snapshot, spec.delete_condition, matches.addresses))
+    return Decision(
+        updates,
+        deleted,
+        unmatched if spec.inserts else np.zeros(len(taken), np.bool_),
+        int(np.count_nonzero(~taken)),
+    )
+
+
+def compile_condition(snapshot: Snapshot, rows: pa.Schema, condition: Writable) -> Expression:
+    """Return a condition over `source.` and `target.` columns, ready to run."""
+    sides = {"source": list(rows), "target": list(scan_schema(snapshot.schema))}
+    schema = pa.schema([(name, pa.struct(fields)) for name, fields in sides.items()])
+    try:
+        return compile_filter(condition, schema)
+    except ExpressionError as error:
+        raise MergeConditionError(error.message, **error.facts) from error
+
+
+def _fulfilling(
+    snapshot: Snapshot, source: Source, condition: Writable | None, matches: Matches
+) -> Matches:
+    """Return the matches for which a condition is true."""
+    if condition is None:
+        return matches
+    bound = compile_condition(snapshot, source.rows.schema, condition)
+    kept = [
+        pair.where(_truth(snapshot, bound, batch, pair))
+        for batch, pair in batches_of_matches(source, matches)
+    ]
+    return Matches(
+        np.concatenate([NO_ROWS.rows, *(part.rows for part in kept)]),
+        np.concatenate([NO_ROWS.addresses, *(part.addresses for part in kept)]),
+    )
+
+
+def batches_of_matches(
+    source: Source, matches: Matches
+) -> Iterator[tuple[pa.RecordBatch, Matches]]:
+    """Yield matches, with the source row of each, in the order of the source."""
+    for placed in source.rows.batches():
+        own = matches.between(placed.first, placed.stop)
+        if not len(own):
+            continue
+        rows = own.rows - placed.first
+        is_whole = len(rows) == placed.batch.num_rows and rows[-1] == len(rows) - 1
+        if is_whole and bool((rows[1:] > rows[:-1]).all()):
+            yield placed.batch, own
+        else:
+            yield placed.batch.take(pa.array(rows)), own
+
+
+def _truth(
+    snapshot: Snapshot, condition: Expression, rows: pa.RecordBatch, matches: Matches
+) -> np.typing.NDArray[np.bool_]:
+    names = sorted({path[1] for path in columns_of(condition) if path[0] == "target"})
+    target = pa.Table.from_batches([rows.select([])])
+    if names:
+        projection = projection_of(snapshot, tuple(names))
+        target = take_addresses(snapshot, matches.addresses, projection)
+    sides = [rows.to_struct_array(), target.combine_chunks().to_struct_array().combine_chunks()]
+    both = pa.RecordBatch.from_arrays(sides, ["source", "target"])
+    found: np.typing.NDArray[np.bool_] = evaluate_filter(condition, both).to_numpy(
+        zero_copy_only=False
+    )
+    return found
+
+
+def _check_unambiguous(source: Source, matches: Matches) -> None:
+    ordered = np.sort(matches.addresses)
+    twice = ordered[1:][ordered[1:] == ordered[:-1]]
+    if len(twice):
+        row = int(matches.rows[matches.addresses == twice[0]][0])
+        raise MergeMatchError(
+            "Ambiguous merge inserts are prohibited: multiple source rows match the same target "
+            f"row on ({_key_text(source, row)}). Please ensure each target row is matched by at "
+            "most one source row."
+        )
+
+
+def _key_text(source: Source, row: int) -> str:
+    """Return the key of a source row as text."""
+    for placed in source.rows.batches():
+        if placed.first <= row < placed.stop:
+            columns = source.key.of_rows(placed.batch.slice(row - placed.first, 1))
+            values = (column[0].as_py() for column in columns)
+            shown = (f'"{value}"' if isinstance(value, str) else str(value) for value in values)
+            pairs = zip(source.key.names, shown, strict=True)
+            return ", ".join(f"{name} = {value}" for name, value in pairs)
+    return ""
+
+
+def _unmatched(
+    snapshot: Snapshot, condition: Writable | None, matched: UInt64s
+) -> dict[int, Int64s]:
+    """Return the rows of the table that no source row matches, by fragment."""
+    plan = plan_scan(snapshot, ScanOptions(columns=(), filter=condition))
+    kept = rows_by_fragment(matched)
+    nothing = np.empty(0, np.int64)
+    rows = {
+        fragment_id: np.setdiff1d(offsets, kept.get(fragment_id, nothing), assume_unique=True)
+        for fragment_id, offsets in find_rows(plan).items()
+    }
+    return {fragment_id: offsets for fragment_id, offsets in rows.items() if len(offsets)}
+
+
+def _joined(one: AffectedRows, other: AffectedRows) -> dict[int, Int64s]:
+    """Return the rows of both, by fragment."""
+    rows = dict(one)
+    for fragment_id, offsets in other.items():
+        rows[fragment_id] = np.union1d(rows.get(fragment_id, offsets), offsets)
+    return rows

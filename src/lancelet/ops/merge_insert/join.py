@@ -1,0 +1,106 @@
+"""Which rows of a table have the keys of which source rows.
+
+    source  0: 7   1: 3   2: 7        table   0: 3   1: 7   2: 8   3: 7
+    matches (1, 0) (0, 1) (2, 1) (0, 3) (2, 3)
+
+The index is made of the source, and the key columns of the table stream past it, a split of a
+fragment at a time and several side by side. Nothing else of the table is read. Zones of rows
+that cannot have a key of the source are not read either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet.buffers import Int64s
+from lancelet.file.pool import map_ordered
+from lancelet.ops.merge_insert.key_bytes import Bools
+from lancelet.ops.merge_insert.key_columns import KeyColumns
+from lancelet.ops.merge_insert.key_index import KeyIndex
+from lancelet.query.nodes.filter import Split, splits
+from lancelet.query.nodes.source import waits_for_storage
+from lancelet.query.plan import FilterStep, ScanPlan, plan_scan
+from lancelet.query.projection import Projection
+from lancelet.query.scan_options import ScanOptions
+from lancelet.rowids.address import UInt64s, addresses_of
+from lancelet.table.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matches:
+    """Pairs of a source row and the address of a row of the table, by source row."""
+
+    rows: Int64s
+    addresses: UInt64s
+
+    def __len__(self) -> int:
+        """Return how many pairs there are."""
+        return len(self.rows)
+
+    @staticmethod
+    def of(rows: Int64s, addresses: UInt64s) -> Matches:
+        """Return pairs in order: by source row, then by address."""
+        if bool((rows[1:] > rows[:-1]).all()):
+            return Matches(rows, addresses)
+        order = np.lexsort((addresses, rows))
+        return Matches(rows[order], addresses[order])
+
+    def where(self, chosen: Bools) -> Matches:
+        """Return some of the pairs."""
+        return self if chosen.all() else Matches(self.rows[chosen], self.addresses[chosen])
+
+    def between(self, first: int, stop: int) -> Matches:
+        """Return the pairs of the source rows from one to before another."""
+        low, high = np.searchsorted(self.rows, [first, stop])
+        return Matches(self.rows[low:high], self.addresses[low:high])
+
+
+def join(
+    snapshot: Snapshot, key: KeyColumns, index: KeyIndex, steps: Sequence[FilterStep] = ()
+) -> Matches:
+    """Return the matches of all source rows.
+
+    `steps` are conditions that every row with a key of the source fulfils.
+    """
+    plan = _plan_keys(snapshot, key, steps)
+
+    def matches_of(split: Split) -> Matches:
+        offsets = split.source.visible(split.rows)
+        arrays = split.source.read(plan.projection.fields, split.rows, offsets)
+        rows = pa.RecordBatch.from_arrays(arrays, [f.name for f in plan.projection.fields])
+        which, found = index.find(key.keys(rows))
+        places = which + split.rows.start if offsets is None else offsets[which]
+        return Matches(found, addresses_of(split.source.fragment.id, places))
+
+    parts = list(map_ordered(matches_of, splits(plan), waits=waits_for_storage(snapshot)))
+    firsts = Matches.of(
+        np.concatenate([np.empty(0, np.int64), *(part.rows for part in parts)]),
+        np.concatenate([np.empty(0, np.uint64), *(part.addresses for part in parts)]),
+    )
+    return _with_repeats(firsts, index.first_rows())
+
+
+def _with_repeats(matches: Matches, first: Int64s) -> Matches:
+    """Return matches of the first row of each key, and those of later rows with the same key."""
+    later = np.flatnonzero(first != np.arange(len(first)))
+    if not len(later) or not len(matches):
+        return matches
+    low = np.searchsorted(matches.rows, first[later], side="left")
+    counts = np.searchsorted(matches.rows, first[later], side="right") - low
+    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    repeated = np.repeat(low, counts) + within
+    return Matches.of(
+        np.concatenate([matches.rows, np.repeat(later, counts)]),
+        np.concatenate([matches.addresses, matches.addresses[repeated]]),
+    )
+
+
+def _plan_keys(snapshot: Snapshot, key: KeyColumns, steps: Sequence[FilterStep]) -> ScanPlan:
+    """Return a scan of the key columns, with steps that only serve to skip zones."""
+    fields = snapshot.schema.project(list(key.names)).fields
+    plan = plan_scan(snapshot, ScanOptions(columns=()))
+    return replace(plan, projection=Projection((), fields, ()), steps=tuple(steps))

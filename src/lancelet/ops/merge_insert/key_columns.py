@@ -1,0 +1,96 @@
+"""The columns of a key, in the table and in the source.
+
+on ["s.k", "DAY"]      table   s{k, x}, day         s.k, day      field ids 1, 3
+source  day, s{k}            the same names, as the table spells them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancelet.errors import FieldNotFoundError, InvalidInputError
+from lancelet.format.field import Field
+from lancelet.format.field_path import format_path
+from lancelet.format.schema import Schema
+from lancelet.ops.merge_insert.key_index import Keys
+from lancelet.query.coercion import CoercionError
+from lancelet.query.names import resolve
+from lancelet.query.projection import scan_schema
+
+
+class UnknownKeyError(FieldNotFoundError, InvalidInputError):
+    """A column of the key is not in the table."""
+
+
+class MissingKeyError(FieldNotFoundError, InvalidInputError, OSError):
+    """A column of the key is not in the source."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumns:
+    """Paths of columns, and the fields at their ends."""
+
+    paths: tuple[tuple[str, ...], ...]
+    leaves: tuple[Field, ...]
+
+    @staticmethod
+    def of(schema: Schema, on: Sequence[str]) -> KeyColumns:
+        """Return the columns of these names, in any case if that is unambiguous."""
+        paths, leaves = [], []
+        for name in on:
+            chain = _chain(schema, name)
+            paths.append(tuple(field.name for field in chain))
+            leaves.append(chain[-1])
+        return KeyColumns(tuple(paths), tuple(leaves))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The paths as text."""
+        return tuple(map(format_path, self.paths))
+
+    @property
+    def field_ids(self) -> tuple[int, ...]:
+        """The ids of the fields at the ends of the paths."""
+        return tuple(int(leaf.id) for leaf in self.leaves)
+
+    def of_rows(self, rows: pa.RecordBatch) -> list[pa.Array]:
+        """Return the columns of a batch, which has the names of the table."""
+        return [_column(rows, path) for path in self.paths]
+
+    def keys(self, rows: pa.RecordBatch) -> Keys:
+        """Return the keys of rows."""
+        return Keys.of(self.of_rows(rows))
+
+
+def _chain(schema: Schema, name: str) -> tuple[Field, ...]:
+    if name in schema.names:
+        return tuple(field for field in schema.fields if field.name == name)
+    try:
+        return tuple(schema.fields_on_path(name))
+    except FieldNotFoundError:
+        pass
+    try:
+        found = resolve(tuple(name.split(".")), scan_schema(schema)).path
+        return tuple(schema.fields_on_path(format_path(found)))
+    except (CoercionError, FieldNotFoundError) as error:
+        raise UnknownKeyError(
+            f"Merge insert key column '{name}' does not exist in schema", known=schema.names[:100]
+        ) from error
+
+
+def _column(rows: pa.RecordBatch, path: tuple[str, ...]) -> pa.Array:
+    place = rows.schema.get_field_index(path[0])
+    if place < 0:
+        raise MissingKeyError(
+            "the source has no column of a name that the key has",
+            column=path[0],
+            known=rows.schema.names[:100],
+        )
+    array = rows.column(place)
+    for name in path[1:]:
+        array = pc.struct_field(array, [name])
+    return array

@@ -1,0 +1,84 @@
+"""The filter of inserted keys that a merge commits, so that others notice the same key.
+
+Every merge has one, whatever the key is, and one that inserts nothing has an empty one: others then
+know that there is nothing to compare with. A key of types that the format gives no bytes to fills
+the filter, which then holds every key: a conflict too many costs a retry, one too few a duplicate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancelet.format.key_filter import BLOOM_BITS, BloomFilter, Hashes, KeyFilter
+from lancelet.kernels import xxh64_many
+from lancelet.ops.merge_insert.key_bytes import key_validity, variable_buffers
+from lancelet.ops.merge_insert.key_columns import KeyColumns
+
+_ZERO = pa.scalar(b"\x00", pa.large_binary())
+_FULL = b"\xff" * (BLOOM_BITS // 8)
+
+
+class InsertedKeys:
+    """Collects the keys of inserted rows."""
+
+    def __init__(self, key: KeyColumns) -> None:
+        """Hold no key."""
+        self._key = key
+        self._bitmap = np.zeros(BLOOM_BITS // 8, np.uint8)
+        self._is_full = False
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Take the keys of rows; a null key is equal to none, so it needs no place."""
+        if self._is_full:
+            return
+        columns = self._key.of_rows(rows)
+        valid = key_validity(columns)
+        if valid is not None:
+            columns = [column.filter(pa.array(valid)) for column in columns]
+        if not len(columns[0]):
+            return
+        hashes = filter_hashes(columns)
+        if hashes is None:
+            self._bitmap[:] = 0xFF
+        else:
+            self._bitmap |= np.frombuffer(BloomFilter.of(hashes).bitmap, np.uint8)
+        self._is_full = bool((self._bitmap == 0xFF).all())
+
+    def filter(self) -> KeyFilter:
+        """Return the filter."""
+        return KeyFilter(self._key.field_ids, BloomFilter(self._bitmap.tobytes()))
+
+
+def filter_hashes(columns: Sequence[pa.Array]) -> Hashes | None:
+    """Return the hashes under which keys without nulls are recorded, or None for other types."""
+    parts = [_filter_bytes(column) for column in columns]
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    if len(known) > 1:
+        ended = [each for part in known for each in (part, _ZERO)]
+        known = [pc.binary_join_element_wise(*ended, pa.scalar(b"", pa.large_binary()))]
+    return xxh64_many(*variable_buffers(known[0]))
+
+
+def _filter_bytes(column: pa.Array) -> pa.LargeBinaryArray | None:
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    data_type = column.type
+    if pa.types.is_dictionary(data_type):
+        return _filter_bytes(column.cast(data_type.value_type))
+    if pa.types.is_integer(data_type):
+        wide = pa.uint64() if pa.types.is_unsigned_integer(data_type) else pa.int64()
+        numbers = column.cast(wide).to_numpy().view(np.uint8)
+        offsets = np.arange(len(column) + 1, dtype=np.int64) * 8
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(numbers)]
+        return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(column), buffers)
+    if pa.types.is_string(data_type) or pa.types.is_large_string(data_type):
+        return column.cast(pa.large_binary())
+    if pa.types.is_binary(data_type) or pa.types.is_large_binary(data_type):
+        return column.cast(pa.large_binary())
+    return None

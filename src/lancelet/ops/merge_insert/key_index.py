@@ -1,0 +1,139 @@
+"""Where a key is among the keys of the source: the table side is looked up in it, batch by batch.
+
+    source keys   7  3  null  7        index.find([3, 9, 7, null])     0 -> 1, 2 -> 0
+
+The first of several source rows with one key is the one that is found. A null key is equal to none.
+Keys of up to eight bytes are mixed without loss, so that equal hashes are equal keys; of longer
+ones the bytes are compared, and where two keys share a hash the search is done again without it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancelet.buffers import Int64s
+from lancelet.kernels import bucket_rows, match_words, mix_words, xxh64_many
+from lancelet.ops.merge_insert.key_bytes import (
+    Bools,
+    key_bytes,
+    key_validity,
+    key_words,
+    variable_buffers,
+)
+from lancelet.rowids.address import UInt64s
+
+Int32s: TypeAlias = npt.NDArray[np.int32]
+
+_BITS_MAX: Final = 30
+_SEED: Final = secrets.randbits(64)
+"""Unknown to whoever chose the keys, so that they cannot all fall into one bucket."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Keys:
+    """Keys of rows: a hash each, the bytes unless the hash says all, and which are not null."""
+
+    hashes: UInt64s
+    stored: pa.LargeBinaryArray | None
+    valid: Bools | None
+
+    def __len__(self) -> int:
+        """Return how many keys there are."""
+        return len(self.hashes)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that they take."""
+        return self.hashes.nbytes + (0 if self.stored is None else self.stored.nbytes)
+
+    @staticmethod
+    def of(columns: Sequence[pa.Array]) -> Keys:
+        """Return the keys that rows of some columns have."""
+        valid = key_validity(columns)
+        words = key_words(columns)
+        if words is not None:
+            return Keys(mix_words(words, _SEED), None, valid)
+        stored = key_bytes(columns)
+        return Keys(xxh64_many(*variable_buffers(stored), _SEED), stored, valid)
+
+    @staticmethod
+    def concat(parts: Sequence[Keys]) -> Keys:
+        """Join keys of one kind end to end."""
+        if len(parts) == 1:
+            return parts[0]
+        hashes = np.concatenate([np.empty(0, np.uint64), *(part.hashes for part in parts)])
+        stored = [part.stored for part in parts if part.stored is not None]
+        valid = None
+        if any(part.valid is not None for part in parts):
+            valid = np.concatenate(
+                [np.ones(len(p), np.bool_) if p.valid is None else p.valid for p in parts]
+            )
+        return Keys(hashes, pa.concat_arrays(stored) if stored else None, valid)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyIndex:
+    """Finds keys among those it was built of."""
+
+    keys: Keys
+    _starts: Int32s = field(repr=False)
+    _ordered: UInt64s = field(repr=False)
+    _rows: Int32s = field(repr=False)
+
+    @staticmethod
+    def build(keys: Keys) -> KeyIndex:
+        """Return an index of keys; those that are null are in none of its buckets."""
+        hashes, own = keys.hashes, None
+        if keys.valid is not None:
+            own = np.flatnonzero(keys.valid).astype(np.int32)
+            hashes = hashes[own]
+        bits = min(_BITS_MAX, max(1, len(hashes).bit_length()))
+        starts, rows = bucket_rows(hashes, bits)
+        return KeyIndex(keys, starts, hashes[rows], rows if own is None else own[rows])
+
+    def find(self, keys: Keys) -> tuple[Int64s, Int64s]:
+        """Return which keys are there, by their place among `keys`, and the first row of each."""
+        places = match_words(self._starts, self._ordered, keys.hashes)
+        hit = places >= 0
+        if keys.valid is not None:
+            hit &= keys.valid
+        which = np.flatnonzero(hit)
+        rows = self._rows[places[which]].astype(np.int64)
+        return (which, rows) if keys.stored is None else self._checked(keys.stored, which, rows)
+
+    def first_rows(self) -> Int64s:
+        """Return for each row the first one with its key; a null key has only itself."""
+        first = np.arange(len(self.keys))
+        which, rows = self.find(self.keys)
+        first[which] = rows
+        return first
+
+    def _checked(
+        self, wanted: pa.LargeBinaryArray, which: Int64s, rows: Int64s
+    ) -> tuple[Int64s, Int64s]:
+        """Return what was found by hash, after a look at the bytes."""
+        assert self.keys.stored is not None
+        theirs = self.keys.stored.take(pa.array(rows))
+        same = pc.equal(theirs, wanted.take(pa.array(which))).to_numpy(zero_copy_only=False)
+        if same.all():
+            return which, rows
+        other = np.flatnonzero(~same)
+        rows[other] = self._find_exactly(wanted.take(pa.array(which[other])))
+        kept = rows >= 0
+        return which[kept], rows[kept]
+
+    def _find_exactly(self, wanted: pa.LargeBinaryArray) -> Int64s:
+        """Return the first row with each key, or -1, where hashes do not tell."""
+        known = self.keys.stored
+        if self.keys.valid is not None:
+            known = pc.if_else(pa.array(self.keys.valid), known, pa.scalar(None, pa.large_binary()))
+        found: Int64s = pc.fill_null(pc.index_in(wanted, value_set=known), -1).to_numpy()
+        return found

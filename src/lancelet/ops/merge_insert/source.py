@@ -1,0 +1,152 @@
+"""The rows to be merged, kept so that they can be read several times: to match, to write, to retry.
+
+    a table            is there anyway, and is read where it is
+    a stream           is kept in memory up to a limit; if it is longer, in a temporary file
+
+Keys are taken once, as the rows come in. The file is read from front to back and not mapped, so
+that it takes no memory while it waits.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import pyarrow as pa
+
+from lancelet.ops.rows import RowStream
+
+_BATCH_ROWS: Final = 65536
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A batch of the source, and the place of its first row."""
+
+    first: int
+    batch: pa.RecordBatch
+
+    @property
+    def stop(self) -> int:
+        """The place behind its last row."""
+        return self.first + int(self.batch.num_rows)
+
+
+class SourceRows:
+    """Rows that were read once and can be read again; closing it gives their room back."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        """Hold no rows yet."""
+        self.schema = schema
+        self.num_rows = 0
+        self.num_bytes = 0
+        self._batches: list[pa.RecordBatch] = []
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._writer: pa.RecordBatchFileWriter | None = None
+
+    @staticmethod
+    def read(
+        stream: RowStream,
+        *,
+        memory_limit: int | None = None,
+        watch: Callable[[pa.RecordBatch], None] | None = None,
+    ) -> SourceRows:
+        """Take all rows of a stream, beyond `memory_limit` bytes into a file.
+
+        `watch` sees every batch. Without a limit all rows stay where they are.
+        """
+        rows = SourceRows(stream.schema)
+        try:
+            for batch in stream.batches:
+                rows._add(batch)
+                if watch is not None:
+                    watch(batch)
+                if memory_limit is not None and rows.num_bytes > memory_limit:
+                    rows._spill()
+            rows._finish()
+        except BaseException:
+            rows.close()
+            raise
+        return rows
+
+    @property
+    def is_spilled(self) -> bool:
+        """Whether the rows are in a file."""
+        return self._folder is not None
+
+    def batches(self) -> Iterator[Placed]:
+        """Yield the rows in their order, in batches of limited size."""
+        first = 0
+        for whole in self._stored():
+            for start in range(0, whole.num_rows, _BATCH_ROWS):
+                batch = whole.slice(start, _BATCH_ROWS)
+                yield Placed(first, batch)
+                first += batch.num_rows
+
+    def take(self, rows: pa.Array) -> pa.RecordBatch:
+        """Return rows by place; only for rows in memory."""
+        assert not self.is_spilled, "rows in a file are read from front to back"
+        table = pa.Table.from_batches(self._batches, self.schema).take(rows).combine_chunks()
+        return (table.to_batches() or [pa.RecordBatch.from_pylist([], self.schema)])[0]
+
+    def close(self) -> None:
+        """Forget the rows."""
+        self._batches = []
+        self._finish()
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    def __enter__(self) -> Self:
+        """Return the rows."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Forget the rows."""
+        self.close()
+
+    def _add(self, batch: pa.RecordBatch) -> None:
+        if not batch.num_rows:
+            return
+        self.num_rows += batch.num_rows
+        if self._writer is not None:
+            self._writer.write_batch(batch)
+            return
+        self.num_bytes += batch.nbytes
+        self._batches.append(batch)
+
+    def _spill(self) -> None:
+        if self._writer is not None:
+            return
+        self._folder = tempfile.TemporaryDirectory(prefix="lancelet-merge-")
+        self._writer = pa.ipc.new_file(self._path, self.schema)
+        for batch in self._batches:
+            self._writer.write_batch(batch)
+        self._batches = []
+
+    def _finish(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _stored(self) -> Iterator[pa.RecordBatch]:
+        if not self.is_spilled:
+            yield from self._batches
+            return
+        with pa.OSFile(self._path) as file, pa.ipc.open_file(file) as reader:
+            for number in range(reader.num_record_batches):
+                yield reader.get_batch(number)
+
+    @property
+    def _path(self) -> str:
+        assert self._folder is not None
+        return str(Path(self._folder.name) / "rows.arrow")
