@@ -6,8 +6,10 @@ from lancelet.dataset import (
     FieldStatistics,
     LanceDataset,
     LanceFragment,
+    LanceOperation,
     LanceScanner,
     Session,
+    Transaction,
     dataset,
     write_dataset,
 )
@@ -16,18 +18,23 @@ from lancelet.dataset.counters import bytes_read_counter, iops_counter
 from lancelet.fragment import FragmentMetadata
 from lancelet.query.explain import ScanMetrics as ScanStatistics
 from lancelet.schema import json_to_schema, schema_to_json
+from lancelet.udf import BatchUDF, batch_udf
 
 __all__ = [
+    "BatchUDF",
     "DataStatistics",
     "DatasetBasePath",
     "FieldStatistics",
     "FragmentMetadata",
     "LanceDataset",
     "LanceFragment",
+    "LanceOperation",
     "LanceScanner",
     "ScanStatistics",
     "Session",
+    "Transaction",
     "__version__",
+    "batch_udf",
     "bytes_read_counter",
     "dataset",
     "iops_counter",

@@ -83,7 +83,7 @@ class ObjectNotFoundError(NotFoundError, FileNotFoundError, ValueError):
     """No object of that name is in the store."""
 
 
-class VersionNotFoundError(NotFoundError, ValueError):
+class VersionNotFoundError(NotFoundError, ValueError, OSError):
     """The version was never committed, or was cleaned up."""
 
 

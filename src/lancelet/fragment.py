@@ -1,6 +1,6 @@
 """Fragments and their metadata, under pylance's name for the module."""
 
-from lancelet.dataset.fragment import LanceFragment
+from lancelet.dataset.fragment import FragmentSession, LanceFragment
 from lancelet.dataset.metadata import (
     DataFile,
     DeletionFile,
@@ -8,12 +8,15 @@ from lancelet.dataset.metadata import (
     RowDatasetVersionMeta,
     RowIdMeta,
 )
+from lancelet.dataset.write_fragments import write_fragments
 
 __all__ = [
     "DataFile",
     "DeletionFile",
     "FragmentMetadata",
+    "FragmentSession",
     "LanceFragment",
     "RowDatasetVersionMeta",
     "RowIdMeta",
+    "write_fragments",
 ]

@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.dataset
 
+from lancelet.dataset.arrow_methods import ArrowMethods
 from lancelet.dataset.bases import BaseMethods
 from lancelet.dataset.committing import CommitMethods
 from lancelet.dataset.evolution import EvolutionMethods
@@ -32,7 +33,6 @@ from lancelet.dataset.indexing import IndexMethods
 from lancelet.dataset.lance_schema import LanceSchema
 from lancelet.dataset.maintenance import MaintenanceMethods
 from lancelet.dataset.mutation import MutationMethods
-from lancelet.dataset.reading import ReadingMethods
 from lancelet.dataset.refs import RefMethods
 from lancelet.dataset.session import Session
 from lancelet.dataset.settings import SettingsMethods
@@ -49,7 +49,7 @@ _ROW_OPTIONS: Final = {"with_row_id": "_rowid", "with_row_address": "_rowaddr"}
 
 
 class LanceDataset(
-    ReadingMethods,
+    ArrowMethods,
     HistoryMethods,
     RefMethods,
     BaseMethods,
@@ -164,11 +164,6 @@ class LanceDataset(
     def has_stable_row_ids(self) -> bool:
         """Whether rows keep their ids when they move."""
         return self.snapshot.manifest.uses_stable_row_ids
-
-    @property
-    def partition_expression(self) -> NoReturn:
-        """Not available: fragments are not partitions."""
-        raise NotImplementedError("partitioning is not part of the format")
 
     @property
     def stats(self) -> LanceStats:

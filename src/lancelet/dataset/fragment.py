@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset
 
+from lancelet.dataset.adopt import describe_file
 from lancelet.dataset.metadata import (
     DataFile,
     FragmentMetadata,
     file_to_user,
     fragment_to_user,
 )
+from lancelet.dataset.progress import FragmentWriteProgress
 from lancelet.dataset.scanner import LanceScanner
+from lancelet.dataset.session import Session
+from lancelet.dataset.write_fragments import create_fragment
+from lancelet.dataset.write_request import WriteRequest
+from lancelet.errors import UnsupportedError
 from lancelet.format.fragment import Fragment
+from lancelet.ops.fragments import delete_matching, delete_offsets, fragment_of_file
 from lancelet.query.nodes.source import FragmentSource
 from lancelet.query.projection import project
 from lancelet.query.take import RowNotFoundError, take_addresses
@@ -24,6 +33,8 @@ from lancelet.rowids.address import addresses_of
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
+
+_ROW_ADDRESS: Final = "_rowaddr"
 
 
 class LanceFragment(pa.dataset.Fragment):  # type: ignore[misc]  # pyarrow has no types for it
@@ -37,6 +48,47 @@ class LanceFragment(pa.dataset.Fragment):  # type: ignore[misc]  # pyarrow has n
         if fragment is None:
             fragment = dataset.snapshot.fragments.by_id(int(fragment_id or 0))
         self._fragment = fragment
+
+    @staticmethod
+    def create(
+        dataset_uri: str | os.PathLike[str],
+        data: Any,
+        fragment_id: int | None = None,
+        schema: pa.Schema | None = None,
+        max_rows_per_group: int | None = 1024,
+        progress: FragmentWriteProgress | None = None,
+        mode: str = "append",
+        *,
+        data_storage_version: str | None = None,
+        use_legacy_format: bool | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        namespace_client: Any = None,
+        table_id: Sequence[str] | None = None,
+        session: Session | None = None,
+    ) -> FragmentMetadata:
+        """Write rows as one fragment, for a commit to come; see `write_fragments`."""
+        del session  # caches belong to the process
+        request = WriteRequest(
+            dataset_uri,
+            mode,
+            max_rows_per_group=max_rows_per_group,
+            progress=progress,
+            data_storage_version=data_storage_version,
+            use_legacy_format=use_legacy_format,
+            storage_options=storage_options,
+            namespace_client=namespace_client,
+            table_id=table_id,
+        )
+        return replace(create_fragment(data, schema, request), id=fragment_id or 0)
+
+    @staticmethod
+    def create_from_file(
+        filename: str, dataset: LanceDataset, fragment_id: int
+    ) -> FragmentMetadata:
+        """Describe a fragment of a file that is in the data folder of a dataset already."""
+        snapshot = dataset.snapshot
+        file = describe_file(snapshot, filename)
+        return fragment_to_user(fragment_of_file(snapshot, file, fragment_id))
 
     @property
     def fragment_id(self) -> int:
@@ -66,12 +118,12 @@ class LanceFragment(pa.dataset.Fragment):  # type: ignore[misc]  # pyarrow has n
     @property
     def physical_schema(self) -> NoReturn:
         """Not available: the columns of a fragment may be in several files."""
-        raise NotImplementedError("a fragment has no schema of its own")
+        raise UnsupportedError("a fragment has no schema of its own")
 
     @property
     def partition_expression(self) -> NoReturn:
         """Not available: fragments are not partitions."""
-        raise NotImplementedError("partitioning is not part of the format")
+        raise UnsupportedError("partitioning is not part of the format")
 
     def data_files(self) -> list[DataFile]:
         """Return the data files."""
@@ -190,6 +242,23 @@ class LanceFragment(pa.dataset.Fragment):  # type: ignore[misc]  # pyarrow has n
         addresses = addresses_of(self._fragment.id, offsets)
         return take_addresses(snapshot, addresses, project(snapshot.schema, kept))
 
+    def open_session(
+        self,
+        columns: Sequence[str] | Mapping[str, str] | None = None,
+        with_row_address: bool | None = None,
+    ) -> FragmentSession:
+        """Return what takes rows of the fragment again and again."""
+        return FragmentSession(self, columns, with_row_address=bool(with_row_address))
+
+    def delete(self, predicate: str) -> FragmentMetadata | None:
+        """Return the fragment without some rows, for a commit to come; None if none is left."""
+        return _shown(delete_matching(self._dataset.snapshot, self._fragment, predicate))
+
+    def delete_rows(self, offsets: Iterable[int]) -> FragmentMetadata | None:
+        """Return the fragment without the rows at some offsets, deleted rows counted too."""
+        wanted = [int(offset) for offset in offsets]
+        return _shown(delete_offsets(self._dataset.snapshot, self._fragment, wanted))
+
     def validate(self) -> None:
         """Raise if files are missing or contradict the manifest."""
         self._dataset.validate()
@@ -204,3 +273,33 @@ class LanceFragment(pa.dataset.Fragment):  # type: ignore[misc]  # pyarrow has n
         deletion = self.deletion_file()
         behind = "" if deletion is None else f", deletion_file={deletion!r}"
         return f"LanceFileFragment(id={self.fragment_id}, data_files={files}{behind})"
+
+
+class FragmentSession:
+    """Takes rows of one fragment again and again; what was read of its files stays open."""
+
+    def __init__(
+        self,
+        fragment: LanceFragment,
+        columns: Sequence[str] | Mapping[str, str] | None = None,
+        *,
+        with_row_address: bool = False,
+    ) -> None:
+        """Take these columns, by default all."""
+        self._fragment = fragment
+        self._columns = columns
+        if with_row_address:
+            names = fragment.schema.names if columns is None else columns
+            self._columns = (
+                {**names, _ROW_ADDRESS: _ROW_ADDRESS}
+                if isinstance(names, Mapping)
+                else [*names, _ROW_ADDRESS]
+            )
+
+    def take(self, indices: Sequence[int] | pa.Array) -> pa.Table:
+        """Return rows by their places among the live rows of the fragment."""
+        return self._fragment.take(indices, self._columns)
+
+
+def _shown(fragment: Fragment | None) -> FragmentMetadata | None:
+    return None if fragment is None else fragment_to_user(fragment)

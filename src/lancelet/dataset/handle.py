@@ -21,10 +21,6 @@ VersionLike: TypeAlias = "int | str | tuple[str | None, int | None] | None"
 """A number, a tag, a branch with a number, or None for the latest version."""
 
 
-class VersionGoneError(VersionNotFoundError, OSError):
-    """The version was never committed, or was cleaned up."""
-
-
 class VersionTypeError(InvalidInputError, TypeError):
     """What was given cannot name a version."""
 
@@ -143,6 +139,6 @@ def _open_version(location: TableLocation, version: int | None) -> Snapshot:
         raise NegativeVersionError("versions are counted from 1", version=version)
     try:
         return open_snapshot(location, version)
-    except VersionNotFoundError as error:
+    except VersionNotFoundError:
         open_snapshot(location)  # if there is no table at all, that is the better thing to say
-        raise VersionGoneError(error.message, **error.facts) from error
+        raise

@@ -1,0 +1,277 @@
+"""Commits as pylance has them: publishing operations that others computed, and looking back.
+
+fragments = write_fragments(rows, uri)                      on many machines
+LanceDataset.commit(uri, LanceOperation.Append(fragments), read_version=3)      on one
+"""
+
+from __future__ import annotations
+
+import os
+import uuid as uuids
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, TypedDict
+
+from lancelet.dataset.handle import (
+    Handle,
+    OpenOptions,
+    locate,
+    open_reference,
+    refuse_namespace,
+    text_of,
+)
+from lancelet.dataset.operation_forms import operation_from_user, operation_to_user
+from lancelet.dataset.operations import LanceOperation
+from lancelet.errors import InvalidInputError, UnsupportedError, VersionNotFoundError
+from lancelet.format import transaction as stored
+from lancelet.format.operation import Append
+from lancelet.format.paths import ManifestNaming
+from lancelet.ops.publish import Remarks, new_transaction
+from lancelet.ops.rename_manifests import rename_manifests
+from lancelet.table.commit import CommitOptions, commit
+from lancelet.table.snapshot import Snapshot, latest_snapshot
+
+if TYPE_CHECKING:
+    from lancelet.dataset.dataset import LanceDataset
+
+LANCE_COMMIT_MESSAGE_KEY: Final = stored.COMMIT_MESSAGE_KEY
+"""The property of a transaction that holds the commit message."""
+
+_ATTEMPTS: Final = 20
+_TIMEOUT: Final = timedelta(minutes=30)
+
+
+class CommitTypeError(InvalidInputError, TypeError):
+    """An argument of a commit is of the wrong type."""
+
+
+@dataclass
+class Transaction:
+    """An operation with the version it was computed from.
+
+    Attributes:
+        read_version: That version; 0 for none.
+        operation: What the transaction does.
+        uuid: Its id, by which a writer knows its own again.
+        transaction_properties: Notes by key.
+    """
+
+    read_version: int
+    operation: LanceOperation.BaseOperation
+    uuid: str = field(default_factory=lambda: str(uuids.uuid4()))
+    transaction_properties: dict[str, str] | None = field(default_factory=dict)
+
+
+class BulkCommitResult(TypedDict):
+    """The dataset after a commit of many transactions, and the one they became."""
+
+    dataset: LanceDataset
+    merged: Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class _Destination:
+    """Where to commit, and how."""
+
+    handle: Handle | None
+    uri: str
+    opening: OpenOptions
+    options: CommitOptions
+
+    def publish(self, transaction: stored.Transaction) -> LanceDataset:
+        from lancelet.dataset.dataset import LanceDataset  # noqa: PLC0415 - made of this class
+
+        location, meter = self._place()
+        snapshot = commit(location, transaction, self.options)
+        return LanceDataset(self.uri, _handle=Handle(snapshot, meter, self.opening))
+
+    def latest_version(self) -> int:
+        """Return the number of the latest version, or 0 if there is no table."""
+        latest = latest_snapshot(self._place()[0])
+        return 0 if latest is None else latest.version
+
+    def _place(self) -> tuple[Any, Any]:
+        if self.handle is not None:
+            return self.handle.location, self.handle.meter
+        return locate(self.uri, self.opening)
+
+
+class CommitMethods:
+    """Publishes operations, and shows those of the past."""
+
+    _handle: Handle
+
+    @staticmethod
+    def commit(
+        base_uri: str | os.PathLike[str] | LanceDataset,
+        operation: LanceOperation.BaseOperation | Transaction,
+        read_version: int | None = None,
+        commit_lock: Any = None,
+        storage_options: Mapping[str, str] | None = None,
+        enable_v2_manifest_paths: bool | None = None,
+        detached: bool = False,
+        max_retries: int = _ATTEMPTS,
+        *,
+        commit_message: str | None = None,
+        enable_stable_row_ids: bool | None = None,
+        namespace_client: Any = None,
+        table_id: Sequence[str] | None = None,
+        namespace_client_managed_versioning: bool = False,
+        base_store_params: Mapping[str, Mapping[str, str]] | None = None,
+        commit_timeout: timedelta | None = _TIMEOUT,
+    ) -> LanceDataset:
+        """Publish an operation as a new version, and return the dataset there.
+
+        Args:
+            base_uri: The dataset; an overwrite creates it if there is none.
+            operation: What to do, or a transaction.
+            read_version: The version that the operation was computed from; needed unless it
+                overwrites or restores.
+            commit_lock: Held while the version is published; see `LanceDataset`.
+            storage_options: Settings of the store.
+            enable_v2_manifest_paths: Whether a new dataset has names of manifests that list
+                newest first.
+            detached: Publishes a version beside the history, found by its number only.
+            max_retries: How often to adjust to others who were first; with 0 an overwrite fails
+                if anything was committed since `read_version`.
+            commit_message: A note for the transaction.
+            enable_stable_row_ids: Whether rows of a new dataset keep their ids when they move.
+            namespace_client: Not available.
+            table_id: Not available.
+            namespace_client_managed_versioning: Not available.
+            base_store_params: Storage options of base paths, by path.
+            commit_timeout: For how long to adjust to others.
+        """
+        refuse_namespace(namespace_client, table_id)
+        del namespace_client_managed_versioning
+        destination = _destination(
+            base_uri,
+            OpenOptions(storage_options, base_store_params, commit_lock),
+            CommitOptions(
+                attempts=max_retries,
+                detached=detached,
+                naming=_naming(enable_v2_manifest_paths),
+                stable_row_ids=bool(enable_stable_row_ids),
+                seconds=None if commit_timeout is None else commit_timeout.total_seconds(),
+            ),
+        )
+        if isinstance(operation, Transaction):
+            if commit_message is not None:
+                raise InvalidInputError(
+                    "commit_message is not supported when calling commit with a Transaction. "
+                    "Set the message on the transaction properties instead."
+                )
+            return destination.publish(transaction_from_user(operation))
+        change = operation_from_user(operation)
+        if read_version is None:
+            if not isinstance(operation, LanceOperation.Overwrite | LanceOperation.Restore):
+                raise InvalidInputError(
+                    "read_version is required for all operations except Overwrite and Restore"
+                )
+            read_version = destination.latest_version()
+        return destination.publish(new_transaction(read_version, change, Remarks(commit_message)))
+
+    @staticmethod
+    def commit_batch(
+        dest: str | os.PathLike[str] | LanceDataset,
+        transactions: Sequence[Transaction],
+        commit_lock: Any = None,
+        storage_options: Mapping[str, str] | None = None,
+        enable_v2_manifest_paths: bool | None = None,
+        detached: bool | None = False,
+        max_retries: int = _ATTEMPTS,
+        base_store_params: Mapping[str, Mapping[str, str]] | None = None,
+        commit_timeout: timedelta | None = _TIMEOUT,
+    ) -> BulkCommitResult:
+        """Publish many appends as one version; see `commit` for the other arguments."""
+        destination = _destination(
+            dest,
+            OpenOptions(storage_options, base_store_params, commit_lock),
+            CommitOptions(
+                attempts=max_retries,
+                detached=bool(detached),
+                naming=_naming(enable_v2_manifest_paths),
+                seconds=None if commit_timeout is None else commit_timeout.total_seconds(),
+            ),
+        )
+        if not transactions:
+            raise InvalidInputError("No transactions to commit")
+        changes = [operation_from_user(each.operation) for each in transactions]
+        appends = [change for change in changes if isinstance(change, Append)]
+        if len(appends) < len(changes):
+            raise UnsupportedError("Only append transactions are supported in batch commits")
+        fragments = tuple(fragment for append in appends for fragment in append.fragments)
+        read_version = min(each.read_version for each in transactions)
+        merged = new_transaction(read_version, Append(fragments))
+        published = destination.publish(merged)
+        return BulkCommitResult(dataset=published, merged=transaction_to_user(merged))
+
+    def read_transaction(self, version: int) -> Transaction | None:
+        """Return what was committed as a version, or None where it is not known any more."""
+        return _transaction_of(open_reference(self._handle, version))
+
+    def get_transactions(self, recent_transactions: int = 10) -> list[Transaction | None]:
+        """Return what was committed last up to the version that is looked at, newest first."""
+        found = [_transaction_of(self._handle.snapshot)]
+        version = self._handle.snapshot.version - 1
+        while len(found) < recent_transactions and version > 0:
+            try:
+                found.append(self.read_transaction(version))
+            except VersionNotFoundError:
+                break
+            version -= 1
+        return found
+
+    def migrate_manifest_paths_v2(self) -> None:
+        """Give all manifests the names that list newest first; nobody else may write meanwhile."""
+        location = self._handle.location
+        rename_manifests(location)
+        entry = location.handler.find_version(
+            location.store, self._handle.snapshot.version, uri=location.uri
+        )
+        self._handle.snapshot = replace(self._handle.snapshot, entry=entry)
+
+
+def transaction_from_user(transaction: Transaction) -> stored.Transaction:
+    """Return the transaction that a user describes."""
+    return stored.Transaction(
+        transaction.read_version,
+        transaction.uuid,
+        operation_from_user(transaction.operation),
+        dict(transaction.transaction_properties or {}),
+    )
+
+
+def transaction_to_user(transaction: stored.Transaction) -> Transaction:
+    """Return a transaction as users see it."""
+    return Transaction(
+        transaction.read_version,
+        operation_to_user(transaction.operation),
+        transaction.uuid,
+        dict(transaction.properties),
+    )
+
+
+def _transaction_of(snapshot: Snapshot) -> Transaction | None:
+    found = snapshot.transaction
+    return None if found is None else transaction_to_user(found)
+
+
+def _destination(
+    base_uri: str | os.PathLike[str] | LanceDataset, opening: OpenOptions, options: CommitOptions
+) -> _Destination:
+    if opening.commit_lock is not None and not callable(opening.commit_lock):
+        raise CommitTypeError(f"commit_lock must be a function, got {type(opening.commit_lock)}")
+    if isinstance(base_uri, CommitMethods):
+        handle = base_uri._handle  # noqa: SLF001 - of this class
+        handler = opening.handler
+        own = replace(options, handler=handler) if handler is not None else options
+        return _Destination(handle, handle.location.uri, handle.options, own)
+    if not isinstance(base_uri, str | os.PathLike):
+        raise CommitTypeError(f"base_uri must be str, Path, or LanceDataset, got {type(base_uri)}")
+    return _Destination(None, text_of(base_uri), opening, options)
+
+
+def _naming(enable_v2: bool | None) -> ManifestNaming:
+    return ManifestNaming.V1 if enable_v2 is False else ManifestNaming.V2

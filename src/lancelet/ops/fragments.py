@@ -1,0 +1,106 @@
+"""Fragments that are written, adopted or changed outside of a commit, for a commit to come.
+
+Each function returns a fragment that no version has yet; whoever commits it decides what it
+replaces.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from lancelet.buffers import Int64s
+from lancelet.errors import InvalidInputError
+from lancelet.file.open import open_data_file
+from lancelet.format.fragment import DataFile, Fragment, FragmentId
+from lancelet.format.paths import DATA
+from lancelet.format.schema import Schema
+from lancelet.format.version import DEFAULT_VERSION, FileVersion
+from lancelet.ops.delete import find_rows, write_deletions
+from lancelet.ops.fit import check_metadata
+from lancelet.ops.rows import RowStream
+from lancelet.ops.write import checked_batches, write_fragments
+from lancelet.ops.write_table import WriteMode, WriteOptions, append_fragments
+from lancelet.query import expression as ex
+from lancelet.query.compile import Writable
+from lancelet.query.plan import plan_scan
+from lancelet.query.scan_options import ScanOptions
+from lancelet.table.location import TableLocation
+from lancelet.table.snapshot import Snapshot
+
+
+class NoRowsError(InvalidInputError, OSError):
+    """A fragment cannot be made of nothing."""
+
+
+class OffsetError(InvalidInputError, OverflowError):
+    """The offset of a row is negative."""
+
+
+def write_fragment(
+    location: TableLocation,
+    latest: Snapshot | None,
+    rows: RowStream,
+    mode: WriteMode,
+    options: WriteOptions,
+) -> Fragment:
+    """Write rows as one fragment, of one file; appended rows have to fit the table."""
+    limits = replace(options.files.limits, max_rows_per_file=sys.maxsize)
+    files = replace(options.files, limits=limits)
+    if latest is not None and mode is WriteMode.APPEND:
+        written = append_fragments(latest, rows, replace(options, files=files))
+    else:
+        check_metadata(rows.schema)
+        version = options.version or DEFAULT_VERSION
+        schema = Schema.from_arrow(rows.schema, blob_v2=version >= FileVersion.V2_2)
+        targets = options.targets.targets(location, {})
+        batches = checked_batches(rows.batches, rows.schema)
+        written = write_fragments(targets, batches, schema, replace(files, version=version))
+    if not written:
+        raise NoRowsError("Input data was empty.", uri=location.uri)
+    return written[0]
+
+
+def fragment_of_file(snapshot: Snapshot, file: DataFile, fragment_id: int) -> Fragment:
+    """Return a fragment of a data file that lies in a folder of the table already."""
+    place = snapshot.location.place(DATA, file.path, file.base_id, snapshot.manifest.bases)
+    num_rows = open_data_file(place.store, place.path).num_rows
+    return Fragment(FragmentId(fragment_id), (file,), num_rows)
+
+
+def delete_matching(snapshot: Snapshot, fragment: Fragment, predicate: Writable) -> Fragment | None:
+    """Return a fragment without the rows for which a predicate is true; None if none is left."""
+    scan = ScanOptions(columns=(), filter=predicate, fragments=(int(fragment.id),))
+    plan = plan_scan(snapshot, scan)
+    if not plan.is_filtered:
+        return None
+    rows = {} if plan.filter == ex.FALSE else find_rows(plan)
+    return _without(snapshot, fragment, rows.get(int(fragment.id), np.empty(0, np.int64)))
+
+
+def delete_offsets(
+    snapshot: Snapshot, fragment: Fragment, offsets: Sequence[int]
+) -> Fragment | None:
+    """Return a fragment without the rows at some offsets, deleted rows counted too."""
+    found = np.array(sorted(set(offsets)), np.int64)
+    num_rows = snapshot.physical_rows(fragment)
+    if len(found) and found[0] < 0:
+        raise OffsetError("the offset of a row is negative", offset=int(found[0]))
+    if len(found) and found[-1] >= num_rows:
+        raise InvalidInputError(
+            "an offset lies behind the end of the fragment",
+            offset=int(found[-1]),
+            fragment_id=int(fragment.id),
+            num_rows=num_rows,
+        )
+    return _without(snapshot, fragment, found)
+
+
+def _without(snapshot: Snapshot, fragment: Fragment, offsets: Int64s) -> Fragment | None:
+    if len(offsets) == 0:
+        return fragment
+    removal = write_deletions(snapshot, {int(fragment.id): offsets})
+    return removal.updated[0] if removal.updated else None
