@@ -24,7 +24,8 @@ from lancelet.testing.expressions import PREDICATES, random_batch
 
 pytestmark = pytest.mark.interop
 
-KINDS = {"BTREE": ("i", "u", "n", "f", "d", "s", "b", "day", "ts", "st.x", "st.y")}
+ORDERED = ("i", "u", "n", "f", "d", "s", "b", "day", "ts", "st.x", "st.y")
+KINDS = {"BTREE": ORDERED, "BITMAP": ORDERED, "LABEL_LIST": ("l",)}
 REFUSED = (ValueError, OSError, RuntimeError, NotImplementedError)
 
 

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lancelet.errors import InvalidInputError
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.question import Question
 from lancelet.rowids.address import UInt64s
@@ -45,11 +46,35 @@ class Found:
     is_exact: bool = True
 
 
+def gather(rows: IndexedRows) -> tuple[pa.Array, UInt64s]:
+    """Return all rows as one array of values and one of numbers."""
+    values: list[pa.Array] = [pa.array([], rows.data_type)]
+    numbers: list[UInt64s] = [np.empty(0, np.uint64)]
+    for array, own in rows.parts:
+        values.append(array)
+        numbers.append(own)
+    return pa.concat_arrays(values), np.concatenate(numbers)
+
+
+def is_ordered_type(data_type: pa.DataType) -> bool:
+    """Return whether values of a type have an order that indices know."""
+    return not (
+        pa.types.is_nested(data_type)
+        or pa.types.is_dictionary(data_type)
+        or pa.types.is_null(data_type)
+        or isinstance(data_type, pa.BaseExtensionType)
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Parameters:
     """What the caller asks of an index beyond its kind."""
 
     values: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+
+class IndexTypeError(InvalidInputError, TypeError):
+    """Columns of this type cannot have an index of this kind."""
 
 
 class Segment(Protocol):
@@ -64,8 +89,8 @@ class Segment(Protocol):
     def search(self, question: Question) -> Found:
         """Return the rows that answer a question that can be answered."""
 
-    def nulls(self) -> RowSet:
-        """Return the rows that have no value."""
+    def nulls(self) -> RowSet | None:
+        """Return the rows that have no value, or None if the segment does not know."""
 
     def statistics(self) -> dict[str, Any]:
         """Return what there is to say of the segment, for people."""

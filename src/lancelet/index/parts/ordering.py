@@ -6,8 +6,8 @@ their bits as integers gives once the bits of negative ones are turned around:
     -NaN < -inf < ... < -0.0 < 0.0 < ... < inf < NaN
 
 In filters -0.0 is 0.0 and every NaN is one value, the greatest. So a bound at zero is a bound at
--0.0 from below and at 0.0 from above, and NaN is sought behind infinity; what lies before -inf is
-found apart (`negative_nans`).
+-0.0 from below and at 0.0 from above, and NaN is sought behind infinity; `spans` adds what lies
+before -inf.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Order(Protocol):
     def sort(self, values: pa.Array) -> Int64s:
         """Return the places of values in their order, nulls first, equals as they come."""
 
-    def negative_nans(self, ordered: pa.Array) -> int:
-        """Return how many of ordered values are NaN before every number."""
+    def changes(self, ordered: pa.Array) -> npt.NDArray[np.bool_]:
+        """Return for each of ordered values whether it differs from the one before."""
 
 
 def order_of(data_type: pa.DataType) -> Order:
@@ -65,8 +65,8 @@ class _NumberOrder:
     def sort(self, values: pa.Array) -> Int64s:
         return _nulls_first(values, _numbers(values))
 
-    def negative_nans(self, ordered: pa.Array) -> int:  # noqa: ARG002
-        return 0
+    def changes(self, ordered: pa.Array) -> npt.NDArray[np.bool_]:
+        return _changes(ordered, _numbers(ordered))
 
 
 class _FloatOrder:
@@ -87,10 +87,8 @@ class _FloatOrder:
     def sort(self, values: pa.Array) -> Int64s:
         return _nulls_first(values, _float_keys(_floats(values)))
 
-    def negative_nans(self, ordered: pa.Array) -> int:
-        keys = _float_keys(_floats(ordered))
-        lowest = _float_keys(np.array([-np.inf], _floats(ordered).dtype))[0]
-        return int(np.searchsorted(keys, lowest, "left"))
+    def changes(self, ordered: pa.Array) -> npt.NDArray[np.bool_]:
+        return _changes(ordered, _float_keys(_floats(ordered)))
 
 
 class _ValueOrder:
@@ -108,8 +106,12 @@ class _ValueOrder:
         places: Int64s = order.to_numpy().astype(np.int64)
         return places
 
-    def negative_nans(self, ordered: pa.Array) -> int:  # noqa: ARG002
-        return 0
+    def changes(self, ordered: pa.Array) -> npt.NDArray[np.bool_]:
+        differs = np.ones(len(ordered), np.bool_)
+        if len(ordered) > 1:
+            both = pc.not_equal(ordered.slice(1), ordered.slice(0, len(ordered) - 1))
+            differs[1:] = pc.fill_null(both, False).to_numpy(zero_copy_only=False)
+        return _with_first_value(ordered, differs)
 
 
 class _Items:
@@ -144,6 +146,20 @@ def _nulls_first(values: pa.Array, keys: npt.NDArray[Any]) -> Int64s:
     filled = np.flatnonzero(valid)
     ordered = filled[np.argsort(keys[filled], kind="stable")]
     return np.concatenate([np.flatnonzero(~valid), ordered])
+
+
+def _changes(ordered: pa.Array, keys: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    differs = np.ones(len(ordered), np.bool_)
+    differs[1:] = keys[1:] != keys[:-1]
+    return _with_first_value(ordered, differs)
+
+
+def _with_first_value(ordered: pa.Array, differs: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Say that nulls are alike, and that the first value differs from them."""
+    differs[1 : ordered.null_count] = False
+    if ordered.null_count < len(ordered):
+        differs[ordered.null_count] = True
+    return differs
 
 
 def _number_type(data_type: pa.DataType) -> np.dtype[Any] | None:

@@ -197,9 +197,10 @@ class _Search:
         found, is_exact = index.search(probe.question)
         if wanted:
             return _Rows(found, is_complement=False, is_exact=is_exact)
-        if not is_exact:
+        nulls = index.nulls() if is_exact else None
+        if nulls is None:
             return _ANY
-        return _Rows(found | index.nulls(), is_complement=True, is_exact=True)
+        return _Rows(found | nulls, is_complement=True, is_exact=True)
 
     def both(self, first: _Rows, second: _Rows) -> _Rows:
         """Return the rows that are in two sets."""

@@ -102,11 +102,14 @@ class ColumnIndex:
             is_exact &= found.is_exact
         return rows, is_exact
 
-    def nulls(self) -> RowSet:
-        """Return the rows without a value."""
+    def nulls(self) -> RowSet | None:
+        """Return the rows without a value, or None if a segment does not know."""
         rows = NO_ROWS
         for segment in self.segments:
-            rows |= segment.addresses(segment.open().nulls())
+            own = segment.open().nulls()
+            if own is None:
+                return None
+            rows |= segment.addresses(own)
         return rows
 
 

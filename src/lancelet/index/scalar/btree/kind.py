@@ -9,8 +9,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lancelet.errors import InvalidInputError
-from lancelet.index.base import IndexedRows, Move, Parameters, Segment
+from lancelet.index.base import (
+    IndexedRows,
+    IndexTypeError,
+    Move,
+    Parameters,
+    Segment,
+    gather,
+    is_ordered_type,
+)
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.parts.ordering import order_of
 from lancelet.index.scalar.btree.layout import write_pages
@@ -40,13 +47,8 @@ class BTree:
 
     def check_type(self, data_type: pa.DataType, column: str) -> None:
         """Raise unless values of the type have an order."""
-        if (
-            pa.types.is_nested(data_type)
-            or pa.types.is_dictionary(data_type)
-            or pa.types.is_null(data_type)
-            or isinstance(data_type, pa.BaseExtensionType)
-        ):
-            raise InvalidInputError(
+        if not is_ordered_type(data_type):
+            raise IndexTypeError(
                 "a BTREE needs a column of numbers, times, texts or byte strings",
                 column=column,
                 found=str(data_type),
@@ -54,7 +56,7 @@ class BTree:
 
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:  # noqa: ARG002
         """Sort all rows and write them."""
-        _write_sorted(*_gather(rows), folder)
+        _write_sorted(*gather(rows), folder)
         return b""
 
     def open(self, folder: SegmentFolder, details: bytes) -> BTreeSegment:  # noqa: ARG002
@@ -69,7 +71,7 @@ class BTree:
         folder: SegmentFolder,
     ) -> bytes:
         """Sort the rows of all together."""
-        parts = [_gather(rows)]
+        parts = [gather(rows)]
         for segment, keeps in zip(segments, retained, strict=True):
             values, ids = _opened(segment).read_all()
             kept = keeps(ids)
@@ -90,15 +92,6 @@ class BTree:
 def _opened(segment: Segment) -> BTreeSegment:
     assert isinstance(segment, BTreeSegment), "segments of one index are of one kind"
     return segment
-
-
-def _gather(rows: IndexedRows) -> tuple[pa.Array, UInt64s]:
-    values: list[pa.Array] = [pa.array([], rows.data_type)]
-    ids: list[UInt64s] = [np.empty(0, np.uint64)]
-    for array, numbers in rows.parts:
-        values.append(array)
-        ids.append(numbers)
-    return pa.concat_arrays(values), np.concatenate(ids)
 
 
 def _write_sorted(values: pa.Array, ids: UInt64s, folder: SegmentFolder) -> None:

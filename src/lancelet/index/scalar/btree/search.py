@@ -9,14 +9,11 @@ Only pages with a bound in them are read for their values; between two bounds it
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any, Final, assert_never
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowIndices, RowRange
@@ -24,6 +21,7 @@ from lancelet.errors import CorruptDataError
 from lancelet.index.base import Found
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.parts.ordering import Order, Side, order_of
+from lancelet.index.parts.spans import SortedValues, Span, interval_of, spans_of
 from lancelet.index.question import (
     Contains,
     HasAll,
@@ -65,6 +63,9 @@ class BTreeSegment:
         self._minimum = minimum.slice(self._first_page)
         self._maximum = maximum.slice(self._first_page)
         self._order: Order = order_of(maximum.type)
+        self._sorted = SortedValues(
+            maximum.type, self._data.num_rows, self._num_nulls, self._places
+        )
 
     @property
     def num_rows(self) -> int:
@@ -91,7 +92,7 @@ class BTreeSegment:
                 stop = self._stop_pages(values)
                 return int(np.maximum(stop - first, 0).sum()) * self._page_rows
             case Interval() | StartsWith():
-                interval = _interval_of(question, self.data_type)
+                interval = interval_of(question, self.data_type)
                 return None if interval is None else self._estimate(interval)
             case Contains() | HasAny() | HasAll():
                 return None
@@ -99,22 +100,8 @@ class BTreeSegment:
 
     def search(self, question: Question) -> Found:
         """Return the rows exactly."""
-        match question:
-            case IsNull():
-                spans = [(0, self._num_nulls)]
-            case OneOf(values):
-                starts, stops = self._places(values, "left"), self._places(values, "right")
-                spans = list(zip(starts.tolist(), stops.tolist(), strict=True))
-                if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
-                    spans.append(self._span_of_negative_nans)
-            case Interval() | StartsWith():
-                interval = _interval_of(question, self.data_type)
-                assert interval is not None, "only what has an estimate is searched"
-                spans = self._spans(interval)
-            case Contains() | HasAny() | HasAll():
-                raise AssertionError("only what has an estimate is searched")
-            case _:
-                assert_never(question)
+        spans = spans_of(question, self._sorted)
+        assert spans is not None, "only what has an estimate is searched"
         return Found(RowSet.of(self._ids(spans)))
 
     def nulls(self) -> RowSet:
@@ -136,45 +123,17 @@ class BTreeSegment:
     def _estimate(self, interval: Interval) -> int:
         first, stop = 0, len(self._maximum)
         if interval.lower is not None:
-            first = int(self._order.search(self._maximum, _one(interval.lower), "left")[0])
+            first = int(self._order.search(self._maximum, pa.repeat(interval.lower, 1), "left")[0])
         if interval.upper is not None:
-            stop = int(self._stop_pages(_one(interval.upper))[0])
+            stop = int(self._stop_pages(pa.repeat(interval.upper, 1))[0])
         return max(stop - first, 0) * self._page_rows
 
     def _stop_pages(self, values: pa.Array) -> Int64s:
         """Return how many pages start at or below each value; a first null is below all."""
         num_nulls = self._minimum.null_count
         stops: Int64s = self._order.search(self._minimum.slice(num_nulls), values, "right")
-        return stops + num_nulls
-
-    def _spans(self, interval: Interval) -> list[tuple[int, int]]:
-        lower, upper = interval.lower, interval.upper
-        start = self._first_number
-        if lower is not None:
-            start = int(
-                self._places(_one(lower), "left" if interval.includes_lower else "right")[0]
-            )
-        stop = self.num_rows
-        if upper is not None:
-            stop = int(self._places(_one(upper), "right" if interval.includes_upper else "left")[0])
-        spans = [(start, stop)]
-        reaches_nan = upper is None or (interval.includes_upper and _is_nan(upper))
-        starts_above = lower is not None and not interval.includes_lower and _is_nan(lower)
-        if reaches_nan and not starts_above:
-            spans.append(self._span_of_negative_nans)
-        return spans
-
-    @cached_property
-    def _first_number(self) -> int:
-        """Where values start that are not null nor a NaN below every number."""
-        return self._span_of_negative_nans[1]
-
-    @cached_property
-    def _span_of_negative_nans(self) -> tuple[int, int]:
-        if not pa.types.is_floating(self.data_type) or not len(self._maximum):
-            return self._num_nulls, self._num_nulls
-        infinity = pa.array([float("-inf")]).cast(self.data_type)
-        return self._num_nulls, int(self._places(infinity, "left")[0])
+        stops += num_nulls
+        return stops
 
     def _places(self, values: pa.Array, side: Side) -> Int64s:
         """Return for each value the first row that is not below it, or that is above it."""
@@ -200,9 +159,10 @@ class BTreeSegment:
         last = min((self._first_page + stop) * self._page_rows, self.num_rows)
         (ordered,) = self._data.read(["values"], RowRange(first, last))
         places: Int64s = self._order.search(ordered, values, side)
-        return places + first
+        places += first
+        return places
 
-    def _ids(self, spans: Sequence[tuple[int, int]]) -> UInt64s:
+    def _ids(self, spans: Sequence[Span]) -> UInt64s:
         """Return the numbers of the rows in spans, which may be empty."""
         filled = sorted((start, stop) for start, stop in spans if start < stop)
         if not filled:
@@ -217,14 +177,6 @@ class BTreeSegment:
         return found
 
 
-def _one(scalar: pa.Scalar) -> pa.Array:
-    return pa.repeat(scalar, 1)
-
-
-def _is_nan(scalar: pa.Scalar) -> bool:
-    return pa.types.is_floating(scalar.type) and math.isnan(scalar.as_py())
-
-
 def _rows_of(starts: Int64s, stops: Int64s) -> Int64s:
     """Return every row of spans that ascend and do not overlap.
 
@@ -234,41 +186,6 @@ def _rows_of(starts: Int64s, stops: Int64s) -> Int64s:
     lengths = stops - starts
     before = np.cumsum(lengths) - lengths
     return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
-
-
-def _interval_of(question: Interval | StartsWith, data_type: pa.DataType) -> Interval | None:
-    """Return the values that a question is about as an interval, or None if they are not one."""
-    if isinstance(question, Interval):
-        return question
-    is_text = pa.types.is_string(data_type) or pa.types.is_large_string(data_type)
-    if (
-        not is_text
-        and not pa.types.is_binary(data_type)
-        and not pa.types.is_large_binary(data_type)
-    ):
-        return None
-    if not is_text:
-        beyond = question.prefix.rstrip(b"\xff")
-        upper = pa.scalar(beyond[:-1] + bytes((beyond[-1] + 1,)), data_type) if beyond else None
-        return Interval(pa.scalar(question.prefix, data_type), upper, includes_upper=False)
-    prefix = question.prefix.decode()
-    following = _next_text(prefix)
-    upper = None if following is None else pa.scalar(following, data_type)
-    return Interval(pa.scalar(prefix, data_type), upper, includes_upper=False)
-
-
-def _next_text(prefix: str) -> str | None:
-    """Return the least text above every text with a prefix; None if there is none.
-
-    >>> _next_text("ab")
-    'ac'
-    """
-    rest = prefix.rstrip("\U0010ffff")
-    if not rest:
-        return None
-    code = ord(rest[-1]) + 1
-    # Between these lie no characters.
-    return rest[:-1] + chr(0xE000 if code == 0xD800 else code)
 
 
 def _page_rows(text: str | None) -> int:

@@ -1,0 +1,165 @@
+"""A row set for each distinct value: the file that BITMAP and LABEL_LIST share.
+
+    values   b a null b      rows 0 1 2 3
+    keys     null  a    b
+    bitmaps  {2}   {1}  {0, 3}
+
+Keys are in order, null first; -0.0 and 0.0 are keys apart, and so are NaN of different bits.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lancelet.buffers import Int64s
+from lancelet.encodings.base import RowRange
+from lancelet.index.folder import SegmentFolder, StoredFile
+from lancelet.index.parts.ordering import Side, order_of
+from lancelet.index.parts.spans import SortedValues, Span, spans_of
+from lancelet.index.question import Question
+from lancelet.rowids.address import NO_ADDRESS, UInt64s
+from lancelet.rowids.selection import NO_ROWS, RowSet
+
+KEY_SETS: Final = "bitmap_page_lookup.lance"
+_STATISTICS: Final = "lance:index_stats"
+
+
+class KeySets:
+    """An open file of keys and row sets; the keys are in memory."""
+
+    def __init__(self, file: StoredFile) -> None:
+        """Read the keys."""
+        self._file = file
+        (self.keys,) = file.read(["keys"])
+        self._order = order_of(self.keys.type)
+        self._sorted = SortedValues(
+            self.keys.type, len(self.keys), self.keys.null_count, self._places
+        )
+        self._union = lru_cache(maxsize=32)(self._read_union)
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        """The metadata of the file."""
+        return self._file.metadata
+
+    @property
+    def data_type(self) -> pa.DataType:
+        """The type of the keys."""
+        return self.keys.type
+
+    def spans(self, question: Question) -> tuple[Span, ...] | None:
+        """Return where the keys are that answer a question, None if it is none about keys."""
+        found = spans_of(question, self._sorted)
+        return None if found is None else tuple(span for span in found if span[0] < span[1])
+
+    def union(self, spans: Iterable[Span]) -> RowSet:
+        """Return the rows of all keys in spans."""
+        return self._union(tuple(spans))
+
+    def null_key(self) -> RowSet:
+        """Return the rows of the key that is null."""
+        return self.union([(0, self.keys.null_count)])
+
+    def sets(self) -> list[RowSet]:
+        """Return the row set of every key."""
+        return self._read(0, len(self.keys))
+
+    def global_buffer(self, number: str) -> bytes:
+        """Return a buffer of the file."""
+        return self._file.global_buffer(number)
+
+    def _places(self, values: pa.Array, side: Side) -> Int64s:
+        first = self.keys.null_count
+        places: Int64s = self._order.search(self.keys.slice(first), values, side)
+        places += first
+        return places
+
+    def _read_union(self, spans: tuple[Span, ...]) -> RowSet:
+        rows = NO_ROWS
+        for start, stop in spans:
+            for found in self._read(start, stop):
+                rows |= found
+        return rows
+
+    def _read(self, start: int, stop: int) -> list[RowSet]:
+        if start >= stop:
+            return []
+        (bitmaps,) = self._file.read(["bitmaps"], RowRange(start, stop))
+        return [RowSet.parse(bitmap.as_py() or bytes(4)) for bitmap in bitmaps]
+
+
+def group_rows(values: pa.Array, numbers: UInt64s) -> tuple[pa.Array, list[RowSet]]:
+    """Return the distinct values in order, and the rows of each."""
+    order = order_of(values.type)
+    places = order.sort(values)
+    ordered = values.take(pa.array(places))
+    starts = np.flatnonzero(order.changes(ordered))
+    parts = np.split(numbers[places], starts[1:]) if len(starts) else []
+    return ordered.take(pa.array(starts)), [RowSet.of(part) for part in parts]
+
+
+def join_sets(
+    parts: Sequence[tuple[pa.Array, Sequence[RowSet]]],
+) -> tuple[pa.Array, list[RowSet]]:
+    """Return the keys of several lists in order, each with the rows it has in any."""
+    keys = pa.concat_arrays([part[0] for part in parts])
+    sets = [found for part in parts for found in part[1]]
+    order = order_of(keys.type)
+    places = order.sort(keys)
+    ordered = keys.take(pa.array(places))
+    starts = np.flatnonzero(order.changes(ordered))
+    stops = np.append(starts[1:], len(ordered))
+    joined: list[RowSet] = []
+    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+        rows = NO_ROWS
+        for place in places[start:stop].tolist():
+            rows |= sets[place]
+        joined.append(rows)
+    return ordered.take(pa.array(starts)), joined
+
+
+def retained_rows(
+    sets: Iterable[RowSet], keeps: Callable[[UInt64s], npt.NDArray[np.bool_]]
+) -> list[RowSet]:
+    """Return row sets without the rows that are not kept."""
+
+    def kept(rows: RowSet) -> RowSet:
+        numbers = rows.addresses({})
+        return RowSet.of(numbers[keeps(numbers)])
+
+    return [kept(rows) for rows in sets]
+
+
+def moved_rows(rows: RowSet, move: Callable[[UInt64s], UInt64s]) -> RowSet:
+    """Return a row set under other numbers, without the rows that are gone."""
+    numbers = move(rows.addresses({}))
+    return RowSet.of(numbers[numbers != NO_ADDRESS])
+
+
+def write_key_sets(
+    keys: pa.Array,
+    sets: Sequence[RowSet],
+    folder: SegmentFolder,
+    *,
+    nulls: tuple[str, RowSet] | None = None,
+) -> None:
+    """Write the file, without keys that have no rows; `nulls` goes into a buffer under its name."""
+    filled = [place for place, rows in enumerate(sets) if rows]
+    schema = pa.schema([pa.field("keys", keys.type), pa.field("bitmaps", pa.binary())])
+    bitmaps = pa.array([sets[place].render() for place in filled], pa.binary())
+    table = pa.Table.from_arrays([keys.take(pa.array(filled, pa.int64())), bitmaps], schema=schema)
+    with folder.create(KEY_SETS, schema) as file:
+        file.write(table)
+        file.add_schema_metadata(
+            _STATISTICS, json.dumps({"num_bitmaps": len(filled)}, separators=(",", ":"))
+        )
+        if nulls is not None:
+            name, rows = nulls
+            file.add_schema_metadata(name, str(file.add_global_buffer(rows.render())))

@@ -1,0 +1,138 @@
+"""Questions about what is sorted: bounds become spans of rows.
+
+    sorted     null null -1 0 3 3 7
+    x >= 3     from the first place that is not below 3, to the end      (4, 7)
+    x IN (0)   from the first 0 to behind the last                       (3, 4)
+
+Where a value stands is for the caller to say; here is what bounds mean, nulls and NaN included.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias, assert_never
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancelet.buffers import Int64s
+from lancelet.index.parts.ordering import Side
+from lancelet.index.question import (
+    Contains,
+    HasAll,
+    HasAny,
+    Interval,
+    IsNull,
+    OneOf,
+    Question,
+    StartsWith,
+)
+
+Span: TypeAlias = tuple[int, int]
+FindPlaces: TypeAlias = Callable[[pa.Array, Side], Int64s]
+"""Returns for each value the first place that is not below it, or that is above it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SortedValues:
+    """What is sorted: its type, how long it is, how many nulls come first, and how to look."""
+
+    data_type: pa.DataType
+    num_rows: int
+    num_nulls: int
+    places: FindPlaces
+
+
+def spans_of(question: Question, values: SortedValues) -> list[Span] | None:
+    """Return where the answers stand, as spans that may be empty; None if they are no spans."""
+    match question:
+        case IsNull():
+            return [(0, values.num_nulls)]
+        case OneOf(wanted):
+            starts, stops = values.places(wanted, "left"), values.places(wanted, "right")
+            spans = list(zip(starts.tolist(), stops.tolist(), strict=True))
+            if pa.types.is_floating(wanted.type) and pc.any(pc.is_nan(wanted)).as_py():
+                spans.append(_negative_nans(values))
+            return spans
+        case Interval() | StartsWith():
+            interval = interval_of(question, values.data_type)
+            return None if interval is None else _spans_of_interval(interval, values)
+        case Contains() | HasAny() | HasAll():
+            return None
+    assert_never(question)
+
+
+def interval_of(question: Interval | StartsWith, data_type: pa.DataType) -> Interval | None:
+    """Return the values that a question is about as an interval, or None if they are not one."""
+    if isinstance(question, Interval):
+        return question
+    prefix = question.prefix
+    if pa.types.is_string(data_type) or pa.types.is_large_string(data_type):
+        text = prefix.decode()
+        return Interval(
+            pa.scalar(text, data_type), _bound(_next_text(text), data_type), True, False
+        )
+    if pa.types.is_binary(data_type) or pa.types.is_large_binary(data_type):
+        following = _next_bytes(prefix)
+        return Interval(pa.scalar(prefix, data_type), _bound(following, data_type), True, False)
+    return None
+
+
+def is_nan(scalar: pa.Scalar) -> bool:
+    """Return whether a constant is a float that is no number."""
+    return pa.types.is_floating(scalar.type) and math.isnan(scalar.as_py())
+
+
+def _spans_of_interval(interval: Interval, values: SortedValues) -> list[Span]:
+    lower, upper = interval.lower, interval.upper
+    below_numbers = _negative_nans(values)
+    start, stop = below_numbers[1], values.num_rows
+    if lower is not None:
+        side: Side = "left" if interval.includes_lower else "right"
+        start = int(values.places(pa.repeat(lower, 1), side)[0])
+    if upper is not None:
+        side = "right" if interval.includes_upper else "left"
+        stop = int(values.places(pa.repeat(upper, 1), side)[0])
+    reaches_nan = upper is None or (interval.includes_upper and is_nan(upper))
+    starts_above = lower is not None and not interval.includes_lower and is_nan(lower)
+    if reaches_nan and not starts_above:
+        return [(start, stop), below_numbers]
+    return [(start, stop)]
+
+
+def _negative_nans(values: SortedValues) -> Span:
+    """Return where NaN stands before every number."""
+    if not pa.types.is_floating(values.data_type):
+        return values.num_nulls, values.num_nulls
+    infinity = pa.array([-math.inf]).cast(values.data_type)
+    return values.num_nulls, max(int(values.places(infinity, "left")[0]), values.num_nulls)
+
+
+def _bound(value: str | bytes | None, data_type: pa.DataType) -> pa.Scalar | None:
+    return None if value is None else pa.scalar(value, data_type)
+
+
+def _next_bytes(prefix: bytes) -> bytes | None:
+    r"""Return the least bytes above all that have a prefix; None if there are none.
+
+    >>> _next_bytes(b"a\xff")
+    b'b'
+    """
+    rest = prefix.rstrip(b"\xff")
+    return rest[:-1] + bytes((rest[-1] + 1,)) if rest else None
+
+
+def _next_text(prefix: str) -> str | None:
+    """Return the least text above every text with a prefix; None if there is none.
+
+    >>> _next_text("ab")
+    'ac'
+    """
+    rest = prefix.rstrip("\U0010ffff")
+    if not rest:
+        return None
+    code = ord(rest[-1]) + 1
+    # Between these lie no characters.
+    return rest[:-1] + chr(0xE000 if code == 0xD800 else code)

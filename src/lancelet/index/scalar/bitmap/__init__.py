@@ -1,0 +1,5 @@
+"""A set of rows for each distinct value."""
+
+from lancelet.index.scalar.bitmap.kind import Bitmap
+
+__all__ = ["Bitmap"]

@@ -1,0 +1,130 @@
+"""The BITMAP kind: for columns of few distinct values; any question about them, exactly.
+
+city = 'Rome'                the set of one key
+city > 'A' AND city < 'C'    the union of the keys between
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lancelet.index.base import (
+    Found,
+    IndexedRows,
+    IndexTypeError,
+    Move,
+    Parameters,
+    Segment,
+    gather,
+    is_ordered_type,
+)
+from lancelet.index.folder import SegmentFolder
+from lancelet.index.parts.key_sets import (
+    KEY_SETS,
+    KeySets,
+    group_rows,
+    join_sets,
+    moved_rows,
+    retained_rows,
+    write_key_sets,
+)
+from lancelet.index.question import Question
+from lancelet.rowids.address import UInt64s
+from lancelet.rowids.selection import RowSet
+
+
+class BitmapSegment:
+    """An open BITMAP."""
+
+    def __init__(self, folder: SegmentFolder) -> None:
+        """Read the keys."""
+        self.key_sets = KeySets(folder.open(KEY_SETS))
+
+    def estimate(self, question: Question) -> int | None:
+        """Return how many rows there are: adding sets up is as cheap as guessing."""
+        spans = self.key_sets.spans(question)
+        return None if spans is None else self.key_sets.union(spans).num_rows({})
+
+    def search(self, question: Question) -> Found:
+        """Return the rows exactly."""
+        spans = self.key_sets.spans(question)
+        assert spans is not None, "only what has an estimate is searched"
+        return Found(self.key_sets.union(spans))
+
+    def nulls(self) -> RowSet:
+        """Return the rows without a value."""
+        return self.key_sets.null_key()
+
+    def statistics(self) -> dict[str, Any]:
+        """Return how many keys there are."""
+        return {"num_bitmaps": len(self.key_sets.keys)}
+
+
+class Bitmap:
+    """A set of rows for each distinct value."""
+
+    name = "BITMAP"
+    title = "Bitmap"
+    type_url = "/lance.table.BitmapIndexDetails"
+    newest_version = 1
+
+    def version(self, *, stable_row_ids: bool) -> int:  # noqa: ARG002
+        """Return 0: rows are numbered by id."""
+        return 0
+
+    def uses_addresses(self, version: int) -> bool:
+        """Return whether rows are numbered by address."""
+        return version >= 1
+
+    def describe(self, details: bytes) -> dict[str, Any]:  # noqa: ARG002
+        """Return nothing: the details of a BITMAP are empty."""
+        return {}
+
+    def check_type(self, data_type: pa.DataType, column: str) -> None:
+        """Raise unless values of the type have an order."""
+        if not is_ordered_type(data_type):
+            raise IndexTypeError(
+                "a BITMAP needs a column of numbers, times, texts or byte strings",
+                column=column,
+                found=str(data_type),
+            )
+
+    def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:  # noqa: ARG002
+        """Group the rows by value and write the groups."""
+        write_key_sets(*group_rows(*gather(rows)), folder)
+        return b""
+
+    def open(self, folder: SegmentFolder, details: bytes) -> BitmapSegment:  # noqa: ARG002
+        """Open a segment."""
+        return BitmapSegment(folder)
+
+    def merge(
+        self,
+        segments: Sequence[Segment],
+        retained: Sequence[Callable[[UInt64s], npt.NDArray[np.bool_]]],
+        rows: IndexedRows,
+        folder: SegmentFolder,
+    ) -> bytes:
+        """Unite the sets of each key."""
+        parts = [group_rows(*gather(rows))]
+        for segment, keeps in zip(segments, retained, strict=True):
+            own = _key_sets(segment)
+            parts.append((own.keys.cast(rows.data_type), retained_rows(own.sets(), keeps)))
+        write_key_sets(*join_sets(parts), folder)
+        return b""
+
+    def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> bytes:
+        """Write the same keys with other rows."""
+        own = _key_sets(segment)
+        write_key_sets(own.keys, [moved_rows(rows, move) for rows in own.sets()], folder)
+        return b""
+
+
+def _key_sets(segment: Segment) -> KeySets:
+    assert isinstance(segment, BitmapSegment), "segments of one index are of one kind"
+    return segment.key_sets

@@ -1,0 +1,177 @@
+"""The LABEL_LIST kind: which lists have an element, any of several, or all of them.
+
+    tags   ["a", "b"], ["b"], null, []        a {0}   b {0, 1}   lists that are null {2}
+
+An element that is null is a key of its own; a list that is null is kept apart from the keys, in
+files of version 1 and later. Empty lists are nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancelet.index.base import (
+    Found,
+    IndexedRows,
+    IndexTypeError,
+    Move,
+    Parameters,
+    Segment,
+    gather,
+    is_ordered_type,
+)
+from lancelet.index.folder import SegmentFolder
+from lancelet.index.parts.key_sets import (
+    KEY_SETS,
+    KeySets,
+    group_rows,
+    join_sets,
+    moved_rows,
+    retained_rows,
+    write_key_sets,
+)
+from lancelet.index.question import HasAll, HasAny, IsNull, OneOf, Question
+from lancelet.rowids.address import UInt64s
+from lancelet.rowids.selection import NO_ROWS, RowSet
+
+_NULL_LISTS: Final = "lance:label_list_nulls"
+
+
+class LabelListSegment:
+    """An open LABEL_LIST."""
+
+    def __init__(self, folder: SegmentFolder) -> None:
+        """Read the keys."""
+        self.key_sets = KeySets(folder.open(KEY_SETS))
+
+    def estimate(self, question: Question) -> int | None:
+        """Return how many rows there are: adding sets up is as cheap as guessing."""
+        match question:
+            case HasAny() | HasAll():
+                return self.search(question).rows.num_rows({})
+            case IsNull():
+                return None if self._null_lists is None else self._null_lists.num_rows({})
+            case _:
+                return None
+
+    def search(self, question: Question) -> Found:
+        """Return the rows exactly."""
+        match question:
+            case HasAny(values):
+                return Found(self._rows_with(values))
+            case HasAll(values):
+                found = [self._rows_with(values.slice(place, 1)) for place in range(len(values))]
+                rows = found[0] if found else NO_ROWS
+                for others in found[1:]:
+                    rows &= others
+                return Found(rows)
+            case _:
+                assert isinstance(question, IsNull)
+                assert self._null_lists is not None
+                return Found(self._null_lists)
+
+    def nulls(self) -> RowSet | None:
+        """Return the rows whose list is null; files of version 0 do not say."""
+        return self._null_lists
+
+    def statistics(self) -> dict[str, Any]:
+        """Return how many keys there are."""
+        return {"num_bitmaps": len(self.key_sets.keys)}
+
+    @cached_property
+    def _null_lists(self) -> RowSet | None:
+        number = self.key_sets.metadata.get(_NULL_LISTS)
+        return None if number is None else RowSet.parse(self.key_sets.global_buffer(number))
+
+    def _rows_with(self, values: pa.Array) -> RowSet:
+        spans = self.key_sets.spans(OneOf(values.cast(self.key_sets.data_type)))
+        assert spans is not None
+        return self.key_sets.union(spans)
+
+
+class LabelList:
+    """A set of rows for each distinct element of lists."""
+
+    name = "LABEL_LIST"
+    title = "LabelList"
+    type_url = "/lance.table.LabelListIndexDetails"
+    newest_version = 2
+
+    def version(self, *, stable_row_ids: bool) -> int:  # noqa: ARG002
+        """Return 1: rows are numbered by id, and lists that are null are known."""
+        return 1
+
+    def uses_addresses(self, version: int) -> bool:
+        """Return whether rows are numbered by address."""
+        return version >= 2
+
+    def describe(self, details: bytes) -> dict[str, Any]:  # noqa: ARG002
+        """Return nothing: the details of a LABEL_LIST are empty."""
+        return {}
+
+    def check_type(self, data_type: pa.DataType, column: str) -> None:
+        """Raise unless it is a list of values with an order."""
+        is_list = pa.types.is_list(data_type) or pa.types.is_large_list(data_type)
+        if not is_list or not is_ordered_type(data_type.value_type):
+            raise IndexTypeError(
+                "a LABEL_LIST needs a column of lists of numbers, times, texts or byte strings",
+                column=column,
+                found=str(data_type),
+            )
+
+    def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:  # noqa: ARG002
+        """Group the rows by element and write the groups."""
+        keys, sets, null_lists = _grouped(rows)
+        write_key_sets(keys, sets, folder, nulls=(_NULL_LISTS, null_lists))
+        return b""
+
+    def open(self, folder: SegmentFolder, details: bytes) -> LabelListSegment:  # noqa: ARG002
+        """Open a segment."""
+        return LabelListSegment(folder)
+
+    def merge(
+        self,
+        segments: Sequence[Segment],
+        retained: Sequence[Callable[[UInt64s], npt.NDArray[np.bool_]]],
+        rows: IndexedRows,
+        folder: SegmentFolder,
+    ) -> bytes:
+        """Unite the sets of each key, and the lists that are null."""
+        keys, sets, null_lists = _grouped(rows)
+        parts = [(keys, sets)]
+        for segment, keeps in zip(segments, retained, strict=True):
+            own = _opened(segment)
+            parts.append(
+                (own.key_sets.keys.cast(keys.type), retained_rows(own.key_sets.sets(), keeps))
+            )
+            null_lists |= retained_rows([own.nulls() or NO_ROWS], keeps)[0]
+        write_key_sets(*join_sets(parts), folder, nulls=(_NULL_LISTS, null_lists))
+        return b""
+
+    def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> bytes:
+        """Write the same keys with other rows."""
+        own = _opened(segment)
+        sets = [moved_rows(rows, move) for rows in own.key_sets.sets()]
+        nulls = (_NULL_LISTS, moved_rows(own.nulls() or NO_ROWS, move))
+        write_key_sets(own.key_sets.keys, sets, folder, nulls=nulls)
+        return b""
+
+
+def _grouped(rows: IndexedRows) -> tuple[pa.Array, list[RowSet], RowSet]:
+    """Return the elements in order with their rows, and the rows whose list is null."""
+    lists, numbers = gather(rows)
+    parents = pc.list_parent_indices(lists).to_numpy()
+    keys, sets = group_rows(pc.list_flatten(lists), numbers[parents])
+    return keys, sets, RowSet.of(numbers[lists.is_null().to_numpy(zero_copy_only=False)])
+
+
+def _opened(segment: Segment) -> LabelListSegment:
+    assert isinstance(segment, LabelListSegment), "segments of one index are of one kind"
+    return segment
