@@ -58,8 +58,17 @@ def publish(
     return commit(snapshot.location, transaction, options)
 
 
-def with_retries(snapshot: Snapshot, work: Callable[[Snapshot], T], retries: Retries) -> T:
-    """Do work that ends in a commit, again from the latest version where others were first."""
+def with_retries(
+    snapshot: Snapshot,
+    work: Callable[[Snapshot], T],
+    retries: Retries,
+    *,
+    can_redo: Callable[[Snapshot], bool] | None = None,
+) -> T:
+    """Do work that ends in a commit, again from the latest version where others were first.
+
+    `can_redo` says whether the work can be done from that version, which not all work can.
+    """
     deadline = time.monotonic() + retries.seconds
     for attempt in itertools.count():
         try:
@@ -68,5 +77,8 @@ def with_retries(snapshot: Snapshot, work: Callable[[Snapshot], T], retries: Ret
             is_last = attempt >= retries.most or time.monotonic() > deadline
             if is_last or not error.facts.get("retryable"):
                 raise error.with_facts(retries=attempt) from None
-        snapshot = open_snapshot(snapshot.location)
+            latest = open_snapshot(snapshot.location)
+            if can_redo is not None and not can_redo(latest):
+                raise error.with_facts(retries=attempt) from None
+        snapshot = latest
     raise InternalError("work ended without a result")

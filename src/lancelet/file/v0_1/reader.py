@@ -22,7 +22,7 @@ from lancelet.file.rows import RowReader
 from lancelet.file.v0_1.metadata import FileMetadata, read_metadata
 from lancelet.file.v0_1.statistics import read_statistics, zone_statistics
 from lancelet.format.field import DictionaryLocation
-from lancelet.format.logical_type import logical_type_of
+from lancelet.format.logical_type import STRUCT, logical_type_of
 from lancelet.format.schema import Field, Schema
 from lancelet.format.version import FileVersion
 from lancelet.io.store import ObjectReader
@@ -94,7 +94,9 @@ class LegacyFileReader(RowReader):
 
     def _open(self, fields: Sequence[Field]) -> list[FieldReader]:
         for field in fields:
-            if any(node.id not in self._metadata.pages for node in field.walk()):
+            # A struct has no pages of its own, and may be listed by another file of the fragment.
+            nodes = (node for node in field.walk() if node.logical_type != STRUCT)
+            if any(node.id not in self._metadata.pages for node in nodes):
                 raise FieldNotFoundError("the file has no pages of the field", field=field.name)
         self._load_dictionaries(fields)
         return [open_field(field, self._stored) for field in fields]

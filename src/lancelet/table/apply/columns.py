@@ -19,7 +19,12 @@ from lancelet.format.fragment_list import FragmentList
 from lancelet.format.operation import DataReplacement, Merge, Project
 from lancelet.table.apply.coverage import retain_covering, uncover
 from lancelet.table.apply.numbering import updated_in_place, with_row_ids, with_versions
-from lancelet.table.apply.state import CommitContext, State, without_dead_files
+from lancelet.table.apply.state import (
+    CommitContext,
+    State,
+    without_dead_files,
+    without_unknown_files,
+)
 
 
 def apply_merge(operation: Merge, state: State, context: CommitContext) -> State:
@@ -48,9 +53,9 @@ def apply_project(operation: Project, state: State, context: CommitContext) -> S
     remaining = {field.id for field in operation.schema.walk()}
     changed: dict[int, Fragment] = {}
     for fragment in state.manifest.fragments:
-        files = tuple(file for file in fragment.files if not remaining.isdisjoint(file.fields))
-        if len(files) < len(fragment.files):
-            changed[fragment.id] = replace(fragment, files=files)
+        kept = without_unknown_files(fragment, remaining)
+        if kept is not fragment:
+            changed[fragment.id] = kept
     fragments = state.manifest.fragments.changed(replaced=changed)
     return retain_covering(state.with_schema(operation.schema).with_fragments(fragments))
 

@@ -8,6 +8,7 @@ that does not exist yet) comes as `CommitContext`.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -58,6 +59,19 @@ def without_dead_files(fragment: Fragment) -> Fragment:
     """Return a fragment without the files of which every field is taken over by another."""
     files = tuple(
         file for file in fragment.files if any(field_id != TOMBSTONE for field_id in file.fields)
+    )
+    return fragment if len(files) == len(fragment.files) else replace(fragment, files=files)
+
+
+def without_unknown_files(fragment: Fragment, field_ids: Collection[int]) -> Fragment:
+    """Return a fragment without the files that have none of a schema's fields.
+
+    Files that hold row ids or row versions have fields that no schema names.
+    """
+    files = tuple(
+        file
+        for file in fragment.files
+        if any(field_id in field_ids or field_id < TOMBSTONE for field_id in file.fields)
     )
     return fragment if len(files) == len(fragment.files) else replace(fragment, files=files)
 

@@ -1,0 +1,1 @@
+"""Changing the columns of a table: adding, retyping, renaming, dropping, replacing their files."""

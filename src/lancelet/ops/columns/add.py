@@ -1,0 +1,72 @@
+"""Adding columns: their values go to files of their own, next to those that are there.
+
+    fragment 0   a.lance [0, 1]
+    add b        a.lance [0, 1]   b.lance [2]
+
+Nothing that is stored is written again. Where values cannot be had without rewriting (a field
+within a struct, in files before 2.1), the change is refused by name.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from lancelet.format.fragment import Fragment
+from lancelet.format.schema import Schema
+from lancelet.format.version import FileVersion
+from lancelet.ops.columns.column_file import file_version_of
+from lancelet.ops.columns.fields import ColumnError, ColumnUnsupportedError
+from lancelet.ops.columns.from_expressions import plan_expressions
+from lancelet.ops.columns.from_function import plan_function
+from lancelet.ops.columns.from_rows import plan_rows
+from lancelet.ops.columns.job import ColumnJob, Committing
+from lancelet.ops.columns.plan import ColumnPlan, grown_schema, no_values
+from lancelet.ops.columns.sources import Expressions, Function, NewColumns, Nulls, Rows
+from lancelet.table.snapshot import Snapshot
+
+
+def add_columns(
+    snapshot: Snapshot, source: NewColumns, committing: Committing | None = None
+) -> Snapshot:
+    """Add columns in the latest version there is then, and return the version with them."""
+    job = ColumnJob(snapshot.location.store, lambda current: plan_new_columns(current, source))
+    return job.commit(snapshot, committing or Committing())
+
+
+def add_columns_to_fragment(
+    snapshot: Snapshot, fragment: Fragment, source: NewColumns
+) -> tuple[Fragment, Schema]:
+    """Write the columns of one fragment, and return it and the schema for a later commit."""
+    job = ColumnJob(snapshot.location.store, lambda current: plan_new_columns(current, source))
+    return job.one_fragment(snapshot, fragment)
+
+
+def plan_new_columns(snapshot: Snapshot, source: NewColumns) -> ColumnPlan:
+    """Return how columns are added to a version."""
+    match source:
+        case Expressions():
+            return plan_expressions(snapshot, source)
+        case Function():
+            return plan_function(snapshot, source)
+        case Rows():
+            return plan_rows(snapshot, source)
+        case Nulls():
+            return _plan_nulls(snapshot, source)
+    assert_never(source)
+
+
+def _plan_nulls(snapshot: Snapshot, source: Nulls) -> ColumnPlan:
+    version = file_version_of(snapshot)
+    if version is FileVersion.V0_1:
+        raise ColumnUnsupportedError(
+            "Cannot add all-null columns to legacy dataset version", version=version.value
+        )
+    grown = grown_schema(snapshot, source.schema)
+    known = {field.id for field in snapshot.schema.walk()}
+    for field in grown.added.walk():
+        if field.id not in known and not field.nullable:
+            raise ColumnError(
+                f"All-null columns must be nullable, but field '{field.name}' is not",
+                column=field.name,
+            )
+    return ColumnPlan(grown.schema, Schema(()), no_values)

@@ -1,0 +1,197 @@
+"""Altering columns: names, whether they may be null, and types.
+
+    rename a to b           field 0 keeps its id, and every file as it is
+    nullable                the same; forbidding nulls looks for one first
+    int32 to int64          a field with a new id takes the place in the schema, and new files
+                            hold the values
+
+What must be stored as a whole is rewritten as a whole: a column of files of 2.0, and a map, packed
+struct or list of fixed size in any.
+
+    2.1   s 1 {x 2, y 3}   cast s.x   s 1 {x 4, y 3}   new files hold 4
+    2.0   s 1 {x 2, y 3}   cast s.x   s 1 {x 4, y 3}   new files hold 1, 4, 3
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+
+from lancelet.errors import InvalidInputError
+from lancelet.format import logical_type
+from lancelet.format.field import NO_PARENT, Field, check_primary_key
+from lancelet.format.fragment import Fragment
+from lancelet.format.operation import Project
+from lancelet.format.schema import Schema, check_names
+from lancelet.format.version import FileVersion
+from lancelet.ops.columns.cast import cast_values, check_castable
+from lancelet.ops.columns.column_file import file_version_of
+from lancelet.ops.columns.fields import (
+    ColumnError,
+    ColumnUnsupportedError,
+    find_chain,
+    next_field_id,
+)
+from lancelet.ops.columns.job import ColumnJob, Committing
+from lancelet.ops.columns.nulls import check_without_nulls
+from lancelet.ops.columns.plan import ColumnPlan, no_values, plain_projection
+from lancelet.ops.columns.rows import read_live
+from lancelet.ops.publish import publish, with_retries
+from lancelet.table.snapshot import Snapshot
+
+_DIVISIBLE: Final = {logical_type.STRUCT, *logical_type.LISTS, *logical_type.LARGE_LISTS}
+"""Types whose parts may be in different files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """What becomes of a column; None leaves that part of it as it is."""
+
+    path: str
+    name: str | None = None
+    nullable: bool | None = None
+    data_type: pa.DataType | None = None
+
+
+def alter_columns(
+    snapshot: Snapshot, alterations: Sequence[Alteration], committing: Committing | None = None
+) -> Snapshot:
+    """Alter columns in the latest version there is then, and return the version after."""
+    how = committing or Committing()
+    if any(each.data_type is not None for each in alterations):
+        job = ColumnJob(snapshot.location.store, lambda now: plan_alterations(now, alterations))
+        return job.commit(snapshot, how)
+
+    def attempt(current: Snapshot) -> Snapshot:
+        plan = plan_alterations(current, alterations)
+        operation = Project(plan.schema, plan.keeps_nullability)
+        return publish(current, operation, how.options, how.remarks)
+
+    return with_retries(snapshot, attempt, how.retries)
+
+
+def plan_alterations(snapshot: Snapshot, alterations: Sequence[Alteration]) -> ColumnPlan:
+    """Return the schema after alterations, and what has to be written for it."""
+    schema = snapshot.schema
+    ids = itertools.count(next_field_id(snapshot))
+    changed: dict[int, Field] = {}
+    roots: dict[int, Field] = {}
+    keeps_nullability = True
+    for alteration in alterations:
+        chain = find_chain(schema, alteration.path)
+        before = changed.get(chain[-1].id, chain[-1])
+        after = _altered(before, alteration)
+        if before.nullable and not after.nullable:
+            check_without_nulls(snapshot, chain, alteration.path)
+            keeps_nullability = False
+        if alteration.data_type is not None:
+            _check_not_indexed(snapshot, chain[-1], alteration.path)
+            root = _rewritten(chain, file_version_of(snapshot), alteration.path)
+            roots[root.id] = root
+            after = _retyped(after, alteration, ids)
+        changed[chain[-1].id] = after
+    fields = tuple(_replaced(field, changed) for field in schema.fields)
+    _check(fields)
+    altered = Schema(fields, schema.metadata)
+    if not roots:
+        return ColumnPlan(altered, Schema(()), no_values, keeps_nullability=keeps_nullability)
+    rewrite = _plan_rewrite(schema, altered, roots, changed)
+    return replace(rewrite, keeps_nullability=keeps_nullability)
+
+
+def _altered(field: Field, alteration: Alteration) -> Field:
+    name = field.name if alteration.name is None else alteration.name
+    nullable = field.nullable if alteration.nullable is None else alteration.nullable
+    return replace(field, name=name, nullable=nullable)
+
+
+def _retyped(field: Field, alteration: Alteration, ids: Iterator[int]) -> Field:
+    """Return a field of another type and with new ids, whose metadata stay."""
+    assert alteration.data_type is not None
+    check_castable(alteration.path, field.arrow_type, alteration.data_type)
+    arrow = pa.field(field.name, alteration.data_type, field.nullable, field.to_arrow().metadata)
+    return Field.from_arrow(arrow, ids, parent_id=field.parent_id)
+
+
+def _rewritten(chain: Sequence[Field], version: FileVersion, path: str) -> Field:
+    """Return the field that must be stored anew as a whole when the last of a chain is cast."""
+    root = chain[-1]
+    if version is FileVersion.V2_0:
+        root = chain[0]
+    else:
+        for field in chain[:-1]:
+            if field.is_packed or field.is_blob or field.logical_type not in _DIVISIBLE:
+                root = field
+                break
+    if root.is_blob or any(field.is_blob for field in root.walk()):
+        raise ColumnUnsupportedError(
+            f"Column {path} is stored together with a blob, which is not rewritten", column=path
+        )
+    return root
+
+
+def _check_not_indexed(snapshot: Snapshot, field: Field, path: str) -> None:
+    ids = {node.id for node in field.walk()}
+    names = sorted(
+        {index.name for index in snapshot.indices.indices if not ids.isdisjoint(index.fields)}
+    )
+    if names:
+        raise ColumnError(
+            f"Cannot cast column(s) [{path}] to a new type: they have {len(names)} index(es) "
+            f"attached: [{', '.join(names)}]; drop them before, and make them again after",
+            column=path,
+            indices=names,
+        )
+
+
+def _replaced(field: Field, changed: Mapping[int, Field]) -> Field:
+    """Return a field with what changed of it and of the fields within it."""
+    after = changed.get(field.id, field)
+    if after.id != field.id:
+        return after
+    return after.with_children(_replaced(child, changed) for child in field.children)
+
+
+def _check(fields: Sequence[Field]) -> None:
+    try:
+        check_names(fields)
+        check_primary_key(fields)
+    except InvalidInputError as error:
+        raise ColumnError(error.message, **error.facts) from error
+    for field in fields:
+        _check_children(field)
+
+
+def _check_children(field: Field) -> None:
+    names = [child.name for child in field.children]
+    if len(set(names)) < len(names):
+        raise ColumnError("two fields of a struct have one name", column=field.name, names=names)
+    for child in field.children:
+        _check_children(child)
+
+
+def _plan_rewrite(
+    schema: Schema, altered: Schema, roots: Mapping[int, Field], changed: Mapping[int, Field]
+) -> ColumnPlan:
+    """Return the plan that writes the fields that were cast, and what is stored with them."""
+    before = schema.project_ids({node.id for root in roots.values() for node in root.walk()})
+    after = altered.project_ids(
+        {node.id for root in roots.values() for node in _replaced(root, changed).walk()}
+    )
+    projection = plain_projection(before.fields)
+
+    def values(current: Snapshot, fragment: Fragment) -> Iterator[pa.RecordBatch]:
+        for rows in read_live(current, fragment, projection):
+            arrays = [
+                cast_values(array, old, new, old.name)
+                for array, old, new in zip(rows.columns, before.fields, after.fields, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, names=list(after.names))
+
+    whole = {root.id for root in roots.values() if root.parent_id == NO_PARENT}
+    guides = tuple(field for field in before.fields if field.id not in whole)
+    return ColumnPlan(altered, after, values, guides)

@@ -1,0 +1,95 @@
+"""Writing the file that holds more columns of a fragment.
+
+    fragment   a.lance [0, 1, 2]
+    write      fields [2, 3]
+    after      a.lance [0, 1, -2]   b.lance [2, 3]
+
+A field that the new file takes over is a tombstone in the old one. Every file of a fragment has
+all its rows, those deleted too, and in version 0.1 the same batches.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pyarrow as pa
+
+from lancelet.errors import InternalError
+from lancelet.file import v0_1
+from lancelet.file.base import DataFileWriter
+from lancelet.file.open import create_data_file
+from lancelet.file.v0_1 import LegacyFileReader
+from lancelet.file.v2.writer import WriterOptions
+from lancelet.format.fragment import TOMBSTONE, DataFile, Fragment
+from lancelet.format.paths import DATA, data_file_name
+from lancelet.format.schema import Schema
+from lancelet.format.version import FileVersion
+from lancelet.ops.blob_input import with_blob_structs
+from lancelet.table.apply.state import with_true_version, without_dead_files
+from lancelet.table.dictionaries import dictionary_values_of
+from lancelet.table.snapshot import Snapshot
+
+
+def file_version_of(snapshot: Snapshot) -> FileVersion:
+    """Return the version that new files of a table have."""
+    return with_true_version(snapshot.manifest).data_version
+
+
+def write_column_file(
+    snapshot: Snapshot, fragment: Fragment, schema: Schema, batches: Iterable[pa.RecordBatch]
+) -> DataFile:
+    """Write values for all rows of a fragment, deleted ones too, and return the file's entry."""
+    version = file_version_of(snapshot)
+    name = data_file_name(uuid.uuid4())
+    writer = _create(snapshot, fragment, schema, f"{DATA}/{name}")
+    try:
+        for batch in batches:
+            writer.write(with_blob_structs(batch, schema.fields))
+        _check_rows(fragment, expected=snapshot.physical_rows(fragment), found=writer.num_rows)
+        summary = writer.finish()
+    except BaseException:
+        writer.abort()
+        raise
+    columns = () if version is FileVersion.V0_1 else tuple(writer.placement.values())
+    return DataFile(
+        name, tuple(writer.placement), columns, *version.entry_numbers, summary.size_bytes
+    )
+
+
+def with_column_file(fragment: Fragment, file: DataFile) -> Fragment:
+    """Return a fragment with one more file, which takes its fields over from the others."""
+    taken = frozenset(file.fields)
+    others = tuple(_without_fields(other, taken) for other in fragment.files)
+    return without_dead_files(replace(fragment, files=(*others, file)))
+
+
+def _without_fields(file: DataFile, taken: frozenset[int]) -> DataFile:
+    if taken.isdisjoint(file.fields):
+        return file
+    fields = (TOMBSTONE if field_id in taken else field_id for field_id in file.fields)
+    return replace(file, fields=tuple(fields))
+
+
+def _create(snapshot: Snapshot, fragment: Fragment, schema: Schema, path: str) -> DataFileWriter:
+    store, version = snapshot.location.store, file_version_of(snapshot)
+    if version is not FileVersion.V0_1:
+        return create_data_file(store, path, schema, WriterOptions(version=version))
+    beside = snapshot.open_file(fragment.files[0])
+    if not isinstance(beside, LegacyFileReader):
+        raise InternalError("a table of version 0.1 has a file of a later one", path=beside.path)
+    options = v0_1.LegacyWriterOptions(
+        batch_lengths=beside.batch_lengths.tolist(), dictionaries=dictionary_values_of(snapshot)
+    )
+    return v0_1.create_file(store, path, schema, options)
+
+
+def _check_rows(fragment: Fragment, *, expected: int, found: int) -> None:
+    if found != expected:
+        raise InternalError(
+            "a file of columns does not have the rows of its fragment",
+            fragment_id=fragment.id,
+            expected=expected,
+            found=found,
+        )

@@ -1,0 +1,72 @@
+"""Dropping columns: they leave the schema, and files of which nothing is left leave the table.
+
+    schema   a 0, s 1 {x 2, y 3}      file [0, 2, 3]
+    drop     s.x                      a 0, s 1 {y 3}      file as it was
+    drop     s.y too                  a 0                 a struct without fields goes as well
+
+Indices on dropped fields are dropped with them. Space is won back by compaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from lancelet.errors import InvalidInputError
+from lancelet.format import logical_type
+from lancelet.format.field import Field
+from lancelet.format.operation import Project
+from lancelet.format.schema import Schema
+from lancelet.ops.columns.fields import find_chain
+from lancelet.ops.columns.job import Committing
+from lancelet.ops.publish import publish, with_retries
+from lancelet.table.snapshot import Snapshot
+
+
+def drop_columns(
+    snapshot: Snapshot, paths: Sequence[str], committing: Committing | None = None
+) -> Snapshot:
+    """Drop the columns at paths, and return the version without them."""
+    how = committing or Committing()
+
+    def attempt(current: Snapshot) -> Snapshot:
+        operation = Project(without_columns(current.schema, paths), preserves_nullability=True)
+        return publish(current, operation, how.options, how.remarks)
+
+    return with_retries(snapshot, attempt, how.retries)
+
+
+def without_columns(schema: Schema, paths: Iterable[str]) -> Schema:
+    """Return a schema without the fields at paths."""
+    gone: set[int] = set()
+    for path in paths:
+        chain = find_chain(schema, path)
+        _check_within_map(chain, path)
+        gone.add(chain[-1].id)
+    fields = tuple(_remaining(schema.fields, gone))
+    if not fields:
+        raise InvalidInputError("Cannot drop all columns from a dataset", columns=list(paths))
+    return Schema(fields, schema.metadata)
+
+
+def _check_within_map(chain: Sequence[Field], path: str) -> None:
+    for field in chain[:-1]:
+        if field.logical_type == logical_type.MAP:
+            raise InvalidInputError(
+                f"Column {path} is a part of a map, which cannot be without it", column=path
+            )
+
+
+def _remaining(fields: Iterable[Field], gone: set[int]) -> Iterable[Field]:
+    """Yield fields without those that are gone; what held nothing else goes with them."""
+    for field in fields:
+        if field.id in gone:
+            continue
+        children = tuple(_remaining(field.children, gone))
+        if field.children and not children:
+            continue
+        yield (
+            field
+            if len(children) == len(field.children)
+            and all(before is after for before, after in zip(field.children, children, strict=True))
+            else field.with_children(children)
+        )

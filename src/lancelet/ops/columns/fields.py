@@ -1,0 +1,146 @@
+"""How schemas grow: names, places and ids of columns that are added.
+
+    schema    a 0, s 1 {x 2}          highest id of schema and files: 4
+    added     s{y}, b
+    after     a 0, s 1 {x 2, y 5}, b 6
+    new file  s 1 {y 5}, b 6          the part that a file for the new columns holds
+
+Ids that any file still mentions are never given again, so that a dropped column does not come
+back under another name.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from lancelet.errors import FieldNotFoundError, InvalidInputError, UnsupportedError
+from lancelet.format import logical_type
+from lancelet.format.field import NO_ID, Field, FieldId, check_primary_key
+from lancelet.format.fragment import Fragment
+from lancelet.format.schema import Schema, check_names
+from lancelet.format.version import FileVersion
+from lancelet.query.names import similar_names
+from lancelet.query.row_columns import ROW_FIELDS
+from lancelet.table.snapshot import Snapshot
+
+_EXTENSIBLE = {logical_type.STRUCT, *logical_type.LISTS, *logical_type.LARGE_LISTS}
+
+
+class ColumnError(InvalidInputError, OSError):
+    """A change to the columns of a table cannot be made as asked."""
+
+
+class ColumnNotFoundError(FieldNotFoundError, OSError):
+    """No column has the path that was to be changed."""
+
+
+class ColumnUnsupportedError(UnsupportedError, OSError):
+    """The file version of the table cannot hold what the change would make."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """A schema after columns were added, and the part of it that is new."""
+
+    schema: Schema
+    added: Schema
+
+
+def next_field_id(snapshot: Snapshot) -> int:
+    """Return the first id that neither the schema nor any file has."""
+    in_files = max(_ids_in_files(snapshot.fragments), default=-1)
+    return max(snapshot.manifest.max_field_id, in_files) + 1
+
+
+def find_chain(schema: Schema, path: str) -> tuple[Field, ...]:
+    """Return the fields down to the one at a path, spelled exactly so."""
+    try:
+        return schema.fields_on_path(path)
+    except FieldNotFoundError as error:
+        hint = similar_names(str(error.facts["missing"]), _names(error.facts["known"]))
+        raise ColumnNotFoundError(
+            f"Column {path} does not exist in the dataset{hint}", **error.facts
+        ) from None
+
+
+def grow(schema: Schema, new: pa.Schema, *, first_id: int, version: FileVersion) -> Grown:
+    """Return a schema with more columns, or more fields in the structs that it has."""
+    brought = Schema.from_arrow(new, blob_v2=version >= FileVersion.V2_2)
+    for name in brought.names:
+        if name in ROW_FIELDS:
+            raise ColumnError("a column must not have the name of a row column", column=name)
+    merged = tuple(_merged(schema.fields, brought.fields, version, prefix=""))
+    ids = itertools.count(first_id)
+    fields = tuple(_numbered(field, ids, field.parent_id) for field in merged)
+    check_names(fields)
+    check_primary_key(fields)
+    grown = Schema(fields, schema.metadata)
+    known = {field.id for field in schema.walk()}
+    added = grown.project_ids({field.id for field in grown.walk()} - known)
+    return Grown(grown, added)
+
+
+def keeps_nullability(added: Schema, before: Schema) -> bool:
+    """Say whether rows without the added columns, which read as null there, would still fit."""
+    known = {field.id for field in before.walk()}
+    return all(field.nullable for field in added.walk() if field.id not in known)
+
+
+def _ids_in_files(fragments: Iterable[Fragment]) -> Iterator[int]:
+    for fragment in fragments:
+        for file in fragment.files:
+            yield from file.fields
+
+
+def _names(known: object) -> list[str]:
+    return [str(name) for name in known] if isinstance(known, Iterable) else []
+
+
+def _merged(
+    present: Sequence[Field], brought: Sequence[Field], version: FileVersion, *, prefix: str
+) -> Iterator[Field]:
+    """Yield the fields of a level: those present, grown where something is brought, then new."""
+    by_name = {field.name: field for field in brought}
+    for field in present:
+        own = by_name.pop(field.name, None)
+        yield field if own is None else _extended(field, own, version, path=prefix + field.name)
+    for field in by_name.values():
+        yield _without_ids(field)
+
+
+def _extended(present: Field, brought: Field, version: FileVersion, *, path: str) -> Field:
+    kind = present.logical_type
+    if kind != brought.logical_type or kind not in _EXTENSIBLE or present.is_blob:
+        raise ColumnError(f"Column {path} already exists in the dataset", column=path)
+    if present.is_packed:
+        raise ColumnError(
+            f"Column {path} is packed struct and already exists in the dataset", column=path
+        )
+    if kind == logical_type.STRUCT:
+        if version < FileVersion.V2_1:
+            raise ColumnUnsupportedError(
+                f"Column {path} is a struct col, add sub column is not supported in Lance file "
+                f"version {version.value}",
+                column=path,
+                version=version.value,
+            )
+        children = tuple(_merged(present.children, brought.children, version, prefix=f"{path}."))
+    else:
+        item, own = present.children[0], brought.children[0]
+        children = (_extended(item, own, version, path=f"{path}.{item.name}"),)
+    return present.with_children(children)
+
+
+def _without_ids(field: Field) -> Field:
+    return replace(field, id=NO_ID, children=tuple(_without_ids(child) for child in field.children))
+
+
+def _numbered(field: Field, ids: Iterator[int], parent_id: FieldId) -> Field:
+    """Give ids to the fields that have none, parents first."""
+    own = FieldId(next(ids)) if field.id == NO_ID else field.id
+    children = tuple(_numbered(child, ids, own) for child in field.children)
+    return replace(field, id=own, parent_id=parent_id, children=children)

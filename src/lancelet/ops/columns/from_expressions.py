@@ -1,0 +1,155 @@
+"""New columns that are computed from those there are.
+
+    {"b": "a + 1"}          a top-level column
+    {"s.w": "a + 1"}        a field of the struct s; names are those of the table's columns
+    {"l.item.v": "u * 2"}   a field of the structs in l; names are those of their fields
+
+A column that is null by its expression alone is not written, where the format can say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from lancelet.format import logical_type
+from lancelet.format.field import Field
+from lancelet.format.field_path import parse_path
+from lancelet.format.fragment import Fragment
+from lancelet.format.schema import Schema
+from lancelet.format.version import FileVersion
+from lancelet.ops.columns.column_file import file_version_of
+from lancelet.ops.columns.fields import ColumnError, keeps_nullability
+from lancelet.ops.columns.nested import GivenExpressions
+from lancelet.ops.columns.plan import ColumnPlan, grown_schema, guides_of, plain_projection, shaped
+from lancelet.ops.columns.rows import read_live
+from lancelet.ops.columns.sources import Expressions
+from lancelet.query.bound import Bound
+from lancelet.query.compile import compile_value
+from lancelet.query.expression import Column, Literal
+from lancelet.query.projection import needed, scan_schema
+from lancelet.table.snapshot import Snapshot
+
+Path: TypeAlias = tuple[str, ...]
+
+_LISTS = {*logical_type.LISTS, *logical_type.LARGE_LISTS}
+
+
+def plan_expressions(snapshot: Snapshot, source: Expressions) -> ColumnPlan:
+    """Return how computed columns are added to a version."""
+    schema = snapshot.schema
+    written = {parse_path(name): text for name, text in source.columns.items()}
+    names = {path: _names_for(schema, path) for path in written}
+    bound = {path: compile_value(text, names[path]) for path, text in written.items()}
+    grown = grown_schema(snapshot, _arrow_schema(schema, bound, names))
+    stored = grown.added
+    if file_version_of(snapshot) is not FileVersion.V0_1:
+        known = {field.id for field in schema.walk()}
+        nulls = {path for path, each in bound.items() if _is_null(each)}
+        stored = _without(stored, nulls, known)
+    expressions = {path: each.expression for path, each in bound.items()}
+    outer = [
+        expression for path, expression in expressions.items() if names[path] is scan_schema(schema)
+    ]
+    guides = guides_of(schema, stored)
+    shapes = [Column((field.name,)) for field in guides]
+    projection = plain_projection(*needed(schema, [*outer, *shapes]))
+
+    def values(current: Snapshot, fragment: Fragment) -> Iterator[pa.RecordBatch]:
+        for rows in read_live(current, fragment, projection, source.batch_size):
+            yield shaped(stored, rows, GivenExpressions(expressions, rows))
+
+    return ColumnPlan(
+        grown.schema,
+        stored,
+        values,
+        guides,
+        keeps_nullability=keeps_nullability(grown.added, schema),
+    )
+
+
+def _names_for(schema: Schema, path: Path) -> pa.Schema:
+    """Return the columns that an expression for a path may name."""
+    names, siblings = scan_schema(schema), schema.fields
+    for part in path[:-1]:
+        field = next((each for each in siblings if each.name == part), None)
+        if field is None:
+            raise ColumnError(
+                f"Column {'.'.join(path)} would be within {part}, which does not exist; "
+                "add the struct as a whole",
+                column=".".join(path),
+            )
+        if field.logical_type in _LISTS:
+            item = field.children[0]
+            names = pa.schema([child.to_arrow() for child in item.children])
+        siblings = field.children
+    return names
+
+
+def _arrow_schema(
+    schema: Schema, bound: Mapping[Path, Bound], names: Mapping[Path, pa.Schema]
+) -> pa.Schema:
+    """Return the fields that expressions make, within structs and lists like those there are."""
+    return pa.schema(_fields_below((), schema.fields, bound, names))
+
+
+def _fields_below(
+    prefix: Path,
+    siblings: tuple[Field, ...],
+    bound: Mapping[Path, Bound],
+    names: Mapping[Path, pa.Schema],
+) -> list[pa.Field]:
+    depth = len(prefix)
+    found: dict[str, pa.Field] = {}
+    for path, each in bound.items():
+        if path[:depth] != prefix or path[depth] in found:
+            continue
+        name = path[depth]
+        if len(path) == depth + 1:
+            found[name] = pa.field(name, each.data_type, _may_be_null(each, names[path]))
+            continue
+        present = next(field for field in siblings if field.name == name)
+        below = _fields_below((*prefix, name), present.children, bound, names)
+        found[name] = pa.field(name, _like(present, below), present.nullable)
+    return list(found.values())
+
+
+def _like(present: Field, below: list[pa.Field]) -> pa.DataType:
+    if present.logical_type in logical_type.LISTS:
+        return pa.list_(below[0])
+    if present.logical_type in logical_type.LARGE_LISTS:
+        return pa.large_list(below[0])
+    return pa.struct(below)
+
+
+def _may_be_null(bound: Bound, names: pa.Schema) -> bool:
+    match bound.expression:
+        case Literal(scalar):
+            return not scalar.is_valid
+        case Column(path):
+            return len(path) > 1 or names.field(path[0]).nullable
+        case _:
+            return True
+
+
+def _is_null(bound: Bound) -> bool:
+    return isinstance(bound.expression, Literal) and not bound.expression.scalar.is_valid
+
+
+def _without(added: Schema, paths: Collection[Path], known: Collection[int]) -> Schema:
+    """Return the added fields without those at some paths."""
+    kept = {
+        field.id
+        for path, field in _walk((), added.fields)
+        if field.id not in known and not any(path[: len(null)] == null for null in paths)
+    }
+    return added.project_ids(kept)
+
+
+def _walk(prefix: Path, fields: tuple[Field, ...]) -> Iterator[tuple[Path, Field]]:
+    for field in fields:
+        path = (*prefix, field.name)
+        yield path, field
+        yield from _walk(path, field.children)

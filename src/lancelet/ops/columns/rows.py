@@ -1,0 +1,99 @@
+"""Rows of a fragment on their way through a computation: live ones in, all rows out.
+
+    offsets   0 1 2 3 4       1 and 4 are deleted
+    read      0 . 2 3 .       what a function sees: three rows
+    values    a   b c         what it returns for them
+    written   a a b c c       what the file has
+
+Deleted rows are never computed, as their values may be what a computation cannot take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet.encodings.base import RowRange
+from lancelet.format import logical_type
+from lancelet.format.field import Field
+from lancelet.format.fragment import Fragment
+from lancelet.format.schema import Schema
+from lancelet.ops.columns.spreading import Mask, spread_field, spread_rows
+from lancelet.ops.columns.supply import RowSupply
+from lancelet.query import expression as ex
+from lancelet.query.execute import execute
+from lancelet.query.nodes.source import FragmentSource
+from lancelet.query.plan import ScanPlan
+from lancelet.query.projection import Projection
+from lancelet.query.scan_options import ScanOptions
+from lancelet.table.snapshot import Snapshot
+
+_LISTS = {*logical_type.LISTS, *logical_type.LARGE_LISTS}
+
+
+def read_live(
+    snapshot: Snapshot, fragment: Fragment, projection: Projection, batch_size: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the live rows of a fragment; with a batch size, all batches but the last have it."""
+    options = ScanOptions(
+        columns=(),
+        fragments=(int(fragment.id),),
+        batch_size=batch_size,
+        is_strict=batch_size is not None,
+    )
+    return execute(ScanPlan(snapshot, options, projection, ex.TRUE, ()))
+
+
+def spread(
+    snapshot: Snapshot,
+    fragment: Fragment,
+    stored: Schema,
+    guides: Sequence[Field],
+    batches: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """Yield values of the live rows of a fragment as values of all its rows.
+
+    `guides` are the columns of the table within which fields of `stored` are.
+    """
+    deleted = snapshot.deletions(fragment)
+    if not deleted:
+        return iter(batches)
+    live = deleted.live_mask(snapshot.physical_rows(fragment))
+    if any(node.logical_type in _LISTS for field in guides for node in field.walk()):
+        source = FragmentSource(snapshot, fragment, with_deleted=True)
+        present = source.reader.iter_batches(guides, RowRange(0, len(live)))
+        return _in_shape(stored, present, RowSupply(iter(batches)), live)
+    return _repeating(batches, live)
+
+
+def _repeating(batches: Iterable[pa.RecordBatch], live: Mask) -> Iterator[pa.RecordBatch]:
+    """Yield each batch with the deleted rows behind its rows, the first also those before."""
+    offsets = np.flatnonzero(live)
+    done, start = 0, 0
+    for batch in batches:
+        done += batch.num_rows
+        stop = int(offsets[done]) if done < len(offsets) else len(live)
+        yield spread_rows(batch, live[start:stop])
+        start = stop
+
+
+def _in_shape(
+    stored: Schema, presents: Iterable[pa.RecordBatch], supply: RowSupply, live: Mask
+) -> Iterator[pa.RecordBatch]:
+    start = 0
+    for present in presents:
+        mask = live[start : start + present.num_rows]
+        start += present.num_rows
+        values = supply.take_batch(int(mask.sum()))
+        arrays = [
+            spread_field(field, values.column(field.name), _column(present, field.name), mask)
+            for field in stored.fields
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, names=list(stored.names))
+
+
+def _column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
+    place = batch.schema.get_field_index(name)
+    return None if place < 0 else batch.column(place)
