@@ -1,0 +1,50 @@
+"""Data frames whose rows are made by tasks of ours: one partition for each, by `mapInArrow`.
+
+    spark.range(0, n, 1, n)         n partitions of one row, whatever Spark would rather have
+      .mapInArrow(run)              each worker looks its task up by the row and yields batches
+
+The tasks travel inside the function, so nothing but numbers is shuffled or counted.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+T = TypeVar("T")
+
+BatchFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def task_frame(
+    spark: SparkSession,
+    make: Callable[[int, T], Iterator[pa.RecordBatch]],
+    tasks: Sequence[T],
+    schema: StructType | str,
+) -> DataFrame:
+    """Return the rows that `make` yields for each task, given its number, in a partition each."""
+    own = list(tasks)
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from make(number, own[number])
+
+    count = len(own)
+    return map_in_arrow(spark.range(0, count, 1, max(count, 1)), run, schema)
+
+
+def map_in_arrow(frame: DataFrame, function: BatchFunction, schema: StructType | str) -> DataFrame:
+    """Return `frame.mapInArrow(function, schema)`.
+
+    Spark looks for pandas on the way, which it then does not use, and warns of releases that it
+    does not know; that would only mislead.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
+        return frame.mapInArrow(function, schema)

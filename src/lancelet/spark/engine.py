@@ -1,0 +1,81 @@
+"""Running the tasks of a job on Spark, in classic and Connect sessions.
+
+    task_frame(run)     a partition for each task, which yields one small row
+      .collect()        the outcomes of all tasks
+
+A task that dies is Spark's to try again. While it waits, a thread tells how far the job is and
+looks for a wish to stop it.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Final, TypeVar
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from lancelet.ops.jobs.engine import Outcome, TaskFunction, Watch, run_task
+from lancelet.spark.arrow_tasks import task_frame
+from lancelet.spark.control import Control, running
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_POLL_SECONDS: Final = 0.2
+_RESULT: Final = "task long, outcome binary"
+_RESULT_SCHEMA: Final = pa.schema([("task", pa.int64()), ("outcome", pa.binary())])
+
+
+class SparkEngine:
+    """Runs tasks on the executors of a session."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        """Run in a session."""
+        self._spark = spark
+
+    def run(self, function: TaskFunction[T, R], tasks: Sequence[T], watch: Watch) -> list[Outcome]:
+        """Run a function over tasks; see `Engine`."""
+        frame = task_frame(self._spark, partial(_on_worker, function), tasks, _RESULT)
+        with running(self._spark) as control, _watched(control, watch):
+            rows = frame.collect()
+        found = {row.task: pickle.loads(row.outcome) for row in rows}  # noqa: S301 - our own workers wrote it
+        return [found[number] for number in range(len(tasks))]
+
+
+def _on_worker(function: TaskFunction[T, R], number: int, task: T) -> Iterator[pa.RecordBatch]:
+    outcome = pickle.dumps(run_task(function, task))
+    columns = [pa.array([number], pa.int64()), pa.array([outcome], pa.binary())]
+    yield pa.RecordBatch.from_arrays(columns, schema=_RESULT_SCHEMA)
+
+
+@contextmanager
+def _watched(control: Control, watch: Watch) -> Iterator[None]:
+    """Tell progress and look for a wish to stop, while the caller waits for Spark."""
+    is_over = threading.Event()
+
+    def poll() -> None:
+        told = 0
+        while not is_over.wait(_POLL_SECONDS):
+            if watch.is_stopped:
+                control.interrupt()
+            done = min(control.tasks_done(), watch.total)
+            if done > told:
+                told = done
+                watch.tell(done)
+
+    if watch.progress is None and watch.stop is None:
+        yield
+        return
+    thread = threading.Thread(target=poll, name="lancelet-job-watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+        watch.check()  # an interrupted wait ends in many errors; this is what they mean

@@ -1,0 +1,131 @@
+"""Engines on this machine: order, failures, what is reported, and stopping."""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from lancelet.errors import CancelledError, InvalidInputError, StorageUnavailableError
+from lancelet.io.metered import PROCESS_METER, metered
+from lancelet.io.open import open_folder
+from lancelet.ops.jobs.engine import Done, Job, Progress
+from lancelet.ops.jobs.local import LocalEngine
+from lancelet.ops.jobs.worker import WorkerDiedError
+
+
+def square(number):
+    return Done(number * number, rows=number)
+
+
+def refuse(number):
+    if number == 2:
+        raise InvalidInputError("two is refused", number=number)
+    return Done(number)
+
+
+def lose_storage(number):
+    raise StorageUnavailableError("no answer")
+
+
+def die_once(marker):
+    path = Path(marker)
+    if not path.exists():
+        path.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return Done("alive")
+
+
+def die(_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def wait_long(_):
+    time.sleep(60)
+    return Done(None)
+
+
+def put_bytes(folder):
+    store = metered(open_folder(folder), PROCESS_METER.scope())
+    store.put("x", b"12345")
+    store.read("x")
+    return Done(None)
+
+
+@pytest.fixture(params=[1, 2], ids=["here", "beside"])
+def engine(request):
+    return LocalEngine(request.param)
+
+
+def test_results_come_in_the_order_of_the_tasks(engine):
+    assert Job(engine).run("square", square, range(5)) == [0, 1, 4, 9, 16]
+
+
+def test_a_job_without_tasks_runs_nothing(engine):
+    job = Job(engine)
+    assert job.run("square", square, []) == []
+    assert job.report.phases[0].tasks == 0
+
+
+def test_each_phase_reports_its_rows_bytes_and_requests(engine, tmp_path):
+    job = Job(engine)
+    job.run("square", square, [1, 2, 3])
+    job.run("put", put_bytes, [str(tmp_path / name) for name in "ab"])
+    first, second = job.report.phases
+    assert (first.name, first.tasks, first.work.rows) == ("square", 3, 6)
+    assert (second.work.read_bytes, second.work.written_bytes, second.work.requests) == (10, 10, 4)
+    assert job.report.work == first.work + second.work
+
+
+def test_an_error_of_ours_keeps_its_class_and_facts(engine):
+    with pytest.raises(InvalidInputError) as caught:
+        Job(engine).run("refuse", refuse, [1, 2, 3])
+    assert caught.value.facts == {"number": 2}
+
+
+def test_a_fault_of_storage_reaches_the_caller(engine):
+    with pytest.raises(StorageUnavailableError):
+        Job(engine).run("lose", lose_storage, [1, 2])
+
+
+def test_a_task_is_tried_again_when_its_worker_dies(tmp_path):
+    tasks = [str(tmp_path / "a"), str(tmp_path / "b")]
+    assert Job(LocalEngine(2)).run("die", die_once, tasks) == ["alive", "alive"]
+
+
+def test_a_task_that_kills_every_worker_is_an_error():
+    with pytest.raises(WorkerDiedError):
+        Job(LocalEngine(2)).run("die", die, [1, 2])
+
+
+def test_functions_of_a_script_run_beside():
+    offset = 10
+    assert Job(LocalEngine(2)).run("add", lambda x: Done(x + offset), [1, 2]) == [11, 12]
+
+
+def test_progress_ends_with_all_tasks_done(engine):
+    told: list[Progress] = []
+    Job(engine, progress=told.append).run("square", square, range(3))
+    assert told[0] == Progress("square", 0, 3)
+    assert told[-1] == Progress("square", 3, 3)
+    assert [each.done for each in told] == sorted(each.done for each in told)
+
+
+def test_stopping_ends_tasks_that_run():
+    stop = threading.Event()
+    timer = threading.Timer(0.3, stop.set)
+    timer.start()
+    started = time.monotonic()
+    with pytest.raises(CancelledError):
+        Job(LocalEngine(2), stop=stop).run("wait", wait_long, [1, 2])
+    assert time.monotonic() - started < 20
+    timer.join()
+
+
+def test_a_stopped_job_begins_no_phase(engine):
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(CancelledError):
+        Job(engine, stop=stop).run("square", square, [1])
