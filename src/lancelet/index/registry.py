@@ -9,8 +9,9 @@ from lancelet.index.base import ScalarKind
 from lancelet.index.scalar.bitmap import Bitmap
 from lancelet.index.scalar.btree import BTree
 from lancelet.index.scalar.label_list import LabelList
+from lancelet.index.scalar.zonemap import ZoneMap
 
-SCALAR_KINDS: Final[tuple[ScalarKind, ...]] = (BTree(), Bitmap(), LabelList())
+SCALAR_KINDS: Final[tuple[ScalarKind, ...]] = (BTree(), Bitmap(), LabelList(), ZoneMap())
 _BY_NAME: Final = {kind.name: kind for kind in SCALAR_KINDS}
 _BY_TYPE: Final = {kind.type_url.lower(): kind for kind in SCALAR_KINDS}
 assert len(_BY_NAME) == len(_BY_TYPE) == len(SCALAR_KINDS), "two kinds claim one name"

@@ -10,6 +10,7 @@ Only pages with a bound in them are read for their values; between two bounds it
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final, assert_never
 
 import numpy as np
@@ -36,6 +37,7 @@ from lancelet.index.scalar.btree.layout import BATCH_SIZE, PAGE_DATA, PAGE_LOOKU
 from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import RowSet
 
+_PAGES_KEPT: Final = 64
 _TOGETHER: Final = 8
 """From so many pages on, all between the first and the last are read at once."""
 
@@ -63,6 +65,7 @@ class BTreeSegment:
         self._minimum = minimum.slice(self._first_page)
         self._maximum = maximum.slice(self._first_page)
         self._order: Order = order_of(maximum.type)
+        self._page = lru_cache(maxsize=_PAGES_KEPT)(self._read_page)
         self._sorted = SortedValues(
             maximum.type, self._data.num_rows, self._num_nulls, self._places
         )
@@ -148,19 +151,29 @@ class BTreeSegment:
             return places
         for page in distinct.tolist():
             chosen = pages == page
-            places[chosen] = self._places_within(
-                values.filter(pa.array(chosen)), page, page + 1, side
-            )
+            first, ordered, _ = self._page(page)
+            sought = values if len(values) == 1 else values.filter(pa.array(chosen))
+            places[chosen] = self._order.search(ordered, sought, side) + first
         return places
 
     def _places_within(self, values: pa.Array, page: int, stop: int, side: Side) -> Int64s:
         """Return places of values among the rows of some pages."""
-        first = max((self._first_page + page) * self._page_rows, self._num_nulls)
-        last = min((self._first_page + stop) * self._page_rows, self.num_rows)
+        first, last = self._rows_of_pages(page, stop)
         (ordered,) = self._data.read(["values"], RowRange(first, last))
         places: Int64s = self._order.search(ordered, values, side)
         places += first
         return places
+
+    def _rows_of_pages(self, page: int, stop: int) -> Span:
+        """Return the rows of pages that have a value."""
+        first = max((self._first_page + page) * self._page_rows, self._num_nulls)
+        return first, min((self._first_page + stop) * self._page_rows, self.num_rows)
+
+    def _read_page(self, page: int) -> tuple[int, pa.Array, UInt64s]:
+        """Return the first row of a page that has a value, and values and numbers from there."""
+        first, last = self._rows_of_pages(page, page + 1)
+        values, ids = self._data.read(["values", "ids"], RowRange(first, last))
+        return first, values, ids.to_numpy()
 
     def _ids(self, spans: Sequence[Span]) -> UInt64s:
         """Return the numbers of the rows in spans, which may be empty."""
@@ -168,6 +181,9 @@ class BTreeSegment:
         if not filled:
             return np.empty(0, np.uint64)
         if len(filled) == 1:
+            kept = self._ids_within_page(*filled[0])
+            if kept is not None:
+                return kept
             rows: RowRange | RowIndices = RowRange(*filled[0])
         else:
             bounds = np.array(filled, np.int64)
@@ -175,6 +191,14 @@ class BTreeSegment:
         (ids,) = self._data.read(["ids"], rows)
         found: UInt64s = ids.to_numpy()
         return found
+
+    def _ids_within_page(self, start: int, stop: int) -> UInt64s | None:
+        """Return the numbers of rows of one page, which was likely looked at just before."""
+        page = start // self._page_rows
+        if start < self._num_nulls or (stop - 1) // self._page_rows != page:
+            return None
+        first, _, ids = self._page(page - self._first_page)
+        return ids[start - first : stop - first]
 
 
 def _rows_of(starts: Int64s, stops: Int64s) -> Int64s:

@@ -1,0 +1,119 @@
+"""Zones of rows: so many live rows each, within one fragment.
+
+    fragment 3, rows 0 1 2 3 4 5, of which 1 is deleted, zones of 3
+    zone 0     rows 0 2 3     start 0, length 4
+    zone 1     rows 4 5       start 4, length 2
+
+What is known of a zone is for its kind to say; here is how rows are cut, and what is found put
+together again. Rows are numbered by address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyroaring import BitMap, FrozenBitMap
+
+from lancelet.buffers import Int64s
+from lancelet.errors import CorruptDataError
+from lancelet.index.base import IndexedRows
+from lancelet.rowids.address import UInt64s, fragments_of, offsets_of
+from lancelet.rowids.selection import RowSet
+
+ZONE_FIELDS: Final = tuple(
+    pa.field(name, pa.uint64(), nullable=False)
+    for name in ("fragment_id", "zone_start", "zone_length")
+)
+ZONE_ROWS: Final = 8192
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ZoneOfRows:
+    """The values of a zone, and where its rows are."""
+
+    fragment_id: int
+    start: int
+    length: int
+    values: pa.Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ZonePlaces:
+    """Where zones are, an element for each."""
+
+    fragment_ids: Int64s
+    starts: Int64s
+    lengths: Int64s
+
+    @staticmethod
+    def of(columns: list[pa.Array]) -> ZonePlaces:
+        """Return the zones of the three columns that say where they are."""
+        fragment_ids, starts, lengths = (column.to_numpy().astype(np.int64) for column in columns)
+        if len(starts) and (
+            min(starts.min(), lengths.min(), fragment_ids.min()) < 0
+            or (starts + lengths).max() > 1 << 32
+        ):
+            raise CorruptDataError("a zone of an index lies outside of every fragment")
+        return ZonePlaces(fragment_ids, starts, lengths)
+
+    def rows(self, chosen: npt.NDArray[np.bool_]) -> RowSet:
+        """Return the rows of zones that were chosen."""
+        parts: dict[int, BitMap] = {}
+        places = np.flatnonzero(chosen)
+        for fragment_id, start, length in zip(
+            self.fragment_ids[places].tolist(),
+            self.starts[places].tolist(),
+            self.lengths[places].tolist(),
+            strict=True,
+        ):
+            parts.setdefault(fragment_id, BitMap()).add_range(start, start + length)
+        return RowSet({part: FrozenBitMap(rows) for part, rows in parts.items()})
+
+    def num_rows(self, chosen: npt.NDArray[np.bool_]) -> int:
+        """Return how many rows zones that were chosen have, deleted ones too."""
+        return int(self.lengths[chosen].sum())
+
+    def __len__(self) -> int:
+        """Return how many zones there are."""
+        return len(self.starts)
+
+
+def cut_into_zones(rows: IndexedRows, zone_rows: int) -> Iterator[ZoneOfRows]:
+    """Yield zones of rows that come in the order of the table."""
+    arrays: list[pa.Array] = []
+    numbers: list[UInt64s] = []
+    waiting = 0
+    fragment = -1
+    for values, addresses in rows.parts:
+        fragments = fragments_of(addresses)
+        borders = np.flatnonzero(np.diff(fragments)) + 1
+        for start, stop in zip([0, *borders], [*borders, len(addresses)], strict=True):
+            if start == stop:
+                continue
+            if fragments[start] != fragment:
+                yield from _finish(arrays, numbers, fragment)
+                arrays, numbers, waiting = [], [], 0
+                fragment = int(fragments[start])
+            while stop - start >= zone_rows - waiting:
+                middle = start + zone_rows - waiting
+                arrays.append(values.slice(start, middle - start))
+                numbers.append(addresses[start:middle])
+                yield from _finish(arrays, numbers, fragment)
+                arrays, numbers, waiting = [], [], 0
+                start = middle  # noqa: PLW2901 - what is left of the part
+            if start < stop:
+                arrays.append(values.slice(start, stop - start))
+                numbers.append(addresses[start:stop])
+                waiting += int(stop - start)
+    yield from _finish(arrays, numbers, fragment)
+
+
+def _finish(arrays: list[pa.Array], numbers: list[UInt64s], fragment: int) -> Iterator[ZoneOfRows]:
+    if arrays:
+        start, last = int(offsets_of(numbers[0][:1])[0]), int(offsets_of(numbers[-1][-1:])[0])
+        yield ZoneOfRows(fragment, start, last + 1 - start, pa.concat_arrays(arrays))
