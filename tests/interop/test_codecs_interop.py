@@ -14,7 +14,7 @@ import pytest
 from lance.file import LanceFileReader as TheirReader
 from lance.file import LanceFileWriter as TheirWriter
 
-from lancelet.file.api import LanceFileReader, LanceFileWriter
+from lancelet.file import LanceFileReader, LanceFileWriter
 
 pytestmark = pytest.mark.interop
 

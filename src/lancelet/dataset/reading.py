@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lancelet.dataset.scanner import LanceScanner, ScannerBuilder
 from lancelet.errors import InvalidInputError
-from lancelet.file.api import NegativeRowError
+from lancelet.file.arguments import OutOfRangeError
 from lancelet.query.plan import projection_of
 from lancelet.query.scan_options import Columns
 from lancelet.query.take import addresses_at, live_addresses, take_addresses
@@ -266,7 +266,7 @@ class ReadingMethods:
         snapshot = self._handle.snapshot
         places = _whole_numbers(indices)
         if len(places) and int(places.min()) < 0:
-            raise NegativeRowError("the place of a row is negative", row=int(places.min()))
+            raise OutOfRangeError("the place of a row is negative", row=int(places.min()))
         projection = projection_of(snapshot, _kept(columns), may_repeat=True)
         return take_addresses(snapshot, addresses_at(snapshot, places), projection)
 

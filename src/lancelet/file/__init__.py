@@ -1,12 +1,8 @@
 """One data file of any generation, and the names of pylance's `lance.file`."""
 
 from lancelet.encodings.base import ColumnChoice
-from lancelet.file.api import (
-    LanceFileReader,
-    LanceFileWriter,
-    ReaderResults,
-    stable_version,
-)
+from lancelet.file.api import LanceFileReader, ReaderResults
+from lancelet.file.api_writer import LanceFileWriter, stable_version
 from lancelet.file.describe import (
     LanceBufferDescriptor,
     LanceColumnMetadata,

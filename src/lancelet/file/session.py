@@ -14,15 +14,17 @@ import pyarrow as pa
 from lancelet.buffers import Ranges
 from lancelet.file.api import (
     LanceFileReader,
-    LanceFileWriter,
     NamespaceClient,
-    NegativeRowError,
     open_file,
     store_of,
 )
+from lancelet.file.api_writer import LanceFileWriter
+from lancelet.file.arguments import text, whole_number
 from lancelet.file.sidecars import DedicatedBlobWriter, PackedBlobWriter
 
 _COPY_BYTES: Final = 8 * 1024 * 1024
+
+_POSITION_MAX: Final = (1 << 62) - 1
 
 
 @dataclass
@@ -56,7 +58,7 @@ class LanceFileSession:
         self, path: str, columns: Sequence[str] | None = None, *, verify: str = "full"
     ) -> LanceFileReader:
         """Open a file for reading; see `LanceFileReader`."""
-        reader = open_file(self._store, path, verify=verify)
+        reader = open_file(self._store, text("path", path), verify=verify)
         return LanceFileReader(None, columns=columns, _inner_reader=reader)
 
     def open_writer(
@@ -77,7 +79,7 @@ class LanceFileSession:
             version=version,
             keep_original_array=keep_original_array,
             max_page_bytes=max_page_bytes,
-            _store=(self._store, path),
+            _store=(self._store, text("path", path)),
         )
 
     def open_packed_blob_writer(self, path: str, blob_id: int) -> PackedBlobWriter:
@@ -90,40 +92,48 @@ class LanceFileSession:
 
     def contains(self, path: str) -> bool:
         """Say whether a file is there."""
-        return self._store.exists(path)
+        return self._store.exists(text("path", path))
 
     def list(self, path: str | None = None) -> builtins.list[str]:
         """Return the paths of all files below a folder."""
-        return [info.path for info in self._store.list(path or "")]
+        return [info.path for info in self._store.list(_folder(path))]
 
     def list_with_delimiter(self, path: str | None = None) -> ListResult:
         """Return what lies directly in a folder."""
-        listing = self._store.list_delimited(path or "")
+        listing = self._store.list_delimited(_folder(path))
         return ListResult(builtins.list(listing.folders), [info.path for info in listing.objects])
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
         """Return bytes of a file."""
-        if offset < 0 or length < 0:
-            raise NegativeRowError(
-                "an offset or a length must not be negative", offset=offset, length=length
-            )
-        with self._store.open_reader(path) as reader:
-            return reader.read_ranges(Ranges.of((offset, length))).slice_bytes(0).tobytes()
+        ranges = Ranges.of((_position("offset", offset), _position("length", length)))
+        with self._store.open_reader(text("path", path)) as reader:
+            return reader.read_ranges(ranges).slice_bytes(0).tobytes()
 
     def delete_file(self, path: str) -> None:
         """Delete a file, which must be there."""
-        self._store.info(path)
+        self._store.info(text("path", path))
         self._store.delete(path)
 
     def upload_file(self, local_path: str | os.PathLike[str], remote_path: str) -> None:
         """Copy a file of this machine into the store."""
+        text("remote_path", remote_path)
         with Path(local_path).open("rb") as source, self._store.open_writer(remote_path) as target:
             while part := source.read(_COPY_BYTES):
                 target.write(part)
 
     def download_file(self, remote_path: str, local_path: str | os.PathLike[str]) -> None:
         """Copy a file of the store to this machine."""
+        text("remote_path", remote_path)
         with self._store.open_reader(remote_path) as source, Path(local_path).open("wb") as target:
             for start in range(0, source.size, _COPY_BYTES):
                 size = min(_COPY_BYTES, source.size - start)
                 target.write(source.read_ranges(Ranges.of((start, size))).slice_bytes(0).data)
+
+
+def _folder(path: str | None) -> str:
+    return "" if path is None else text("path", path)
+
+
+def _position(name: str, value: int) -> int:
+    """Return a position or size in a file; none exceeds what 63 bits can number."""
+    return min(whole_number(name, value), _POSITION_MAX)

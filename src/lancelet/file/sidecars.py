@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from lancelet.buffers import Bytes
 from lancelet.errors import InvalidInputError
+from lancelet.file.arguments import bytes_of, text, whole_number
 from lancelet.file.v2.container import Container
 from lancelet.format.extension import BLOB_V2, NAME_KEY
 from lancelet.format.paths import DATA_SUFFIX, blob_file_path
@@ -120,6 +121,7 @@ class _SidecarWriter:
     """What both public writers of sidecars share: an open file that is finished once."""
 
     def __init__(self, store: Store, path: str, blob_id: int) -> None:
+        path, blob_id = text("path", path), whole_number("blob_id", blob_id, bits=32)
         if blob_id == 0:
             raise InvalidInputError("blob id 0 is for blobs that are somewhere else")
         if not path.endswith(DATA_SUFFIX):
@@ -174,12 +176,16 @@ class PackedBlobWriter(_SidecarWriter):
 
     def write_blob(self, data: BytesLike) -> None:
         """Append one blob."""
-        position, size = self._write(as_memoryview(data))
+        position, size = self._write(as_memoryview(bytes_of("data", data)))
         self._blobs.append(BlobDescriptor(self._blob_id, size, position))
 
     def write_blobs(self, payloads: pa.Array | pa.ChunkedArray) -> None:
         """Append the values of an array; nulls become null blobs."""
         self._check_open()
+        if not _is_binary(payloads):
+            raise InvalidInputError(
+                "payloads must be an array of binary or large binary", found=str(type(payloads))
+            )
         for payload in payloads:
             buffer = payload.as_buffer()
             if buffer is None:
@@ -205,13 +211,19 @@ class DedicatedBlobWriter(_SidecarWriter):
 
     def write(self, data: BytesLike) -> None:
         """Append a piece of the blob."""
-        self._write(as_memoryview(data))
+        self._write(as_memoryview(bytes_of("data", data)))
 
     def finish(self) -> BlobDescriptor:
         """Make the sidecar visible and return where the blob is."""
         size = self._writer.position
         self._close()
         return BlobDescriptor(self._blob_id, size)
+
+
+def _is_binary(payloads: object) -> bool:
+    return isinstance(payloads, pa.Array | pa.ChunkedArray) and bool(
+        pa.types.is_binary(payloads.type) or pa.types.is_large_binary(payloads.type)
+    )
 
 
 def _prepared(blob: BlobDescriptor | None) -> dict[str, object] | None:

@@ -174,3 +174,26 @@ def test_a_writer_needs_rows_or_a_schema(tmp_path):
 def test_files_of_0_1_belong_to_datasets(tmp_path, version):
     with pytest.raises(UnsupportedError, match="part of its dataset"):
         LanceFileWriter(tmp_path / "f.lance", pa.schema([("a", pa.int8())]), version=version)
+
+
+def test_a_wrong_argument_does_not_cost_the_file(tmp_path):
+    path = str(tmp_path / "a.lance")
+    with LanceFileWriter(path) as writer:
+        for call in (
+            lambda: writer.add_schema_metadata("k", 1),
+            lambda: writer.add_global_buffer("text"),
+            lambda: writer.write_batch([1]),
+        ):
+            with pytest.raises(InvalidInputError) as caught:
+                call()
+            assert isinstance(caught.value, TypeError)
+        writer.write_batch(pa.table({"a": [1]}))
+    assert LanceFileReader(path).num_rows() == 1
+
+
+def test_a_batch_has_a_row_at_least_however_it_is_read(tmp_path):
+    path = str(tmp_path / "a.lance")
+    with LanceFileWriter(path) as writer:
+        writer.write_batch(pa.table({"a": [1]}))
+    with pytest.raises(InvalidInputError, match="batch_size"):
+        LanceFileReader(path).read_all(batch_size=0)

@@ -1,0 +1,197 @@
+"""The file writer of pylance's `lance.file`: same names, arguments and defaults.
+
+It takes its arguments in the reference's form, turns them into values of the layers below and
+delegates. One thing differs on purpose: a writer whose `with` block fails leaves no file. One is
+added: `encoding_report()` says what was chosen and why.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from threading import RLock
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from lancelet.encodings.base import ColumnChoice
+from lancelet.errors import InvalidInputError, UnsupportedError
+from lancelet.file.api import NamespaceClient, store_of
+from lancelet.file.arguments import ArgumentTypeError, bytes_of, instance, text, whole_number
+from lancelet.file.base import WriteSummary
+from lancelet.file.open import create_data_file
+from lancelet.file.v2.writer import FileWriter, WriterOptions
+from lancelet.format.schema import Schema
+from lancelet.format.version import DEFAULT_VERSION, FileVersion
+from lancelet.io.store import Store
+
+
+def stable_version() -> str:
+    """Return the file version that a writer uses unless told otherwise.
+
+    >>> stable_version()
+    '2.2'
+    """
+    return DEFAULT_VERSION.value
+
+
+class LanceFileWriter:
+    """Writes a data file of version 2.0 or later, from as many threads as the caller likes.
+
+    Attributes:
+        size_bytes: The size of the file, known once it is closed.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None,
+        schema: pa.Schema | None = None,
+        *,
+        data_cache_bytes: int | None = None,
+        version: str | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        namespace_client: NamespaceClient | None = None,
+        table_id: Sequence[str] | None = None,
+        max_page_bytes: int | None = None,
+        keep_original_array: bool | None = None,
+        _store: tuple[Store, str] | None = None,
+    ) -> None:
+        """Start a file; without a schema, that of the first batch is used.
+
+        Args:
+            path: A path on this machine, or a URI.
+            schema: The schema of the rows to come.
+            data_cache_bytes: Bytes that may wait in memory for their page to fill; 8 MiB a column.
+            version: The file version; `stable_version()` if not given.
+            storage_options: Settings of the store, such as credentials.
+            namespace_client: Finds storage options for a table; needs `table_id`.
+            table_id: The table's identifier in the namespace.
+            max_page_bytes: The most bytes of values in a page of 2.0; later versions use 32 MiB.
+            keep_original_array: Has no effect; arrays are never copied to be kept.
+        """
+        if keep_original_array is not None:
+            instance("keep_original_array", keep_original_array, bool)
+        if _store is None:
+            if path is None:
+                raise ArgumentTypeError("a writer needs the path of a file")
+            _store = store_of(path, storage_options, namespace_client, table_id)
+        self._store, self._path = _store
+        if data_cache_bytes is not None:
+            data_cache_bytes = whole_number("data_cache_bytes", data_cache_bytes)
+        if max_page_bytes is not None:
+            max_page_bytes = whole_number("max_page_bytes", max_page_bytes, least=1)
+        self._options = WriterOptions(
+            version=_version(version),
+            data_cache_bytes=data_cache_bytes,
+            max_page_bytes=max_page_bytes,
+        )
+        # Columns are cut into pages one batch at a time; what encodes them runs side by side.
+        self._lock = RLock()
+        self._metadata: dict[str, str] = {}
+        self._buffers: list[bytes] = []
+        self._writer: FileWriter | None = None
+        self.closed = False
+        self.size_bytes: int | None = None
+        if schema is not None:
+            self._start(instance("schema", schema, pa.Schema))
+
+    def write_batch(self, batch: pa.RecordBatch | pa.Table) -> None:
+        """Write rows."""
+        instance("batch", batch, pa.RecordBatch, pa.Table)
+        with self._lock:
+            self._check_open()
+            writer = self._writer or self._start(batch.schema)
+            writer.write(batch)
+
+    def close(self) -> int | None:
+        """Write the metadata, make the file visible and return its number of rows."""
+        with self._lock:
+            if self.closed:
+                return None
+            if self._writer is None:
+                raise InvalidInputError(
+                    "Schema is unknown and file cannot be created; give a schema or rows",
+                    path=self._path,
+                )
+            summary = self._finish(self._writer)
+            self.size_bytes = summary.size_bytes
+            return summary.num_rows
+
+    def add_schema_metadata(self, key: str, value: str) -> None:
+        """Add an entry to the metadata of the schema."""
+        key, value = text("key", key), text("value", value)
+        with self._lock:
+            self._check_open()
+            self._metadata[key] = value
+
+    def add_global_buffer(self, data: bytes) -> int:
+        """Keep bytes in the file and return the index they can be read by, from 1 on."""
+        data = bytes(bytes_of("data", data))
+        with self._lock:
+            self._check_open()
+            if self._writer is not None:
+                return self._writer.add_global_buffer(data)
+            self._buffers.append(data)
+            return len(self._buffers)
+
+    def encoding_report(self) -> tuple[ColumnChoice, ...]:
+        """Return how each page was encoded, what that saved, and what was refused and why.
+
+        Pages are encoded while rows arrive and the last ones by `close`, so the report is complete
+        once the file is closed.
+        """
+        with self._lock:
+            return () if self._writer is None else self._writer.encoding_report()
+
+    def __enter__(self) -> Self:
+        """Return the writer."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the file, or leave none behind if an error passes."""
+        if kind is None:
+            self.close()
+        elif not self.closed:
+            self.closed = True
+            if self._writer is not None:
+                self._writer.abort()
+
+    def _start(self, schema: pa.Schema) -> FileWriter:
+        # Binary that asks for blob encoding stays binary in a file on its own; that 2.2 datasets
+        # make blob structs of it is theirs to decide.
+        self._writer = create_data_file(
+            self._store, self._path, Schema.from_arrow(schema), self._options
+        )
+        for data in self._buffers:
+            self._writer.add_global_buffer(data)
+        return self._writer
+
+    def _finish(self, writer: FileWriter) -> WriteSummary:
+        self.closed = True
+        for key, value in self._metadata.items():
+            writer.add_schema_metadata(key, value)
+        try:
+            return writer.finish()
+        except BaseException:
+            writer.abort()
+            raise
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise InvalidInputError("the file is closed", path=self._path)
+
+
+def _version(selector: str | None) -> FileVersion:
+    version = DEFAULT_VERSION if selector is None else FileVersion.parse(text("version", selector))
+    if version is FileVersion.V0_1:
+        raise UnsupportedError(
+            "a file of version 0.1 can only be written as part of its dataset",
+            version=version.value,
+        )
+    return version
