@@ -9,10 +9,20 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, overload
 
 import pyarrow as pa
 
+from lancelet.dataset.committing import Transaction
+from lancelet.dataset.operation_forms import operation_to_user
+from lancelet.errors import InvalidInputError
 from lancelet.format.version import FileVersion
 from lancelet.ops.dry_run import ChangeReport
-from lancelet.ops.merge_insert.execute import merge_rows, report_merge
-from lancelet.ops.merge_insert.spec import Duplicates, Matched, MergeSpec, MergeStatistics
+from lancelet.ops.merge_insert.execute import merge_rows, merge_uncommitted, report_merge
+from lancelet.ops.merge_insert.explain import analyze_merge, explain_merge
+from lancelet.ops.merge_insert.spec import (
+    Duplicates,
+    Matched,
+    MergeSpec,
+    MergeStatistics,
+    RewriteMode,
+)
 from lancelet.ops.publish import Retries
 from lancelet.ops.rows import read_rows_of
 
@@ -85,6 +95,31 @@ class MergeInsertBuilder:
         files = replace(self._spec.files, version=FileVersion.parse(version))
         return self._with(files=files)
 
+    def use_index(self, use_index: bool) -> Self:
+        """Set whether an index on the key may be used."""
+        return self._with(uses_index=use_index)
+
+    def write_mode(self, mode: Literal["auto", "rewrite_rows", "rewrite_columns"]) -> Self:
+        """Set how rows are updated.
+
+        Args:
+            mode: `rewrite_rows`, which `auto` means, writes changed rows anew behind the others.
+                `rewrite_columns` leaves rows where they are and writes the columns that the
+                source brings for all rows of the fragments it touches; only for updates of some
+                columns.
+        """
+        known = [each.value for each in RewriteMode]
+        if mode not in known:
+            raise InvalidInputError(
+                f"Invalid write_mode: {mode}. Expected one of "
+                + ", ".join(f"'{each}'" for each in known)
+            )
+        return self._with(mode=RewriteMode(mode))
+
+    def memory_limit(self, limit: int) -> Self:
+        """Set the bytes that rows of a stream may take in memory before they go to a file."""
+        return self._with(memory_limit=limit)
+
     @overload
     def execute(
         self, data_obj: Any, *, schema: pa.Schema | None = None, dry_run: Literal[False] = False
@@ -111,6 +146,29 @@ class MergeInsertBuilder:
         merged = merge_rows(dataset.snapshot, stream, self._spec, retries=self._retries)
         dataset.look_at(merged.snapshot)
         return _result(merged.statistics)
+
+    def execute_uncommitted(
+        self, data_obj: Any, *, schema: pa.Schema | None = None
+    ) -> tuple[Transaction, ExecuteResult]:
+        """Write what a merge changes, and return what `LanceDataset.commit` takes."""
+        snapshot = self._dataset.snapshot
+        done = merge_uncommitted(snapshot, read_rows_of(data_obj, schema), self._spec)
+        operation = operation_to_user(done.operation)
+        return Transaction(snapshot.version, operation), _result(done.statistics)
+
+    def explain_plan(self, schema: pa.Schema | None = None, verbose: bool = False) -> str:  # noqa: ARG002 - there is no more to say
+        """Return the steps of a merge.
+
+        Args:
+            schema: The schema of the rows; by default the dataset's.
+            verbose: Has no effect: everything is said.
+        """
+        return explain_merge(self._dataset.snapshot, schema, self._spec)
+
+    def analyze_plan(self, data_obj: Any, *, schema: pa.Schema | None = None) -> str:
+        """Do everything but writing and committing, and return the steps with what they took."""
+        stream = read_rows_of(data_obj, schema)
+        return analyze_merge(self._dataset.snapshot, stream, self._spec)
 
     def _with(self, **changes: Any) -> Self:
         self._spec = replace(self._spec, **changes)

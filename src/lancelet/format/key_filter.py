@@ -112,8 +112,20 @@ class KeyFilter:
     field_ids: tuple[int, ...]
     keys: ExactKeys | BloomFilter | UnknownKeys
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is certain that no key was inserted."""
+        match self.keys:
+            case ExactKeys(hashes):
+                return not hashes
+            case BloomFilter(bitmap):
+                return bitmap.count(0) == len(bitmap)
+        return False
+
     def may_intersect(self, other: KeyFilter) -> bool:
         """Return whether both operations may have inserted one key."""
+        if self.is_empty or other.is_empty:
+            return False
         if self.field_ids != other.field_ids:
             return True
         match self.keys, other.keys:

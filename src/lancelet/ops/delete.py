@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lancelet.buffers import Int64s
+from lancelet.file.pool import map_ordered
 from lancelet.format.fragment import Fragment
 from lancelet.format.operation import Delete
 from lancelet.ops.dry_run import ChangeReport, Rehearsal
@@ -103,18 +104,21 @@ def find_rows(plan: ScanPlan) -> dict[int, Int64s]:
 
 
 def write_deletions(snapshot: Snapshot, rows: Mapping[int, Int64s]) -> Removal:
-    """Write deletion files for rows that are to go."""
-    updated: list[Fragment] = []
-    removed: list[int] = []
-    for fragment_id, offsets in rows.items():
+    """Write deletion files for rows that are to go, several at once."""
+
+    def write(fragment_id: int) -> Fragment | None:
         fragment = snapshot.fragments.by_id(fragment_id)
         before = snapshot.deletions(fragment)
-        deleted = before.union(DeletionVector.of(offsets).offsets)
+        deleted = before.union(DeletionVector.of(rows[fragment_id]).offsets)
         if len(deleted) == snapshot.physical_rows(fragment):
-            removed.append(fragment_id)
-            continue
+            return None
         changed = with_deletions(fragment, deleted, read_version=snapshot.version)
         assert changed.deletion_file is not None
         snapshot.location.store.put(changed.deletion_file.path(fragment_id), deleted.render())
-        updated.append(changed)
-    return Removal(tuple(updated), tuple(removed))
+        return changed
+
+    left = dict(zip(rows, map_ordered(write, rows, waits=True), strict=True))
+    return Removal(
+        updated=tuple(fragment for fragment in left.values() if fragment is not None),
+        removed=tuple(number for number, fragment in left.items() if fragment is None),
+    )

@@ -23,6 +23,7 @@ from lancelet.ops.write import FileOptions, Target, write_fragments
 from lancelet.rowids.address import UInt64s, group_by_fragment, offsets_of
 from lancelet.rowids.sequence import RowIdSequence
 from lancelet.table.apply.state import with_true_version
+from lancelet.table.conflict.rebase import AffectedRows
 from lancelet.table.dictionaries import dictionary_values_of
 from lancelet.table.lineage import row_ids_of
 from lancelet.table.snapshot import Snapshot
@@ -42,11 +43,23 @@ def rows_by_fragment(addresses: UInt64s) -> dict[int, Int64s]:
     >>> rows_by_fragment(np.array([7, 4294967297, 3, 7], np.uint64))
     {0: array([3, 7]), 1: array([1])}
     """
-    distinct = np.unique(addresses)
+    ordered = np.sort(addresses)
+    is_first = np.ones(len(ordered), np.bool_)
+    is_first[1:] = ordered[1:] != ordered[:-1]
+    distinct = ordered[is_first]
     return {
         fragment_id: offsets_of(distinct[places])
         for fragment_id, places in group_by_fragment(distinct).items()
     }
+
+
+def joined_rows(one: AffectedRows, other: AffectedRows) -> dict[int, Int64s]:
+    """Return the rows of both, by fragment, ascending and distinct."""
+    rows = dict(one)
+    for fragment_id, offsets in other.items():
+        known = rows.get(fragment_id)
+        rows[fragment_id] = offsets if known is None else np.union1d(known, offsets)
+    return rows
 
 
 def write_rows(

@@ -21,9 +21,10 @@ from lancelet.buffers import Int64s
 from lancelet.errors import ExpressionError, InvalidInputError
 from lancelet.ops.delete import find_rows
 from lancelet.ops.merge_insert.join import Matches
+from lancelet.ops.merge_insert.key_bytes import Bools
 from lancelet.ops.merge_insert.prepared_source import Source
 from lancelet.ops.merge_insert.spec import Duplicates, Matched, MergeSpec
-from lancelet.ops.moved_rows import rows_by_fragment
+from lancelet.ops.moved_rows import joined_rows, rows_by_fragment
 from lancelet.query.compile import Writable, compile_filter
 from lancelet.query.evaluate import evaluate_filter
 from lancelet.query.expression import Expression
@@ -57,7 +58,7 @@ class Decision:
 
     updates: Matches
     deleted: AffectedRows
-    inserted: np.typing.NDArray[np.bool_]
+    inserted: Bools
     num_skipped: int = 0
 
 
@@ -84,7 +85,9 @@ def decide(snapshot: Snapshot, source: Source, spec: MergeSpec, matches: Matches
             _check_unambiguous(source, gone)
     deleted = rows_by_fragment(gone.addresses)
     if spec.deletes_unmatched:
-        deleted = _joined(deleted, _unmatched(snapshot, spec.delete_condition, matches.addresses))
+        deleted = joined_rows(
+            deleted, _unmatched(snapshot, spec.delete_condition, matches.addresses)
+        )
     return Decision(
         updates,
         deleted,
@@ -138,7 +141,7 @@ def batches_of_matches(
 
 def _truth(
     snapshot: Snapshot, condition: Expression, rows: pa.RecordBatch, matches: Matches
-) -> np.typing.NDArray[np.bool_]:
+) -> Bools:
     names = sorted({path[1] for path in columns_of(condition) if path[0] == "target"})
     target = pa.Table.from_batches([rows.select([])])
     if names:
@@ -146,9 +149,7 @@ def _truth(
         target = take_addresses(snapshot, matches.addresses, projection)
     sides = [rows.to_struct_array(), target.combine_chunks().to_struct_array().combine_chunks()]
     both = pa.RecordBatch.from_arrays(sides, ["source", "target"])
-    found: np.typing.NDArray[np.bool_] = evaluate_filter(condition, both).to_numpy(
-        zero_copy_only=False
-    )
+    found: Bools = evaluate_filter(condition, both).to_numpy(zero_copy_only=False)
     return found
 
 
@@ -188,11 +189,3 @@ def _unmatched(
         for fragment_id, offsets in find_rows(plan).items()
     }
     return {fragment_id: offsets for fragment_id, offsets in rows.items() if len(offsets)}
-
-
-def _joined(one: AffectedRows, other: AffectedRows) -> dict[int, Int64s]:
-    """Return the rows of both, by fragment."""
-    rows = dict(one)
-    for fragment_id, offsets in other.items():
-        rows[fragment_id] = np.union1d(rows.get(fragment_id, offsets), offsets)
-    return rows

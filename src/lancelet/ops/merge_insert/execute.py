@@ -20,8 +20,15 @@ from lancelet.ops.merge_insert.join import join
 from lancelet.ops.merge_insert.key_filters import InsertedKeys
 from lancelet.ops.merge_insert.new_rows import inserted_rows, updated_rows
 from lancelet.ops.merge_insert.prepared_source import Source, prepared
-from lancelet.ops.merge_insert.spec import MergeSpec, MergeStatistics
-from lancelet.ops.moved_rows import changed_rows, rows_by_fragment, with_moved_ids, write_rows
+from lancelet.ops.merge_insert.rewrite_columns import check_columns_mode, rewrite_columns
+from lancelet.ops.merge_insert.spec import MergeSpec, MergeStatistics, RewriteMode
+from lancelet.ops.moved_rows import (
+    changed_rows,
+    joined_rows,
+    rows_by_fragment,
+    with_moved_ids,
+    write_rows,
+)
 from lancelet.ops.publish import Retries, publish, with_retries
 from lancelet.ops.rows import RowStream
 from lancelet.rowids.address import UInt64s
@@ -89,8 +96,16 @@ def report_merge(snapshot: Snapshot, stream: RowStream, spec: MergeSpec) -> Chan
 
 def prepare_merge(snapshot: Snapshot, source: Source, spec: MergeSpec) -> PreparedMerge:
     """Write what a merge changes and return what is left to be committed."""
+    in_place = spec.mode is RewriteMode.COLUMNS
+    if in_place:
+        check_columns_mode(spec, source, snapshot.schema)
     matches = join(snapshot, source.key, source.index, source.steps)
     decision = decide(snapshot, source, spec, matches)
+    if in_place:
+        operation, did = rewrite_columns(snapshot, source, decision.updates)
+        # Without the rows that it affects, any other change to its fragments is a conflict.
+        did = replace(did, num_skipped_duplicates=decision.num_skipped)
+        return PreparedMerge(operation, None, did)
     return _rewrite_rows(snapshot, source, spec, decision)
 
 
@@ -110,9 +125,7 @@ def _rewrite_rows(
 
     fragments = write_rows(snapshot, rows(), spec.files)
     addresses = np.concatenate([np.empty(0, np.uint64), *moved])
-    affected = dict(decision.deleted)
-    for fragment_id, offsets in rows_by_fragment(addresses).items():
-        affected[fragment_id] = np.union1d(affected.get(fragment_id, offsets), offsets)
+    affected = joined_rows(decision.deleted, rows_by_fragment(addresses))
     removal = write_deletions(snapshot, affected)
     operation = Update(
         removed_fragment_ids=removal.removed,

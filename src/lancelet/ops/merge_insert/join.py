@@ -43,10 +43,10 @@ class Matches:
 
     @staticmethod
     def of(rows: Int64s, addresses: UInt64s) -> Matches:
-        """Return pairs in order: by source row, then by address."""
-        if bool((rows[1:] > rows[:-1]).all()):
+        """Return pairs by source row; those of one row stay in their order."""
+        if bool((rows[1:] >= rows[:-1]).all()):
             return Matches(rows, addresses)
-        order = np.lexsort((addresses, rows))
+        order = np.argsort(rows, kind="stable")
         return Matches(rows[order], addresses[order])
 
     def where(self, chosen: Bools) -> Matches:
@@ -66,7 +66,7 @@ def join(
 
     `steps` are conditions that every row with a key of the source fulfils.
     """
-    plan = _plan_keys(snapshot, key, steps)
+    plan = plan_keys(snapshot, key, steps)
 
     def matches_of(split: Split) -> Matches:
         offsets = split.source.visible(split.rows)
@@ -99,7 +99,7 @@ def _with_repeats(matches: Matches, first: Int64s) -> Matches:
     )
 
 
-def _plan_keys(snapshot: Snapshot, key: KeyColumns, steps: Sequence[FilterStep]) -> ScanPlan:
+def plan_keys(snapshot: Snapshot, key: KeyColumns, steps: Sequence[FilterStep]) -> ScanPlan:
     """Return a scan of the key columns, with steps that only serve to skip zones."""
     fields = snapshot.schema.project(list(key.names)).fields
     plan = plan_scan(snapshot, ScanOptions(columns=()))

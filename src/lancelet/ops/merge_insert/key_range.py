@@ -45,10 +45,11 @@ class KeyRange:
             return
         if self._known is not None:
             values = pa.concat_arrays([self._known, values])
+        # Most keys are different: a look at the first ones mostly shows that they are many.
+        self._is_all = self._is_all and len(values.slice(0, 2 * _FEW).unique()) <= _FEW
         if self._is_all:
-            distinct = values.unique()
-            self._is_all = len(distinct) <= _FEW
-            values = distinct
+            values = values.unique()
+            self._is_all = len(values) <= _FEW
         self._known = values if self._is_all or not len(values) else _bounds(values)
 
     def step(self, path: tuple[str, ...]) -> FilterStep | None:

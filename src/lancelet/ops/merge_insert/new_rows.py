@@ -18,6 +18,7 @@ from lancelet.format.field import Field
 from lancelet.format.schema import Schema
 from lancelet.ops.merge_insert.decide import batches_of_matches
 from lancelet.ops.merge_insert.join import Matches
+from lancelet.ops.merge_insert.key_bytes import Bools
 from lancelet.ops.merge_insert.prepared_source import Source
 from lancelet.query.plan import projection_of
 from lancelet.query.scan_types import scan_type
@@ -46,7 +47,7 @@ def updated_rows(
 
 
 def inserted_rows(
-    snapshot: Snapshot, source: Source, inserted: np.typing.NDArray[np.bool_]
+    snapshot: Snapshot, source: Source, inserted: Bools
 ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
     """Yield rows that are inserted: as they are written, and as the source has them."""
     for placed in source.rows.batches():

@@ -16,8 +16,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+import numpy as np
 import pyarrow as pa
 
+from lancelet.buffers import Int64s
 from lancelet.ops.rows import RowStream
 
 _BATCH_ROWS: Final = 65536
@@ -88,10 +90,19 @@ class SourceRows:
                 first += batch.num_rows
 
     def take(self, rows: pa.Array) -> pa.RecordBatch:
-        """Return rows by place; only for rows in memory."""
-        assert not self.is_spilled, "rows in a file are read from front to back"
-        table = pa.Table.from_batches(self._batches, self.schema).take(rows).combine_chunks()
-        return (table.to_batches() or [pa.RecordBatch.from_pylist([], self.schema)])[0]
+        """Return rows by place; a file is read through for it."""
+        if not self.is_spilled:
+            return _one_batch(self._in_memory.take(rows))
+        wanted = rows.to_numpy()
+        order = np.argsort(wanted, kind="stable")
+        parts = [
+            placed.batch.take(pa.array(own - placed.first))
+            for placed in self.batches()
+            if len(own := _between(wanted[order], placed.first, placed.stop))
+        ]
+        position = np.empty(len(order), np.int64)
+        position[order] = np.arange(len(order))
+        return _one_batch(pa.Table.from_batches(parts, self.schema).take(pa.array(position)))
 
     def close(self) -> None:
         """Forget the rows."""
@@ -147,6 +158,20 @@ class SourceRows:
                 yield reader.get_batch(number)
 
     @property
+    def _in_memory(self) -> pa.Table:
+        return pa.Table.from_batches(self._batches, self.schema)
+
+    @property
     def _path(self) -> str:
         assert self._folder is not None
         return str(Path(self._folder.name) / "rows.arrow")
+
+
+def _between(ascending: Int64s, first: int, stop: int) -> Int64s:
+    low, high = np.searchsorted(ascending, [first, stop])
+    return ascending[low:high]
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)

@@ -41,6 +41,8 @@ def rows_and_rows(ours: Operation, theirs: Operation) -> Verdict:
     removed = shared & removed_fragments(theirs)
     if removed:
         return retry("they removed fragments that ours changes", fragments=removed)
+    if isinstance(theirs, Update) and theirs.mode is UpdateMode.REWRITE_COLUMNS:
+        return retry("they rewrote columns of rows that ours may change", fragments=shared)
     return Verdict(Outcome.REBASE, "both change rows of the same fragments", shared)
 
 
@@ -63,7 +65,7 @@ def unless_nullability_kept(ours: Operation, theirs: Operation) -> Verdict:
 def update_and_append(ours: Update, theirs: Append) -> Verdict:
     """Redo an upsert if rows were added: it would have updated those with its keys."""
     del theirs
-    if ours.inserted_rows is None:
+    if ours.inserted_rows is None or ours.inserted_rows.is_empty:
         return COMPATIBLE
     return retry("rows were added that may have the keys of the inserted ones")
 
@@ -71,13 +73,19 @@ def update_and_append(ours: Update, theirs: Append) -> Verdict:
 def update_and_update(ours: Update, theirs: Update) -> Verdict:
     """Compare the keys that both inserted, then the rows that both changed."""
     inserted = ours.inserted_rows
-    if inserted is not None:
-        if theirs.inserted_rows is None and theirs.new_fragments:
+    if inserted is not None and not inserted.is_empty:
+        if theirs.inserted_rows is None and _may_add_keys(theirs, inserted.field_ids):
             return retry("they added rows without saying of which keys")
         if theirs.inserted_rows is not None and inserted.may_intersect(theirs.inserted_rows):
             return retry("both may have inserted rows of the same keys")
     generations = _compare_generations(ours.compacted_sstables, theirs.compacted_sstables)
     return generations or rows_and_rows(ours, theirs)
+
+
+def _may_add_keys(update: Update, key_fields: tuple[int, ...]) -> bool:
+    """Return whether an update may have made a row with a key that there was not before."""
+    changed = set(update.fields_for_preserving_bitmap)
+    return bool(update.new_fragments) and (not changed or not changed.isdisjoint(key_fields))
 
 
 def older_generations(ours: Operation, theirs: Operation) -> Verdict:

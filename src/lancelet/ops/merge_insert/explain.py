@@ -1,0 +1,87 @@
+"""What a merge does step by step, and what it took.
+
+MergeInsert: on=[id], when_matched=UpdateAll, when_not_matched=InsertAll, ...
+  HashJoin: on=[id], build=source, probe=table
+    LanceRead: uri=t.lance, projection=[id], num_fragments=3, rows=3000, requests=6, bytes=24120
+    Source: columns=[id, v]
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+
+import pyarrow as pa
+
+from lancelet.ops.dry_run import Rehearsal
+from lancelet.ops.fit import fit_to_table
+from lancelet.ops.merge_insert.decide import compile_condition
+from lancelet.ops.merge_insert.execute import prepare_merge
+from lancelet.ops.merge_insert.join import plan_keys
+from lancelet.ops.merge_insert.key_columns import KeyColumns
+from lancelet.ops.merge_insert.prepared_source import prepared
+from lancelet.ops.merge_insert.spec import Matched, MergeSpec, MergeStatistics
+from lancelet.ops.rows import RowStream
+from lancelet.query.explain import predict
+from lancelet.query.plan import FilterStep
+from lancelet.table.snapshot import Snapshot
+
+
+def explain_merge(snapshot: Snapshot, schema: pa.Schema | None, spec: MergeSpec) -> str:
+    """Return the steps of a merge of rows of a schema, by default that of the table."""
+    spec.check()
+    schema = schema or snapshot.schema.to_arrow()
+    fit_to_table(snapshot.schema, schema, may_lack_required=not spec.inserts)
+    if spec.update_condition is not None:
+        compile_condition(snapshot, schema, spec.update_condition)
+    return "\n".join(_lines(snapshot, schema, spec, (), ""))
+
+
+def analyze_merge(snapshot: Snapshot, stream: RowStream, spec: MergeSpec) -> str:
+    """Do all of a merge but writing and committing, and return its steps with what they took."""
+    spec.check()
+    rehearsal = Rehearsal.of(snapshot)
+    started = time.perf_counter()
+    with prepared(snapshot.schema, stream, spec) as source:
+        did = prepare_merge(rehearsal.snapshot, source, spec).statistics
+        elapsed_ms = (time.perf_counter() - started) * 1000
+        metrics = f", metrics=[elapsed_ms={elapsed_ms:.2f}, {_metrics(did)}]"
+        return "\n".join(_lines(snapshot, stream.schema, spec, source.steps, metrics))
+
+
+def _lines(
+    snapshot: Snapshot,
+    schema: pa.Schema,
+    spec: MergeSpec,
+    steps: Sequence[FilterStep],
+    metrics: str,
+) -> Iterator[str]:
+    key = KeyColumns.of(snapshot.schema, spec.on)
+    names = ", ".join(key.names)
+    unmatched = "Keep"
+    if spec.deletes_unmatched:
+        unmatched = (
+            "Delete" if spec.delete_condition is None else f"DeleteIf({spec.delete_condition})"
+        )
+    matched = spec.matched.value
+    if spec.matched is Matched.UPDATE and spec.update_condition is not None:
+        matched = f"UpdateIf({spec.update_condition})"
+    yield (
+        f"MergeInsert: on=[{names}], when_matched={matched}, "
+        f"when_not_matched={'InsertAll' if spec.inserts else 'DoNothing'}, "
+        f"when_not_matched_by_source={unmatched}{metrics}"
+    )
+    plan = plan_keys(snapshot, key, steps)
+    expected = predict(plan)
+    yield f"  HashJoin: on=[{names}], build=source, probe=table"
+    yield (
+        f"    LanceRead: uri={snapshot.location.uri}, projection=[{names}], "
+        f"num_fragments={expected.fragments}, rows={expected.rows}, "
+        f"requests={expected.requests}, bytes={expected.bytes}"
+    )
+    yield f"    Source: columns=[{', '.join(schema.names)}]"
+
+
+def _metrics(did: MergeStatistics) -> str:
+    return ", ".join(f"{each.name}={getattr(did, each.name)}" for each in fields(did))
