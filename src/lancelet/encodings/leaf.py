@@ -12,6 +12,7 @@ single slots, which are gathered. Nulls are put in while picking, never in a sec
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -54,6 +55,18 @@ class LeafContext:
     memo: Memo | None
 
 
+@dataclass(frozen=True, eq=False)
+class Items:
+    """The items of a dictionary, for which both forms are needed at every read."""
+
+    array: pa.Array
+
+    @cached_property
+    def block(self) -> Block:
+        """The items as codecs see them."""
+        return block_from_arrow(self.array)
+
+
 def values_from_block(
     block: Block, data_type: pa.DataType, picked: Picked, validity: Bytes | None
 ) -> pa.Array:
@@ -65,7 +78,7 @@ def values_from_block(
 
 def values_from_dictionary(
     block: Block,
-    items: pa.Array,
+    items: Items,
     data_type: pa.DataType,
     picked: Picked,
     validity: Bytes | None,
@@ -76,15 +89,15 @@ def values_from_dictionary(
     """
     indices = indices_of(block)[picked]
     if not pa.types.is_dictionary(data_type):
-        values = look_up(block_from_arrow(items), indices, validity)
+        values = look_up(items.block, indices, validity)
         return arrow_from_block(values, data_type, validity)
     flags = None if validity is None else _flags(validity, len(indices))
     used = indices if flags is None else indices[flags]
-    if len(used) and int(used.max()) >= len(items):
+    if len(used) and int(used.max()) >= len(items.array):
         raise CorruptDataError(
             "a page points past the end of its dictionary",
             index=int(used.max()),
-            items=len(items),
+            items=len(items.array),
         )
     if flags is not None:
         # What is under a null is arbitrary, and need not be an index.
@@ -94,7 +107,7 @@ def values_from_dictionary(
         data_type.index_type,
         validity,
     )
-    return pa.DictionaryArray.from_arrays(keys, items, ordered=data_type.ordered, safe=False)
+    return pa.DictionaryArray.from_arrays(keys, items.array, ordered=data_type.ordered, safe=False)
 
 
 def values_at(

@@ -127,7 +127,7 @@ class StructuralReader:
             case RowRange(start, stop):
                 first, last = start, max(start, stop) - 1
             case RowIndices(indices):
-                if not (indices[1:] > indices[:-1]).all():
+                if len(indices) > 1 and not (indices[1:] > indices[:-1]).all():
                     raise InvalidInputError("rows must ascend, each at most once")
                 first, last = (int(indices[0]), int(indices[-1])) if len(indices) else (0, -1)
         if first < 0 or last >= self._num_rows:

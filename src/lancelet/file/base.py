@@ -148,7 +148,13 @@ def check_rows(rows: Rows, *, num_rows: int) -> None:
                     num_rows=num_rows,
                 )
         case RowIndices(indices):
-            if len(indices) and not (indices.min() >= 0 and indices.max() < num_rows):
+            if len(indices) == 1:
+                low = high = int(indices[0])
+            elif len(indices):
+                low, high = int(indices.min()), int(indices.max())
+            else:
+                return
+            if low < 0 or high >= num_rows:
                 outside = indices[(indices < 0) | (indices >= num_rows)]
                 raise InvalidInputError(
                     "a row is not within the file", row=int(outside[0]), num_rows=num_rows

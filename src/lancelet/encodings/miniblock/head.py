@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +30,7 @@ from lancelet.encodings.arrow import arrow_from_block
 from lancelet.encodings.base import RowRange, Rows, StoredPage
 from lancelet.encodings.codecs.base import CHUNK_VALUES_MAX
 from lancelet.encodings.layout import MiniBlockLayout
-from lancelet.encodings.leaf import LeafContext
+from lancelet.encodings.leaf import Items, LeafContext
 from lancelet.encodings.miniblock.repetition_index import RepetitionIndex, parse_repetition_index
 from lancelet.errors import CorruptDataError
 
@@ -44,9 +45,12 @@ class Dictionary:
     whole array for every chunk.
     """
 
-    items: pa.Array
+    items: Items
     first: Int64s | None = None
     count: Int64s | None = None
+
+
+_NO_DICTIONARY: Final = Dictionary(Items(pa.nulls(0)))
 
 
 class MiniBlockHead:
@@ -81,7 +85,8 @@ class MiniBlockHead:
         if layout.repetition_index_depth:
             rows = _spread(self.first_row, chunks)
             self.rows = RepetitionIndex(rows, rows.copy())
-        self._items: list[pa.Array] = [None] * len(pages)
+        # Asked for only where a page is known.
+        self._items: list[Dictionary] = [_NO_DICTIONARY] * len(pages)
         self._joined: Dictionary | None = None
 
     @property
@@ -147,7 +152,7 @@ class MiniBlockHead:
 
         The second value has the first of the chunks in each range, and `last` behind.
         """
-        page = int(np.searchsorted(self.first_chunk, first, side="right")) - 1
+        page = self._page_of(first)
         if self.first_chunk[page + 1] >= last:
             edges = np.array([first, last], np.int64)
         else:
@@ -162,16 +167,19 @@ class MiniBlockHead:
         """Return the items that chunks point into, all of whose pages are known."""
         if self._layout.dictionary is None:
             return None
-        pages = np.searchsorted(self.first_chunk, chunks, side="right") - 1
-        first, last = int(pages[0]), int(pages[-1])
+        first, last = self._page_of(int(chunks[0])), self._page_of(int(chunks[-1]))
         if first == last:
-            return Dictionary(self._items[first])
+            return self._items[first]
+        pages = self.first_chunk.searchsorted(chunks, side="right") - 1
         if self._is_complete:
             if self._joined is None:
                 self._joined = _joined(self._items)
             return _of_pages(self._joined, pages)
         touched, which = np.unique(pages, return_inverse=True)
         return _of_pages(_joined([self._items[page] for page in touched.tolist()]), which)
+
+    def _page_of(self, chunk: int) -> int:
+        return int(self.first_chunk.searchsorted(chunk, side="right")) - 1
 
     @property
     def _num_extra(self) -> int:
@@ -199,7 +207,7 @@ class MiniBlockHead:
             block = registry.decode_block(
                 layout.dictionary, slices.slice_bytes(0), self._num_items[page]
             )
-            self._items[page] = arrow_from_block(block, data_type, None)
+            self._items[page] = Dictionary(Items(arrow_from_block(block, data_type, None)))
             at = 1
         if self.rows is not None:
             index = parse_repetition_index(
@@ -209,10 +217,11 @@ class MiniBlockHead:
             self.rows.ended[start:stop] = index.ended[:-1] + self.first_row[page]
 
 
-def _joined(items: Sequence[pa.Array]) -> Dictionary:
+def _joined(dictionaries: Sequence[Dictionary]) -> Dictionary:
     """Return the items of pages as one array, and where those of each page are."""
+    items = [dictionary.items.array for dictionary in dictionaries]
     count = np.array([len(array) for array in items], np.int64)
-    return Dictionary(pa.concat_arrays(items), np.cumsum(count) - count, count)
+    return Dictionary(Items(pa.concat_arrays(items)), np.cumsum(count) - count, count)
 
 
 def _of_pages(joined: Dictionary, pages: Int64s) -> Dictionary:

@@ -340,7 +340,7 @@ def _joined_indices(
     assert dictionary.first is not None
     assert dictionary.count is not None
     own = indices_of(block)[picked]
-    nobody = len(dictionary.items)
+    nobody = len(dictionary.items.array)
     joined = own.astype(np.uint64 if own.itemsize > 4 or nobody >> 32 else np.uint32)
     if picks is not None:
         first, count = dictionary.first[picks.chunk], dictionary.count[picks.chunk]
