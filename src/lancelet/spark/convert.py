@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
+from pyspark.sql.variant_utils import VariantUtils
 
 from lancelet.errors import InvalidInputError, SchemaMismatchError
-from lancelet.spark.types import is_list
+from lancelet.spark.types import VARIANT, is_json_type, is_list
 
 
 def convert_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -46,6 +47,10 @@ def convert_column(array: pa.Array, field: pa.Field, *, path: str | None = None)
 def _convert(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     if array.type == target:
         return array
+    if is_json_type(target) and kinds.is_struct(array.type):
+        return pa.ExtensionArray.from_storage(target, _json_of_variant(array))
+    if is_json_type(array.type) and kinds.is_struct(target):
+        return _variant_of_json(array.storage)
     if isinstance(target, pa.BaseExtensionType):
         storage = _convert(array, target.storage_type, path)
         return pa.ExtensionArray.from_storage(target, storage)
@@ -76,6 +81,25 @@ def _convert_struct(array: pa.Array, target: pa.DataType, path: str) -> pa.Array
     if not children:
         return _cast(array, target, path)
     return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)
+
+
+def _json_of_variant(array: pa.Array) -> pa.Array:
+    """Return VARIANT values as JSON; Spark gives no way to do that for many at once."""
+    texts = [
+        VariantUtils.to_json(value["value"], value["metadata"]) if value is not None else None
+        for value in array.to_pylist()
+    ]
+    return pa.array(texts, pa.string())
+
+
+def _variant_of_json(array: pa.Array) -> pa.Array:
+    """Return JSON as VARIANT values, one by one like Spark itself."""
+    pairs = [
+        VariantUtils.parse_json(text) if text is not None else None for text in array.to_pylist()
+    ]
+    names = VARIANT.names
+    values = [pair and dict(zip(names, pair, strict=True)) for pair in pairs]
+    return pa.array(values, VARIANT)
 
 
 def _convert_map(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:

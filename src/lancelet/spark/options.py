@@ -82,7 +82,11 @@ class ReadOptions:
     split_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse two ways to name a version at once."""
+        """Refuse two ways to name a version at once, and numbers that mean nothing."""
+        for name, least in (("limit", 0), ("split_bytes", 1)):
+            number = getattr(self, name)
+            if number is not None and number < least:
+                raise InvalidInputError(f"{name} must be at least {least}", found=number)
         given = [name for name in ("version", "tag", "asof") if getattr(self, name) is not None]
         if len(given) > 1:
             raise InvalidInputError("a version can be named in one way only", given=given)

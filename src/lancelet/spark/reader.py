@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DataType, StructType, VariantType
 
 from lancelet.dataset.handle import find_snapshot
 from lancelet.errors import FieldNotFoundError, SchemaMismatchError, VersionNotFoundError
@@ -30,7 +30,7 @@ from lancelet.query.scan_options import ScanOptions
 from lancelet.query.scan_types import scan_field
 from lancelet.spark.convert import convert_batch
 from lancelet.spark.options import ReadOptions
-from lancelet.spark.types import arrow_schema, spark_schema
+from lancelet.spark.types import JSON_KEY, arrow_schema, spark_schema
 from lancelet.table.snapshot import Snapshot
 
 _BATCH_BYTES = 16 * 1024 * 1024
@@ -125,21 +125,43 @@ def schema_of_snapshot(
 
 def check_readable(wanted: StructType, known: StructType) -> None:
     """Refuse a schema of the user that the table does not have."""
-    types = {field.name: field.dataType for field in known}
+    fields = {field.name: field for field in known}
     for field in wanted:
-        found = types.get(field.name)
+        found = fields.get(field.name)
         if found is None:
             raise FieldNotFoundError(
-                f"the table has no such column{similar_names(field.name, list(types))}",
+                f"the table has no such column{similar_names(field.name, list(fields))}",
                 column=field.name,
             )
-        if found.simpleString() != field.dataType.simpleString():
+        if not _is_part(field.dataType, found.dataType, is_json=bool(found.metadata.get(JSON_KEY))):
             raise SchemaMismatchError(
                 "the schema that was asked for has another type than the table",
                 column=field.name,
-                expected=found.simpleString(),
+                expected=found.dataType.simpleString(),
                 found=field.dataType.simpleString(),
             )
+        if found.nullable and not field.nullable:
+            raise SchemaMismatchError(
+                "the schema that was asked for allows no nulls, and the table does",
+                column=field.name,
+            )
+
+
+def _is_part(wanted: DataType, found: DataType, *, is_json: bool = False) -> bool:
+    """Say whether a type is that of the table, some fields of a struct left out at most."""
+    match wanted, found:
+        case VariantType(), _:
+            return is_json
+        case StructType(), StructType():
+            types = {field.name: field.dataType for field in found}
+            return all(
+                field.name in types and _is_part(field.dataType, types[field.name])
+                for field in wanted
+            )
+        case ArrayType(), ArrayType():
+            return _is_part(wanted.elementType, found.elementType)
+        case _:
+            return wanted.simpleString() == found.simpleString()
 
 
 def plan_tasks(

@@ -196,9 +196,9 @@ def is_list(data_type: pa.DataType) -> bool:
     )
 
 
-def is_json(field: pa.Field) -> bool:
-    """Say whether a field of a table holds JSON."""
-    return getattr(field.type, "extension_name", None) == "arrow.json"
+def is_json_type(data_type: pa.DataType) -> bool:
+    """Say whether the values of a type are JSON."""
+    return getattr(data_type, "extension_name", None) == "arrow.json"
 
 
 def _time_type(path: str) -> spark.DataType:
@@ -216,6 +216,6 @@ def _metadata_of(field: pa.Field) -> dict[str, Any]:
     }
     if kinds.is_fixed_size_list(field.type):
         found[DIMENSION_KEY] = field.type.list_size
-    if is_json(field):
+    if is_json_type(field.type):
         found[JSON_KEY] = True
     return found

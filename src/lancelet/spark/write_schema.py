@@ -26,7 +26,7 @@ from lancelet.spark.types import (
     ENCODING_PREFIX,
     JSON_KEY,
     arrow_field,
-    is_json,
+    is_json_type,
     spark_type,
 )
 
@@ -76,7 +76,7 @@ def _differences(known: Mapping[str, pa.Field], frame: spark.StructType) -> Iter
             yield f"`{own.name}` is not in the table{similar_names(own.name, missing)}"
             continue
         expected = spark_type(_stored_field(field).type, path=own.name)
-        if is_json(field) and isinstance(own.dataType, spark.VariantType):
+        if is_json_type(field.type) and isinstance(own.dataType, spark.VariantType):
             continue
         if expected.simpleString() != own.dataType.simpleString():
             yield (

@@ -1,0 +1,375 @@
+"""The format `lance` as Spark calls it, without a JVM: the same objects, pickled as Spark does."""
+
+import datetime as dt
+import pickle
+
+import lance
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    VariantType,
+)
+
+import lancelet
+from lancelet.errors import (
+    DatasetNotFoundError,
+    FieldNotFoundError,
+    InvalidInputError,
+    LanceletError,
+    NotFoundError,
+    SchemaMismatchError,
+)
+from pyspark_lance import DefaultSource
+
+ROWS = pa.table({"id": range(100), "name": [f"row {i}" for i in range(100)]})
+
+
+def source(uri=None, **options):
+    given = {"path": str(uri)} if uri is not None else {}
+    return DefaultSource(CaseInsensitiveDict(given | options))
+
+
+def sent(value):
+    return pickle.loads(cloudpickle.dumps(value))
+
+
+def tasks_of(reader):
+    partitions = reader.partitions()
+    assert isinstance(partitions, list)
+    assert all(isinstance(each, InputPartition) for each in partitions)
+    return partitions
+
+
+def read(made, schema=None):
+    """Read as Spark does, checking what Spark checks."""
+    made = sent(made)
+    schema = made.schema() if schema is None else schema
+    reader = sent(made.reader(schema))
+    expected = to_arrow_schema(schema, timezone="UTC")
+    batches = []
+    for partition in tasks_of(reader) or [InputPartition(None)]:
+        for batch in reader.read(sent(partition)):
+            assert batch.schema.equals(expected)
+            batches.append(batch)
+    return pa.Table.from_batches(batches, expected)
+
+
+def write(made, parts, *, overwrite=False, schema=None):
+    """Write as Spark does: one task for each table of `parts`."""
+    from lancelet.spark.types import spark_schema
+
+    schema = spark_schema(parts[0].schema) if schema is None else schema
+    writer = sent(made.writer(schema, overwrite))
+    messages = [sent(sent(writer).write(iter(part.to_batches(10)))) for part in parts]
+    sent(writer).commit(messages)
+
+
+@pytest.fixture
+def uri(tmp_path):
+    return str(tmp_path / "t.lance")
+
+
+@pytest.fixture
+def table(uri):
+    """Ten fragments of ten rows, with the rows 5 and 15 deleted."""
+    lance.write_dataset(ROWS, uri, max_rows_per_file=10, enable_stable_row_ids=True)
+    lance.dataset(uri).delete("id in (5, 15)")
+    return uri
+
+
+def ids(found):
+    return found.column("id").to_pylist()
+
+
+LIVE = [i for i in range(100) if i not in {5, 15}]
+
+
+def test_a_read_returns_all_live_rows_in_order(table):
+    found = read(source(table))
+    assert ids(found) == LIVE
+    assert found.column("name").to_pylist() == [f"row {i}" for i in LIVE]
+
+
+@pytest.mark.parametrize("columns", ["name,id", '["name", "id"]', " name , id "])
+def test_columns_come_in_the_order_that_was_asked_for(table, columns):
+    assert read(source(table, columns=columns)).column_names == ["name", "id"]
+
+
+def test_the_schema_of_the_user_is_the_projection(table):
+    found = read(source(table), StructType([StructField("id", LongType())]))
+    assert found.column_names == ["id"]
+    assert ids(found) == LIVE
+
+
+@pytest.mark.parametrize(
+    ("schema", "error"),
+    [
+        (StructType([StructField("nam", StringType())]), FieldNotFoundError),
+        (StructType([StructField("id", IntegerType())]), SchemaMismatchError),
+        (StructType([StructField("id", LongType(), nullable=False)]), SchemaMismatchError),
+    ],
+)
+def test_a_schema_that_the_table_lacks_is_refused(table, schema, error):
+    with pytest.raises(error):
+        source(table).reader(schema)
+
+
+def test_a_filter_keeps_the_rows_for_which_it_is_true(table):
+    assert ids(read(source(table, filter="id >= 95 or name = 'row 3'"))) == [3, *range(95, 100)]
+
+
+@pytest.mark.parametrize("limit", [0, 1, 9, 10, 11, 98, 1000])
+@pytest.mark.parametrize("filter_", [None, "id >= 20"])
+@pytest.mark.parametrize("split_bytes", ["1", "1000000"])
+def test_a_limit_holds_across_tasks(table, limit, filter_, split_bytes):
+    options = {"limit": str(limit), "split_bytes": split_bytes}
+    live = LIVE if filter_ is None else [i for i in LIVE if i >= 20]
+    found = read(source(table, **options, **({} if filter_ is None else {"filter": filter_})))
+    assert ids(found) == live[:limit]
+
+
+@pytest.mark.parametrize("split_bytes", [1, 7, 100, 400, 10**9])
+def test_splits_hold_every_row_once_and_in_order(table, split_bytes):
+    made = source(table, split_bytes=str(split_bytes))
+    assert ids(read(made)) == LIVE
+    count = len(tasks_of(made.reader(made.schema())))
+    assert count >= 98 if split_bytes == 1 else count <= 98
+    assert count == 1 if split_bytes == 10**9 else count > 1
+
+
+def test_columns_of_rows_are_there_when_asked_for(table):
+    options = dict.fromkeys(["with_row_id", "with_row_address", "with_row_versions"], "true")
+    found = read(source(table, columns="id", **options))
+    expected = lance.dataset(table).to_table(
+        columns=["id", "_rowid", "_rowaddr", "_row_created_at_version",
+                 "_row_last_updated_at_version"]
+    )  # fmt: skip
+    assert found.to_pylist() == expected.to_pylist()
+
+
+def test_fragments_can_be_chosen(table):
+    assert ids(read(source(table, fragments="[3, 7]"))) == [*range(30, 40), *range(70, 80)]
+    with pytest.raises(NotFoundError):
+        source(table, fragments="77").reader(source(table).schema())
+
+
+def test_versions_tags_and_times_name_what_is_read(table):
+    lance.dataset(table).tags.create("first", 1)
+    between = lance.dataset(table).versions()[0]["timestamp"] + dt.timedelta(microseconds=1)
+    for options in ({"version": "1"}, {"tag": "first"}, {"asof": between.isoformat()}):
+        assert len(ids(read(source(table, **options)))) == 100
+    with pytest.raises(InvalidInputError):
+        source(table, version="1", tag="first").schema()
+
+
+def test_the_version_is_pinned_when_the_read_is_planned(table):
+    made = sent(source(table))
+    reader = sent(made.reader(made.schema()))
+    lance.write_dataset(ROWS.slice(0, 1), table, mode="append")
+    rows = sum(batch.num_rows for part in tasks_of(reader) for batch in reader.read(part))
+    assert rows == len(LIVE)
+
+
+def test_a_removed_version_is_an_error_that_says_so(table):
+    with pytest.raises(NotFoundError) as caught:
+        source(table, version="99").schema()
+    assert caught.value.facts["version"] == 99
+    assert any("make it again" in note for note in caught.value.__notes__)
+
+
+def test_an_empty_table_reads_as_no_rows(uri):
+    lance.write_dataset(ROWS.slice(0, 0), uri)
+    assert read(source(uri)).num_rows == 0
+
+
+def test_there_must_be_a_path_and_a_table(tmp_path):
+    with pytest.raises(InvalidInputError, match="temporary view"):
+        source().schema()
+    with pytest.raises(DatasetNotFoundError):
+        source(tmp_path / "none").schema()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"fitler": "id = 1"},
+        {"limit": "many"},
+        {"fragments": "a"},
+        {"with_row_id": "yes"},
+        {"asof": "yesterday"},
+        {"columns": "[1]"},
+        {"limit": "-1"},
+        {"split_bytes": "0"},
+    ],
+)
+def test_an_option_that_makes_no_sense_is_refused(table, options):
+    schema = source(table).schema()
+    with pytest.raises(LanceletError):
+        source(table, **options).reader(schema)
+
+
+def test_a_misspelt_option_is_told_the_right_name(table):
+    with pytest.raises(InvalidInputError, match="did you mean filter"):
+        source(table, fitler="id = 1").schema()
+
+
+def test_a_reader_never_takes_filters_from_spark(table):
+    from pyspark.sql.datasource import DataSourceReader
+
+    reader = source(table).reader(source(table).schema())
+    # Spark reuses one reader per relation, so pushed filters would return wrong rows later.
+    assert type(reader).pushFilters is DataSourceReader.pushFilters
+
+
+def test_tasks_become_one_version(uri):
+    write(source(uri), [ROWS.slice(0, 50), ROWS.slice(50), ROWS.slice(0, 0)])
+    assert lance.dataset(uri).to_table() == ROWS
+    assert lance.dataset(uri).version == 1
+    assert len(lance.dataset(uri).get_fragments()) == 2
+
+
+def test_append_adds_and_overwrite_replaces(uri):
+    write(source(uri), [ROWS.slice(0, 10)])
+    write(source(uri), [ROWS.slice(10, 10)])
+    assert ids(lance.dataset(uri).to_table()) == list(range(20))
+    write(source(uri), [pa.table({"x": ["a"]})], overwrite=True)
+    assert lance.dataset(uri).to_table().to_pydict() == {"x": ["a"]}
+    assert lance.dataset(uri).version == 3
+    assert lance.dataset(uri, version=2).count_rows() == 20
+
+
+def test_an_append_without_rows_makes_no_version(uri):
+    write(source(uri), [ROWS])
+    write(source(uri), [ROWS.slice(0, 0)])
+    assert lance.dataset(uri).version == 1
+
+
+def test_an_abort_takes_the_files_away(uri, tmp_path):
+    from lancelet.spark.types import spark_schema
+
+    writer = source(uri).writer(spark_schema(ROWS.schema), False)
+    message = writer.write(iter(ROWS.to_batches()))
+    assert list((tmp_path / "t.lance" / "data").iterdir())
+    writer.abort([message, None])
+    assert not list((tmp_path / "t.lance" / "data").iterdir())
+
+
+def test_small_batches_fill_pages(uri):
+    many = pa.Table.from_batches(ROWS.to_batches(1))
+    write(source(uri), [many])
+    from lancelet.file import LanceFileReader
+
+    file = lancelet.dataset(uri).get_fragments()[0].metadata.files[0]
+    columns = LanceFileReader(f"{uri}/data/{file.path}").metadata().columns
+    assert [len(column.pages) for column in columns] == [1, 1]
+
+
+def test_files_are_cut_where_the_options_say(uri):
+    write(source(uri, max_rows_per_file="30"), [ROWS])
+    rows = [fragment.count_rows() for fragment in lance.dataset(uri).get_fragments()]
+    assert rows == [30, 30, 30, 10]
+
+
+def test_options_and_metadata_say_how_a_new_table_is_stored(uri):
+    rows = pa.table({"V": [[1.0, 2.0]], "w": [[1.0, 2.0, 3.0]], "Name": ["a"]})
+    options = {
+        "vector.v": "2",
+        "w.arrow.fixed-size-list.size": "3",
+        "encoding.name.compression": "zstd",
+        "data_storage_version": "2.1",
+        "enable_stable_row_ids": "true",
+        "commit_message": "made by hand",
+    }
+    write(source(uri, **options), [rows])
+    made = lance.dataset(uri)
+    assert made.schema.field("V").type == pa.list_(pa.float64(), 2)
+    assert made.schema.field("w").type == pa.list_(pa.float64(), 3)
+    assert made.schema.field("Name").metadata == {b"lance-encoding:compression": b"zstd"}
+    assert made.data_storage_version == "2.1"
+    assert made.has_stable_row_ids
+    assert made.to_table().to_pydict() == rows.to_pydict()
+    assert lancelet.dataset(uri).snapshot.transaction.commit_message == "made by hand"
+
+
+def test_what_was_read_is_written_with_the_same_vectors(uri, tmp_path):
+    lance.write_dataset(pa.table({"v": pa.array([[1, 2]], pa.list_(pa.float32(), 2))}), uri)
+    schema = source(uri).schema()
+    copy = str(tmp_path / "copy.lance")
+    write(source(copy), [read(source(uri))], schema=schema)
+    assert lance.dataset(copy).schema.field("v").type == pa.list_(pa.float32(), 2)
+
+
+def test_a_table_decides_the_types_of_what_is_appended(uri):
+    kinds = {"a": pa.uint8(), "b": pa.list_(pa.float16(), 2), "c": pa.large_string(),
+             "d": pa.dictionary(pa.int32(), pa.string()), "e": pa.timestamp("ms")}  # fmt: skip
+    values = {"a": 7, "b": [1.0, 2.0], "c": "x", "d": "y", "e": dt.datetime(2024, 1, 1)}  # noqa: DTZ001
+    rows = pa.table({name: pa.array([values[name]], kind) for name, kind in kinds.items()})
+    lance.write_dataset(rows, uri)
+    schema = source(uri).schema()
+    write(source(uri), [read(source(uri))], schema=schema)
+    assert lance.dataset(uri).to_table().to_pylist() == [values, values]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (pa.table({"id": pa.array([1], pa.int32())}), "`id` should have type bigint but is int"),
+        (pa.table({"id": [1], "nam": ["a"]}), "`nam` is not in the table.*name"),
+        (pa.table({"name": ["a"]}), "`id` is missing and must not be null"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused_before_any_task(uri, rows, message):
+    from lancelet.spark.types import spark_schema
+
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
+    lance.write_dataset(pa.table([[1], ["a"]], schema=schema), uri)
+    with pytest.raises(SchemaMismatchError, match=message):
+        source(uri).writer(spark_schema(rows.schema), False)
+
+
+def test_missing_columns_that_may_be_null_are_null(uri):
+    lance.write_dataset(ROWS.slice(0, 1), uri)
+    write(source(uri), [pa.table({"name": ["only"]})])
+    assert lance.dataset(uri).to_table().to_pylist()[1] == {"id": None, "name": "only"}
+
+
+def test_two_writers_that_make_a_table_at_once_both_land(uri):
+    from lancelet.spark.types import spark_schema
+
+    first, second = (source(uri).writer(spark_schema(ROWS.schema), False) for _ in range(2))
+    first.commit([first.write(iter(ROWS.slice(0, 50).to_batches()))])
+    second.commit([second.write(iter(ROWS.slice(50).to_batches()))])
+    assert lance.dataset(uri).to_table() == ROWS
+
+
+def test_an_option_for_a_column_that_is_not_there_is_refused(uri):
+    from lancelet.spark.types import spark_schema
+
+    with pytest.raises(InvalidInputError, match="lacks"):
+        source(uri, **{"vector.x": "2"}).writer(spark_schema(ROWS.schema), False)
+
+
+def test_json_is_text_or_variant(uri, tmp_path):
+    rows = pa.table({"j": pa.array(['{"a":[1,null]}', None], pa.json_())})
+    lance.write_dataset(rows, uri)
+    assert read(source(uri)).to_pydict() == {"j": ['{"a":[1,null]}', None]}
+    schema = StructType([StructField("j", VariantType())])
+    variants = read(source(uri), schema)
+    assert variants.column("j")[1].as_py() is None
+    copy = str(tmp_path / "copy.lance")
+    write(source(copy), [variants], schema=schema)
+    assert lance.dataset(copy).to_table().to_pydict() == {"j": ['{"a":[1,null]}', None]}
+
+
+def test_some_fields_of_a_struct_can_be_read(uri):
+    lance.write_dataset(pa.table({"s": [{"x": 1, "y": "a"}, None]}), uri)
+    part = StructType([StructField("s", StructType([StructField("y", StringType())]))])
+    assert read(source(uri), part).to_pydict() == {"s": [{"y": "a"}, None]}
