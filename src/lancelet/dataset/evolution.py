@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import pyarrow as pa
 
 from lancelet.dataset.transforms import new_columns_of
 from lancelet.errors import InvalidInputError
-from lancelet.ops.columns.add import add_columns
-from lancelet.ops.columns.alter import Alteration, alter_columns
-from lancelet.ops.columns.drop import drop_columns
+from lancelet.ops.columns.add import (
+    add_columns,
+    join_columns,
+    report_add_columns,
+    report_join_columns,
+)
+from lancelet.ops.columns.alter import Alteration, alter_columns, report_alter_columns
+from lancelet.ops.columns.drop import drop_columns, report_drop_columns
+from lancelet.ops.columns.replace import replace_columns
+from lancelet.ops.dry_run import ChangeReport
+from lancelet.ops.migrate_row_ids import migrate_to_stable_row_ids, report_migration
+from lancelet.ops.rows import read_rows_of
 
 if TYPE_CHECKING:
     from lancelet.dataset.handle import Handle
@@ -26,7 +36,10 @@ class AlterColumn(TypedDict, total=False):
 
 
 class EvolutionMethods:
-    """Adds, alters and drops columns."""
+    """Adds, alters and drops columns.
+
+    With `dry_run`, each method changes nothing and returns what it would have changed.
+    """
 
     _handle: Handle
 
@@ -36,7 +49,9 @@ class EvolutionMethods:
         read_columns: list[str] | None = None,
         reader_schema: pa.Schema | None = None,
         batch_size: int | None = None,
-    ) -> None:
+        *,
+        dry_run: bool = False,
+    ) -> ChangeReport | None:
         """Add columns, or fields of structs that are there, without rewriting what is stored.
 
         Args:
@@ -46,30 +61,99 @@ class EvolutionMethods:
             read_columns: What a function is given; by default, all columns.
             reader_schema: The schema of rows that do not say it themselves.
             batch_size: How many rows to work on at a time.
+            dry_run: Whether to change nothing and return what would change.
         """
         handle = self._handle
         source = new_columns_of(
             transforms, handle.snapshot, read_columns, reader_schema, batch_size
         )
+        if dry_run:
+            return report_add_columns(handle.snapshot, source)
         handle.snapshot = add_columns(handle.snapshot, source)
+        return None
 
-    def alter_columns(self, *alterations: AlterColumn) -> None:
-        """Rename columns, change their types, and say whether they may be null.
+    def merge(
+        self,
+        data_obj: Any,
+        left_on: str,
+        right_on: str | None = None,
+        schema: pa.Schema | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> ChangeReport | None:
+        """Add the columns of other rows, joined to those there are; null where none matches.
 
-        Each alteration is a dict with `path` and at least one of `name`, `nullable`, `data_type`.
+        Args:
+            data_obj: The other rows, which have to fit in memory.
+            left_on: The column of the dataset to join on; `_rowid` and `_rowaddr` may be it too.
+            right_on: The column of the other rows; by default, of the same name.
+            schema: The schema of the other rows, where they do not say it themselves.
+            dry_run: Whether to change nothing and return what would change.
         """
         handle = self._handle
-        handle.snapshot = alter_columns(
-            handle.snapshot, [_alteration(each) for each in alterations]
-        )
+        rows, right = read_rows_of(data_obj, schema), right_on or left_on
+        if dry_run:
+            return report_join_columns(handle.snapshot, rows, left_on, right)
+        handle.snapshot = join_columns(handle.snapshot, rows, left_on, right)
+        return None
 
-    def drop_columns(self, columns: list[str]) -> None:
+    def alter_columns(
+        self, *alterations: AlterColumn, dry_run: bool = False
+    ) -> ChangeReport | None:
+        """Rename columns, change their types, and say whether they may be null.
+
+        Args:
+            alterations: Dicts with `path` and at least one of `name`, `nullable`, `data_type`.
+            dry_run: Whether to change nothing and return what would change.
+        """
+        handle = self._handle
+        parsed = [_alteration(each) for each in alterations]
+        if dry_run:
+            return report_alter_columns(handle.snapshot, parsed)
+        handle.snapshot = alter_columns(handle.snapshot, parsed)
+        return None
+
+    def drop_columns(self, columns: list[str], *, dry_run: bool = False) -> ChangeReport | None:
         """Drop columns, or fields of structs; their indices go with them.
 
         Files keep the values until they are compacted and cleaned up.
+
+        Args:
+            columns: Paths of what to drop.
+            dry_run: Whether to change nothing and return what would change.
         """
         handle = self._handle
+        if dry_run:
+            return report_drop_columns(handle.snapshot, columns)
         handle.snapshot = drop_columns(handle.snapshot, columns)
+        return None
+
+    def replace_columns(self, values: Mapping[int, Any]) -> None:
+        """Replace whole columns of some fragments, without touching anything else.
+
+        Args:
+            values: By the id of a fragment, a row for each of its rows that are not deleted. All
+                bring the same columns, which are those that are replaced.
+        """
+        handle = self._handle
+        rows = {fragment_id: read_rows_of(data) for fragment_id, data in values.items()}
+        columns = dict.fromkeys(name for each in rows.values() for name in each.schema.names)
+        handle.snapshot = replace_columns(handle.snapshot, list(columns), rows)
+
+    def migrate_to_stable_row_ids(self, *, dry_run: bool = False) -> ChangeReport | None:
+        """Give rows ids that they keep when they move, from the next version on.
+
+        Ids are the addresses that rows have now, so what was noted of them stays true, and so do
+        indices. A dataset that has such ids already is left as it is.
+
+        Args:
+            dry_run: Whether to change nothing and return what would change.
+        """
+        handle = self._handle
+        if dry_run:
+            return report_migration(handle.snapshot)
+        handle.snapshot = migrate_to_stable_row_ids(handle.snapshot)
+        return None
 
 
 _ALTERABLE = ("name", "nullable", "data_type")

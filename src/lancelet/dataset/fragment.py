@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.dataset
 
 from lancelet.dataset.adopt import describe_file
+from lancelet.dataset.fragment_columns import FragmentColumnMethods
 from lancelet.dataset.metadata import (
     DataFile,
     FragmentMetadata,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 _ROW_ADDRESS: Final = "_rowaddr"
 
 
-class LanceFragment(pa.dataset.Fragment):  # type: ignore[misc]  # pyarrow has no types for it
+class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore[misc]  # pyarrow has no types for it
     """Some rows of a dataset: those that share data files."""
 
     def __init__(

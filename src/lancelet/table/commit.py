@@ -59,6 +59,7 @@ from lancelet.table.fragment_reuse import current_coverage, with_recorded_moves
 from lancelet.table.handlers import CommitHandler
 from lancelet.table.location import TableLocation
 from lancelet.table.manifests import ManifestEntry
+from lancelet.table.mark import Mark
 from lancelet.table.moved_rows import with_creation_versions
 from lancelet.table.snapshot import (
     Snapshot,
@@ -91,12 +92,16 @@ class CommitOptions:
     keeps_order: bool = False
     detached: bool = False
     stable_row_ids: bool = False
+    activates_row_ids: bool = False
+    """Whether a merge that brings row ids for all rows makes them stable from then on."""
     data_version: FileVersion | None = None
     naming: ManifestNaming = ManifestNaming.V2
     must_create: bool = False
     """Whether it is an error if a table is there already."""
     seconds: float | None = None
     """For how long to go on adjusting to other writers; None for as often as `attempts` says."""
+    mark: Mark | None = None
+    """Which batch of a sequence this is; a table that has it already stays as it is."""
 
 
 def commit(
@@ -182,6 +187,8 @@ def _attempt(
     own = resolver.own_version(latest)
     if own is not None:
         return own
+    if options.mark is not None and options.mark.is_reached(latest.manifest.config):
+        return latest
     prepared = _prepare(resolver.rebased(latest), latest, latest.version + 1, options)
     return _publish(location, prepared, options)
 
@@ -203,6 +210,7 @@ def _prepare(
     operation = transaction.operation
     context = CommitContext(
         version=version,
+        activates_row_ids=options.activates_row_ids,
         data_version=options.data_version,
         restored=_restored(base.location, operation),
     )
@@ -228,6 +236,8 @@ def _publish(
     """Write the manifest under the name of its version; the one request that decides."""
     transaction, store = prepared.transaction, location.store
     manifest = _stamped(prepared.state.manifest, transaction)
+    if options.mark is not None:
+        manifest = replace(manifest, config=options.mark.put(manifest.config))
     path = manifest_path(manifest.version, prepared.naming)
     store.relaxed().put(f"{TRANSACTIONS}/{transaction.file_name}", transaction.render())
     values = dictionary_values_of(unsaved_snapshot(location, manifest))

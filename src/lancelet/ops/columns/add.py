@@ -9,6 +9,7 @@ within a struct, in files before 2.1), the change is refused by name.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import assert_never
 
 from lancelet.format.fragment import Fragment
@@ -18,10 +19,13 @@ from lancelet.ops.columns.column_file import file_version_of
 from lancelet.ops.columns.fields import ColumnError, ColumnUnsupportedError
 from lancelet.ops.columns.from_expressions import plan_expressions
 from lancelet.ops.columns.from_function import plan_function
+from lancelet.ops.columns.from_join import Joined, plan_join
 from lancelet.ops.columns.from_rows import plan_rows
-from lancelet.ops.columns.job import ColumnJob, Committing
+from lancelet.ops.columns.job import ColumnJob, Committing, report_merge
 from lancelet.ops.columns.plan import ColumnPlan, grown_schema, no_values
 from lancelet.ops.columns.sources import Expressions, Function, NewColumns, Nulls, Rows
+from lancelet.ops.dry_run import ChangeReport
+from lancelet.ops.rows import RowStream
 from lancelet.table.snapshot import Snapshot
 
 
@@ -29,16 +33,49 @@ def add_columns(
     snapshot: Snapshot, source: NewColumns, committing: Committing | None = None
 ) -> Snapshot:
     """Add columns in the latest version there is then, and return the version with them."""
-    job = ColumnJob(snapshot.location.store, lambda current: plan_new_columns(current, source))
-    return job.commit(snapshot, committing or Committing())
+    return _job(snapshot, source).commit(snapshot, committing or Committing())
+
+
+def report_add_columns(snapshot: Snapshot, source: NewColumns) -> ChangeReport:
+    """Return what adding columns would do; functions are called, and streams are read."""
+    if isinstance(source, Function):
+        source = replace(source, checkpoint=None)
+    return report_merge(snapshot, lambda current: plan_new_columns(current, source))
 
 
 def add_columns_to_fragment(
     snapshot: Snapshot, fragment: Fragment, source: NewColumns
 ) -> tuple[Fragment, Schema]:
     """Write the columns of one fragment, and return it and the schema for a later commit."""
-    job = ColumnJob(snapshot.location.store, lambda current: plan_new_columns(current, source))
+    return _job(snapshot, source).one_fragment(snapshot, fragment)
+
+
+def join_columns(
+    snapshot: Snapshot, rows: RowStream, left: str, right: str, committing: Committing | None = None
+) -> Snapshot:
+    """Add the columns of other rows, joined to those there are, and return the version."""
+    joined = Joined.of(rows, right)
+    job = ColumnJob(snapshot.location.store, lambda current: plan_join(current, left, joined))
+    return job.commit(snapshot, committing or Committing())
+
+
+def report_join_columns(snapshot: Snapshot, rows: RowStream, left: str, right: str) -> ChangeReport:
+    """Return what joining columns would do."""
+    joined = Joined.of(rows, right)
+    return report_merge(snapshot, lambda current: plan_join(current, left, joined))
+
+
+def join_columns_to_fragment(
+    snapshot: Snapshot, fragment: Fragment, rows: RowStream, left: str, right: str
+) -> tuple[Fragment, Schema]:
+    """Write joined columns of one fragment, and return it and the schema for a later commit."""
+    joined = Joined.of(rows, right)
+    job = ColumnJob(snapshot.location.store, lambda current: plan_join(current, left, joined))
     return job.one_fragment(snapshot, fragment)
+
+
+def _job(snapshot: Snapshot, source: NewColumns) -> ColumnJob:
+    return ColumnJob(snapshot.location.store, lambda current: plan_new_columns(current, source))
 
 
 def plan_new_columns(snapshot: Snapshot, source: NewColumns) -> ColumnPlan:

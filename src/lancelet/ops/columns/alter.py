@@ -36,10 +36,11 @@ from lancelet.ops.columns.fields import (
     find_chain,
     next_field_id,
 )
-from lancelet.ops.columns.job import ColumnJob, Committing
+from lancelet.ops.columns.job import ColumnJob, Committing, report_merge
 from lancelet.ops.columns.nulls import check_without_nulls
 from lancelet.ops.columns.plan import ColumnPlan, no_values, plain_projection
 from lancelet.ops.columns.rows import read_live
+from lancelet.ops.dry_run import ChangeReport, Rehearsal
 from lancelet.ops.publish import publish, with_retries
 from lancelet.table.snapshot import Snapshot
 
@@ -72,6 +73,15 @@ def alter_columns(
         return publish(current, operation, how.options, how.remarks)
 
     return with_retries(snapshot, attempt, how.retries)
+
+
+def report_alter_columns(snapshot: Snapshot, alterations: Sequence[Alteration]) -> ChangeReport:
+    """Return what altering columns would do."""
+    if any(each.data_type is not None for each in alterations):
+        return report_merge(snapshot, lambda now: plan_alterations(now, alterations))
+    plan = plan_alterations(snapshot, alterations)
+    operation = Project(plan.schema, plan.keeps_nullability)
+    return Rehearsal.of(snapshot).report(operation, snapshot.num_rows)
 
 
 def plan_alterations(snapshot: Snapshot, alterations: Sequence[Alteration]) -> ColumnPlan:

@@ -1,18 +1,15 @@
 """Writing the file that holds more columns of a fragment.
 
-    fragment   a.lance [0, 1, 2]
-    write      fields [2, 3]
-    after      a.lance [0, 1, -2]   b.lance [2, 3]
+    fragment   a.lance [0, 1, 2]     5 rows, of which 2 are deleted
+    write      b.lance [2, 3]        5 rows
 
-A field that the new file takes over is a tombstone in the old one. Every file of a fragment has
-all its rows, those deleted too, and in version 0.1 the same batches.
+Every file of a fragment has all its rows, those deleted too, and in version 0.1 the same batches.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from dataclasses import replace
 
 import pyarrow as pa
 
@@ -22,12 +19,12 @@ from lancelet.file.base import DataFileWriter
 from lancelet.file.open import create_data_file
 from lancelet.file.v0_1 import LegacyFileReader
 from lancelet.file.v2.writer import WriterOptions
-from lancelet.format.fragment import TOMBSTONE, DataFile, Fragment
+from lancelet.format.fragment import DataFile, Fragment
 from lancelet.format.paths import DATA, data_file_name
 from lancelet.format.schema import Schema
 from lancelet.format.version import FileVersion
 from lancelet.ops.blob_input import with_blob_structs
-from lancelet.table.apply.state import with_true_version, without_dead_files
+from lancelet.table.apply.state import with_true_version
 from lancelet.table.dictionaries import dictionary_values_of
 from lancelet.table.snapshot import Snapshot
 
@@ -56,20 +53,6 @@ def write_column_file(
     return DataFile(
         name, tuple(writer.placement), columns, *version.entry_numbers, summary.size_bytes
     )
-
-
-def with_column_file(fragment: Fragment, file: DataFile) -> Fragment:
-    """Return a fragment with one more file, which takes its fields over from the others."""
-    taken = frozenset(file.fields)
-    others = tuple(_without_fields(other, taken) for other in fragment.files)
-    return without_dead_files(replace(fragment, files=(*others, file)))
-
-
-def _without_fields(file: DataFile, taken: frozenset[int]) -> DataFile:
-    if taken.isdisjoint(file.fields):
-        return file
-    fields = (TOMBSTONE if field_id in taken else field_id for field_id in file.fields)
-    return replace(file, fields=tuple(fields))
 
 
 def _create(snapshot: Snapshot, fragment: Fragment, schema: Schema, path: str) -> DataFileWriter:

@@ -18,6 +18,7 @@ from lancelet.format.operation import Project
 from lancelet.format.schema import Schema
 from lancelet.ops.columns.fields import find_chain
 from lancelet.ops.columns.job import Committing
+from lancelet.ops.dry_run import ChangeReport, Rehearsal
 from lancelet.ops.publish import publish, with_retries
 from lancelet.table.snapshot import Snapshot
 
@@ -33,6 +34,12 @@ def drop_columns(
         return publish(current, operation, how.options, how.remarks)
 
     return with_retries(snapshot, attempt, how.retries)
+
+
+def report_drop_columns(snapshot: Snapshot, paths: Sequence[str]) -> ChangeReport:
+    """Return what dropping columns would do, which is to write nothing but the schema."""
+    operation = Project(without_columns(snapshot.schema, paths), preserves_nullability=True)
+    return Rehearsal.of(snapshot).report(operation, snapshot.num_rows)
 
 
 def without_columns(schema: Schema, paths: Iterable[str]) -> Schema:

@@ -25,12 +25,13 @@ from lancelet.format.operation import Merge
 from lancelet.format.paths import DATA
 from lancelet.format.schema import Schema
 from lancelet.io.store import Store
-from lancelet.ops.columns.column_file import with_column_file, write_column_file
+from lancelet.ops.columns.column_file import write_column_file
 from lancelet.ops.columns.plan import ColumnPlan
 from lancelet.ops.columns.rows import spread
+from lancelet.ops.dry_run import ChangeReport, Rehearsal
 from lancelet.ops.publish import Remarks, Retries, publish, with_retries
 from lancelet.query.nodes.source import waits_for_storage
-from lancelet.table.apply.state import without_unknown_files
+from lancelet.table.apply.state import with_column_file, without_unknown_files
 from lancelet.table.commit import CommitOptions
 from lancelet.table.snapshot import Snapshot
 
@@ -169,6 +170,14 @@ class ColumnJob:
             with contextlib.suppress(StorageError):
                 self._store.delete(f"{DATA}/{each.file.path}")
             del self._written[fragment_id]
+
+
+def report_merge(snapshot: Snapshot, planner: Planner) -> ChangeReport:
+    """Return what a plan would do to a version, having done it without keeping anything."""
+    rehearsal = Rehearsal.of(snapshot)
+    job = ColumnJob(rehearsal.snapshot.location.store, planner)
+    operation = job.operation(rehearsal.snapshot)
+    return rehearsal.report(operation, snapshot.num_rows)
 
 
 def _entry(fragment: Fragment, file: DataFile) -> str:

@@ -14,14 +14,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from lancelet.errors import InvalidInputError
-from lancelet.format.fragment import DataFile, Fragment
+from lancelet.format.fragment import Fragment
 from lancelet.format.fragment_list import FragmentList
 from lancelet.format.operation import DataReplacement, Merge, Project
+from lancelet.table.apply.activation import with_active_row_ids
 from lancelet.table.apply.coverage import retain_covering, uncover
 from lancelet.table.apply.numbering import updated_in_place, with_row_ids, with_versions
 from lancelet.table.apply.state import (
     CommitContext,
     State,
+    with_column_file,
     without_dead_files,
     without_unknown_files,
 )
@@ -33,6 +35,9 @@ def apply_merge(operation: Merge, state: State, context: CommitContext) -> State
     before = {int(fragment.id): fragment for fragment in manifest.fragments}
     _check_same_rows(before, operation.fragments)
     fragments = tuple(without_dead_files(fragment) for fragment in operation.fragments)
+    if context.activates_row_ids:
+        state = with_active_row_ids(state, fragments)
+        manifest = state.manifest
     if manifest.uses_stable_row_ids:
         fragments = tuple(
             updated_in_place(fragment, context.version)
@@ -68,7 +73,7 @@ def apply_data_replacement(
         raise InvalidInputError("all files of one replacement must have the same fields")
     fragments = state.manifest.fragments
     replaced = {
-        group.fragment_id: _with_file(fragments.by_id(group.fragment_id), group.new_file)
+        group.fragment_id: with_column_file(fragments.by_id(group.fragment_id), group.new_file)
         for group in operation.replacements
     }
     if state.manifest.uses_stable_row_ids:
@@ -97,20 +102,3 @@ def _check_same_rows(before: Mapping[int, Fragment], after: Iterable[Fragment]) 
                 expected=fragment.physical_rows,
                 found=rows[fragment_id],
             )
-
-
-def _with_file(fragment: Fragment, new: DataFile) -> Fragment:
-    """Put a file in the place of the one with the same fields, or add it for fields without."""
-    held = {field_id for file in fragment.files for field_id in file.fields}
-    if held.isdisjoint(new.fields):
-        return replace(fragment, files=(*fragment.files, new))
-    same = [file for file in fragment.files if file.fields == new.fields]
-    if not same:
-        raise InvalidInputError(
-            "a file can only take the place of one with the same fields",
-            fragment_id=fragment.id,
-            fields=list(new.fields),
-            held=[list(file.fields) for file in fragment.files],
-        )
-    files = tuple(new if file is same[0] else file for file in fragment.files)
-    return replace(fragment, files=files)

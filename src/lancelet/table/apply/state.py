@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from lancelet.format.fragment import TOMBSTONE, Fragment
+from lancelet.format.fragment import TOMBSTONE, DataFile, Fragment
 from lancelet.format.fragment_list import FragmentList
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.format.manifest import Manifest
@@ -25,11 +25,13 @@ class CommitContext:
     """What the committer decides.
 
     `stable_row_ids` and `data_version` are for a table that is created; an overwrite may change
-    the second. `restored` is the state that a restore goes back to.
+    the second. `activates_row_ids` makes the row ids that a merge brings stable from then on.
+    `restored` is the state that a restore goes back to.
     """
 
     version: int
     stable_row_ids: bool = False
+    activates_row_ids: bool = False
     data_version: FileVersion | None = None
     restored: State | None = None
 
@@ -53,6 +55,26 @@ class State:
     def with_schema(self, schema: Schema) -> Self:
         """Return the state with another schema."""
         return replace(self, manifest=replace(self.manifest, schema=schema))
+
+
+def with_column_file(fragment: Fragment, new: DataFile) -> Fragment:
+    """Return a fragment with one more file, which takes its fields over from the others.
+
+    A file with just the same fields makes room for it; in others they become tombstones.
+    """
+    if any(file.fields == new.fields for file in fragment.files):
+        swapped = (new if file.fields == new.fields else file for file in fragment.files)
+        return replace(fragment, files=tuple(swapped))
+    taken = frozenset(new.fields)
+    others = tuple(_without_fields(file, taken) for file in fragment.files)
+    return without_dead_files(replace(fragment, files=(*others, new)))
+
+
+def _without_fields(file: DataFile, taken: frozenset[int]) -> DataFile:
+    if taken.isdisjoint(file.fields):
+        return file
+    fields = (TOMBSTONE if field_id in taken else field_id for field_id in file.fields)
+    return replace(file, fields=tuple(fields))
 
 
 def without_dead_files(fragment: Fragment) -> Fragment:

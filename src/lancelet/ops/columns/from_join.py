@@ -1,0 +1,117 @@
+"""New columns that are joined to the rows there are: a left join on one column.
+
+    table  a: 1 2 3      given  k: 3 1 9      join on a = k
+                                c: x y z
+    added  c: y null x
+
+Of rows that are given with the same key, the last one counts. A null key is equal to a null key.
+What is given must fit in memory; the table is read as it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancelet.file.storage import take_rows
+from lancelet.format.fragment import Fragment
+from lancelet.format.schema import Schema
+from lancelet.ops.columns.fields import ColumnError, keeps_nullability
+from lancelet.ops.columns.plan import ColumnPlan, grown_schema
+from lancelet.ops.columns.rows import read_live
+from lancelet.ops.rows import RowStream
+from lancelet.query.projection import Projection, project
+from lancelet.query.row_columns import ROW_FIELDS
+from lancelet.table.snapshot import Snapshot
+
+
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """Rows to be joined: their key, and the columns that are added."""
+
+    keys: pa.Array
+    columns: pa.Table
+
+    @staticmethod
+    def of(stream: RowStream, key: str) -> Joined:
+        """Read all rows of a stream."""
+        if key not in stream.schema.names:
+            raise ColumnError(f"Column {key} does not exist in the right side dataset", column=key)
+        rows = pa.Table.from_batches(stream.batches, stream.schema)
+        keys = rows.column(key).combine_chunks()
+        return Joined(keys, rows.drop_columns([key]))
+
+    def places(self, keys: pa.Array) -> pa.Array:
+        """Return for each key the row that has it, or null."""
+        last = len(self.keys) - 1
+        try:
+            # Looking a key up finds the first row that has it, so the rows are turned round.
+            found = pc.index_in(keys, value_set=self._reversed)
+        except pa.ArrowNotImplementedError as error:
+            raise ColumnError(
+                f"columns of type {keys.type} cannot be joined on", type=str(keys.type)
+            ) from error
+        return pc.subtract(pa.scalar(last, pa.int64()), found.cast(pa.int64()))
+
+    @cached_property
+    def _reversed(self) -> pa.Array:
+        return take_rows(self.keys, pa.array(np.arange(len(self.keys))[::-1]))
+
+    def values(self, keys: pa.Array) -> pa.RecordBatch:
+        """Return a row of the added columns for each key, null where no row has it."""
+        found = self.columns.take(self.places(keys)).combine_chunks()
+        if not found.num_rows:
+            return pa.RecordBatch.from_pylist([], schema=self.columns.schema)
+        (batch,) = found.to_batches()
+        return batch
+
+
+def plan_join(snapshot: Snapshot, left: str, joined: Joined) -> ColumnPlan:
+    """Return how columns that are joined on `left` are added to a version."""
+    clash = next(
+        (name for name in joined.columns.schema.names if name in snapshot.schema.names), None
+    )
+    if clash is not None:
+        raise ColumnError(f"Column {clash} exists in both sides of the dataset", column=clash)
+    projection = key_projection(snapshot.schema, left, joined.keys.type)
+    grown = grown_schema(snapshot, joined.columns.schema)
+
+    def values(current: Snapshot, fragment: Fragment) -> Iterator[pa.RecordBatch]:
+        for rows in read_live(current, fragment, projection):
+            yield _checked(joined.values(rows.column(0)))
+
+    return ColumnPlan(
+        grown.schema,
+        grown.added,
+        values,
+        keeps_nullability=keeps_nullability(grown.added, snapshot.schema),
+    )
+
+
+def key_projection(schema: Schema, left: str, key_type: pa.DataType) -> Projection:
+    """Return the projection that reads the column that rows are joined on."""
+    if left not in schema.names and left not in ROW_FIELDS:
+        raise ColumnError(f"Column {left} does not exist in the left side dataset", column=left)
+    projection = project(schema, (left,))
+    found = projection.schema.field(0).type
+    if found != key_type:
+        raise ColumnError(
+            f"Index column type mismatch: expected {key_type}, got {found}", column=left
+        )
+    return projection
+
+
+def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        if not field.nullable and column.null_count:
+            raise ColumnError(
+                f"Column '{field.name}' is declared as non-nullable but contains null values",
+                column=field.name,
+                rows=column.null_count,
+            )
+    return batch

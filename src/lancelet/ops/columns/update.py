@@ -1,0 +1,122 @@
+"""New values for columns of one fragment, for the rows that are found by a key.
+
+    fragment   a: 1 2 3   b: x y z        given  a: 2, b: new
+    written    b: x new z                 a file that takes b over
+    changed    row 1, field b
+
+That is a part of a commit that somebody else makes: an update that rewrites columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancelet.buffers import Int64s
+from lancelet.encodings.base import RowRange
+from lancelet.file.storage import take_rows
+from lancelet.format.field import Field
+from lancelet.format.fragment import Fragment
+from lancelet.format.schema import Schema
+from lancelet.ops.columns.column_file import write_column_file
+from lancelet.ops.columns.fields import ColumnError
+from lancelet.ops.columns.from_join import Joined, key_projection
+from lancelet.query.nodes.source import FragmentSource
+from lancelet.query.projection import Projection
+from lancelet.query.row_columns import ROW_FIELDS
+from lancelet.table.apply.state import with_column_file
+from lancelet.table.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UpdatedColumns:
+    """A fragment with new values, the fields that have them, and the rows that do."""
+
+    fragment: Fragment
+    field_ids: tuple[int, ...]
+    offsets: Int64s
+
+
+def update_fragment_columns(
+    snapshot: Snapshot, fragment: Fragment, left: str, joined: Joined
+) -> UpdatedColumns:
+    """Write new values for the rows of a fragment whose keys are among those given."""
+    stored = _updated_fields(snapshot.schema, joined.columns.schema)
+    projection = key_projection(snapshot.schema, left, joined.keys.type)
+    changed: list[Int64s] = []
+    values = _merged(snapshot, fragment, projection, stored, joined, changed)
+    file = write_column_file(snapshot, fragment, stored, values)
+    offsets = np.concatenate(changed) if changed else np.empty(0, np.int64)
+    return UpdatedColumns(with_column_file(fragment, file), file.fields, offsets)
+
+
+def _updated_fields(schema: Schema, given: pa.Schema) -> Schema:
+    known = {field.name: field for field in schema.fields}
+    if not given.names:
+        raise ColumnError("there is no column to update beside the key")
+    for own in given:
+        field = known.get(own.name)
+        if own.name in ROW_FIELDS or field is None:
+            raise ColumnError(
+                f"Column {own.name} in right side fragment does not exist in left side fragment",
+                column=own.name,
+            )
+        if field.arrow_type != own.type:
+            raise ColumnError(
+                "values are not of the type of the column",
+                column=own.name,
+                expected=str(field.arrow_type),
+                found=str(own.type),
+            )
+    names = set(given.names)
+    return Schema(tuple(field for field in schema.fields if field.name in names), schema.metadata)
+
+
+def _merged(
+    snapshot: Snapshot,
+    fragment: Fragment,
+    projection: Projection,
+    stored: Schema,
+    joined: Joined,
+    changed: list[Int64s],
+) -> Iterator[pa.RecordBatch]:
+    """Yield the values after the update, also of deleted rows, which are not looked up."""
+    source = FragmentSource(snapshot, fragment, with_deleted=True)
+    live = snapshot.deletions(fragment).live_mask(source.num_rows)
+    start = 0
+    wanted: Sequence[Field] = (*projection.fields, *stored.fields)
+    for batch in source.reader.iter_batches(tuple(dict.fromkeys(wanted)), RowRange(0, len(live))):
+        rows = RowRange(start, start + batch.num_rows)
+        start = rows.stop
+        keys = _keys(source, projection, batch, rows)
+        places = joined.places(keys)
+        found = np.asarray(pc.is_valid(places)) & live[rows.start : rows.stop]
+        changed.append(np.flatnonzero(found) + rows.start)
+        arrays = [
+            _replaced(batch.column(field.name), joined.columns.column(field.name), places, found)
+            for field in stored.fields
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, names=list(stored.names))
+
+
+def _keys(
+    source: FragmentSource, projection: Projection, batch: pa.RecordBatch, rows: RowRange
+) -> pa.Array:
+    if projection.row_columns:
+        (keys,) = source.row_columns(projection.row_columns, rows, None).values()
+        return keys
+    return batch.column(projection.fields[0].name)
+
+
+def _replaced(
+    before: pa.Array, given: pa.ChunkedArray, places: pa.Array, found: np.ndarray
+) -> pa.Array:
+    """Return values before, with those that were given in the rows that were found."""
+    new = given.take(places.filter(pa.array(found))).combine_chunks()
+    chosen = np.arange(len(before))
+    chosen[found] = len(before) + np.arange(len(new))
+    return take_rows(pa.concat_arrays([before, new]), pa.array(chosen))
