@@ -26,7 +26,7 @@ from lancelet.format.fragment import Fragment
 from lancelet.format.operation import Update, UpdateMode
 from lancelet.format.roaring import bitmap_of, render_bitmap
 from lancelet.format.schema import Schema
-from lancelet.ops.columns.column_file import with_column_file, write_column_file
+from lancelet.ops.columns.column_file import write_column_file
 from lancelet.ops.merge_insert.join import Matches
 from lancelet.ops.merge_insert.key_filters import InsertedKeys
 from lancelet.ops.merge_insert.prepared_source import Source
@@ -34,6 +34,7 @@ from lancelet.ops.merge_insert.spec import Matched, MergeSpec, MergeStatistics
 from lancelet.ops.moved_rows import rows_by_fragment
 from lancelet.query.fragment_reader import FragmentReader
 from lancelet.rowids.address import group_by_fragment, offsets_of
+from lancelet.table.apply.state import with_column_file
 from lancelet.table.snapshot import Snapshot
 
 
