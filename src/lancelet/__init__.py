@@ -15,13 +15,19 @@ from lancelet.dataset import (
 )
 from lancelet.dataset.bases import DatasetBasePath
 from lancelet.dataset.counters import bytes_read_counter, iops_counter
+from lancelet.dataset.explanation import CleanupExplanation
 from lancelet.fragment import FragmentMetadata
+from lancelet.ops.cleanup import CleanupCandidateFile, CleanupReferencedBranch, CleanupStats
 from lancelet.query.explain import ScanMetrics as ScanStatistics
 from lancelet.schema import json_to_schema, schema_to_json
 from lancelet.udf import BatchUDF, batch_udf
 
 __all__ = [
     "BatchUDF",
+    "CleanupCandidateFile",
+    "CleanupExplanation",
+    "CleanupReferencedBranch",
+    "CleanupStats",
     "DataStatistics",
     "DatasetBasePath",
     "FieldStatistics",

@@ -27,9 +27,9 @@ from lancelet.errors import InvalidInputError, UnsupportedError, VersionNotFound
 from lancelet.format import transaction as stored
 from lancelet.format.operation import Append
 from lancelet.format.paths import ManifestNaming
-from lancelet.ops.publish import Remarks, new_transaction
+from lancelet.ops.publish import Remarks, commit_transaction, new_transaction
 from lancelet.ops.rename_manifests import rename_manifests
-from lancelet.table.commit import CommitOptions, commit
+from lancelet.table.commit import CommitOptions
 from lancelet.table.snapshot import Snapshot, latest_snapshot
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class _Destination:
         from lancelet.dataset.dataset import LanceDataset  # noqa: PLC0415 - made of this class
 
         location, meter = self._place()
-        snapshot = commit(location, transaction, self.options)
+        snapshot = commit_transaction(location, transaction, self.options)
         return LanceDataset(self.uri, _handle=Handle(snapshot, meter, self.opening))
 
     def latest_version(self) -> int:

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from lancelet.dataset.compaction import Compaction
+from lancelet.dataset.explanation import CleanupExplanation, explanation_of
 from lancelet.dataset.handle import Handle
-from lancelet.errors import UnsupportedError
+from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.ops import compact
+from lancelet.ops.cleanup import (
+    CleanupPolicy,
+    CleanupStats,
+    cleanup_old_versions,
+    plan_cleanup,
+    policy_of,
+)
 from lancelet.table.commit import CommitOptions
+from lancelet.table.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
 
-_CLEANUP = "lance.auto_cleanup"
+_CLEANUP: Final = "lance.auto_cleanup"
+_OLDER_THAN: Final = timedelta(days=14)
 
 
 class AutoCleanupConfig(TypedDict):
@@ -25,7 +36,7 @@ class AutoCleanupConfig(TypedDict):
 
 
 class MaintenanceMethods:
-    """Compacts a table."""
+    """Compacts a table and cleans up its old versions."""
 
     _handle: Handle
 
@@ -50,8 +61,96 @@ class MaintenanceMethods:
         handle.snapshot = done.snapshot
         return done.metrics
 
+    def cleanup_old_versions(
+        self,
+        older_than: timedelta | None = None,
+        retain_versions: int | None = None,
+        *,
+        delete_unverified: bool = False,
+        error_if_tagged_old_versions: bool = True,
+        delete_rate_limit: int | None = None,
+        versions: Sequence[int] | None = None,
+        delete_concurrency: int | None = None,
+        clones: Sequence[str] = (),
+    ) -> CleanupStats:
+        """Delete old versions, and the files that no version needs.
+
+        The version that is looked at stays, and so do those after it and those with a tag; files
+        that branches need stay too.
+
+        Args:
+            older_than: Only what was committed longer ago; 14 days, if nothing else is said.
+            retain_versions: How many of the last versions stay in any case.
+            delete_unverified: Whether to delete files that no version mentions even if they are
+                newer than 7 days; only for a table that nobody is writing to.
+            error_if_tagged_old_versions: Whether it is an error if a tag keeps a version.
+            delete_rate_limit: The most files to delete in a second.
+            versions: Only these versions.
+            delete_concurrency: How many files to delete at a time.
+            clones: Shallow clones of this table elsewhere, whose files must stay.
+        """
+        snapshot = self._handle.snapshot
+        policy = _policy(
+            snapshot,
+            older_than,
+            retain_versions,
+            versions,
+            CleanupPolicy(
+                delete_unverified=delete_unverified,
+                error_if_tagged_old_versions=error_if_tagged_old_versions,
+                delete_rate_limit=delete_rate_limit,
+                delete_concurrency=delete_concurrency,
+                clones=tuple(clones),
+            ),
+        )
+        return cleanup_old_versions(snapshot, policy)
+
+    def explain_cleanup_old_versions(
+        self,
+        older_than: timedelta | None = None,
+        retain_versions: int | None = None,
+        *,
+        delete_unverified: bool = False,
+        error_if_tagged_old_versions: bool = True,
+        delete_rate_limit: int | None = None,  # noqa: ARG002 - pylance's signature
+        versions: Sequence[int] | None = None,
+        include_files: bool = False,
+        max_files: int = 1000,
+        clones: Sequence[str] = (),
+    ) -> CleanupExplanation:
+        """Return what `cleanup_old_versions` would delete and why, without deleting it."""
+        if max_files <= 0:
+            raise InvalidInputError("max_files must be positive", found=max_files)
+        snapshot = self._handle.snapshot
+        policy = CleanupPolicy(
+            delete_unverified=delete_unverified,
+            error_if_tagged_old_versions=error_if_tagged_old_versions,
+            clones=tuple(clones),
+        )
+        policy = _policy(snapshot, older_than, retain_versions, versions, policy)
+        plan = plan_cleanup(snapshot, policy)
+        return explanation_of(plan, include_files=include_files, max_files=max_files)
+
     def _committing(self) -> CommitOptions:
         return CommitOptions(handler=self._handle.options.handler)
+
+
+def _policy(
+    snapshot: Snapshot,
+    older_than: timedelta | None,
+    retain_versions: int | None,
+    versions: Sequence[int] | None,
+    policy: CleanupPolicy,
+) -> CleanupPolicy:
+    if older_than is None and retain_versions is None and versions is None:
+        older_than = _OLDER_THAN
+    return policy_of(
+        snapshot,
+        older_than=older_than,
+        retain_versions=retain_versions,
+        versions=versions,
+        policy=policy,
+    )
 
 
 class DatasetOptimizer:

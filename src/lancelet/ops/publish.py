@@ -12,7 +12,9 @@ from typing import TypeVar
 from lancelet.errors import CommitConflictError, InternalError
 from lancelet.format.operation import Operation
 from lancelet.format.transaction import COMMIT_MESSAGE_KEY, Transaction
+from lancelet.ops.cleanup import auto_cleanup
 from lancelet.table.commit import CommitOptions, commit
+from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import Snapshot, open_snapshot
 
 T = TypeVar("T")
@@ -55,7 +57,17 @@ def publish(
 ) -> Snapshot:
     """Commit an operation that was computed from a version, and return the new version."""
     transaction = new_transaction(snapshot.version, operation, remarks)
-    return commit(snapshot.location, transaction, options)
+    return commit_transaction(snapshot.location, transaction, options)
+
+
+def commit_transaction(
+    location: TableLocation, transaction: Transaction, options: CommitOptions | None = None
+) -> Snapshot:
+    """Commit, and clean up if the config of the table says that it is due with this version."""
+    published = commit(location, transaction, options)
+    if options is None or not options.detached:
+        auto_cleanup(published)
+    return published
 
 
 def with_retries(

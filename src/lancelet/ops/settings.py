@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lancelet.format.operation import Restore, UpdateConfig, UpdateMap
-from lancelet.ops.publish import new_transaction, publish
-from lancelet.table.commit import commit
+from lancelet.ops.publish import commit_transaction, new_transaction, publish
 from lancelet.table.snapshot import Snapshot
 
 Changes = Mapping[str, "str | None"]
@@ -51,4 +50,4 @@ def update_field_metadata(
 def restore(snapshot: Snapshot, over_version: int) -> Snapshot:
     """Make a version the latest one again, as a new version that follows `over_version`."""
     transaction = new_transaction(over_version, Restore(snapshot.version))
-    return commit(snapshot.location, transaction)
+    return commit_transaction(snapshot.location, transaction)

@@ -21,11 +21,11 @@ from lancelet.format.schema import Schema
 from lancelet.format.version import DEFAULT_VERSION, FileVersion
 from lancelet.ops.bases import BaseChoice, BaseError, number_bases
 from lancelet.ops.fit import check_metadata, fit_to_table
-from lancelet.ops.publish import Remarks, new_transaction
+from lancelet.ops.publish import Remarks, commit_transaction, new_transaction
 from lancelet.ops.rows import RowStream
 from lancelet.ops.write import FileOptions, Target, checked_batches, write_fragments
 from lancelet.table.apply.state import with_true_version
-from lancelet.table.commit import CommitOptions, commit
+from lancelet.table.commit import CommitOptions
 from lancelet.table.dictionaries import dictionary_values_of
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import Snapshot, open_snapshot
@@ -81,7 +81,7 @@ def write_table(
     latest = latest_or_none(location)
     prepared = prepare_write(location, latest, rows, mode, options)
     transaction = new_transaction(prepared.read_version, prepared.operation, options.remarks)
-    return commit(location, transaction, prepared.options)
+    return commit_transaction(location, transaction, prepared.options)
 
 
 def prepare_write(

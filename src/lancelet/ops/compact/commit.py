@@ -21,7 +21,7 @@ from lancelet.format.paths import DATA, DATA_SUFFIX
 from lancelet.ops.compact.options import CompactionOptions
 from lancelet.ops.compact.remap import change_indices, check_deferrable
 from lancelet.ops.compact.rewrite import CompactionMetrics, RewriteResult
-from lancelet.ops.publish import new_transaction
+from lancelet.ops.publish import commit_transaction, new_transaction
 from lancelet.table.commit import CommitOptions, commit
 from lancelet.table.snapshot import Snapshot, open_snapshot
 
@@ -56,7 +56,8 @@ def commit_results(
     metrics = sum((result.metrics for result in results), CompactionMetrics())
     rewrite = Rewrite(groups, indices.rewritten, indices.moves)
     wanted = replace(committing or CommitOptions(), keeps_order=True)
-    published = commit(snapshot.location, new_transaction(read.version, rewrite), wanted)
+    transaction = new_transaction(read.version, rewrite)
+    published = commit_transaction(snapshot.location, transaction, wanted)
     return Compacted(published, metrics)
 
 

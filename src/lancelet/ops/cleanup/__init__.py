@@ -1,0 +1,29 @@
+"""Deleting old versions and the files that no version needs."""
+
+from lancelet.ops.cleanup.auto import CleanupWarning, auto_cleanup, parse_duration
+from lancelet.ops.cleanup.plan import (
+    CleanupCandidateFile,
+    CleanupPlan,
+    CleanupReferencedBranch,
+    FileKind,
+    plan_cleanup,
+)
+from lancelet.ops.cleanup.policy import CleanupInputError, CleanupPolicy, policy_of
+from lancelet.ops.cleanup.run import CleanupStats, cleanup_old_versions, run_cleanup
+
+__all__ = [
+    "CleanupCandidateFile",
+    "CleanupInputError",
+    "CleanupPlan",
+    "CleanupPolicy",
+    "CleanupReferencedBranch",
+    "CleanupStats",
+    "CleanupWarning",
+    "FileKind",
+    "auto_cleanup",
+    "cleanup_old_versions",
+    "parse_duration",
+    "plan_cleanup",
+    "policy_of",
+    "run_cleanup",
+]

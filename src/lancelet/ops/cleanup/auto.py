@@ -1,0 +1,104 @@
+"""Cleaning up as part of commits, as the config of a table says.
+
+    lance.auto_cleanup.interval = 20           with every 20th version
+    lance.auto_cleanup.older_than = 14days     what is older than that
+    lance.auto_cleanup.retain_versions = 100   and not among the last 100
+
+The commit has happened by then, so a cleanup that fails is a warning and no error.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Final, TypeVar
+
+from lancelet.errors import InvalidInputError, LanceletError
+from lancelet.ops.cleanup.policy import CleanupPolicy, policy_of
+from lancelet.ops.cleanup.run import CleanupStats, cleanup_old_versions
+from lancelet.table.snapshot import Snapshot
+
+PREFIX: Final = "lance.auto_cleanup."
+
+T = TypeVar("T")
+
+_UNITS: Final = {
+    ("ns", "nsec"): timedelta(microseconds=0.001),
+    ("us", "usec"): timedelta(microseconds=1),
+    ("ms", "msec"): timedelta(milliseconds=1),
+    ("s", "sec", "secs", "second", "seconds"): timedelta(seconds=1),
+    ("m", "min", "mins", "minute", "minutes"): timedelta(minutes=1),
+    ("h", "hr", "hrs", "hour", "hours"): timedelta(hours=1),
+    ("d", "day", "days"): timedelta(days=1),
+    ("w", "week", "weeks"): timedelta(weeks=1),
+    ("M", "month", "months"): timedelta(days=30.44),
+    ("y", "year", "years"): timedelta(days=365.25),
+}
+_BY_NAME: Final = {name: size for names, size in _UNITS.items() for name in names}
+_PART: Final = re.compile(r"\s*(\d+)\s*([A-Za-z]+)")
+
+
+class CleanupWarning(RuntimeWarning):
+    """A commit succeeded, and the cleanup that was due with it did not."""
+
+
+def auto_cleanup(snapshot: Snapshot) -> CleanupStats | None:
+    """Clean up if the version that was just committed is one at which that is due."""
+    config = snapshot.manifest.config
+    if f"{PREFIX}interval" not in config:
+        return None
+    try:
+        interval = _setting(config, "interval", _count)
+        if not interval or snapshot.version % interval:
+            return None
+        policy = policy_of(
+            snapshot,
+            older_than=_setting(config, "older_than", parse_duration),
+            retain_versions=_setting(config, "retain_versions", _count),
+            policy=CleanupPolicy(
+                error_if_tagged_old_versions=False,
+                delete_rate_limit=_setting(config, "delete_rate_limit", _count),
+                delete_concurrency=_setting(config, "delete_concurrency", _count),
+            ),
+        )
+        return cleanup_old_versions(snapshot, policy)
+    except LanceletError as error:
+        warnings.warn(
+            f"version {snapshot.version} was committed, but cleaning up failed: {error}",
+            CleanupWarning,
+            stacklevel=2,
+        )
+        return None
+
+
+def parse_duration(text: str) -> timedelta:
+    """Return the length of time that a text says.
+
+    >>> parse_duration("1m 40s"), parse_duration("2days 3h")
+    (datetime.timedelta(seconds=100), datetime.timedelta(days=2, seconds=10800))
+    """
+    total, at = timedelta(), 0
+    while found := _PART.match(text, at):
+        number, unit = found.groups()
+        if unit not in _BY_NAME:
+            raise InvalidInputError("a length of time has an unknown unit", text=text, unit=unit)
+        total += int(number) * _BY_NAME[unit]
+        at = found.end()
+    if text[at:].strip() or not at:
+        raise InvalidInputError(
+            "a length of time is numbers with units, such as `14days` or `1h 30m`", text=text
+        )
+    return total
+
+
+def _setting(config: Mapping[str, str], name: str, parse: Callable[[str], T]) -> T | None:
+    text = config.get(PREFIX + name)
+    return None if text is None else parse(text)
+
+
+def _count(text: str) -> int:
+    if not text.strip().isdigit():
+        raise InvalidInputError("a setting of automatic cleanup must be a number", found=text)
+    return int(text)

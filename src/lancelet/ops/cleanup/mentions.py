@@ -1,0 +1,142 @@
+"""What the versions of a table mention: the files that must not go while a version stays.
+
+    version 7    data/a.lance   _deletions/0-6-1.arrow   _transactions/6-x.txn   _indices/5f..
+    branch x     data/a.lance of the main table, which it started from
+
+Files have names that nobody else has, so they are told apart by name alone, whichever base a
+version says they are in. That keeps a few too many at worst, and never one too few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from lancelet.errors import CorruptDataError, ObjectNotFoundError
+from lancelet.format.fragment import External, Fragment
+from lancelet.format.fragment_list import FragmentList
+from lancelet.format.paths import (
+    DATA,
+    TRANSACTIONS,
+    TREE,
+    VERSIONS,
+    index_directory,
+    is_detached,
+    parse_manifest_name,
+)
+from lancelet.io.store import ObjectInfo
+from lancelet.io.uri import name as last_part
+from lancelet.table.location import TableLocation
+from lancelet.table.manifests import ManifestEntry
+from lancelet.table.snapshot import Snapshot, open_entry
+
+
+@dataclass(slots=True)
+class Mentions:
+    """Paths below the root of a table, and directories of index segments.
+
+    Versions share most of their fragments, so each is taken apart once.
+    """
+
+    paths: set[str] = field(default_factory=set)
+    index_directories: set[str] = field(default_factory=set)
+    _seen: set[bytes] = field(default_factory=set)
+
+    def add(self, snapshot: Snapshot) -> None:
+        """Add what a version mentions."""
+        for fragment in self._unseen(snapshot.fragments):
+            self.paths.update(_paths_of(fragment))
+        transaction = snapshot.manifest.transaction_file
+        if transaction:
+            self.paths.add(f"{TRANSACTIONS}/{transaction}")
+        for index in snapshot.indices.indices:
+            self.index_directories.add(index_directory(index.uuid))
+
+    def __contains__(self, path: str) -> bool:
+        """Return whether a file is mentioned, or belongs to one that is."""
+        folders = path.split("/")
+        if path in self.paths or "/".join(folders[:2]) in self.index_directories:
+            return True
+        # The blobs of data/a.lance are below data/a.
+        return any(
+            f"{'/'.join(folders[:depth])}.lance" in self.paths for depth in range(2, len(folders))
+        )
+
+    def _unseen(self, fragments: FragmentList) -> Iterator[Fragment]:
+        for place, (start, size) in enumerate(
+            zip(fragments.position.tolist(), fragments.size.tolist(), strict=True)
+        ):
+            entry = fragments.wire[start : start + size].tobytes()
+            if entry not in self._seen:
+                self._seen.add(entry)
+                yield fragments[place]
+
+
+def all_versions(location: TableLocation) -> Iterator[Snapshot]:
+    """Yield every version at a location, those on no branch too.
+
+    Raises:
+        CorruptDataError: A version cannot be read, so nobody knows what it needs.
+    """
+    for info in location.store.list(VERSIONS):
+        entry = manifest_entry(info)
+        if entry is None:
+            continue
+        try:
+            yield open_entry_surely(location, entry)
+        except ObjectNotFoundError:
+            # Another cleanup deleted the version after it was listed.
+            continue
+
+
+def open_entry_surely(location: TableLocation, entry: ManifestEntry) -> Snapshot:
+    """Open a version, or say that nothing may be cleaned up because of it."""
+    try:
+        return open_entry(location, entry)
+    except CorruptDataError as error:
+        error.add_note("a version that cannot be read may need any file; nothing was cleaned up")
+        raise error.with_facts(path=entry.path, uri=location.uri) from None
+
+
+def manifest_entry(info: ObjectInfo) -> ManifestEntry | None:
+    """Return what a listed file is a manifest of, detached versions included."""
+    found = parse_manifest_name(last_part(info.path))
+    if found is None or found.staging_id is not None:
+        return None
+    return ManifestEntry(
+        found.version, found.naming, info.path, info.size, info.modified, info.etag
+    )
+
+
+def is_on_no_branch(entry: ManifestEntry) -> bool:
+    """Return whether a manifest is that of a detached version."""
+    return is_detached(entry.version)
+
+
+def branch_locations(main: TableLocation) -> Iterator[TableLocation]:
+    """Yield where the branches of a table are, also those that have no name yet."""
+    folders = [TREE]
+    while folders:
+        folder = folders.pop()
+        below = main.store.list_delimited(folder).folders
+        if f"{folder}/{VERSIONS}" in below:
+            yield main.below(folder)
+        folders += [
+            inner
+            for inner in below
+            if not last_part(inner).startswith("_") and last_part(inner) != DATA
+        ]
+
+
+def _paths_of(fragment: Fragment) -> Iterator[str]:
+    for file in (*fragment.files, *(overlay.data_file for overlay in fragment.overlays)):
+        yield f"{DATA}/{file.path}"
+    if fragment.deletion_file is not None:
+        yield fragment.deletion_file.path(fragment.id)
+    for sequence in (
+        fragment.row_ids,
+        fragment.created_at_versions,
+        fragment.last_updated_at_versions,
+    ):
+        if isinstance(sequence, External):
+            yield sequence.path

@@ -1,0 +1,272 @@
+"""Working out what a cleanup deletes, and why each file, without deleting anything.
+
+    _versions/..3.manifest   version 3 goes
+    data/a.lance             only versions that go mention it
+    data/b.lance             no version mentions it, and it is 9 days old
+    data/c.lance             no version mentions it, and it is new: stays, somebody may be writing
+
+Only folders and names of the format are looked at; whatever else lies there stays.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Final
+
+from lancelet.format.paths import (
+    DATA,
+    DATA_SUFFIX,
+    DELETIONS,
+    INDICES,
+    LATEST_VERSION_HINT,
+    MANIFEST_SUFFIX,
+    TRANSACTION_SUFFIX,
+    TRANSACTIONS,
+    VERSIONS,
+    parse_manifest_name,
+)
+from lancelet.io.store import ObjectInfo
+from lancelet.io.uri import name as last_part
+from lancelet.ops.cleanup.mentions import (
+    Mentions,
+    all_versions,
+    branch_locations,
+    is_on_no_branch,
+    manifest_entry,
+    open_entry_surely,
+)
+from lancelet.ops.cleanup.policy import UNVERIFIED_AGE, CleanupInputError, CleanupPolicy
+from lancelet.table.location import TableLocation
+from lancelet.table.manifests import ManifestEntry
+from lancelet.table.refs import list_branches, list_tags, main_location
+from lancelet.table.snapshot import Snapshot
+
+_BLOB_SUFFIX: Final = ".blob"
+_DELETION_SUFFIXES: Final = (".arrow", ".bin")
+
+
+class FileKind(Enum):
+    """What a file is; the values are the reference's."""
+
+    MANIFEST = "manifest"
+    TEMPORARY_MANIFEST = "temporary_manifest"
+    DATA = "data"
+    DELETION = "deletion"
+    TRANSACTION = "transaction"
+    INDEX = "index"
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupCandidateFile:
+    """A file that may go, and why; `unverified` if no version ever mentioned it."""
+
+    path: str
+    file_kind: FileKind
+    size_bytes: int
+    unverified: bool
+    reason: str
+
+    @property
+    def kind(self) -> str:
+        """What the file is, as text."""
+        return self.file_kind.value
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupReferencedBranch:
+    """A branch that needs files of the table, and the version it started from."""
+
+    name: str
+    referenced_version: int
+    cleanup_candidate: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CleanupPlan:
+    """What a cleanup deletes: the manifests of versions first, then other files."""
+
+    location: TableLocation
+    read_version: int
+    versions: tuple[int, ...]
+    manifests: tuple[CleanupCandidateFile, ...]
+    files: tuple[CleanupCandidateFile, ...]
+    branches: tuple[CleanupReferencedBranch, ...]
+    newest_version: int
+
+    @property
+    def candidates(self) -> tuple[CleanupCandidateFile, ...]:
+        """Every file that goes."""
+        return (*self.manifests, *self.files)
+
+
+@dataclass(slots=True)
+class _Versions:
+    """The versions of a table, sorted into those that go and those that stay."""
+
+    going: list[ManifestEntry] = field(default_factory=list)
+    known: Mentions = field(default_factory=Mentions)
+    needed: Mentions = field(default_factory=Mentions)
+    kept_by_tags: set[int] = field(default_factory=set)
+    newest: int = 0
+
+
+def plan_cleanup(snapshot: Snapshot, policy: CleanupPolicy) -> CleanupPlan:
+    """Return what a cleanup of the table deletes, as seen from a version of it.
+
+    Raises:
+        CleanupInputError: A tag keeps a version that would go, and that was to be an error.
+        CorruptDataError: A version cannot be read, so nobody knows what it needs.
+    """
+    location, main = snapshot.location, main_location(snapshot)
+    tags = _tags_here(snapshot, main)
+    versions = _sort_versions(snapshot, policy, tags)
+    if versions.kept_by_tags and policy.error_if_tagged_old_versions:
+        kept = {name: version for name, version in tags.items() if version in versions.kept_by_tags}
+        raise CleanupInputError(
+            f"Cleanup error: {len(kept)} tagged version(s) have been marked for cleanup. Either "
+            "set `error_if_tagged_old_versions=false` or delete the following tag(s) to enable "
+            f"cleanup: {kept}"
+        )
+    for other in _others(location, main, policy):
+        for version in all_versions(other):
+            versions.needed.add(version)
+    gone = {entry.version for entry in versions.going}
+    return CleanupPlan(
+        location=location,
+        read_version=snapshot.version,
+        versions=tuple(entry.version for entry in versions.going),
+        manifests=tuple(_manifests(versions.going)),
+        files=tuple(_files(location, versions.needed, versions.known, policy)),
+        branches=tuple(_branches(snapshot, main, gone)),
+        newest_version=versions.newest,
+    )
+
+
+def mentioned_since(plan: CleanupPlan, kept: Iterable[int] = ()) -> Mentions:
+    """Return what versions mention that were committed after the plan, or stayed against it."""
+    wanted = set(kept)
+    mentions = Mentions()
+    for info in plan.location.store.list(VERSIONS):
+        entry = manifest_entry(info)
+        if entry is None:
+            continue
+        if entry.version in wanted or entry.version > plan.newest_version:
+            mentions.add(open_entry_surely(plan.location, entry))
+    return mentions
+
+
+def _tags_here(snapshot: Snapshot, main: TableLocation) -> dict[str, int]:
+    branch = snapshot.manifest.branch
+    return {name: tag.version for name, tag in list_tags(main).items() if tag.branch == branch}
+
+
+def _sort_versions(snapshot: Snapshot, policy: CleanupPolicy, tags: dict[str, int]) -> _Versions:
+    tagged = set(tags.values())
+    sorted_ = _Versions(newest=snapshot.version)
+    for version in all_versions(snapshot.location):
+        number = version.version
+        is_detached = is_on_no_branch(version.entry)
+        if not is_detached:
+            sorted_.newest = max(sorted_.newest, number)
+        may_go = number < snapshot.version and not is_detached
+        may_go = may_go and policy.selects(number, version.manifest.timestamp)
+        if may_go and number in tagged:
+            sorted_.kept_by_tags.add(number)
+        if may_go and number not in tagged:
+            sorted_.going.append(version.entry)
+            sorted_.known.add(version)
+        else:
+            sorted_.needed.add(version)
+    return sorted_
+
+
+def _others(
+    location: TableLocation, main: TableLocation, policy: CleanupPolicy
+) -> Iterator[TableLocation]:
+    """Yield other tables that may need files of this one."""
+    for other in (main, *branch_locations(main)):
+        if other.store.uri != location.store.uri:
+            yield other
+    for uri in policy.clones:
+        yield TableLocation.open(uri, location.storage_options, location.base_options)
+
+
+def _branches(
+    snapshot: Snapshot, main: TableLocation, gone: Collection[int]
+) -> Iterator[CleanupReferencedBranch]:
+    for name, branch in sorted(list_branches(main).items()):
+        if branch.parent_branch == snapshot.manifest.branch:
+            is_gone = branch.parent_version in gone
+            yield CleanupReferencedBranch(name, branch.parent_version, is_gone)
+
+
+def _manifests(going: Iterable[ManifestEntry]) -> Iterator[CleanupCandidateFile]:
+    for entry in going:
+        reason = f"version {entry.version} goes"
+        yield CleanupCandidateFile(entry.path, FileKind.MANIFEST, entry.size, False, reason)
+
+
+def _files(
+    location: TableLocation, needed: Mentions, known: Mentions, policy: CleanupPolicy
+) -> Iterator[CleanupCandidateFile]:
+    now = datetime.now(UTC)
+    for folder in (VERSIONS, DATA, DELETIONS, TRANSACTIONS, INDICES):
+        for info in location.store.list(folder):
+            kind = _kind_of(location, folder, info)
+            if kind is None or info.path in needed:
+                continue
+            age = now - info.modified
+            if info.path in known:
+                reason = "only versions that go mention it"
+            elif policy.delete_unverified:
+                reason = "no version mentions it, and nobody is said to be writing"
+            elif age >= UNVERIFIED_AGE:
+                reason = f"no version mentions it, and it is {age.days} days old"
+            else:
+                continue
+            unverified = info.path not in known
+            yield CleanupCandidateFile(info.path, kind, info.size, unverified, reason)
+
+
+def _kind_of(location: TableLocation, folder: str, info: ObjectInfo) -> FileKind | None:
+    """Return what a file is if it is one of the format's, else None."""
+    path = info.path
+    match folder:
+        case "data" if path.endswith((DATA_SUFFIX, _BLOB_SUFFIX)):
+            return FileKind.DATA
+        case "_deletions" if path.endswith(_DELETION_SUFFIXES):
+            return FileKind.DELETION
+        case "_transactions" if path.endswith(TRANSACTION_SUFFIX):
+            return FileKind.TRANSACTION
+        case "_indices" if _is_uuid(path.split("/")[1]):
+            return FileKind.INDEX
+        case "_versions" if _is_left_over(location, path):
+            return FileKind.TEMPORARY_MANIFEST
+        case _:
+            return None
+
+
+def _is_left_over(location: TableLocation, path: str) -> bool:
+    """Return whether a file is what an unfinished commit left beside the manifests."""
+    if path == LATEST_VERSION_HINT:
+        return False
+    found = parse_manifest_name(last_part(path))
+    if found is None:
+        return last_part(path).startswith(".tmp")
+    if found.staging_id is None:
+        return False
+    # Until it is copied to its final name, a staged manifest may be the version itself.
+    final = path[: path.index(MANIFEST_SUFFIX) + len(MANIFEST_SUFFIX)]
+    return location.store.exists(final)
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        uuid.UUID(text)
+    except ValueError:
+        return False
+    return True

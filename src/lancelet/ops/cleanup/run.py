@@ -1,0 +1,134 @@
+"""Deleting what a plan says, in an order in which every version that is listed can be read.
+
+    1  manifests of versions that go        from here on nobody finds these versions
+    2  a look at versions that are new      what they mention stays, and so does what a version
+                                            mentions whose manifest could not be deleted
+    3  other files
+
+A cleanup that ends at any point leaves files too many, which a later one deletes.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from lancelet.config import IO_THREADS
+from lancelet.errors import StorageError
+from lancelet.format.paths import DATA, DELETIONS, INDICES, TRANSACTIONS, VERSIONS
+from lancelet.ops.cleanup.plan import (
+    CleanupCandidateFile,
+    CleanupPlan,
+    FileKind,
+    mentioned_since,
+    plan_cleanup,
+)
+from lancelet.ops.cleanup.policy import UNVERIFIED_AGE, CleanupPolicy
+from lancelet.table.snapshot import Snapshot
+
+_FOLDERS: Final = (VERSIONS, DATA, DELETIONS, TRANSACTIONS, INDICES)
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupStats:
+    """What a cleanup deleted; `failed_deletes` are files that the store would not delete."""
+
+    bytes_removed: int = 0
+    old_versions: int = 0
+    data_files_removed: int = 0
+    transaction_files_removed: int = 0
+    index_files_removed: int = 0
+    deletion_files_removed: int = 0
+    failed_deletes: int = 0
+
+    @staticmethod
+    def of(files: Iterable[CleanupCandidateFile], *, failed: int = 0) -> CleanupStats:
+        """Return what deleting some files counts as."""
+        gone = list(files)
+
+        def count(kind: FileKind) -> int:
+            return sum(file.file_kind is kind for file in gone)
+
+        return CleanupStats(
+            bytes_removed=sum(file.size_bytes for file in gone),
+            old_versions=count(FileKind.MANIFEST),
+            data_files_removed=count(FileKind.DATA),
+            transaction_files_removed=count(FileKind.TRANSACTION),
+            index_files_removed=count(FileKind.INDEX),
+            deletion_files_removed=count(FileKind.DELETION),
+            failed_deletes=failed,
+        )
+
+
+def cleanup_old_versions(snapshot: Snapshot, policy: CleanupPolicy) -> CleanupStats:
+    """Delete old versions of a table and the files that no version needs."""
+    plan = plan_cleanup(snapshot, policy)
+    return run_cleanup(plan, policy)
+
+
+def run_cleanup(plan: CleanupPlan, policy: CleanupPolicy) -> CleanupStats:
+    """Delete what a plan says, but for what came to be needed since."""
+    delete = _Deleter(plan, policy)
+    gone = delete.all(plan.manifests)
+    stayed = {
+        version
+        for version, manifest in zip(plan.versions, plan.manifests, strict=True)
+        if manifest not in gone
+    }
+    since = mentioned_since(plan, stayed)
+    gone += delete.all([file for file in plan.files if file.path not in since])
+    age = 0.0 if policy.delete_unverified else UNVERIFIED_AGE.total_seconds()
+    for folder in _FOLDERS:
+        plan.location.store.sweep_temporaries(folder, older_than_seconds=age)
+    return CleanupStats.of(gone, failed=delete.failed)
+
+
+class _Deleter:
+    """Deletes files side by side, as fast as was allowed."""
+
+    def __init__(self, plan: CleanupPlan, policy: CleanupPolicy) -> None:
+        self._store = plan.location.store
+        self._threads = policy.delete_concurrency or IO_THREADS
+        self._pace = _Pace(policy.delete_rate_limit)
+        self.failed = 0
+
+    def all(self, files: Sequence[CleanupCandidateFile]) -> list[CleanupCandidateFile]:
+        """Delete files and return those that are gone."""
+        if not files:
+            return []
+        with ThreadPoolExecutor(min(self._threads, len(files))) as pool:
+            outcomes = list(pool.map(self._delete, files))
+        self.failed += outcomes.count(False)
+        return [file for file, is_gone in zip(files, outcomes, strict=True) if is_gone]
+
+    def _delete(self, file: CleanupCandidateFile) -> bool:
+        self._pace.wait()
+        try:
+            self._store.delete(file.path)
+        except StorageError:
+            # Counted as failed; the next cleanup finds the file again.
+            return False
+        return True
+
+
+class _Pace:
+    """Lets so many go in a second."""
+
+    def __init__(self, per_second: int | None, now: Callable[[], float] = time.monotonic) -> None:
+        self._between = 0.0 if per_second is None else 1 / per_second
+        self._now = now
+        self._next = now()
+        self._lock = threading.Lock()
+
+    def wait(self) -> None:
+        """Return when the next may go."""
+        if not self._between:
+            return
+        with self._lock:
+            due = max(self._next, self._now())
+            self._next = due + self._between
+        time.sleep(max(0.0, due - self._now()))
