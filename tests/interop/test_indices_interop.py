@@ -25,7 +25,13 @@ from lancelet.testing.expressions import PREDICATES, random_batch
 pytestmark = pytest.mark.interop
 
 ORDERED = ("i", "u", "n", "f", "d", "s", "b", "day", "ts", "st.x", "st.y")
-KINDS = {"BTREE": ORDERED, "BITMAP": ORDERED, "LABEL_LIST": ("l",), "ZONEMAP": ORDERED}
+KINDS = {
+    "BTREE": ORDERED,
+    "BITMAP": ORDERED,
+    "LABEL_LIST": ("l",),
+    "ZONEMAP": ORDERED,
+    "BLOOMFILTER": ("i", "u", "n", "f", "s", "day", "ts", "st.x", "st.y"),
+}
 REFUSED = (ValueError, OSError, RuntimeError, NotImplementedError)
 
 

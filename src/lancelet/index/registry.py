@@ -7,11 +7,18 @@ from typing import Final
 from lancelet.errors import UnsupportedError
 from lancelet.index.base import ScalarKind
 from lancelet.index.scalar.bitmap import Bitmap
+from lancelet.index.scalar.bloomfilter import BloomFilter
 from lancelet.index.scalar.btree import BTree
 from lancelet.index.scalar.label_list import LabelList
 from lancelet.index.scalar.zonemap import ZoneMap
 
-SCALAR_KINDS: Final[tuple[ScalarKind, ...]] = (BTree(), Bitmap(), LabelList(), ZoneMap())
+SCALAR_KINDS: Final[tuple[ScalarKind, ...]] = (
+    BTree(),
+    Bitmap(),
+    LabelList(),
+    ZoneMap(),
+    BloomFilter(),
+)
 _BY_NAME: Final = {kind.name: kind for kind in SCALAR_KINDS}
 _BY_TYPE: Final = {kind.type_url.lower(): kind for kind in SCALAR_KINDS}
 assert len(_BY_NAME) == len(_BY_TYPE) == len(SCALAR_KINDS), "two kinds claim one name"

@@ -115,7 +115,7 @@ def join_sets(
     places = order.sort(keys)
     ordered = keys.take(pa.array(places))
     starts = np.flatnonzero(order.changes(ordered))
-    stops = np.append(starts[1:], len(ordered))
+    stops = np.append(starts, len(ordered))[1:]
     joined: list[RowSet] = []
     for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
         rows = NO_ROWS

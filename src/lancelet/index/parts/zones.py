@@ -10,8 +10,8 @@ together again. Rows are numbered by address.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -22,7 +22,7 @@ from pyroaring import BitMap, FrozenBitMap
 from lancelet.buffers import Int64s
 from lancelet.errors import CorruptDataError
 from lancelet.index.base import IndexedRows
-from lancelet.rowids.address import UInt64s, fragments_of, offsets_of
+from lancelet.rowids.address import OFFSET_BITS, UInt64s, fragments_of, offsets_of
 from lancelet.rowids.selection import RowSet
 
 ZONE_FIELDS: Final = tuple(
@@ -40,6 +40,10 @@ class ZoneOfRows:
     start: int
     length: int
     values: pa.Array
+
+    def without_values(self) -> ZoneOfRows:
+        """Return where the zone is, and nothing else."""
+        return replace(self, values=self.values.slice(0, 0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,6 +78,11 @@ class ZonePlaces:
             parts.setdefault(fragment_id, BitMap()).add_range(start, start + length)
         return RowSet({part: FrozenBitMap(rows) for part, rows in parts.items()})
 
+    def first_addresses(self) -> UInt64s:
+        """Return the address of the first row of each zone's fragment."""
+        first: UInt64s = self.fragment_ids.astype(np.uint64) << np.uint64(OFFSET_BITS)
+        return first
+
     def num_rows(self, chosen: npt.NDArray[np.bool_]) -> int:
         """Return how many rows zones that were chosen have, deleted ones too."""
         return int(self.lengths[chosen].sum())
@@ -81,6 +90,32 @@ class ZonePlaces:
     def __len__(self) -> int:
         """Return how many zones there are."""
         return len(self.starts)
+
+
+def columns_of_zones(zones: Sequence[ZoneOfRows]) -> list[pa.Array]:
+    """Return the columns of `ZONE_FIELDS` for zones."""
+    return [
+        pa.array([zone.fragment_id for zone in zones], pa.uint64()),
+        pa.array([zone.start for zone in zones], pa.uint64()),
+        pa.array([zone.length for zone in zones], pa.uint64()),
+    ]
+
+
+def split_off_nulls(rows: IndexedRows, found: list[UInt64s]) -> IndexedRows:
+    """Return the same rows; the numbers of those without a value go to `found` as they pass."""
+
+    def watched() -> Iterator[tuple[pa.Array, UInt64s]]:
+        for values, numbers in rows.parts:
+            if values.null_count:
+                found.append(numbers[values.is_null().to_numpy(zero_copy_only=False)])
+            yield values, numbers
+
+    return IndexedRows(rows.data_type, watched())
+
+
+def null_rows_of(found: list[UInt64s]) -> RowSet:
+    """Return the rows that `split_off_nulls` came across."""
+    return RowSet.of(np.concatenate([np.empty(0, np.uint64), *found]))
 
 
 def cut_into_zones(rows: IndexedRows, zone_rows: int) -> Iterator[ZoneOfRows]:

@@ -36,9 +36,11 @@ from lancelet.index.parts.spans import interval_of, is_nan
 from lancelet.index.parts.zones import (
     ZONE_FIELDS,
     ZONE_ROWS,
-    ZoneOfRows,
     ZonePlaces,
+    columns_of_zones,
     cut_into_zones,
+    null_rows_of,
+    split_off_nulls,
 )
 from lancelet.index.question import Interval, IsNull, OneOf, Question, StartsWith
 from lancelet.rowids.address import UInt64s
@@ -206,8 +208,7 @@ class ZoneMap:
         table, nulls = _summarised(rows, zone_rows)
         tables = [table]
         for segment, keeps in zip(opened, retained, strict=True):
-            first_rows = segment.places.fragment_ids.astype(np.uint64) << np.uint64(32)
-            own = segment.table.filter(pa.array(keeps(first_rows)))
+            own = segment.table.filter(pa.array(keeps(segment.places.first_addresses())))
             tables.append(own.select(table.schema.names).cast(table.schema))
             numbers = (segment.nulls() or NO_ROWS).addresses({})
             nulls |= RowSet.of(numbers[keeps(numbers)])
@@ -234,15 +235,8 @@ def _zone_rows(parameters: Parameters) -> int:
 
 def _summarised(rows: IndexedRows, zone_rows: int) -> tuple[pa.Table, RowSet]:
     """Return what there is to say of each zone, and which rows have no value."""
-    null_rows: list[UInt64s] = [np.empty(0, np.uint64)]
-
-    def watched() -> Any:
-        for values, numbers in rows.parts:
-            if values.null_count:
-                null_rows.append(numbers[values.is_null().to_numpy(zero_copy_only=False)])
-            yield values, numbers
-
-    zones = list(cut_into_zones(IndexedRows(rows.data_type, watched()), zone_rows))
+    null_rows: list[UInt64s] = []
+    zones = list(cut_into_zones(split_off_nulls(rows, null_rows), zone_rows))
     summaries = [_bounds_of(zone.values) for zone in zones]
     schema = pa.schema(
         [
@@ -258,17 +252,9 @@ def _summarised(rows: IndexedRows, zone_rows: int) -> tuple[pa.Table, RowSet]:
         _scalars([summary[1] for summary in summaries], rows.data_type),
         pa.array([zone.values.null_count for zone in zones], pa.uint32()),
         pa.array([summary[2] for summary in summaries], pa.uint32()),
-        *_places(zones),
+        *columns_of_zones(zones),
     ]
-    return pa.Table.from_arrays(columns, schema=schema), RowSet.of(np.concatenate(null_rows))
-
-
-def _places(zones: Sequence[ZoneOfRows]) -> list[pa.Array]:
-    return [
-        pa.array([zone.fragment_id for zone in zones], pa.uint64()),
-        pa.array([zone.start for zone in zones], pa.uint64()),
-        pa.array([zone.length for zone in zones], pa.uint64()),
-    ]
+    return pa.Table.from_arrays(columns, schema=schema), null_rows_of(null_rows)
 
 
 def _bounds_of(values: pa.Array) -> tuple[pa.Scalar, pa.Scalar, int]:

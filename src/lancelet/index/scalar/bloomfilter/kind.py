@@ -1,0 +1,276 @@
+"""The BLOOMFILTER kind: zones that surely lack a value are not looked at.
+
+    zone        fragment 0, rows 0 to 8192     32 KiB of bits
+    x = 'ab'    a bit of 'ab' is not set: not there
+
+It answers equality and membership; nulls are known exactly, by a set of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancelet.errors import CorruptDataError, InvalidInputError
+from lancelet.index.base import Found, IndexedRows, IndexTypeError, Move, Parameters, Segment
+from lancelet.index.folder import SegmentFolder, StoredFile
+from lancelet.index.parts.split_block import BLOCK_BYTES, build_filter, filter_bytes, may_have
+from lancelet.index.parts.zones import (
+    ZONE_FIELDS,
+    ZONE_ROWS,
+    ZoneOfRows,
+    ZonePlaces,
+    columns_of_zones,
+    cut_into_zones,
+    null_rows_of,
+    split_off_nulls,
+)
+from lancelet.index.question import IsNull, OneOf, Question
+from lancelet.kernels import xxh64_many
+from lancelet.rowids.address import UInt64s
+from lancelet.rowids.selection import NO_ROWS, RowSet
+
+_FILE: Final = "bloomfilter.lance"
+_ITEMS: Final = "bloomfilter_item"
+_PROBABILITY: Final = "bloomfilter_probability"
+_NULLS: Final = "null_bitmap"
+_PROBABILITY_DEFAULT: Final = 0.00057
+_VALUES_MAX: Final = 1000
+"""Of more values than this some are likely in every zone."""
+
+
+class BloomFilterSegment:
+    """An open BLOOMFILTER, all of which is in memory."""
+
+    def __init__(self, folder: SegmentFolder) -> None:
+        """Read the filters."""
+        self._file: StoredFile = folder.open(_FILE)
+        names = [*(field.name for field in ZONE_FIELDS), "has_null", "bloom_filter_data"]
+        columns = self._file.read(names)
+        self.table = pa.Table.from_arrays(columns, names=names)
+        self.places = ZonePlaces.of(columns[:3])
+        self._has_null = columns[3].to_numpy(zero_copy_only=False)
+        filters = columns[4].cast(pa.large_binary())
+        offsets = np.frombuffer(filters.buffers()[1], np.int64)[filters.offset :][
+            : len(filters) + 1
+        ]
+        self._data = np.frombuffer(filters.buffers()[2] or b"", np.uint8)
+        self._starts, self._sizes = offsets[:-1], np.diff(offsets)
+        if len(self._sizes) and (
+            self._sizes.min() < BLOCK_BYTES or (self._sizes % BLOCK_BYTES).any()
+        ):
+            raise CorruptDataError("a Bloom filter is not made of whole blocks", path=folder.path)
+
+    def estimate(self, question: Question) -> int | None:
+        """Return how many rows the zones have that may answer."""
+        match question:
+            case IsNull():
+                return None if self._null_rows is None else self._null_rows.num_rows({})
+            case OneOf(values) if len(values) <= _VALUES_MAX:
+                return self.places.num_rows(self._zones(values))
+            case _:
+                return None
+
+    def search(self, question: Question) -> Found:
+        """Return the rows of zones that may answer; nulls are known exactly."""
+        if isinstance(question, IsNull):
+            assert self._null_rows is not None, "only what has an estimate is searched"
+            return Found(self._null_rows)
+        assert isinstance(question, OneOf), "only what has an estimate is searched"
+        return Found(self.places.rows(self._zones(question.values)), is_exact=False)
+
+    def nulls(self) -> RowSet | None:
+        """Return the rows without a value, if the file says which."""
+        return self._null_rows
+
+    def statistics(self) -> dict[str, Any]:
+        """Return how many zones there are, and how they were built."""
+        return {
+            "type": "BloomFilter",
+            "num_blocks": len(self.places),
+            "number_of_items": self.zone_rows,
+            "probability": self.probability,
+        }
+
+    @property
+    def zone_rows(self) -> int:
+        """How many rows a zone has."""
+        return int(self._file.metadata.get(_ITEMS, ZONE_ROWS))
+
+    @property
+    def probability(self) -> float:
+        """How often a filter may err."""
+        return float(self._file.metadata.get(_PROBABILITY, _PROBABILITY_DEFAULT))
+
+    @cached_property
+    def _null_rows(self) -> RowSet | None:
+        number = self._file.metadata.get(_NULLS)
+        return None if number is None else RowSet.parse(self._file.global_buffer(number))
+
+    def _zones(self, values: pa.Array) -> npt.NDArray[np.bool_]:
+        """Return which zones may have one of some values."""
+        if pa.types.is_floating(values.type):
+            if pc.any(pc.is_nan(values)).as_py():
+                # NaN of other bits hash apart.
+                return np.ones(len(self.places), np.bool_)
+            zeros = pa.array([0.0, -0.0]).cast(values.type)
+            if pc.any(pc.equal(values, zeros[0])).as_py():
+                values = pa.concat_arrays([values, zeros])
+        each = may_have(self._data, self._starts, self._sizes, hashes_of(values))
+        found: npt.NDArray[np.bool_] = np.logical_or.reduce(each, axis=1)
+        return found
+
+
+class BloomFilter:
+    """A Bloom filter of each zone of rows."""
+
+    name = "BLOOMFILTER"
+    title = "BloomFilter"
+    type_url = "/lance.index.pb.BloomFilterIndexDetails"
+    newest_version = 0
+
+    def version(self, *, stable_row_ids: bool) -> int:  # noqa: ARG002
+        """Return 0, the only one there is."""
+        return 0
+
+    def uses_addresses(self, version: int) -> bool:  # noqa: ARG002
+        """Return that rows are numbered by address, always."""
+        return True
+
+    def describe(self, details: bytes) -> dict[str, Any]:  # noqa: ARG002
+        """Return nothing: the details of a BLOOMFILTER are empty."""
+        return {}
+
+    def check_type(self, data_type: pa.DataType, column: str) -> None:
+        """Raise unless the bytes of values can be hashed as the format has it."""
+        if not _is_hashed(data_type):
+            raise IndexTypeError(
+                "a BLOOMFILTER needs a column of integers, floats, times, texts or byte strings",
+                column=column,
+                found=str(data_type),
+            )
+
+    def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:
+        """Hash the values of each zone and write the filters."""
+        zone_rows = parameters.values.get("number_of_items", ZONE_ROWS)
+        probability = parameters.values.get("probability", _PROBABILITY_DEFAULT)
+        if not isinstance(zone_rows, int) or zone_rows < 1 or not 0 < probability < 1:
+            raise InvalidInputError(
+                "number_of_items must be above 0, and probability between 0 and 1",
+                number_of_items=zone_rows,
+                probability=probability,
+            )
+        table, nulls = _filtered(rows, zone_rows, probability)
+        _write(table, nulls, folder, zone_rows, probability)
+        return b""
+
+    def open(self, folder: SegmentFolder, details: bytes) -> BloomFilterSegment:  # noqa: ARG002
+        """Open a segment."""
+        return BloomFilterSegment(folder)
+
+    def merge(
+        self,
+        segments: Sequence[Segment],
+        retained: Sequence[Callable[[UInt64s], npt.NDArray[np.bool_]]],
+        rows: IndexedRows,
+        folder: SegmentFolder,
+    ) -> bytes:
+        """Put the zones of all together."""
+        opened = [_opened(segment) for segment in segments]
+        zone_rows = max((segment.zone_rows for segment in opened), default=ZONE_ROWS)
+        probability = min((each.probability for each in opened), default=_PROBABILITY_DEFAULT)
+        table, nulls = _filtered(rows, zone_rows, probability)
+        tables = [table]
+        for segment, keeps in zip(opened, retained, strict=True):
+            own = segment.table.filter(pa.array(keeps(segment.places.first_addresses())))
+            tables.append(own.cast(table.schema))
+            numbers = (segment.nulls() or NO_ROWS).addresses({})
+            nulls |= RowSet.of(numbers[keeps(numbers)])
+        joined = pa.concat_tables(tables).sort_by(
+            [("fragment_id", "ascending"), ("zone_start", "ascending")]
+        )
+        _write(joined.cast(table.schema), nulls, folder, zone_rows, probability)
+        return b""
+
+    def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> None:
+        """Return None: other fragments have other zones."""
+
+
+def hashes_of(values: pa.Array) -> UInt64s:
+    """Return the hash of the bytes of each value, none of which is null."""
+    if _is_bytes(values.type):
+        wide = values.cast(pa.large_binary())
+        offsets = np.frombuffer(wide.buffers()[1], np.int64)[wide.offset :][: len(wide) + 1]
+        return xxh64_many(offsets, np.frombuffer(wide.buffers()[2] or b"", np.uint8))
+    width = values.type.bit_width // 8
+    data = np.frombuffer(values.buffers()[1] or b"", np.uint8)
+    offsets = (np.arange(len(values) + 1, dtype=np.int64) + values.offset) * width
+    return xxh64_many(offsets, data)
+
+
+def _is_bytes(data_type: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(data_type)
+        or pa.types.is_large_string(data_type)
+        or pa.types.is_binary(data_type)
+        or pa.types.is_large_binary(data_type)
+    )
+
+
+def _is_hashed(data_type: pa.DataType) -> bool:
+    return bool(
+        _is_bytes(data_type)
+        or pa.types.is_integer(data_type)
+        or pa.types.is_float32(data_type)
+        or pa.types.is_float64(data_type)
+        or pa.types.is_date(data_type)
+        or pa.types.is_time(data_type)
+        or pa.types.is_timestamp(data_type)
+    )
+
+
+def _filtered(rows: IndexedRows, zone_rows: int, probability: float) -> tuple[pa.Table, RowSet]:
+    """Return a filter of each zone, and which rows have no value."""
+    null_rows: list[UInt64s] = []
+    size = filter_bytes(zone_rows, probability)
+    places: list[ZoneOfRows] = []
+    filters: list[bytes] = []
+    has_null: list[bool] = []
+    for zone in cut_into_zones(split_off_nulls(rows, null_rows), zone_rows):
+        filters.append(build_filter(hashes_of(zone.values.drop_null()), size))
+        has_null.append(zone.values.null_count > 0)
+        places.append(zone.without_values())
+    schema = pa.schema(
+        [
+            *ZONE_FIELDS,
+            pa.field("has_null", pa.bool_(), nullable=False),
+            pa.field("bloom_filter_data", pa.binary(), nullable=False),
+        ]
+    )
+    columns = [
+        *columns_of_zones(places),
+        pa.array(has_null, pa.bool_()),
+        pa.array(filters, pa.binary()),
+    ]
+    return pa.Table.from_arrays(columns, schema=schema), null_rows_of(null_rows)
+
+
+def _write(
+    table: pa.Table, nulls: RowSet, folder: SegmentFolder, zone_rows: int, probability: float
+) -> None:
+    with folder.create(_FILE, table.schema) as file:
+        file.write(table)
+        file.add_schema_metadata(_ITEMS, str(zone_rows))
+        file.add_schema_metadata(_PROBABILITY, str(probability))
+        file.add_schema_metadata(_NULLS, str(file.add_global_buffer(nulls.render())))
+
+
+def _opened(segment: Segment) -> BloomFilterSegment:
+    assert isinstance(segment, BloomFilterSegment), "segments of one index are of one kind"
+    return segment
