@@ -55,7 +55,7 @@ from lancelet.encodings.options import (
     Compression,
     EncodingOptions,
 )
-from lancelet.encodings.sample import sample_of
+from lancelet.encodings.sample import sample_of, sample_of_long
 from lancelet.encodings.trials import COMPRESS_FROM_BYTES, best_of, try_all
 
 SMALL_CHUNK_VALUES_BYTES: Final = 16000
@@ -160,8 +160,10 @@ def encode_full_zip(block: Block, *, options: EncodingOptions) -> EncodedValues:
     if not isinstance(block, Variable):
         codec = Flat() if isinstance(block, FixedWidth) else FixedSizeListCodec()
         return codec.encode_values(block)
-    sample = sample_of(block)
-    best = min(_string_choices(options), key=lambda codec: try_values(codec, sample).total)
+    best, *others = _string_choices(options)
+    if others:
+        sample = sample_of_long(block)
+        best = min((best, *others), key=lambda codec: try_values(codec, sample).total)
     return best.encode_values(block)
 
 

@@ -89,7 +89,7 @@ def _encode(
     block = block_from_arrow(leaf.values)
     has_levels = leaf.repetition is not None or leaf.definition is not None
     if has_2_2 and not has_levels and isinstance(block, FixedWidth | Variable):
-        value = constant_value(block)
+        value = None if _is_one_long(block) else constant_value(block)
         if value is not None and _can_be_constant(value, version):
             return build_constant_value(leaf, value)
     if not _wants_full_zip(block, version, options):
@@ -98,6 +98,13 @@ def _encode(
         if body is not None or can_be_cut:
             return body
     return build_full_zip(leaf, encode_full_zip(block, options=options))
+
+
+def _is_one_long(block: FixedWidth | Variable) -> bool:
+    """Whether there is nothing to repeat, and much to copy."""
+    if block.count != 1 or isinstance(block, FixedWidth):
+        return False
+    return int(block.offsets[1]) - int(block.offsets[0]) > LONG_BYTES
 
 
 def _can_be_constant(value: FixedWidth | Variable, version: FileVersion) -> bool:

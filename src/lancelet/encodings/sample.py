@@ -17,6 +17,7 @@ from lancelet.encodings.base import Block, FixedWidth, Variable
 from lancelet.encodings.codecs.variable import offsets_from_sizes
 from lancelet.encodings.cost import raw_bytes
 from lancelet.encodings.leaf import slice_block
+from lancelet.encodings.spans import expand
 
 BYTES_AIM: Final = 32 * 1024
 """A sample aims at so many bytes, which is what is compressed at once."""
@@ -30,6 +31,9 @@ VALUES_MIN: Final = 64
 """... and of large values at most so many bytes, but not fewer than so many."""
 
 PIECES: Final = 4
+
+LONG_BYTES: Final = 16 * 1024
+"""Of values that are stored one by one, so many bytes show how each would be compressed."""
 
 
 def sample_of(block: Block) -> Block:
@@ -50,6 +54,22 @@ def sample_of(block: Block) -> Block:
     piece = _whole_bytes(wanted // PIECES)
     starts = [_whole_bytes((block.count - piece) * at // (PIECES - 1)) for at in range(PIECES)]
     return _joined([slice_block(block, start, start + piece) for start in starts])
+
+
+def sample_of_long(values: Variable) -> Variable:
+    """Return a sample of strings that are encoded one by one: single ones, the middle if long.
+
+    >>> values = Variable(np.array([0, 3, 1 << 20]), np.zeros(1 << 20, np.uint8))
+    >>> sample_of_long(values).offsets.tolist()
+    [0, 3, 16387]
+    """
+    value_bytes = raw_bytes(values) / max(values.count, 1)
+    wanted = max(min(VALUES_MAX, int(BYTES_MAX / max(value_bytes, 1))), VALUES_MIN)
+    picked = np.linspace(0, values.count - 1, min(wanted, values.count)).astype(np.int64)
+    start, stop = (values.offsets[picked + at].astype(np.int64) for at in (0, 1))
+    size = np.minimum(stop - start, LONG_BYTES)
+    data = values.data[expand((start + stop - size) // 2, size)]
+    return Variable(offsets_from_sizes(size), data)
 
 
 def _whole_bytes(count: int) -> int:

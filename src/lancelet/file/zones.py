@@ -41,6 +41,9 @@ ZONE_ROWS: Final = 8192
 BOUND_BYTES: Final = 64
 """The most bytes of a string that a bound keeps."""
 
+_LONG_BYTES: Final = 1024
+"""Where a string is longer than this, only the starts of strings are compared."""
+
 _CHARACTER_MAX: Final = 0x10FFFF
 _SURROGATES: Final = (0xD800, 0xE000)
 
@@ -154,11 +157,16 @@ def _aligned_bounds(array: pa.Array, zone_rows: int) -> ZoneBounds:
     dtype = _number_type(array.type)
     if dtype is not None:
         return _number_bounds(array, dtype, zone_rows)
+    is_variable = _is_variable(array.type)
+    array, data_type = _starts_of_long(array) if is_variable else array, array.type
     zones = [array.slice(start, zone_rows) for start in range(0, len(array), zone_rows)]
     found = [pc.min_max(zone) for zone in zones]
-    minimum = _concat([bounds["min"] for bounds in found], array.type)
-    maximum = _concat([bounds["max"] for bounds in found], array.type)
-    if _is_variable(array.type):
+    minimum, maximum = (
+        _concat([bounds[which] for bounds in found], array.type) for which in ("min", "max")
+    )
+    if array.type != data_type:
+        minimum, maximum = (_as_text(bounds, data_type) for bounds in (minimum, maximum))
+    if is_variable:
         minimum = _replace_long(minimum, _cut_down)
         maximum = _replace_long(maximum, _cut_up)
     return ZoneBounds(
@@ -226,6 +234,25 @@ def _reduce(
 
 def _concat(scalars: Sequence[pa.Scalar], data_type: pa.DataType) -> pa.Array:
     return pa.array(scalars, data_type)
+
+
+def _starts_of_long(array: pa.Array) -> pa.Array:
+    """Return values, or as binary what bounds can keep of them, one character more at least.
+
+    The order of values is that of their starts, and a value may have hundreds of megabytes.
+    """
+    if not len(array) or (pc.max(pc.binary_length(array)).as_py() or 0) <= _LONG_BYTES:
+        return array
+    plain = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
+    return pc.binary_slice(array.view(plain.get(array.type, array.type)), 0, BOUND_BYTES + 4)
+
+
+def _as_text(bounds: pa.Array, data_type: pa.DataType) -> pa.Array:
+    """Return starts of strings as strings, without a character that was cut through."""
+    texts = (
+        None if value is None else value.decode(errors="ignore") for value in bounds.to_pylist()
+    )
+    return pa.array(texts, data_type)
 
 
 def _replace_long(bounds: pa.Array, cut: Any) -> pa.Array:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lancelet import kernels
 from lancelet.encodings import registry
 from lancelet.encodings.arrow import block_from_arrow
 from lancelet.encodings.base import Block, FileVersion, FixedWidth, Variable
@@ -249,3 +250,21 @@ def test_samples_are_whole_if_small_and_bounded_if_large() -> None:
     assert 64 <= sample_of(large).count <= 210
     bits = block_from_arrow(pa.array([True, False] * 50_000))
     assert sample_of(bits).count == 16384
+
+
+def test_what_does_not_pay_is_seen_on_a_part_of_long_values(monkeypatch):
+    """A value of megabytes is not coded as a whole, only to find that it cannot be."""
+    noise = np.random.default_rng(3).integers(0, 256, 4 << 20, np.uint8)
+    block = Variable(np.array([0, 5, len(noise)], np.int64), noise)
+    coded = []
+    encode = kernels.fsst_encode
+
+    def spy(offsets, data, *table):
+        coded.append(int(offsets[-1]))
+        return encode(offsets, data, *table)
+
+    monkeypatch.setattr(kernels, "fsst_encode", spy)
+    encoded = encode_full_zip(block, options=EncodingOptions())
+    assert registry.describe(encoded.encoding).startswith("variable")
+    assert encoded.rows.data is noise
+    assert max(coded) < 64 * 1024

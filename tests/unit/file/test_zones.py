@@ -137,6 +137,24 @@ def test_long_strings_are_cut_and_counted_up(value, cut):
     assert cut is None or cut.encode() >= value.encode()
 
 
+@pytest.mark.parametrize("data_type", TEXT, ids=str)
+@given(
+    texts=st.lists(st.none() | st.text("aé漢😀\U0010ffff", max_size=40), min_size=1, max_size=9),
+    repeats=st.integers(1, 300),
+)
+def test_bounds_of_very_long_strings_are_those_of_whole_strings(data_type, texts, repeats):
+    long = [None if text is None else text * repeats for text in [*texts, "x" * 2000]]
+    array = pa.array(long, pa.string()).cast(data_type)
+    bounds = bounds_of(array, 0, zone_rows=4)
+    for place in range(len(bounds.null_count)):
+        check_zone(array[place * 4 : place * 4 + 4], bounds, place, data_type)
+    # The same bounds as when strings are compared as a whole.
+    whole = merge_bounds(
+        [bounds_of(array[at : at + 1], at, zone_rows=4) for at in range(len(long))]
+    )
+    assert bounds.minimum.equals(whole.minimum)
+
+
 # --- in files ---------------------------------------------------------------------------------
 
 

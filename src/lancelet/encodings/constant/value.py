@@ -20,6 +20,9 @@ from lancelet.errors import CorruptDataError
 _PROBE = 64
 """How many values are compared before all are."""
 
+_COMPARED_BYTES = 1 << 20
+"""How many bytes are then compared at once."""
+
 
 def constant_value(block: FixedWidth | Variable) -> FixedWidth | Variable | None:
     """Return the value that all slots hold, as a block of one, if they hold the same.
@@ -49,7 +52,10 @@ def constant_value(block: FixedWidth | Variable) -> FixedWidth | Variable | None
 
 
 def _rows_are_equal(rows: npt.NDArray[np.uint8]) -> bool:
-    return bool((rows[:_PROBE] == rows[0]).all()) and bool((rows == rows[0]).all())
+    step = max(_PROBE, _COMPARED_BYTES // max(rows.shape[1], 1))
+    starts = (0, *range(_PROBE, len(rows), step))
+    stops = (*starts[1:], len(rows))
+    return all(bool((rows[a:b] == rows[0]).all()) for a, b in zip(starts, stops, strict=True))
 
 
 def fixed_value(value: Bytes) -> FixedWidth:
