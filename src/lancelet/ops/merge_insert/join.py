@@ -21,6 +21,7 @@ from lancelet.file.pool import map_ordered
 from lancelet.ops.merge_insert.key_bytes import Bools
 from lancelet.ops.merge_insert.key_columns import KeyColumns
 from lancelet.ops.merge_insert.key_index import KeyIndex
+from lancelet.query import expression as ex
 from lancelet.query.nodes.filter import Split, splits
 from lancelet.query.nodes.source import waits_for_storage
 from lancelet.query.plan import FilterStep, ScanPlan, plan_scan
@@ -103,4 +104,5 @@ def plan_keys(snapshot: Snapshot, key: KeyColumns, steps: Sequence[FilterStep]) 
     """Return a scan of the key columns, with steps that only serve to skip zones."""
     fields = snapshot.schema.project(list(key.names)).fields
     plan = plan_scan(snapshot, ScanOptions(columns=()))
-    return replace(plan, projection=Projection((), fields, ()), steps=tuple(steps))
+    filter_ = ex.And(tuple(step.expression for step in steps)) if steps else ex.TRUE
+    return replace(plan, projection=Projection((), fields, ()), filter=filter_, steps=tuple(steps))
