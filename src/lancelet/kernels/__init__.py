@@ -5,6 +5,7 @@
 
 from lancelet.kernels.arguments import Levels
 from lancelet.kernels.faults import OffsetOverflowError
+from lancelet.kernels.metric import Metric
 from lancelet.kernels.offsets import Offsets
 from lancelet.kernels.row_levels import LevelLimits, PackedLevels, RowLevels
 from lancelet.kernels.select import (
@@ -56,6 +57,7 @@ if NATIVE:
         pick_variable,
         place_chunks,
         place_slices,
+        pq_distances,
         rank_slots,
         read_ahead,
         read_varints,
@@ -63,6 +65,8 @@ if NATIVE:
         rle_encode_chunks,
         split_bytes_chunks,
         split_chunks,
+        sq_l2,
+        sq_products,
         take_fixed,
         take_row_levels,
         take_variable,
@@ -72,10 +76,12 @@ if NATIVE:
         unravel_list,
         unzip_fixed,
         unzip_variable,
+        vector_distances,
         xxh64_many,
         zip_fixed,
         zip_variable,
         zone_min_max,
+        zstd_code_chunks,
         zstd_decompress_chunks,
     )
 else:
@@ -117,6 +123,7 @@ else:
         pick_variable,
         place_chunks,
         place_slices,
+        pq_distances,
         rank_slots,
         read_ahead,
         read_varints,
@@ -124,6 +131,8 @@ else:
         rle_encode_chunks,
         split_bytes_chunks,
         split_chunks,
+        sq_l2,
+        sq_products,
         take_fixed,
         take_row_levels,
         take_variable,
@@ -133,10 +142,12 @@ else:
         unravel_list,
         unzip_fixed,
         unzip_variable,
+        vector_distances,
         xxh64_many,
         zip_fixed,
         zip_variable,
         zone_min_max,
+        zstd_code_chunks,
         zstd_decompress_chunks,
     )
 
@@ -144,6 +155,7 @@ __all__ = [
     "NATIVE",
     "LevelLimits",
     "Levels",
+    "Metric",
     "OffsetOverflowError",
     "Offsets",
     "PackedLevels",
@@ -189,6 +201,7 @@ __all__ = [
     "pick_variable",
     "place_chunks",
     "place_slices",
+    "pq_distances",
     "rank_slots",
     "read_ahead",
     "read_varints",
@@ -196,6 +209,8 @@ __all__ = [
     "rle_encode_chunks",
     "split_bytes_chunks",
     "split_chunks",
+    "sq_l2",
+    "sq_products",
     "take_fixed",
     "take_row_levels",
     "take_variable",
@@ -206,10 +221,12 @@ __all__ = [
     "unzip_fixed",
     "unzip_variable",
     "use_instruction_set",
+    "vector_distances",
     "xxh64_many",
     "zip_fixed",
     "zip_variable",
     "zone_min_max",
+    "zstd_code_chunks",
     "zstd_compress_chunks",
     "zstd_decompress_chunks",
 ]

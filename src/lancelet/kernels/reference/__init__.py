@@ -44,8 +44,9 @@ from lancelet.kernels.reference.rle import count_runs, rle_decode_chunks, rle_en
 from lancelet.kernels.reference.row_levels import chunks_of_rows, take_row_levels
 from lancelet.kernels.reference.split_bytes import join_bytes_chunks, split_bytes_chunks
 from lancelet.kernels.reference.variable import concat_variable, pick_variable
+from lancelet.kernels.reference.vectors import pq_distances, sq_l2, sq_products, vector_distances
 from lancelet.kernels.reference.zones import zone_min_max
-from lancelet.kernels.zstd import zstd_decompress_chunks
+from lancelet.kernels.zstd import zstd_code_chunks, zstd_decompress_chunks
 
 __all__ = [
     "bit_widths",
@@ -85,6 +86,7 @@ __all__ = [
     "pick_variable",
     "place_chunks",
     "place_slices",
+    "pq_distances",
     "rank_slots",
     "read_ahead",
     "read_varints",
@@ -92,6 +94,8 @@ __all__ = [
     "rle_encode_chunks",
     "split_bytes_chunks",
     "split_chunks",
+    "sq_l2",
+    "sq_products",
     "take_fixed",
     "take_row_levels",
     "take_variable",
@@ -101,9 +105,11 @@ __all__ = [
     "unravel_list",
     "unzip_fixed",
     "unzip_variable",
+    "vector_distances",
     "xxh64_many",
     "zip_fixed",
     "zip_variable",
     "zone_min_max",
+    "zstd_code_chunks",
     "zstd_decompress_chunks",
 ]

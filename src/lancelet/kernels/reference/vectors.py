@@ -1,0 +1,74 @@
+"""Distances between one vector and many, and between a query and codes of vectors.
+
+vectors [[0 0] [3 4]]  query [0 0]    squared L2 [0 25]
+
+The metrics are those of the format: cosine is 1 - cos, dot is 1 - product, Hamming counts bits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.buffers import Bytes, Int64s
+from lancelet.kernels.metric import Floats, Metric, check_codes, check_vectors, sum_type
+
+
+def vector_distances(
+    vectors: npt.NDArray[Any],
+    dimension: int,
+    query: npt.NDArray[Any],
+    metric: Metric,
+    rows: Int64s | None = None,
+) -> Floats:
+    """Return the distance of each vector from a query, or of those in chosen rows.
+
+    `vectors` are one after another: floats, or bytes of bits for Hamming. Distances are summed
+    up in single precision, in double for vectors of that.
+    """
+    check_vectors(vectors, dimension, query, metric, rows)
+    wide = vectors.reshape(-1, dimension)
+    if rows is not None:
+        wide = wide[rows]
+    if metric is Metric.HAMMING:
+        return _single(np.unpackbits(wide ^ query, axis=1).sum(axis=1))
+    wide = wide.astype(sum_type(vectors.dtype))
+    target = query.astype(wide.dtype)
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        if metric is Metric.L2:
+            return _single(((wide - target) ** 2).sum(axis=1))
+        product = (wide * target).sum(axis=1)
+        if metric is Metric.DOT:
+            return _single(1 - product)
+        root = np.sqrt((target * target).sum() * (wide * wide).sum(axis=1))
+        return _single(1 - product / root)
+
+
+def pq_distances(codes: Bytes, table: Floats) -> Floats:
+    """Return the sum of each row's entries in a table with 256 for each column of codes.
+
+    Codes come column by column.
+    """
+    columns, count = check_codes(codes, table)
+    entries = table.reshape(columns, 256)
+    sums = np.zeros(count, np.float32)
+    for column, own in enumerate(codes.reshape(columns, count)):
+        sums += entries[column][own]
+    return sums
+
+
+def sq_l2(codes: Bytes, query: Bytes) -> Floats:
+    """Return the squared difference of each row of bytes from a query."""
+    apart = codes.reshape(-1, len(query)).astype(np.int64) - query
+    return _single((apart * apart).sum(axis=1))
+
+
+def sq_products(codes: Bytes, weights: Floats) -> Floats:
+    """Return the product of each row of bytes with weights."""
+    return _single((codes.reshape(-1, len(weights)).astype(np.float32) * weights).sum(axis=1))
+
+
+def _single(values: npt.NDArray[Any]) -> Floats:
+    return values.astype(np.float32)

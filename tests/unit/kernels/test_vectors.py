@@ -1,0 +1,89 @@
+"""Distances against their definition, for every type, metric, dimension and choice of rows."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lancelet.errors import InternalError
+from lancelet.kernels import pq_distances, sq_l2, sq_products, vector_distances
+from lancelet.kernels.metric import Metric
+from lancelet.kernels.reference import vectors as reference
+
+FLOATS = ("f2", "f4", "f8")
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("metric", [Metric.L2, Metric.COSINE, Metric.DOT])
+@given(dimension=st.integers(1, 100), count=st.integers(0, 9), seed=st.integers(0, 1000))
+def test_distances_are_those_of_the_definition(dtype, metric, dimension, count, seed):
+    random = np.random.default_rng(seed)
+    vectors = random.normal(size=dimension * count).astype(dtype)
+    query = random.normal(size=dimension).astype(dtype)
+    expected = reference.vector_distances(vectors, dimension, query, metric)
+    found = vector_distances(vectors, dimension, query, metric)
+    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5)
+    rows = random.integers(0, count, size=4) if count else np.empty(0, np.int64)
+    found = vector_distances(vectors, dimension, query, metric, rows)
+    np.testing.assert_allclose(found, expected[rows], rtol=2e-5, atol=2e-5)
+
+
+@given(dimension=st.integers(1, 40), count=st.integers(0, 9), seed=st.integers(0, 1000))
+def test_bits_are_counted(dimension, count, seed):
+    random = np.random.default_rng(seed)
+    vectors = random.integers(0, 256, dimension * count).astype(np.uint8)
+    query = random.integers(0, 256, dimension).astype(np.uint8)
+    expected = reference.vector_distances(vectors, dimension, query, Metric.HAMMING)
+    found = vector_distances(vectors, dimension, query, Metric.HAMMING)
+    assert found.tolist() == expected.tolist()
+
+
+def test_every_half_is_read_as_what_it_is():
+    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    halves = halves[~np.isnan(halves)]
+    found = vector_distances(halves, 1, np.ones(1, np.float32), Metric.DOT)
+    assert np.array_equal(found, 1 - halves.astype(np.float32))
+    nan = np.array([np.nan], np.float16)
+    assert np.isnan(vector_distances(nan, 1, np.ones(1, np.float32), Metric.L2))
+
+
+def test_what_is_no_number_stays_none():
+    vectors = np.array([np.inf, np.nan, 1.0], np.float32)
+    found = vector_distances(vectors, 1, np.zeros(1, np.float32), Metric.L2)
+    assert np.isinf(found[0])
+    assert np.isnan(found[1])
+    assert found[2] == 1
+
+
+@given(columns=st.integers(1, 9), count=st.integers(0, 5000), seed=st.integers(0, 1000))
+def test_sums_of_table_entries(columns, count, seed):
+    random = np.random.default_rng(seed)
+    codes = random.integers(0, 256, columns * count).astype(np.uint8)
+    table = random.normal(size=columns * 256).astype(np.float32)
+    expected = reference.pq_distances(codes, table)
+    np.testing.assert_allclose(pq_distances(codes, table), expected, rtol=1e-5, atol=1e-5)
+
+
+@given(dimension=st.integers(1, 100), count=st.integers(0, 9), seed=st.integers(0, 1000))
+def test_distances_of_bytes(dimension, count, seed):
+    random = np.random.default_rng(seed)
+    codes = random.integers(0, 256, dimension * count).astype(np.uint8)
+    query = random.integers(0, 256, dimension).astype(np.uint8)
+    assert sq_l2(codes, query).tolist() == reference.sq_l2(codes, query).tolist()
+    weights = random.normal(size=dimension).astype(np.float32)
+    expected = reference.sq_products(codes, weights)
+    np.testing.assert_allclose(sq_products(codes, weights), expected, rtol=1e-4, atol=1e-2)
+
+
+def test_what_does_not_fit_together_is_refused():
+    four, two = np.zeros(4, np.float32), np.zeros(2, np.float32)
+    with pytest.raises(InternalError):
+        vector_distances(four, 3, np.zeros(3, np.float32), Metric.L2)
+    with pytest.raises(InternalError):
+        vector_distances(four, 2, four, Metric.L2)
+    with pytest.raises(InternalError):
+        vector_distances(four, 2, two, Metric.HAMMING)
+    with pytest.raises(InternalError):
+        vector_distances(four, 2, two, Metric.L2, np.array([2]))
+    with pytest.raises(InternalError):
+        pq_distances(np.zeros(3, np.uint8), np.zeros(512, np.float32))
