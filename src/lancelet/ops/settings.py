@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lancelet.format.operation import Restore, UpdateConfig, UpdateMap
-from lancelet.ops.publish import commit_transaction, new_transaction, publish
+from lancelet.ops.publish import (
+    Retries,
+    commit_transaction,
+    new_transaction,
+    publish,
+    with_retries,
+)
 from lancelet.table.snapshot import Snapshot
 
 Changes = Mapping[str, "str | None"]
@@ -13,8 +19,9 @@ Changes = Mapping[str, "str | None"]
 
 
 def update_config(snapshot: Snapshot, changes: Changes, *, replace: bool = False) -> Snapshot:
-    """Change the config of the table."""
-    return publish(snapshot, UpdateConfig(config=UpdateMap(dict(changes), replace)))
+    """Change the config of the table; what it was computed from does not matter."""
+    operation = UpdateConfig(config=UpdateMap(dict(changes), replace))
+    return with_retries(snapshot, lambda current: publish(current, operation), Retries())
 
 
 def update_table_metadata(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final, TypeVar
 
@@ -63,7 +64,10 @@ def auto_cleanup(snapshot: Snapshot) -> CleanupStats | None:
                 delete_concurrency=_setting(config, "delete_concurrency", _count),
             ),
         )
-        return cleanup_old_versions(snapshot, policy)
+        # The version before stays, as whoever committed may go on from there.
+        before = snapshot.version - 1
+        limit = before if policy.before_version is None else min(before, policy.before_version)
+        return cleanup_old_versions(snapshot, replace(policy, before_version=limit))
     except LanceletError as error:
         warnings.warn(
             f"version {snapshot.version} was committed, but cleaning up failed: {error}",

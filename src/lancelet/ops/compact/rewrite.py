@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from lancelet.encodings.base import RowRange
@@ -23,6 +24,7 @@ from lancelet.file.storage import take_rows
 from lancelet.format.fragment import Fragment
 from lancelet.format.fragment_json import fragment_from_json, fragment_to_json
 from lancelet.format.version import FileVersion
+from lancelet.ops.compact.blobs import has_blobs, with_blob_values
 from lancelet.ops.compact.lineage import with_lineage
 from lancelet.ops.compact.options import CompactionOptions
 from lancelet.ops.compact.plan import CompactionTask
@@ -30,6 +32,7 @@ from lancelet.ops.write import MAX_BYTES_PER_FILE, FileLimits, FileOptions, writ
 from lancelet.ops.write import Target as WriteTarget
 from lancelet.query.fragment_reader import FragmentReader
 from lancelet.query.nodes.source import FragmentSource, waits_for_storage
+from lancelet.rowids.address import addresses_of
 from lancelet.table.apply.state import with_true_version
 from lancelet.table.dictionaries import dictionary_values_of
 from lancelet.table.snapshot import Snapshot, open_snapshot
@@ -180,6 +183,7 @@ def _live_rows_of(
         )
     source = FragmentSource(snapshot, fragment, with_deleted=False)
     reader = FragmentReader(snapshot, fragment)
+    with_blobs = has_blobs(snapshot.schema)
     start = 0
     for batch in reader.iter_batches(
         snapshot.schema.fields, RowRange(0, reader.num_rows), batch_size
@@ -187,12 +191,17 @@ def _live_rows_of(
         rows = RowRange(start, start + batch.num_rows)
         start = rows.stop
         visible = source.visible(rows)
-        if visible is None:
-            yield batch
-        elif len(visible):
+        if visible is not None:
             chosen = pa.array(visible - rows.start)
             arrays = [take_rows(array, chosen) for array in batch.columns]
-            yield pa.RecordBatch.from_arrays(arrays, batch.schema.names)
+            batch = pa.RecordBatch.from_arrays(arrays, batch.schema.names)  # noqa: PLW2901 - the same rows, fewer
+        if not batch.num_rows:
+            continue
+        if with_blobs:
+            offsets = np.arange(rows.start, rows.stop) if visible is None else visible
+            yield from with_blob_values(snapshot, batch, addresses_of(fragment.id, offsets))
+        else:
+            yield batch
 
 
 def _num_files(fragments: tuple[Fragment, ...]) -> int:

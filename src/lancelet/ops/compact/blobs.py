@@ -1,0 +1,134 @@
+"""Blob columns while rows are rewritten: from where the bytes are to what a writer takes.
+
+    read      {kind 1, position 9, size 2, blob_id 1}     {kind 3, blob_uri "s3://b/x.mp4"}
+    written   {data: b"..", uri: null}                    {data: null, uri: "s3://b/x.mp4"}
+
+Bytes that lie in or beside the old file move to the new one; objects elsewhere stay where they
+are. A batch is cut so that only so many bytes of blobs are in memory at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancelet.encodings.blob_v2 import BlobKind
+from lancelet.encodings.v2_0.writer import NULL_BLOB_POSITION
+from lancelet.errors import UnsupportedError
+from lancelet.format import logical_type
+from lancelet.format.base_paths import base_of
+from lancelet.format.field import Field
+from lancelet.format.schema import Schema
+from lancelet.io.uri import join
+from lancelet.query.blobs import BlobPlace, places_of, read_places
+from lancelet.rowids.address import UInt64s
+from lancelet.table.snapshot import Snapshot
+
+BLOB_BYTES: Final = 64 * 1024 * 1024
+"""The bytes of blobs that are in memory at a time, but for a single larger one."""
+
+_NULLS_OF_2_0: Final = ({"position": NULL_BLOB_POSITION, "size": 0},)
+"""What files of 2.0 have in the place of null; bytes begin at aligned positions."""
+
+
+def has_blobs(schema: Schema) -> bool:
+    """Return whether any column of a schema is made of blobs."""
+    return any(field.is_blob for field in schema.walk())
+
+
+def with_blob_values(
+    snapshot: Snapshot,
+    batch: pa.RecordBatch,
+    addresses: UInt64s,
+    fields: Sequence[Field] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a batch with blobs in the form in which they are written.
+
+    The batch has the columns of `fields`, by default all of the version.
+    """
+    fields = snapshot.schema.fields if fields is None else fields
+    sizes = np.zeros(batch.num_rows, np.int64)
+    for field, array in zip(fields, batch.columns, strict=True):
+        sizes += _blob_bytes(field, array)
+    group = (np.cumsum(sizes) - sizes) // BLOB_BYTES
+    starts = np.flatnonzero(np.append(True, np.diff(group) > 0)[: len(group)])
+    for start, stop in zip(starts, np.append(starts[1:], batch.num_rows), strict=True):
+        part, own = batch.slice(start, stop - start), addresses[start:stop]
+        columns = [
+            _values(snapshot, field, array, own)
+            for field, array in zip(fields, part.columns, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(columns, batch.schema.names)
+
+
+def _blob_bytes(field: Field, array: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return how many bytes of blobs each row has, of those that move."""
+    total = np.zeros(len(array), np.int64)
+    if field.is_blob and pa.types.is_struct(array.type):
+        size = pc.fill_null(array.field(array.type.get_field_index("size")), 0)
+        total += size.to_numpy(zero_copy_only=False).astype(np.int64)
+    elif field.logical_type == logical_type.STRUCT:
+        for index, child in enumerate(field.children):
+            total += _blob_bytes(child, array.field(index))
+    return total
+
+
+def _values(snapshot: Snapshot, field: Field, array: pa.Array, addresses: UInt64s) -> pa.Array:
+    if not any(node.is_blob for node in field.walk()):
+        return array
+    if field.is_blob:
+        rows = [None if row in _NULLS_OF_2_0 else row for row in array.to_pylist()]
+        places = places_of(snapshot, field, rows, addresses)
+        if field.is_blob_v2:
+            return _blob_structs(snapshot, rows, places)
+        return pa.array(read_places(places), pa.large_binary())
+    if field.logical_type != logical_type.STRUCT:
+        raise UnsupportedError(
+            "blobs within lists cannot be rewritten by this release", field=field.name
+        )
+    children = [
+        _values(snapshot, child, array.field(index), addresses)
+        for index, child in enumerate(field.children)
+    ]
+    fields = [
+        pa.field(child.name, values.type, child.nullable)
+        for child, values in zip(field.children, children, strict=True)
+    ]
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
+
+
+def _blob_structs(
+    snapshot: Snapshot,
+    rows: Sequence[dict[str, Any] | None],
+    places: Sequence[BlobPlace | None],
+) -> pa.Array:
+    is_external = [row is not None and row["kind"] == BlobKind.EXTERNAL for row in rows]
+    inner = [None if away else place for away, place in zip(is_external, places, strict=True)]
+    columns = {
+        "data": pa.array(read_places(inner), pa.large_binary()),
+        "uri": pa.array(
+            [
+                _uri_of(snapshot, row) if away and row is not None else None
+                for away, row in zip(is_external, rows, strict=True)
+            ],
+            pa.string(),
+        ),
+    }
+    if any(away and row and row["size"] for away, row in zip(is_external, rows, strict=True)):
+        for name in ("position", "size"):
+            given = [row[name] if row is not None else None for row in rows]
+            columns[name] = pa.array(given, pa.uint64())
+    mask = pa.array([row is None for row in rows], pa.bool_())
+    return pa.StructArray.from_arrays(list(columns.values()), list(columns), mask=mask)
+
+
+def _uri_of(snapshot: Snapshot, row: dict[str, Any]) -> str:
+    uri: str = row["blob_uri"]
+    if "://" in uri or uri.startswith("/"):
+        return uri
+    return join(base_of(snapshot.manifest.bases, row["blob_id"]).path, uri)
