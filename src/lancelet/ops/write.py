@@ -166,7 +166,8 @@ class _FragmentWriter:
         is_legacy = self._options.version is FileVersion.V0_1
         file = DataFile(
             name,
-            tuple(writer.placement),
+            # Where no columns are given, ids have to ascend.
+            tuple(sorted(writer.placement) if is_legacy else writer.placement),
             () if is_legacy else tuple(writer.placement.values()),
             *self._options.version.entry_numbers,
             summary.size_bytes,

@@ -24,6 +24,7 @@ from lancelet.format.paths import DATA, data_file_name
 from lancelet.format.schema import Schema
 from lancelet.format.version import FileVersion
 from lancelet.ops.blob_input import with_blob_structs
+from lancelet.ops.columns.storable import check_nulls_storable
 from lancelet.table.apply.state import with_true_version
 from lancelet.table.dictionaries import dictionary_values_of
 from lancelet.table.snapshot import Snapshot
@@ -43,16 +44,19 @@ def write_column_file(
     writer = _create(snapshot, fragment, schema, f"{DATA}/{name}")
     try:
         for batch in batches:
+            if version is FileVersion.V0_1:
+                check_nulls_storable(batch, schema.fields)
             writer.write(with_blob_structs(batch, schema.fields))
         _check_rows(fragment, expected=snapshot.physical_rows(fragment), found=writer.num_rows)
         summary = writer.finish()
     except BaseException:
         writer.abort()
         raise
-    columns = () if version is FileVersion.V0_1 else tuple(writer.placement.values())
-    return DataFile(
-        name, tuple(writer.placement), columns, *version.entry_numbers, summary.size_bytes
-    )
+    # Where no columns are given, ids have to ascend.
+    is_legacy = version is FileVersion.V0_1
+    fields = tuple(sorted(writer.placement) if is_legacy else writer.placement)
+    columns = () if is_legacy else tuple(writer.placement.values())
+    return DataFile(name, fields, columns, *version.entry_numbers, summary.size_bytes)
 
 
 def _create(snapshot: Snapshot, fragment: Fragment, schema: Schema, path: str) -> DataFileWriter:

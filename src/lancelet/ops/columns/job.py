@@ -31,7 +31,7 @@ from lancelet.ops.columns.rows import spread
 from lancelet.ops.dry_run import ChangeReport, Rehearsal
 from lancelet.ops.publish import Remarks, Retries, publish, with_retries
 from lancelet.query.nodes.source import waits_for_storage
-from lancelet.table.apply.state import with_column_file, without_unknown_files
+from lancelet.table.apply.state import column_ids, with_column_file, without_unknown_files
 from lancelet.table.commit import CommitOptions
 from lancelet.table.snapshot import Snapshot
 
@@ -94,7 +94,7 @@ class ColumnJob:
         plan = self._planned(snapshot)
         fragments = list(snapshot.fragments)
         self._complete(plan, snapshot, fragments)
-        remaining = {field.id for field in plan.schema.walk()}
+        remaining = column_ids(plan.schema)
         changed = (without_unknown_files(self._changed(each), remaining) for each in fragments)
         return Merge(tuple(changed), plan.schema, plan.keeps_nullability)
 

@@ -23,6 +23,7 @@ from lancelet.table.apply.numbering import updated_in_place, with_row_ids, with_
 from lancelet.table.apply.state import (
     CommitContext,
     State,
+    column_ids,
     with_column_file,
     without_dead_files,
     without_unknown_files,
@@ -55,7 +56,7 @@ def apply_merge(operation: Merge, state: State, context: CommitContext) -> State
 def apply_project(operation: Project, state: State, context: CommitContext) -> State:
     """Return the state with another schema, without files of which no field remains."""
     del context
-    remaining = {field.id for field in operation.schema.walk()}
+    remaining = column_ids(operation.schema)
     changed: dict[int, Fragment] = {}
     for fragment in state.manifest.fragments:
         kept = without_unknown_files(fragment, remaining)

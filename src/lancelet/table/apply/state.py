@@ -85,8 +85,17 @@ def without_dead_files(fragment: Fragment) -> Fragment:
     return fragment if len(files) == len(fragment.files) else replace(fragment, files=files)
 
 
+def column_ids(schema: Schema) -> frozenset[int]:
+    """Return the ids of the fields that are columns of files, and not just around others."""
+    return frozenset(
+        field.id
+        for field in schema.walk()
+        if not field.children or field.is_packed or field.is_blob
+    )
+
+
 def without_unknown_files(fragment: Fragment, field_ids: Collection[int]) -> Fragment:
-    """Return a fragment without the files that have none of a schema's fields.
+    """Return a fragment without the files that have none of a schema's columns.
 
     Files that hold row ids or row versions have fields that no schema names.
     """
