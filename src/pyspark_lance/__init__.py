@@ -10,6 +10,8 @@ from __future__ import annotations
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
     DataSourceWriter,
 )
 from pyspark.sql.types import StructType
@@ -41,4 +43,16 @@ class DefaultSource(DataSource):
         """Return what writes rows in tasks and commits them once."""
         from lancelet.spark.writer import LanceWriter  # noqa: PLC0415 - see above
 
-        return LanceWriter.plan(self.options, schema, overwrite=overwrite)
+        return LanceWriter.prepare(self.options, schema, overwrite=overwrite)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Return what reads new rows as versions appear."""
+        from lancelet.spark.stream_reader import LanceStreamReader  # noqa: PLC0415 - see above
+
+        return LanceStreamReader.prepare(self.options, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
+        """Return what writes the batches of a stream, each exactly once."""
+        from lancelet.spark.stream_writer import LanceStreamWriter  # noqa: PLC0415 - see above
+
+        return LanceStreamWriter.prepare(self.options, schema, overwrite=overwrite)

@@ -22,10 +22,16 @@ from lancelet.spark.types import VARIANT, is_json_type, is_list
 
 
 def convert_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the columns of a schema, taken by name, as its types."""
+    """Return the columns of a schema, taken by name, as its types; those that lack are null."""
     if batch.schema.equals(schema):
         return batch
-    columns = [convert_column(batch.column(field.name), field) for field in schema]
+    known = set(batch.schema.names)
+    columns = [
+        convert_column(
+            batch.column(field.name) if field.name in known else pa.nulls(batch.num_rows), field
+        )
+        for field in schema
+    ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

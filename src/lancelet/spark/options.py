@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from difflib import get_close_matches
 from typing import Final
 
 from lancelet.errors import InvalidInputError
 from lancelet.format.version import FileVersion
+from lancelet.ops.jobs.inserts import OnChange
 from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.ops.write import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE, FileLimits
 
@@ -52,10 +53,23 @@ WRITE_NAMES: Final = frozenset(
         "commit_message",
     }
 )
+STREAM_READ_NAMES: Final = frozenset(
+    {
+        "branch",
+        "columns",
+        "starting_version",
+        "on_change",
+        "max_rows_per_batch",
+        "max_bytes_per_batch",
+        "max_versions_per_batch",
+    }
+)
+STREAM_WRITE_NAMES: Final = WRITE_NAMES | {"stream_id", "upsert_on"}
 # What Spark adds of its own to some calls; none of it is for us.
 _SPARK_NAMES: Final = frozenset(
     {"path", "paths", "provider", "owner", "location", "checkpointlocation", "queryname"}
 )
+_EVERY_NAME: Final = READ_NAMES | STREAM_READ_NAMES | STREAM_WRITE_NAMES
 _ROW_OPTIONS: Final = {
     "with_row_id": ("_rowid",),
     "with_row_address": ("_rowaddr",),
@@ -115,6 +129,52 @@ class ReadOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """Which new rows a stream reads, and how many at a time."""
+
+    read: ReadOptions
+    starting_version: str | None = None
+    on_change: OnChange = OnChange.FAIL
+    max_rows: int | None = None
+    max_bytes: int | None = None
+    max_versions: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse more than one limit, limits of nothing, and versions that are none."""
+        limits = [each for each in (self.max_rows, self.max_bytes, self.max_versions) if each]
+        given = [
+            name
+            for name in ("max_rows", "max_bytes", "max_versions")
+            if getattr(self, name) is not None
+        ]
+        if len(given) > 1 or len(limits) < len(given):
+            raise InvalidInputError("a stream has one limit per batch, of 1 at least", given=given)
+        start = self.starting_version
+        if start is not None and start != "latest" and not (start.isdigit() and int(start)):
+            raise InvalidInputError(
+                "`starting_version` is a number from 1 on, or latest", found=start
+            )
+
+    @staticmethod
+    def parse(options: Mapping[str, str]) -> StreamOptions:
+        """Return the options of a stream's source."""
+        given = _checked(options, STREAM_READ_NAMES, prefixes=(STORAGE_PREFIX,))
+        columns = given.get("columns")
+        on_change = given.get("on_change", OnChange.FAIL.value).lower()
+        known = [each.value for each in OnChange]
+        if on_change not in known:
+            raise InvalidInputError("`on_change` has no such value", found=on_change, known=known)
+        return StreamOptions(
+            ReadOptions(table_of(options), None if columns is None else _names(columns)),
+            given.get("starting_version"),
+            OnChange(on_change),
+            _number(given, "max_rows_per_batch"),
+            _number(given, "max_bytes_per_batch"),
+            _number(given, "max_versions_per_batch"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class WriteSettings:
     """How rows are written: limits of files, and wishes for columns by their lower-case names."""
 
@@ -125,6 +185,18 @@ class WriteSettings:
     message: str | None = None
     dimensions: Mapping[str, int] = field(default_factory=dict)
     encodings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    stream_id: str | None = None
+    upsert_on: tuple[str, ...] = ()
+
+    @staticmethod
+    def parse_stream(options: Mapping[str, str]) -> WriteSettings:
+        """Return the options of a stream's sink."""
+        plain = WriteSettings.parse(options, known=STREAM_WRITE_NAMES)
+        return replace(
+            plain,
+            stream_id=options.get("stream_id"),
+            upsert_on=_names(options.get("upsert_on", "")),
+        )
 
     @staticmethod
     def parse(options: Mapping[str, str], known: frozenset[str] = WRITE_NAMES) -> WriteSettings:
@@ -178,7 +250,7 @@ def _checked(
         is_ours = name in known or name.startswith(prefixes)
         if is_ours or (suffix is not None and name.endswith(suffix)):
             given[name] = value
-        elif name not in _SPARK_NAMES and name not in READ_NAMES | WRITE_NAMES:
+        elif name not in _SPARK_NAMES and name not in _EVERY_NAME:
             near = get_close_matches(name, known, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise InvalidInputError(

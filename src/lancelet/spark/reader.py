@@ -20,34 +20,18 @@ from pyspark.sql.types import ArrayType, DataType, StructType, VariantType
 
 from lancelet.dataset.handle import find_snapshot
 from lancelet.errors import FieldNotFoundError, SchemaMismatchError, VersionNotFoundError
+from lancelet.ops.jobs.scan_task import ScanTask, scan
 from lancelet.ops.jobs.split import Split, plan_splits
-from lancelet.ops.jobs.table_ref import TableRef
-from lancelet.query.execute import execute
 from lancelet.query.names import similar_names
-from lancelet.query.plan import plan_scan
 from lancelet.query.row_columns import ROW_FIELDS
-from lancelet.query.scan_options import ScanOptions
 from lancelet.query.scan_types import scan_field
 from lancelet.spark.convert import convert_batch
 from lancelet.spark.options import ReadOptions
 from lancelet.spark.types import JSON_KEY, arrow_schema, spark_schema
 from lancelet.table.snapshot import Snapshot
 
-_BATCH_BYTES = 16 * 1024 * 1024
 
-
-@dataclass(frozen=True, slots=True)
-class ScanTask:
-    """Rows of a version that one task reads, as plain values."""
-
-    table: TableRef
-    columns: tuple[str, ...]
-    filter: str | None
-    limit: int | None
-    split: Split
-
-
-class SplitPartition(InputPartition):
+class TaskPartition(InputPartition):
     """A scan task as Spark passes it to a worker."""
 
     def __init__(self, task: ScanTask) -> None:
@@ -73,7 +57,7 @@ class LanceReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Return one partition for each task."""
-        return [SplitPartition(task) for task in self.tasks]
+        return [TaskPartition(task) for task in self.tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the batches of a task; Spark asks for one without a task if there are none."""
@@ -179,22 +163,12 @@ def plan_tasks(
     )
     if wanted.limit is not None:
         splits = _limited(snapshot, splits, wanted)
-    return tuple(ScanTask(table, names, wanted.filter, wanted.limit, each) for each in splits)
+    return tuple(ScanTask(table, names, each, wanted.filter, wanted.limit) for each in splits)
 
 
 def run_scan(task: ScanTask, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a task as batches of exactly this schema."""
-    split = task.split
-    limits = [each for each in (task.limit, split.num_rows) if each is not None]
-    options = ScanOptions(
-        columns=task.columns,
-        filter=task.filter,
-        limit=min(limits, default=None),
-        offset=split.first_row,
-        fragments=split.fragments,
-        batch_bytes=_BATCH_BYTES,
-    )
-    for batch in execute(plan_scan(task.table.open(), options)):
+    for batch in scan(task):
         yield convert_batch(batch, schema)
 
 

@@ -1,0 +1,148 @@
+"""What all writers share: planning files, writing them in tasks, and publishing them once.
+
+    plan_files      which fields of the table, or of a new one, the rows are written as
+    write_task      the rows of one task, in files under names that no other attempt has
+    publish_rows    the fragments of all tasks as one version
+    delete_files    what was written for nothing
+
+A plan and the fragments travel between the driver and its workers; all are plain values.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from lancelet.errors import AlreadyExistsError, StorageError
+from lancelet.file.batches import rebatch
+from lancelet.format.fragment import Fragment
+from lancelet.format.operation import Append, Overwrite
+from lancelet.format.paths import DATA
+from lancelet.format.schema import Schema
+from lancelet.format.version import DEFAULT_VERSION, FileVersion
+from lancelet.ops.fit import fit_to_table
+from lancelet.ops.jobs.table_ref import TableRef
+from lancelet.ops.publish import Remarks, commit_transaction, new_transaction
+from lancelet.ops.write import FileLimits, FileOptions, Target, write_fragments
+from lancelet.ops.write_table import latest_or_none
+from lancelet.spark.convert import convert_batch
+from lancelet.spark.options import WriteSettings
+from lancelet.spark.write_schema import schema_for_new_table, schema_for_table
+from lancelet.table.apply.state import with_true_version
+from lancelet.table.commit import CommitOptions
+from lancelet.table.mark import Mark
+from lancelet.table.snapshot import Snapshot
+
+_PAGE_ROWS: Final = 65536
+STREAM_PROPERTY: Final = "lancelet.stream"
+BATCH_PROPERTY: Final = "lancelet.batch"
+
+
+@dataclass(frozen=True, slots=True)
+class FilePlan:
+    """How tasks write their rows; `read_version` is 0 for a table that is not there yet."""
+
+    table: TableRef
+    read_version: int
+    schema: Schema
+    arrow: pa.Schema
+    version: FileVersion
+    limits: FileLimits
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """How rows become a version: beside those that are there, or instead of them.
+
+    `mark` is which batch of a stream they are, if they are one.
+    """
+
+    replaces: bool = False
+    stable_row_ids: bool = False
+    message: str | None = None
+    mark: Mark | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def remarks(self) -> Remarks:
+        """What the transaction says beside the change."""
+        said = dict(self.properties)
+        if self.mark is not None:
+            said |= {STREAM_PROPERTY: self.mark.sequence, BATCH_PROPERTY: str(self.mark.number)}
+        return Remarks(self.message, said)
+
+
+def plan_files(
+    settings: WriteSettings, latest: Snapshot | None, schema: StructType, *, replaces: bool
+) -> FilePlan:
+    """Return how the rows of a data frame are written, beside or instead of those of a version."""
+    known = None if latest is None else with_true_version(latest.manifest).data_version
+    read_version = 0 if latest is None else latest.version
+    if latest is not None and known is not None and not replaces:
+        arrow = schema_for_table(latest.schema, schema)
+        fields = fit_to_table(latest.schema, arrow)
+        return FilePlan(settings.table, read_version, fields, arrow, known, settings.limits)
+    version = settings.version or known or DEFAULT_VERSION
+    arrow = schema_for_new_table(schema, settings)
+    fields = Schema.from_arrow(arrow, blob_v2=version >= FileVersion.V2_2)
+    return FilePlan(settings.table, read_version, fields, arrow, version, settings.limits)
+
+
+def write_task(plan: FilePlan, batches: Iterable[pa.RecordBatch]) -> tuple[Fragment, ...]:
+    """Write the rows of a task under names that no other attempt has."""
+    converted = (convert_batch(batch, plan.arrow) for batch in batches)
+    options = FileOptions(version=plan.version, limits=plan.limits)
+    target = Target(plan.table.locate().store)
+    return write_fragments([target], rebatch(converted, _PAGE_ROWS), plan.schema, options)
+
+
+def publish_rows(
+    plan: FilePlan, fragments: tuple[Fragment, ...], how: Publication
+) -> Snapshot | None:
+    """Publish fragments as one version; None if there is nothing to publish.
+
+    Where another writer made the table first, rows that fit are put beside its own.
+    """
+    if plan.read_version and not how.replaces:
+        return _append(plan, plan.read_version, fragments, how) if fragments else None
+    location = plan.table.locate()
+    transaction = new_transaction(plan.read_version, Overwrite(fragments, plan.schema), how.remarks)
+    options = CommitOptions(
+        stable_row_ids=how.stable_row_ids,
+        data_version=plan.version,
+        must_create=not plan.read_version,
+        mark=how.mark,
+    )
+    try:
+        return commit_transaction(location, transaction, options)
+    except AlreadyExistsError:
+        latest = latest_or_none(location)
+        if latest is None or how.replaces or latest.schema.fields != plan.schema.fields:
+            raise
+        return _append(plan, latest.version, fragments, how) if fragments else None
+
+
+def delete_files(table: TableRef, fragments: Iterable[Fragment]) -> None:
+    """Delete the files of fragments that will not be committed, as far as the store lets us."""
+    store = table.locate().store
+    for fragment in fragments:
+        for file in fragment.files:
+            with contextlib.suppress(StorageError):
+                store.delete(f"{DATA}/{file.path}")
+
+
+def latest_of(table: TableRef) -> Snapshot | None:
+    """Return the latest version of a table or branch, or None if there is none."""
+    return latest_or_none(replace(table, version=None).locate())
+
+
+def _append(
+    plan: FilePlan, read_version: int, fragments: tuple[Fragment, ...], how: Publication
+) -> Snapshot:
+    transaction = new_transaction(read_version, Append(fragments), how.remarks)
+    return commit_transaction(plan.table.locate(), transaction, CommitOptions(mark=how.mark))

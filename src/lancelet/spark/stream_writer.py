@@ -1,0 +1,134 @@
+"""The sink of a stream: each batch becomes one version, exactly once.
+
+    batch 42    tasks write files -> rows and `lancelet.stream.<id> = 42` in one version
+    crash, and Spark starts again with batch 42
+    batch 42    tasks write other files -> 42 is reached: nothing is published, the files go
+
+The number of the last batch travels in the table itself and never leaves it, so a batch may come
+again after any time. The id is that of the stream's checkpoint, or the option `stream_id`; a
+stream that starts over with a new checkpoint is another stream.
+
+Rows are appended, replace all others (complete mode), or with the option `upsert_on` replace those
+with the same key.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from lancelet.errors import (
+    CorruptDataError,
+    InvalidInputError,
+    ObjectNotFoundError,
+    UnsupportedError,
+)
+from lancelet.format.fragment import Fragment
+from lancelet.io.open import open_folder
+from lancelet.ops.merge_insert.execute import merge_rows
+from lancelet.ops.merge_insert.spec import Matched, MergeSpec
+from lancelet.ops.publish import Retries
+from lancelet.ops.rows import RowStream
+from lancelet.spark.files import (
+    FilePlan,
+    Publication,
+    delete_files,
+    latest_of,
+    plan_files,
+    publish_rows,
+    write_task,
+)
+from lancelet.spark.options import WriteSettings
+from lancelet.spark.staged import check_distinct, staged_rows
+from lancelet.spark.writer import Written, fragments_of
+from lancelet.table.commit import CommitOptions
+from lancelet.table.mark import Mark
+from lancelet.table.snapshot import Snapshot
+
+_METADATA: Final = "metadata"
+_UPSERT_RETRIES: Final = Retries(most=20, seconds=300.0)
+
+
+@dataclass(frozen=True)
+class LanceStreamWriter(DataSourceStreamArrowWriter):
+    """What writes the batches of one stream; Spark makes it anew for every batch."""
+
+    plan: FilePlan
+    publication: Publication
+    stream_id: str
+    upsert_on: tuple[str, ...]
+
+    @staticmethod
+    def prepare(
+        options: Mapping[str, str], schema: StructType, *, overwrite: bool
+    ) -> LanceStreamWriter:
+        """Decide which fields rows are written as, and as which stream they are known."""
+        settings = WriteSettings.parse_stream(options)
+        if overwrite and settings.upsert_on:
+            raise InvalidInputError("a stream in complete mode replaces all rows; leave upsert_on")
+        plan = plan_files(settings, latest_of(settings.table), schema, replaces=overwrite)
+        publication = Publication(overwrite, settings.stable_row_ids, settings.message)
+        stream_id = settings.stream_id or checkpoint_id(options)
+        return LanceStreamWriter(plan, publication, stream_id, settings.upsert_on)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Write the rows of a task."""
+        return Written(write_task(self.plan, iterator))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Publish a batch, unless the table has it already."""
+        fragments = fragments_of(messages)
+        mark = Mark(self.stream_id, batchId)
+        latest = latest_of(self.plan.table)
+        if latest is not None and mark.is_reached(latest.manifest.config):
+            delete_files(self.plan.table, fragments)
+        elif self.upsert_on:
+            self._upsert(latest or self._created(), fragments, mark)
+        else:
+            publish_rows(self.plan, fragments, replace(self.publication, mark=mark))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's name
+        """Delete the files of a batch that failed."""
+        delete_files(self.plan.table, fragments_of(messages))
+
+    def _created(self) -> Snapshot:
+        """Make the table, without rows, so that the first batch is merged like any other."""
+        publish_rows(self.plan, (), self.publication)
+        return self.plan.table.open()
+
+    def _upsert(self, latest: Snapshot, fragments: tuple[Fragment, ...], mark: Mark) -> None:
+        if not fragments:
+            return
+        check_distinct(latest, self.plan.schema, fragments, self.upsert_on)
+        spec = MergeSpec(on=self.upsert_on, matched=Matched.UPDATE, inserts=True)
+        rows = RowStream(self.plan.arrow, staged_rows(latest, self.plan.schema, fragments))
+        options = CommitOptions(mark=mark)
+        merge_rows(latest, rows, spec, retries=_UPSERT_RETRIES, options=options)
+        delete_files(self.plan.table, fragments)
+
+
+def checkpoint_id(options: Mapping[str, str]) -> str:
+    """Return the id of the stream whose checkpoint the options name."""
+    folder = options.get("checkpointlocation")
+    if folder is None:
+        raise InvalidInputError(
+            "a stream is known by its checkpoint: give the option checkpointLocation on the "
+            "stream itself, or a stream_id of your own"
+        )
+    try:
+        text = open_folder(folder).read(_METADATA)
+    except (ObjectNotFoundError, UnsupportedError) as error:
+        raise InvalidInputError(
+            "the id of the stream cannot be read from its checkpoint; give a stream_id",
+            checkpoint=folder,
+        ) from error
+    try:
+        return str(json.loads(text)["id"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptDataError("the checkpoint does not say its id", checkpoint=folder) from error

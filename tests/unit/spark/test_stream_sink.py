@@ -1,0 +1,179 @@
+"""The sink of a stream as Spark calls it: every batch once, whenever it comes again."""
+
+import json
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql.datasource import CaseInsensitiveDict
+
+from lancelet.errors import InvalidInputError, SchemaMismatchError
+from lancelet.spark.types import spark_schema
+from pyspark_lance import DefaultSource
+
+ID = "7f0b9f0e-4a4c-4b51-9d7e-0c1f9d3a2b11"
+
+
+def rows(*ids, name="a"):
+    return pa.table(
+        {"id": pa.array(ids, pa.int64()), "name": pa.array([name] * len(ids), pa.string())}
+    )
+
+
+class Stream:
+    """A stream that sends batches to a sink, in the order of Spark's calls."""
+
+    def __init__(self, folder, *, overwrite=False, **options):
+        self.uri = str(folder / "t.lance")
+        self.checkpoint = folder / "checkpoint"
+        self.checkpoint.mkdir(exist_ok=True)
+        (self.checkpoint / "metadata").write_text(json.dumps({"id": ID}))
+        given = {"path": self.uri, "checkpointLocation": f"file://{self.checkpoint}", **options}
+        self.source = DefaultSource(CaseInsensitiveDict(given))
+        self.overwrite = overwrite
+
+    def writer(self, schema):
+        made = self.source.streamWriter(spark_schema(schema), self.overwrite)
+        return cloudpickle.loads(cloudpickle.dumps(made))
+
+    def run_tasks(self, *parts):
+        writer = self.writer(parts[0].schema)
+        return [writer.write(iter(part.to_batches())) for part in parts]
+
+    def send(self, number, *parts):
+        messages = self.run_tasks(*parts)
+        self.writer(parts[0].schema).commit(messages, number)
+
+    @property
+    def ids(self):
+        return sorted(lance.dataset(self.uri).to_table().column("id").to_pylist())
+
+    @property
+    def version(self):
+        return lance.dataset(self.uri).version
+
+    @property
+    def files(self):
+        return set((Path(self.uri) / "data").iterdir())
+
+
+@pytest.fixture
+def stream(tmp_path):
+    return Stream(tmp_path)
+
+
+def test_batches_become_versions(stream):
+    stream.send(0, rows(1), rows(2))
+    stream.send(1, rows(3))
+    assert stream.ids == [1, 2, 3]
+    assert stream.version == 2
+
+
+def test_a_batch_that_comes_again_changes_nothing_and_leaves_nothing(stream):
+    stream.send(0, rows(1))
+    stream.send(1, rows(2))
+    files = stream.files
+    for number in (0, 1):
+        stream.send(number, rows(number + 1))
+    assert stream.ids == [1, 2]
+    assert stream.version == 2
+    assert stream.files == files
+
+
+def test_a_batch_is_known_after_any_number_of_other_commits(stream):
+    stream.send(0, rows(1))
+    for i in range(12):
+        lance.write_dataset(rows(100 + i), stream.uri, mode="append")
+    lance.dataset(stream.uri).optimize.compact_files()
+    stream.send(0, rows(1))
+    assert stream.ids == [1, *range(100, 112)]
+
+
+def test_a_writer_that_planned_before_the_batch_landed_does_not_repeat_it(stream):
+    stream.send(0, rows(1))
+    late = stream.writer(rows(2).schema)
+    messages = stream.run_tasks(rows(2))
+    stream.send(1, rows(2))
+    late.commit(messages, 1)
+    assert stream.ids == [1, 2]
+
+
+def test_the_first_batch_of_two_drivers_lands_once(stream):
+    first, second = stream.writer(rows(1).schema), stream.writer(rows(1).schema)
+    messages = [first.write(iter(rows(1).to_batches()))], [second.write(iter(rows(1).to_batches()))]
+    first.commit(messages[0], 0)
+    second.commit(messages[1], 0)
+    assert stream.ids == [1]
+
+
+def test_streams_do_not_know_each_other(stream, tmp_path):
+    stream.send(0, rows(1))
+    Stream(tmp_path, stream_id="another").send(0, rows(2))
+    assert stream.ids == [1, 2]
+
+
+def test_an_aborted_batch_leaves_no_files(stream):
+    stream.send(0, rows(1))
+    files = stream.files
+    messages = stream.run_tasks(rows(2))
+    stream.writer(rows(2).schema).abort([*messages, None], 1)
+    assert stream.files == files
+
+
+def test_an_empty_batch_makes_no_version(stream):
+    stream.send(0, rows(1))
+    stream.send(1, rows())
+    stream.send(2, rows(2))
+    assert stream.ids == [1, 2]
+    assert stream.version == 2
+
+
+def test_complete_mode_replaces_all_rows_once(tmp_path):
+    stream = Stream(tmp_path, overwrite=True)
+    stream.send(0, rows(1, 2))
+    stream.send(1, rows(1, 2, 3))
+    stream.send(1, rows(9))
+    assert stream.ids == [1, 2, 3]
+    assert stream.version == 2
+
+
+@pytest.mark.parametrize("stable", ["true", "false"])
+def test_upserts_replace_rows_with_the_same_key(tmp_path, stable):
+    stream = Stream(tmp_path, upsert_on="id", enable_stable_row_ids=stable)
+    stream.send(0, rows(1, 2), rows(3))
+    stream.send(1, rows(2, 4, name="b"))
+    stream.send(1, rows(2, 4, name="c"))
+    found = lance.dataset(stream.uri).to_table().sort_by("id").to_pydict()
+    assert found == {"id": [1, 2, 3, 4], "name": ["a", "b", "a", "b"]}
+
+
+def test_two_rows_of_a_batch_with_one_key_are_refused(tmp_path):
+    stream = Stream(tmp_path, upsert_on="id")
+    with pytest.raises(InvalidInputError, match="same key"):
+        stream.send(0, rows(1), rows(1))
+
+
+def test_a_stream_needs_an_id(tmp_path):
+    given = {"path": str(tmp_path / "t.lance")}
+    with pytest.raises(InvalidInputError, match="stream_id"):
+        DefaultSource(CaseInsensitiveDict(given)).streamWriter(spark_schema(rows().schema), False)
+    given["checkpointLocation"] = str(tmp_path / "nowhere")
+    with pytest.raises(InvalidInputError, match="stream_id"):
+        DefaultSource(CaseInsensitiveDict(given)).streamWriter(spark_schema(rows().schema), False)
+
+
+def test_rows_that_do_not_fit_are_refused_before_any_task(stream):
+    stream.send(0, rows(1))
+    with pytest.raises(SchemaMismatchError):
+        stream.writer(pa.schema([("id", pa.string())]))
+
+
+def test_the_transaction_says_which_batch_it_was(stream):
+    stream.send(3, rows(1))
+    import lancelet
+
+    properties = lancelet.dataset(stream.uri).snapshot.transaction.properties
+    assert properties == {"lancelet.stream": ID, "lancelet.batch": "3"}
+    assert lance.dataset(stream.uri).config() == {f"lancelet.stream.{ID}": "3"}
