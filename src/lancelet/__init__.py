@@ -1,6 +1,7 @@
 """lancelet: the Lance table and file format in Python, with PySpark for what outgrows a machine."""
 
 from lancelet.about import __version__
+from lancelet.blob import Blob, BlobColumn, BlobFile, blob_array, blob_field
 from lancelet.dataset import (
     DataStatistics,
     FieldStatistics,
@@ -24,6 +25,9 @@ from lancelet.udf import BatchUDF, batch_udf
 
 __all__ = [
     "BatchUDF",
+    "Blob",
+    "BlobColumn",
+    "BlobFile",
     "CleanupCandidateFile",
     "CleanupExplanation",
     "CleanupReferencedBranch",
@@ -41,6 +45,8 @@ __all__ = [
     "Transaction",
     "__version__",
     "batch_udf",
+    "blob_array",
+    "blob_field",
     "bytes_read_counter",
     "dataset",
     "iops_counter",

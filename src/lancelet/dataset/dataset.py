@@ -17,6 +17,7 @@ import pyarrow.dataset
 
 from lancelet.dataset.arrow_methods import ArrowMethods
 from lancelet.dataset.bases import BaseMethods
+from lancelet.dataset.blob_methods import BlobMethods
 from lancelet.dataset.committing import CommitMethods
 from lancelet.dataset.evolution import EvolutionMethods
 from lancelet.dataset.fragment import LanceFragment
@@ -53,6 +54,7 @@ class LanceDataset(
     HistoryMethods,
     RefMethods,
     BaseMethods,
+    BlobMethods,
     CommitMethods,
     SettingsMethods,
     EvolutionMethods,

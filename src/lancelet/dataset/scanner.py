@@ -7,11 +7,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset
 
+from lancelet.dataset.blob_file import BlobFile
 from lancelet.errors import InvalidInputError, UnsupportedError
+from lancelet.format.field import Field
+from lancelet.query.blob_scan import (
+    blob_columns,
+    bytes_schema,
+    execute_with_bytes,
+    execute_with_places,
+)
 from lancelet.query.execute import count_rows, execute, execute_to_table
 from lancelet.query.explain import ScanMetrics, analyze_plan, explain_plan, measure_scan
 from lancelet.query.plan import ScanPlan, plan_scan
@@ -22,6 +31,7 @@ if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
 
 _BATCH_SIZE_VARIABLE: Final = "LANCE_DEFAULT_BATCH_SIZE"
+_BLOB_MODES: Final = ("lazy", "bytes", "descriptions")
 _BLOB_HANDLING: Final = ("all_binary", "blobs_descriptions", "all_descriptions")
 
 
@@ -52,6 +62,7 @@ class ScannerBuilder:
         self._dataset = ds
         self._options: dict[str, Any] = {}
         self._scan_stats: Callable[[ScanMetrics], None] | None = None
+        self._with_bytes = False
         self.apply_defaults(ds.default_scan_options)
 
     def apply_defaults(self, default_opts: Mapping[str, Any]) -> Self:
@@ -119,14 +130,24 @@ class ScannerBuilder:
         return self._set(use_statistics=use_stats is not False)
 
     def blob_handling(self, blob_handling: str | None) -> Self:
-        """Say what blob columns are read as; see `take_blobs` for their bytes."""
+        """Say what blob columns are read as; see `ScanRequest`."""
         if blob_handling is not None and blob_handling not in _BLOB_HANDLING:
-            raise InvalidInputError(
-                "blobs cannot be read that way", found=blob_handling, known=_BLOB_HANDLING
-            )
-        if blob_handling == "all_binary" and _has_blobs(self._dataset):
-            raise UnsupportedError("a scan cannot return the bytes of blobs; use take_blobs")
+            raise InvalidInputError(f"Invalid blob_handling: {blob_handling}", known=_BLOB_HANDLING)
+        self._with_bytes = blob_handling == "all_binary"
         return self
+
+    def row_addr_prefilter(self, allowlist: Any = None, blocklist: Any = None) -> NoReturn:
+        """Refuse: rows are chosen by a filter."""
+        del allowlist, blocklist
+        raise UnsupportedError("rows cannot be given by lists of addresses; filter by _rowaddr")
+
+    def minhash_search(self, query: Any) -> NoReturn:
+        """Refuse: text cannot be searched."""
+        raise UnsupportedError("search by MinHash is not available in this release", query=query)
+
+    def substrait_aggregate(self, aggregate: bytes) -> NoReturn:
+        """Refuse: a scan returns rows."""
+        raise UnsupportedError("a scan cannot aggregate", bytes=len(aggregate))
 
     def use_scalar_index(self, use_scalar_index: bool | None = True) -> Self:
         """Say whether indices may answer parts of the filter; they may by default."""
@@ -155,7 +176,8 @@ class ScannerBuilder:
         if options.batch_size is None and _BATCH_SIZE_VARIABLE in os.environ:
             options = replace(options, batch_size=int(os.environ[_BATCH_SIZE_VARIABLE]))
         plan = plan_scan(self._dataset.snapshot, options)
-        return LanceScanner(plan, self._dataset, scan_stats=self._scan_stats)
+        blobs = blob_columns(plan) if self._with_bytes else {}
+        return LanceScanner(plan, self._dataset, scan_stats=self._scan_stats, blobs=blobs)
 
     def _set(self, **options: Any) -> Self:
         self._options.update(options)
@@ -180,17 +202,19 @@ class LanceScanner(pa.dataset.Scanner):  # type: ignore[misc]  # pyarrow has no 
         snapshot: Snapshot | None = None,
         *,
         scan_stats: Callable[[ScanMetrics], None] | None = None,
+        blobs: Mapping[str, Field] | None = None,
     ) -> None:
         """Run a plan; made by `ScannerBuilder` and `LanceDataset.scanner`."""
         del snapshot
         self._plan = scanner
         self._dataset = dataset
         self._scan_stats = scan_stats
+        self._blobs = blobs or {}
 
     @property
     def projected_schema(self) -> pa.Schema:
         """The schema of what is returned."""
-        return self._plan.schema
+        return bytes_schema(self._plan, self._blobs)
 
     @property
     def dataset_schema(self) -> pa.Schema:
@@ -199,25 +223,42 @@ class LanceScanner(pa.dataset.Scanner):  # type: ignore[misc]  # pyarrow has no 
 
     def to_table(self) -> pa.Table:
         """Return all rows."""
-        if self._scan_stats is not None:
+        if self._scan_stats is not None or self._blobs:
             return self.to_reader().read_all()
         return execute_to_table(self._plan)
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Return the rows as a stream."""
-        return pa.RecordBatchReader.from_batches(self._plan.schema, self.to_batches())
+        return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows in batches."""
-        if self._scan_stats is None:
+        if self._blobs:
+            yield from execute_with_bytes(self._plan, self._blobs)
+        elif self._scan_stats is None:
             yield from execute(self._plan)
         else:
             yield from measure_scan(self._plan, self._scan_stats)
 
     def to_pandas(self, *, blob_mode: str = "lazy", **kwargs: Any) -> Any:
-        """Return all rows as a pandas data frame."""
-        del blob_mode
-        return self.to_table().to_pandas(**kwargs)
+        """Return all rows as a pandas data frame, blobs as `blob_mode` says.
+
+        Args:
+            blob_mode: `lazy` makes blobs files of which nothing is read yet, `bytes` reads them,
+                and `descriptions` says where they are.
+            **kwargs: For pandas; see `pyarrow.Table.to_pandas`.
+        """
+        if blob_mode not in _BLOB_MODES:
+            raise InvalidInputError("blob_mode must be one of " + ", ".join(_BLOB_MODES))
+        blobs = {} if blob_mode == "descriptions" else blob_columns(self._plan)
+        if not blobs or self._blobs:
+            return self.to_table().to_pandas(**kwargs)
+        if blob_mode == "bytes":
+            batches = execute_with_bytes(self._plan, blobs)
+            return pa.Table.from_batches(batches, bytes_schema(self._plan, blobs)).to_pandas(
+                **kwargs
+            )
+        return _with_files(self._plan, blobs, kwargs)
 
     def scan_batches(self) -> list[pa.RecordBatch]:
         """Return all batches."""
@@ -232,7 +273,7 @@ class LanceScanner(pa.dataset.Scanner):  # type: ignore[misc]  # pyarrow has no 
                 break
             batches.append(batch.slice(0, left))
             left -= len(batches[-1])
-        return pa.Table.from_batches(batches, self._plan.schema)
+        return pa.Table.from_batches(batches, self.projected_schema)
 
     def count_rows(self) -> int:
         """Return how many rows there are."""
@@ -275,5 +316,17 @@ def _ordering(ordering: ColumnOrdering | str) -> Ordering:
     return Ordering(ordering.column_name, ordering.ascending, ordering.nulls_first)
 
 
-def _has_blobs(dataset: LanceDataset) -> bool:
-    return any(node.is_blob for node in dataset.snapshot.schema.walk())
+def _with_files(plan: ScanPlan, blobs: Mapping[str, Field], options: Mapping[str, Any]) -> Any:
+    """Return a data frame whose blobs are files."""
+    batches: list[pa.RecordBatch] = []
+    files: dict[str, list[BlobFile | None]] = {name: [] for name in blobs}
+    for batch, places in execute_with_places(plan, blobs):
+        batches.append(batch)
+        for name, found in places.items():
+            files[name] += [None if place is None else BlobFile(place) for place in found]
+    frame = pa.Table.from_batches(batches, plan.schema).to_pandas(**options)
+    for name, values in files.items():
+        column = np.empty(len(values), object)
+        column[:] = values
+        frame[name] = column
+    return frame

@@ -122,6 +122,7 @@ class WriteRequest:
             remarks=Remarks(self.commit_message, properties),
             config=auto_cleanup_config(self.auto_cleanup_options or {}),
             bases=bases_from_user(self.initial_bases),
+            allows_blobs_outside=self.allow_external_blob_outside_bases,
             targets=BaseChoice(_names(self.target_bases), self.target_all_bases),
         )
 

@@ -20,6 +20,7 @@ from lancelet.format.operation import Append, Operation, Overwrite
 from lancelet.format.schema import Schema
 from lancelet.format.version import DEFAULT_VERSION, FileVersion
 from lancelet.ops.bases import BaseChoice, BaseError, number_bases
+from lancelet.ops.blob_input import checked_uris
 from lancelet.ops.fit import check_metadata, fit_to_table
 from lancelet.ops.publish import Remarks, commit_transaction, new_transaction
 from lancelet.ops.rows import RowStream
@@ -63,6 +64,8 @@ class WriteOptions:
     config: Mapping[str, str] = field(default_factory=dict)
     bases: tuple[BasePath, ...] = ()
     targets: BaseChoice = field(default_factory=BaseChoice)
+    allows_blobs_outside: bool = True
+    """Whether blobs given by URI may lie outside of the base paths."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,6 +112,8 @@ def prepare_write(
     new_bases = number_bases(options.bases)
     bases = {base.id: base for base in new_bases} if latest is None else latest.manifest.bases
     targets = options.targets.targets(location, bases)
+    if not options.allows_blobs_outside:
+        rows = RowStream(rows.schema, checked_uris(rows.batches, schema.fields, bases.values()))
     fragments = _write(targets, rows, schema, files)
     config = options.config if latest is None else {}
     operation = Overwrite(fragments, schema, config, new_bases)
@@ -124,6 +129,9 @@ def append_fragments(
     version = options.version or with_true_version(latest.manifest).data_version
     files = replace(options.files, version=version, dictionaries=dictionary_values_of(latest))
     targets = options.targets.targets(latest.location, latest.manifest.bases)
+    if not options.allows_blobs_outside:
+        bases = latest.manifest.bases.values()
+        rows = RowStream(rows.schema, checked_uris(rows.batches, schema.fields, bases))
     return _write(targets, rows, schema, files)
 
 

@@ -71,7 +71,7 @@ def places_of(
     files: dict[int, Place] = {}
     places: list[BlobPlace | None] = []
     for fragment_id, found in zip(fragments_of(addresses).tolist(), descriptors, strict=True):
-        if found is None:
+        if found is None or _is_null_of_2_0(found):
             places.append(None)
             continue
         if fragment_id not in files:
@@ -111,6 +111,11 @@ def read_part(place: BlobPlace, positions: Sequence[int], sizes: Sequence[int]) 
         for position, size in zip(positions, sizes, strict=True)
     ]
     return _read_of_file(parts)
+
+
+def _is_null_of_2_0(found: Mapping[str, Any]) -> bool:
+    """Whether a descriptor is one that cannot be, which is how files of 2.0 mark a null."""
+    return "kind" not in found and found["size"] == 0 and found["position"] == 1
 
 
 def _file_of(snapshot: Snapshot, fragment: Fragment, field: Field) -> Place:

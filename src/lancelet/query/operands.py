@@ -10,6 +10,7 @@ Spellings that SQL has for one function (`POSITION(x IN y)`, `TRIM(BOTH x FROM y
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Final, NoReturn
@@ -25,7 +26,31 @@ from lancelet.query.literal_text import UnfitError, parse_instant, parse_interva
 from lancelet.query.literals import Gap, fit, list_of_constants
 
 _BARE_FUNCTIONS: Final = frozenset({"current_date", "current_time", "current_timestamp"})
-_TYPED_TEXT: Final = frozenset({"date", "time", "timestamp", "datetime", "timestamptz"})
+_TYPED_TEXT: Final = frozenset(
+    {"date", "time", "timestamp", "datetime", "timestamptz", "decimal", "numeric"}
+)
+_PRECISION: Final = re.compile(r"\(\s*\d+\s*(?:,\s*\d+\s*)?\)\s*['\"]")
+_NEVER_COLUMNS: Final = frozenset(
+    [
+        "and",
+        "or",
+        "not",
+        "in",
+        "is",
+        "like",
+        "ilike",
+        "between",
+        "when",
+        "then",
+        "else",
+        "end",
+        "where",
+    ]
+)
+"""Words that mean something wherever an operand may stand; other keywords may name columns."""
+
+_NEVER_BEGIN: Final = ("=", "==", "<>", "!=", "<", "<=", ">", ">=", "~", "%", "/", "||", ")", ",")
+"""Signs that no value begins with, so that a word before them is not what introduces one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,26 +207,27 @@ class OperandParser(ABC):
         self.lexer.advance()
         if word in _TYPED_TEXT and (following.kind is Kind.TEXT or following.is_sign("(")):
             return self._typed_text(word, token)
+        opens = following.kind is not Kind.END and not following.is_sign(*_NEVER_BEGIN)
         match word:
             case "true" | "false":
                 return ex.literal(word == "true")
             case "null":
                 return ex.Literal(pa.scalar(None))
-            case "case":
+            case "case" if opens:
                 return self._case()
             case "interval" if following.kind in {Kind.TEXT, Kind.NUMBER}:
                 return self._interval()
             case "array" if following.is_sign("["):
                 self.lexer.advance()
                 return self._list(self.items("]"), token)
-            case "select" | "exists" | "any" | "some" | "all":
+            case "select" | "exists" | "any" | "some" | "all" if opens:
                 self.fail("subqueries are not supported; a filter sees one row", token)
         if following.is_sign("("):
             self.lexer.advance()
             return self._call(word, token)
         if word in _BARE_FUNCTIONS:
             return ex.Call(word, ())
-        if word in ex.RESERVED:
+        if word in _NEVER_COLUMNS:
             self.fail(f"{token.value!r} is a keyword; quote a column of that name with `", token)
         return ex.Column((token.value,))
 
@@ -228,9 +254,7 @@ class OperandParser(ABC):
         return ex.Literal(fitted)
 
     def _precision_follows(self) -> bool:
-        number = self.lexer.peek()
-        rest = self.lexer.text[number.stop :].lstrip()
-        return number.kind is Kind.NUMBER and rest[1:].lstrip()[:1] in {"'", '"'}
+        return _PRECISION.match(self.lexer.text, self.lexer.token.start) is not None
 
     def _interval(self) -> Expression:
         token = self.lexer.advance()

@@ -195,3 +195,31 @@ def test_an_expression_error_is_a_value_error():
 def test_negating_and_mirroring_twice_give_the_operator_back(operator):
     assert operator.negated.negated is operator
     assert operator.mirrored.mirrored is operator
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "date",
+        "time",
+        "timestamp",
+        "interval",
+        "case",
+        "cast",
+        "select",
+        "order",
+        "limit",
+        "group",
+        "table",
+        "array",
+    ],
+)
+@pytest.mark.parametrize("text", ["{} > 1", "b = {}", "({}) is not null", "abs({}) < 2", "{}"])
+def test_keywords_that_nothing_follows_name_columns(word: str, text: str):
+    assert parse(text.format(word)) == parse(text.format(f"`{word}`"))
+
+
+def test_keywords_keep_their_meaning_before_what_they_introduce():
+    assert parse("date < date '2020-06-01'") == parse("`date` < DATE '2020-06-01'")
+    assert parse("decimal = decimal(5, 3) '12.000'").right.data_type == pa.decimal128(5, 3)
+    assert parse("case when a then b end") != parse("`case`")

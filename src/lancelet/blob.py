@@ -1,0 +1,17 @@
+"""Blobs: values to write and files to read, under pylance's name for the module."""
+
+from lancelet.dataset.blob_column import BlobColumn, BlobIterator
+from lancelet.dataset.blob_file import DEFAULT_BLOB_BUFFER_SIZE, BlobFile
+from lancelet.dataset.blob_values import Blob, BlobArray, BlobType, blob_array, blob_field
+
+__all__ = [
+    "DEFAULT_BLOB_BUFFER_SIZE",
+    "Blob",
+    "BlobArray",
+    "BlobColumn",
+    "BlobFile",
+    "BlobIterator",
+    "BlobType",
+    "blob_array",
+    "blob_field",
+]

@@ -1,0 +1,126 @@
+"""The methods of a dataset that read blobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from lancelet.buffers import Int64s
+from lancelet.dataset.blob_file import DEFAULT_BLOB_BUFFER_SIZE, BlobFile
+from lancelet.dataset.row_numbers import whole_numbers
+from lancelet.errors import InvalidInputError
+from lancelet.query.blobs import BlobPlace, find_blobs, read_part, read_places
+from lancelet.query.take import RowNotFoundError, addresses_at, live_addresses
+from lancelet.rowids.address import UInt64s
+
+if TYPE_CHECKING:
+    from lancelet.dataset.handle import Handle
+
+_SELECTORS: Final = ("ids", "addresses", "indices")
+
+
+class _Rows(NamedTuple):
+    numbers: Int64s
+    addresses: UInt64s
+
+
+class BlobMethods:
+    """Reads blobs of the version that a dataset looks at."""
+
+    _handle: Handle
+
+    def take_blobs(
+        self,
+        blob_column: str,
+        ids: Any = None,
+        addresses: Any = None,
+        indices: Any = None,
+        *,
+        buffer_size: int = DEFAULT_BLOB_BUFFER_SIZE,
+    ) -> list[BlobFile | None]:
+        """Return blobs as files, of which nothing is read yet; None for null.
+
+        Args:
+            blob_column: The path of the column.
+            ids: The ids of the rows.
+            addresses: Or their addresses.
+            indices: Or their places among the live rows.
+            buffer_size: How far each file reads ahead; 0 for not at all.
+        """
+        rows = self._rows_of(ids, addresses, indices)
+        return [
+            None if place is None else BlobFile(place, buffer_size)
+            for place in find_blobs(self._handle.snapshot, blob_column, rows.addresses)
+        ]
+
+    def read_blobs(
+        self,
+        blob_column: str,
+        ids: Any = None,
+        addresses: Any = None,
+        indices: Any = None,
+        *,
+        io_buffer_size: int | None = None,
+        preserve_order: bool | None = None,
+    ) -> list[tuple[int, bytes | None]]:
+        """Return the bytes of blobs beside the addresses of their rows; see `take_blobs`.
+
+        Those that lie in one file are read together, and the order is always kept, so that
+        `io_buffer_size` and `preserve_order` have no effect.
+        """
+        del io_buffer_size, preserve_order
+        rows = self._rows_of(ids, addresses, indices)
+        found = read_places(find_blobs(self._handle.snapshot, blob_column, rows.addresses))
+        return list(zip(rows.addresses.tolist(), found, strict=True))
+
+    def read_blob_ranges(
+        self,
+        blob_column: str,
+        requests: Sequence[tuple[int, int, int]],
+        *,
+        selector: str,
+        io_buffer_size: int | None = None,
+        preserve_order: bool | None = None,
+    ) -> list[tuple[int, int, bytes | None]]:
+        """Return parts of blobs: the number of the request, the row's address and the bytes.
+
+        Args:
+            blob_column: The path of the column.
+            requests: Row, offset and length of each part.
+            selector: What rows are given by: `ids`, `addresses` or `indices`.
+            io_buffer_size: Has no effect.
+            preserve_order: Has no effect: the order is always kept.
+        """
+        del io_buffer_size, preserve_order
+        if selector not in _SELECTORS:
+            raise InvalidInputError(f"selector must be one of {_SELECTORS}, got {selector!r}")
+        chosen = dict.fromkeys(_SELECTORS) | {selector: [row for row, _, _ in requests]}
+        rows = self._rows_of(**chosen)
+        places = find_blobs(self._handle.snapshot, blob_column, rows.addresses)
+        parts = [
+            _part(place, offset, length)
+            for place, (_, offset, length) in zip(places, requests, strict=True)
+        ]
+        return list(zip(range(len(parts)), rows.addresses.tolist(), parts, strict=True))
+
+    def _rows_of(self, ids: Any, addresses: Any, indices: Any) -> _Rows:
+        given = [each for each in (ids, addresses, indices) if each is not None]
+        if len(given) != 1:
+            raise InvalidInputError("Exactly one of ids, indices, or addresses must be specified")
+        numbers = whole_numbers(given[0])
+        snapshot = self._handle.snapshot
+        if indices is not None:
+            return _Rows(numbers, addresses_at(snapshot, numbers))
+        wanted = numbers.astype(np.uint64)
+        if addresses is not None and snapshot.manifest.uses_stable_row_ids:
+            return _Rows(numbers, wanted)
+        found = live_addresses(snapshot, wanted)
+        if len(found) < len(wanted):
+            raise RowNotFoundError("a row was not found", asked=len(wanted), found=len(found))
+        return _Rows(numbers, found)
+
+
+def _part(place: BlobPlace | None, offset: int, length: int) -> bytes | None:
+    return None if place is None else read_part(place, [offset], [length])[0]
