@@ -14,8 +14,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
+from operator import is_
 from typing import Final
 
 import pyarrow as pa
@@ -26,11 +27,12 @@ from lancelet.errors import InvalidInputError, LanceletError
 from lancelet.file.base import check_rows, distinct_rows
 from lancelet.file.batches import rebatch
 from lancelet.file.pool import map_ordered
-from lancelet.file.schedule import TASK_BYTES, decoded_row_bytes, plan_read
+from lancelet.file.schedule import SPLIT_ROWS_MIN, TASK_BYTES, decoded_row_bytes, plan_read
 from lancelet.file.storage import from_storage, has_json, take_rows
 from lancelet.format.schema import Field
 
 _TAKE_ROWS_MIN: Final = 1024
+_FEW_FIELDS: Final = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,13 +56,42 @@ class OpenedField:
         return array if self.is_as_stored else from_storage(array, self.field)
 
 
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """Fields that are read together, and what every such read needs to know of them."""
+
+    fields: tuple[Field, ...]
+    columns: tuple[OpenedField, ...]
+    num_rows: int
+
+    def is_of(self, fields: Sequence[Field]) -> bool:
+        """Say whether these are the very fields."""
+        return len(fields) == len(self.fields) and all(map(is_, fields, self.fields))
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The schema of batches, as users see them."""
+        return pa.schema(
+            [column.field.to_arrow().with_type(column.data_type) for column in self.columns]
+        )
+
+    @cached_property
+    def row_bytes(self) -> list[float]:
+        """Estimate the decoded bytes per row of each field."""
+        rows, count = RowRange(0, self.num_rows), max(1, self.num_rows)
+        return [
+            decoded_row_bytes(column.reader.data_type, column.reader.encoded_bytes(rows) / count)
+            for column in self.columns
+        ]
+
+
 class RowReader(ABC):
     """Reads rows of a file whose fields are opened one by one."""
 
     _opened: dict[Field, OpenedField]
     """The fields that were opened; whoever opens one twice gets the same."""
 
-    _last: list[OpenedField] = []  # noqa: RUF012 - replaced as a whole, never changed
+    _last: Selection | None = None
     _fetch: Fetch
     _waits: bool
     """Whether a task waits for storage, so that more of them should be under way."""
@@ -98,15 +129,15 @@ class RowReader(ABC):
         """Return the values of fields as they were decoded, without joining the pieces."""
         with self._facts():
             check_rows(rows, num_rows=self.num_rows)
-            columns = self._columns_to_read(fields)
+            selection = self._select(fields)
             match rows:
                 case RowRange():
-                    pieces = list(self._scan(fields, columns, rows, batch_size=None))
+                    pieces = list(self._scan(selection, rows, batch_size=None))
                 case RowIndices(indices):
-                    pieces = self._take(columns, indices)
+                    pieces = self._take(selection, indices)
             return [
                 pa.chunked_array([piece[place] for piece in pieces], column.data_type)
-                for place, column in enumerate(columns)
+                for place, column in enumerate(selection.columns)
             ]
 
     def iter_batches(
@@ -117,27 +148,24 @@ class RowReader(ABC):
             raise InvalidInputError("a batch has at least one row", batch_size=batch_size)
         with self._facts():
             check_rows(rows, num_rows=self.num_rows)
-            columns = self._columns_to_read(fields)
-        schema = pa.schema(
-            [column.field.to_arrow().with_type(column.data_type) for column in columns]
-        )
+            selection = self._select(fields)
         match rows:
             case RowRange():
-                pieces = self._scan(fields, columns, rows, batch_size=batch_size)
+                pieces = self._scan(selection, rows, batch_size=batch_size)
             case RowIndices(indices):
                 step = batch_size or max(_TAKE_ROWS_MIN, len(indices))
                 parts = (indices[start : start + step] for start in range(0, len(indices), step))
                 pieces = map_ordered(
-                    partial(_take_part, self._fetch, columns), parts, waits=self._waits
+                    partial(_take_part, self._fetch, selection.columns), parts, waits=self._waits
                 )
-        batches = self._batches(schema, pieces)
+        batches = self._batches(selection.schema, pieces)
         yield from batches if batch_size is None else rebatch(batches, batch_size)
 
     def encoded_bytes(self, fields: Sequence[Field], rows: Rows) -> int:
         """Estimate the bytes that reading these rows would fetch."""
         with self._facts():
             check_rows(rows, num_rows=self.num_rows)
-            readers = [column.reader for column in self._columns_to_read(fields)]
+            readers = [column.reader for column in self._select(fields).columns]
         match rows:
             case RowRange():
                 return sum(reader.encoded_bytes(rows) for reader in readers)
@@ -148,12 +176,11 @@ class RowReader(ABC):
 
     # --- tasks --------------------------------------------------------------------------------
 
-    def _columns_to_read(self, fields: Sequence[Field]) -> list[OpenedField]:
-        """Open fields that were not opened before."""
-        if len(fields) == len(self._last) > 0 and all(
-            column.field is field for column, field in zip(self._last, fields, strict=True)
-        ):
-            return self._last
+    def _select(self, fields: Sequence[Field]) -> Selection:
+        """Open fields that were not opened before; the last selection is not made again."""
+        last = self._last
+        if last is not None and last.is_of(fields):
+            return last
         if not fields:
             raise InvalidInputError("at least one field must be read")
         missing = [field for field in fields if field not in self._opened]
@@ -161,34 +188,34 @@ class RowReader(ABC):
             readers = self._open(missing)
             for field, reader in zip(missing, readers, strict=True):
                 self._opened[field] = OpenedField.of(field, reader)
-        self._last = [self._opened[field] for field in fields]
-        return self._last
+        columns = tuple(self._opened[field] for field in fields)
+        selection = self._last = Selection(tuple(fields), columns, self.num_rows)
+        return selection
 
     def _scan(
-        self,
-        fields: Sequence[Field],
-        columns: Sequence[OpenedField],
-        rows: RowRange,
-        *,
-        batch_size: int | None,
+        self, selection: Selection, rows: RowRange, *, batch_size: int | None
     ) -> Iterator[list[pa.Array]]:
         """Yield the arrays of all fields split by split."""
-        widths = _row_bytes(columns, rows)
-        borders = self._page_borders(fields) if batch_size is None else None
-        plan = plan_read(rows, widths, borders=borders, batch_size=batch_size)
+        columns = selection.columns
+        if 0 < len(rows) <= SPLIT_ROWS_MIN and len(columns) <= _FEW_FIELDS:
+            # So few are never cut, and a plan would take as long as reading them.
+            yield _read_part(self._fetch, (rows, columns))
+            return
+        borders = self._page_borders(selection.fields) if batch_size is None else None
+        plan = plan_read(rows, selection.row_bytes, borders=borders, batch_size=batch_size)
         groups = [columns[group.start : group.stop] for group in plan.groups]
         tasks = ((split, group) for split in plan.splits for group in groups)
         results = map_ordered(partial(_read_part, self._fetch), tasks, waits=self._waits)
         for _ in plan.splits:
             yield [array for part in islice(results, len(groups)) for array in part]
 
-    def _take(self, columns: Sequence[OpenedField], indices: Int64s) -> list[list[pa.Array]]:
+    def _take(self, selection: Selection, indices: Int64s) -> list[list[pa.Array]]:
         """Read single rows, cut into tasks where they are many."""
+        columns = selection.columns
         if len(indices) <= _TAKE_ROWS_MIN:
             return [_take_part(self._fetch, columns, indices)]
         rows, where = distinct_rows(indices)
-        width = sum(_row_bytes(columns, RowRange(0, self.num_rows)))
-        step = max(_TAKE_ROWS_MIN, int(TASK_BYTES / max(width, 1.0)))
+        step = max(_TAKE_ROWS_MIN, int(TASK_BYTES / max(sum(selection.row_bytes), 1.0)))
         tasks = [
             (RowIndices(rows.rows[start : start + step]), columns)
             for start in range(0, len(rows), step)
@@ -232,14 +259,6 @@ def _take_part(fetch: Fetch, columns: Sequence[OpenedField], indices: Int64s) ->
     rows, where = distinct_rows(indices)
     arrays = _read_part(fetch, (rows, columns))
     return arrays if where is None else [take_rows(array, pa.array(where)) for array in arrays]
-
-
-def _row_bytes(columns: Sequence[OpenedField], rows: RowRange) -> list[float]:
-    count = max(1, len(rows))
-    return [
-        decoded_row_bytes(column.reader.data_type, column.reader.encoded_bytes(rows) / count)
-        for column in columns
-    ]
 
 
 def _joined(chunks: pa.ChunkedArray) -> pa.Array:

@@ -27,9 +27,11 @@ from lancelet.encodings.base import RowRange
 TASK_BYTES: Final = 8 * 1024 * 1024
 """What a task decodes; `docs/kernels.md` has the measurement."""
 
+SPLIT_ROWS_MIN: Final = 4096
+"""A split has at least so many rows, so as not to visit a column for less."""
+
 _FIELD_BYTES: Final = 2 * 1024 * 1024
 _SPLIT_BYTES_MAX: Final = 64 * 1024 * 1024
-_SPLIT_ROWS_MIN: Final = 4096
 _SPLIT_ROWS_MAX: Final = 1 << 24
 
 
@@ -65,12 +67,12 @@ def plan_read(
     total = sum(row_bytes)
     target = int(TASK_BYTES / max(total, TASK_BYTES / _SPLIT_ROWS_MAX))
     if batch_size is not None:
-        splits = _regular_splits(rows, _split_of_batches(max(target, _SPLIT_ROWS_MIN), batch_size))
+        splits = _regular_splits(rows, _split_of_batches(max(target, SPLIT_ROWS_MIN), batch_size))
     else:
         # Of many narrow columns each should still be worth the visit.
         by_field = min(_FIELD_BYTES * len(row_bytes), _SPLIT_BYTES_MAX) / max(total, 1.0)
         target = max(target, min(int(by_field), _SPLIT_ROWS_MAX))
-        splits = _splits_at(rows, max(target, _SPLIT_ROWS_MIN), borders)
+        splits = _splits_at(rows, max(target, SPLIT_ROWS_MIN), borders)
     longest = max((len(split) for split in splits), default=0)
     return Plan(tuple(splits), tuple(_groups(row_bytes, longest)))
 

@@ -3,11 +3,14 @@
 The buffer is 64 bytes that say what it is, then a data file of version 2.0 (the one that takes no
 time to write) with a row per field and zone. `file.zones` says what is in it, this module where:
 
-    row          of field                 columns
-    0 .. 9       the first with zones     null_count  nan_count  minimum_0  maximum_0   (int32)
-    10 .. 19     the second                                      minimum_1  maximum_1   (string)
+    row          of                       columns
+    0 .. 9       zones of the first       null_count  nan_count  minimum_0  maximum_0   (int32)
+    10 .. 19     zones of the second                             minimum_1  maximum_1   (string)
+    20 .. 23     pages of the first       the same
+    24 .. 30     pages of the second
 
-The order of the fields and of the types is in the metadata of the inner schema.
+The order of the fields and of the types, and how many pages each has, is in the metadata of the
+inner schema; which rows are in a page is in the metadata of its column.
 """
 
 from __future__ import annotations
@@ -17,12 +20,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
-from lancelet.buffers import Ranges, run
+from lancelet.buffers import Int64s, Ranges, run
 from lancelet.encodings.base import FileVersion, RowRange
 from lancelet.errors import CorruptDataError
-from lancelet.file.base import ZoneStatistics
+from lancelet.file.base import PageStatistics, ZoneStatistics
 from lancelet.file.checksums import Verify
 from lancelet.file.nested import BytesWriter, RangeReader
 from lancelet.file.v2.generation import place_columns
@@ -31,9 +35,12 @@ from lancelet.file.v2.metadata import read_metadata, tail_size
 from lancelet.file.v2.reader import FileReader
 from lancelet.file.v2.writer import FileWriter, WriterOptions
 from lancelet.file.zones import (
+    LeafBounds,
     ZoneBounds,
     bounds_of,
+    concat_bounds,
     field_at,
+    join_bounds,
     merge_bounds,
     values_at,
     zoned_fields,
@@ -56,17 +63,25 @@ class ZoneCollector:
         """Gather for all of `fields` that have an order."""
         self._zone_rows = zone_rows
         self._paths = {field.id: list(zoned_fields(field)) for field in fields}
-        self._parts: dict[int, list[ZoneBounds]] = {}
+        self._parts: dict[int, list[LeafBounds]] = {}
         self._types: dict[int, Field] = {}
 
-    def bounds_of(self, field: Field, array: pa.Array, first_row: int) -> list[ZoneBounds]:
-        """Return the statistics of values of a field, for `add`; changes nothing."""
-        return [
-            bounds_of(values_at(array, path), first_row, zone_rows=self._zone_rows)
-            for path in self._paths[field.id]
-        ]
+    def bounds_of(
+        self, field: Field, array: pa.Array, first_row: int, pages: Mapping[int, Sequence[int]]
+    ) -> list[LeafBounds]:
+        """Return the statistics of values of a field, for `add`; changes nothing.
 
-    def add(self, field: Field, bounds: Iterable[ZoneBounds]) -> None:
+        `pages` has the rows of each page that holds some of the values, by the id of the leaf.
+        """
+        found: list[LeafBounds] = []
+        for path in self._paths[field.id]:
+            values = values_at(array, path)
+            zones = bounds_of(values, first_row, zone_rows=self._zone_rows)
+            rows = pages[field_at(field, path).id]
+            found.append(LeafBounds(zones, _page_bounds(values, zones, rows)))
+        return found
+
+    def add(self, field: Field, bounds: Iterable[LeafBounds]) -> None:
         """Keep the statistics of the next values of a field."""
         for path, part in zip(self._paths[field.id], bounds, strict=True):
             leaf = field_at(field, path)
@@ -77,8 +92,10 @@ class ZoneCollector:
         """Return the buffer to be kept, or None for a file whose rows make less than a zone."""
         if num_rows < self._zone_rows or not self._parts:
             return None
-        merged = {field_id: merge_bounds(parts) for field_id, parts in self._parts.items()}
-        return _encode(merged, self._types, zone_rows=self._zone_rows, num_rows=num_rows)
+        zones = [merge_bounds([part.zones for part in parts]) for parts in self._parts.values()]
+        pages = [concat_bounds([part.pages for part in parts]) for parts in self._parts.values()]
+        fields = [self._types[field_id] for field_id in self._parts]
+        return _encode(fields, zones, pages, zone_rows=self._zone_rows, num_rows=num_rows)
 
 
 class ZoneReader:
@@ -91,8 +108,12 @@ class ZoneReader:
         self._num_rows = int(layout["num_rows"])
         self._order = {int(field_id): place for place, field_id in enumerate(layout["fields"])}
         self._kinds = {str(kind): place for place, kind in enumerate(layout["kinds"])}
-        if self._zone_rows < 1 or self._num_rows < 0:
+        self._known: dict[Field, ZoneStatistics] = {}
+        self._pages = [int(count) for count in layout.get("pages", ())]
+        if self._zone_rows < 1 or self._num_rows < 0 or min(self._pages, default=0) < 0:
             raise ValueError("zones have rows")
+        if self._pages and len(self._pages) != len(self._order):
+            raise ValueError("each field has pages")
 
     @property
     def num_rows(self) -> int:
@@ -100,26 +121,45 @@ class ZoneReader:
         return self._num_rows
 
     def statistics(self, field: Field) -> ZoneStatistics | None:
-        """Return the statistics of one field, or None if there are none."""
+        """Return the statistics of one field, or None if there are none; they are read once."""
         place = self._order.get(field.id)
         if place is None:
             return None
-        count = -(-self._num_rows // self._zone_rows)
+        known = self._known.get(field)
+        if known is None:
+            count = self._num_zones
+            found = self._read(field, RowRange(place * count, (place + 1) * count))
+            known = self._known[field] = ZoneStatistics(self._zone_rows, self._num_rows, *found)
+        return known
+
+    def page_statistics(self, field: Field, edges: Int64s) -> PageStatistics | None:
+        """Return the same per page, for a column whose pages have these edges."""
+        place = self._order.get(field.id)
+        if place is None or not self._pages:
+            return None
+        if self._pages[place] != len(edges) - 1:
+            raise self._damaged(field)
+        start = len(self._order) * self._num_zones + sum(self._pages[:place])
+        return PageStatistics(
+            edges, *self._read(field, RowRange(start, start + self._pages[place]))
+        )
+
+    @property
+    def _num_zones(self) -> int:
+        return -(-self._num_rows // self._zone_rows)
+
+    def _read(
+        self, field: Field, rows: RowRange
+    ) -> tuple[Int64s, Int64s | None, pa.Array, pa.Array]:
+        """Return counts of nulls and NaN, and bounds."""
         columns = self._columns_of(field)
-        rows = RowRange(place * count, (place + 1) * count)
         if columns is None or rows.stop > self._reader.num_rows:
             raise self._damaged(field)
         null_count, nan_count, minimum, maximum = self._reader.read(columns, rows)
         if null_count.null_count or nan_count.null_count:
             raise self._damaged(field)
-        return ZoneStatistics(
-            rows_per_zone=self._zone_rows,
-            num_rows=self._num_rows,
-            null_count=null_count.to_numpy(),
-            nan_count=nan_count.to_numpy() if pa.types.is_floating(field.storage_type) else None,
-            minimum=minimum,
-            maximum=maximum,
-        )
+        is_float = pa.types.is_floating(field.storage_type)
+        return null_count.to_numpy(), nan_count.to_numpy() if is_float else None, minimum, maximum
 
     def _columns_of(self, field: Field) -> list[Field] | None:
         """Return the columns of a field's statistics, or None if they cannot be of the field."""
@@ -182,18 +222,33 @@ def _open(outer: FileReader, position: int, size: int) -> ZoneReader:
     return zones
 
 
+def _page_bounds(values: pa.Array, zones: ZoneBounds, page_rows: Sequence[int]) -> ZoneBounds:
+    """Return the statistics of pages, whose values are known per zone."""
+    if len(page_rows) == 1:
+        return join_bounds(zones)
+    stops = np.cumsum(page_rows).tolist()
+    pages = [values[stop - rows : stop] for rows, stop in zip(page_rows, stops, strict=True)]
+    return concat_bounds([bounds_of(page, 0, zone_rows=len(page)) for page in pages])
+
+
 def _encode(
-    zones: Mapping[int, ZoneBounds], fields: Mapping[int, Field], *, zone_rows: int, num_rows: int
+    fields: Sequence[Field],
+    zones: Sequence[ZoneBounds],
+    pages: Sequence[ZoneBounds],
+    *,
+    zone_rows: int,
+    num_rows: int,
 ) -> bytes:
+    each = list(zip([*fields, *fields], [*zones, *pages], strict=True))
     columns = {
-        _NULLS: pa.chunked_array([pa.array(bounds.null_count) for bounds in zones.values()]),
-        _NANS: pa.chunked_array([pa.array(bounds.nan_count) for bounds in zones.values()]),
+        _NULLS: pa.chunked_array([pa.array(bounds.null_count) for _, bounds in each]),
+        _NANS: pa.chunked_array([pa.array(bounds.nan_count) for _, bounds in each]),
     }
-    kinds = {fields[field_id].logical_type: fields[field_id].storage_type for field_id in zones}
+    kinds = {field.logical_type: field.storage_type for field in fields}
     for place, (kind, data_type) in enumerate(kinds.items()):
         parts = [
-            bounds if fields[field_id].logical_type == kind else _no_bounds(bounds, data_type)
-            for field_id, bounds in zones.items()
+            bounds if field.logical_type == kind else _no_bounds(bounds, data_type)
+            for field, bounds in each
         ]
         minimum, maximum = _bound_names(place)
         columns[minimum] = pa.chunked_array([part.minimum for part in parts], data_type)
@@ -202,8 +257,9 @@ def _encode(
     layout = {
         "zone_rows": zone_rows,
         "num_rows": num_rows,
-        "fields": list(zones),
+        "fields": [field.id for field in fields],
         "kinds": list(kinds),
+        "pages": [len(bounds.null_count) for bounds in pages],
     }
     schema = Schema.from_arrow(table.schema).with_metadata({_LAYOUT_KEY: json.dumps(layout)})
     options = WriterOptions(version=FileVersion.V2_0, checksums=False)

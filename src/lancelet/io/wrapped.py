@@ -8,7 +8,7 @@ delegate, so nothing can slip past it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol, TypeVar
@@ -179,6 +179,10 @@ class _WrappedReader(ObjectReader):
     @property
     def size(self) -> int:
         return self._inner.size
+
+    @property
+    def identity(self) -> Hashable | None:
+        return self._inner.identity
 
     def read_ranges(self, ranges: Ranges) -> Slices:
         request = Request("read_ranges", self.path, reads=len(ranges))

@@ -9,6 +9,7 @@ pyarrow; a projection maps names to SQL.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -19,11 +20,11 @@ from lancelet.query.arrow_expression import from_arrow
 from lancelet.query.bind import bind_filter, bind_value
 from lancelet.query.bound import Bound
 from lancelet.query.evaluate import evaluate
-from lancelet.query.expression import Expression
+from lancelet.query.expression import Call, Expression
 from lancelet.query.operands import Source
 from lancelet.query.parse import parse_with_source
 from lancelet.query.simplify import simplify, simplify_filter
-from lancelet.query.traversal import columns_of
+from lancelet.query.traversal import columns_of, walk
 
 Writable: TypeAlias = "str | Expression | pc.Expression"
 """What a caller may pass as an expression."""
@@ -40,6 +41,17 @@ def compile_filter(filter_: Writable, schema: pa.Schema) -> Expression:
     bound = simplify_filter(bind_filter(expression, schema, source=source))
     _rehearse(bound, schema)
     return bound
+
+
+@lru_cache(maxsize=256)
+def is_lasting(text: str) -> bool:
+    """Say whether text means the same whenever it is compiled, which `now()` does not.
+
+    >>> is_lasting("age > 30 AND name IN ('a', 'b')"), is_lasting("at < now()")
+    (True, False)
+    """
+    expression, _ = parse_with_source(text)
+    return not any(isinstance(part, Call) for part in walk(expression))
 
 
 def compile_value(value: Writable, schema: pa.Schema) -> Bound:

@@ -14,18 +14,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import pyarrow as pa
 
 from lancelet.format.field import Field
 from lancelet.query import expression as ex
-from lancelet.query.compile import compile_filter
+from lancelet.query.compile import Writable, compile_filter, is_lasting
 from lancelet.query.expression import Expression
 from lancelet.query.projection import Projection, needed, project, scan_schema
 from lancelet.query.row_columns import RowColumn
 from lancelet.query.scan_options import Columns, ScanOptions
 from lancelet.query.simplify import Conjunct, split_conjuncts
 from lancelet.table.snapshot import Snapshot
+
+_KEPT_TEXT_MAX: Final = 4096
+"""A longer filter is compiled again each time: what it compiles to may be large."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,11 +75,31 @@ def plan_scan(snapshot: Snapshot, options: ScanOptions) -> ScanPlan:
     if options.with_row_address:
         behind.append(RowColumn.ADDRESS.value)
     projection = projection_of(snapshot, options.columns, behind=tuple(behind))
-    bound: Expression = ex.TRUE
-    if options.filter is not None:
-        bound = compile_filter(options.filter, scan_schema(snapshot.schema))
-    steps = () if bound == ex.TRUE else tuple(filter_steps(snapshot, split_conjuncts(bound)))
+    bound, steps = _filter_of(snapshot, options.filter)
     return ScanPlan(snapshot, options, projection, bound, steps)
+
+
+def _filter_of(
+    snapshot: Snapshot, written: Writable | None
+) -> tuple[Expression, tuple[FilterStep, ...]]:
+    """Return a filter and its steps; short texts are compiled once for a version.
+
+    A text that calls functions is not, as one of them may ask for the time.
+    """
+    if isinstance(written, str) and len(written) <= _KEPT_TEXT_MAX and is_lasting(written):
+        return snapshot.kept.get_or_make(("filter", written), lambda: _compiled(snapshot, written))
+    return _compiled(snapshot, written)
+
+
+def _compiled(
+    snapshot: Snapshot, written: Writable | None
+) -> tuple[Expression, tuple[FilterStep, ...]]:
+    if written is None:
+        return ex.TRUE, ()
+    bound = compile_filter(written, scan_schema(snapshot.schema))
+    if bound == ex.TRUE:
+        return bound, ()
+    return bound, tuple(filter_steps(snapshot, split_conjuncts(bound)))
 
 
 def projection_of(

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from lancelet.buffers import run
+from lancelet.buffers import Ranges, Slices, run
 from lancelet.errors import ObjectNotFoundError, VersionNotFoundError
 from lancelet.format.manifest_file import StoredManifest, read_manifest
 from lancelet.format.paths import (
@@ -36,6 +36,7 @@ from lancelet.format.paths import (
     parse_version_hint,
 )
 from lancelet.io import ObjectInfo, ObjectReader, Store
+from lancelet.io.cache import CACHE
 from lancelet.io.uri import name
 
 _NOTED_AT_COMMIT: Final = timedelta(seconds=10)
@@ -152,9 +153,23 @@ def find_version(store: Store, version: int, *, uri: str) -> ManifestEntry:
 
 
 def open_manifest(store: Store, entry: ManifestEntry) -> tuple[StoredManifest, ObjectReader]:
-    """Read a manifest; the reader serves the other sections of its file."""
+    """Read a manifest; the reader serves the other sections of its file.
+
+    A file that is known to be the same as before is not parsed again.
+    """
     reader = store.open_reader(entry.path, entry.size)
-    return run(read_manifest(reader.size), reader.read_ranges), reader
+    if reader.identity is None:
+        return run(read_manifest(reader.size), reader.read_ranges), reader
+
+    def fetch(ranges: Ranges) -> Slices:
+        # Fragments are decoded when they are needed, and the map should not be kept for that.
+        slices = reader.read_ranges(ranges)
+        return Slices.whole(slices.slice_bytes(0).copy())
+
+    def load() -> tuple[StoredManifest, int]:
+        return run(read_manifest(reader.size), fetch), reader.size
+
+    return CACHE.get_or_load(("manifest", reader.identity), load), reader
 
 
 def _entry_of(info: ObjectInfo) -> ManifestEntry | None:

@@ -17,6 +17,7 @@ from lancelet.ops.write import FileLimits, FileOptions
 from lancelet.ops.write_table import WriteMode, WriteOptions, write_table
 from lancelet.query.execute import count_rows, execute, execute_to_table
 from lancelet.query.explain import analyze_plan, explain_plan, predict
+from lancelet.query.nodes import read
 from lancelet.query.nodes.filter import splits
 from lancelet.query.plan import plan_scan
 from lancelet.query.row_columns import live_rows_before
@@ -224,3 +225,22 @@ def test_rows_of_another_shape_are_refused_with_the_difference(snapshot):
         fit_to_table(schema, pa.schema([("s", pa.struct([("x", pa.string())]))]))
     part = fit_to_table(schema, pa.schema([("s", pa.struct([("y", pa.string())]))]))
     assert part == Schema(schema.project(["s.y"]).fields, schema.metadata)
+
+
+def test_a_filter_is_compiled_once_unless_it_asks_for_the_time(snapshot):
+    plans = [plan_scan(snapshot, ScanOptions(filter="id > 7")) for _ in range(2)]
+    assert plans[0].filter is plans[1].filter
+    text = "id > 7 AND now() >= timestamp '2020-01-01 00:00:00'"
+    assert count_rows(plan_scan(snapshot, ScanOptions(filter=text))) > 0
+    first, second = (
+        plan_scan(snapshot, ScanOptions(filter="cast(now() as string) < text")) for _ in range(2)
+    )
+    assert first.filter != second.filter
+
+
+def test_tiny_fragments_are_read_in_order_beside_large_ones(tmp_path, monkeypatch):
+    data = numbers(700)
+    made = make_table(str(tmp_path / "t.lance"), data, rows_per_file=100)
+    for tiny_bytes in (0, 1, 1 << 14, 1 << 40):
+        monkeypatch.setattr(read, "_TINY_BYTES", tiny_bytes)
+        assert scan(made, columns=("id", "text")).equals(data.select(["id", "text"]))

@@ -15,7 +15,7 @@ from lancelet.format.paths import LATEST_VERSION_HINT, ManifestNaming, manifest_
 from lancelet.io.memory import MemoryStore
 from lancelet.table.commit import CommitOptions, commit
 from lancelet.table.location import TableLocation
-from lancelet.table.manifests import find_latest
+from lancelet.table.manifests import find_latest, open_manifest
 from lancelet.table.snapshot import open_snapshot
 from lancelet.testing.faults import FaultyStore
 from lancelet.testing.tables import SIMPLE_SCHEMA, create_table, new_transaction, simple_rows
@@ -148,3 +148,20 @@ def test_a_version_without_any_transaction_is_readable(tmp_path):
     location.store.put(created.entry.path, data)
     location.store.delete(f"_transactions/{created.transaction.file_name}")
     assert open_snapshot(location).transaction is None
+
+
+def test_a_manifest_that_did_not_change_is_parsed_once(location):
+    entry = find_latest(location.store)
+    while location.store.open_reader(entry.path).identity is None:
+        time.sleep(0.01)
+    first, _ = open_manifest(location.store, entry)
+    second, _ = open_manifest(location.store, entry)
+    assert first is second
+    other = replace(first.manifest, tag="other")
+    data = render_manifest_file(other, IndexSection(), None)
+    location.store.put(entry.path, data)
+    for _ in range(2):
+        again, _ = open_manifest(location.store, replace(entry, size=len(data)))
+        assert again.manifest.tag == "other"
+        while location.store.open_reader(entry.path).identity is None:
+            time.sleep(0.01)

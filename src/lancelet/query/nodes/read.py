@@ -3,7 +3,9 @@
     fragments     0: 100 rows   1: 50 rows (5 deleted)   2: 100 rows
     offset 120, limit 40        1: visible rows 20..45   2: rows 0..15
 
-Small fragments are read side by side; a large one is cut by its own reader.
+Small fragments are read side by side; a large one is cut by its own reader. Tiny ones are read one
+after the other where nothing is waited for: they take the interpreter longer than the kernels, and
+threads would only pass the interpreter around.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from lancelet.query.plan import ScanPlan
 from lancelet.query.projection import without_columns
 
 _SMALL_BYTES: Final = 4 * 1024 * 1024
+_TINY_BYTES: Final = 256 * 1024
 _COMPUTED_ROWS: Final = 65536
 """The rows of a batch for which nothing is read."""
 
@@ -55,8 +58,13 @@ def windows(plan: ScanPlan) -> Iterator[Window]:
 def read_rows(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a scan without a filter."""
     waits = waits_for_storage(plan.snapshot)
-    for is_small, group in groupby(windows(plan), key=_is_small):
-        if is_small:
+    side_by_side_from = 0 if waits else _TINY_BYTES
+
+    def is_for_a_task(window: Window) -> bool:
+        return side_by_side_from <= _file_bytes(window) < _SMALL_BYTES
+
+    for is_task, group in groupby(windows(plan), key=is_for_a_task):
+        if is_task:
             for batches in map_ordered(partial(_read_whole, plan), group, waits=waits):
                 yield from batches
         else:
@@ -64,10 +72,9 @@ def read_rows(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
                 yield from _read(plan, window)
 
 
-def _is_small(window: Window) -> bool:
-    return sum(file.size_bytes or _SMALL_BYTES for file in window.source.fragment.files) < (
-        _SMALL_BYTES
-    )
+def _file_bytes(window: Window) -> int:
+    """Return the bytes of the files of a fragment; what is not known counts as much."""
+    return sum(file.size_bytes or _SMALL_BYTES for file in window.source.fragment.files)
 
 
 def _read_whole(plan: ScanPlan, window: Window) -> list[pa.RecordBatch]:
