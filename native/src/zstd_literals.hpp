@@ -99,7 +99,13 @@ inline int64_t read_codes(const uint8_t* at, const uint8_t* end, Literals* liter
     const int width = 1 << (weights[k] - 1);
     const uint16_t entry = static_cast<uint16_t>(k | (code_bits + 1 - weights[k]) << 8);
     uint16_t* to = codes.of + start[weights[k]];
-    for (int i = 0; i < width; ++i) to[i] = entry;
+    if (width < 4) {
+      to[0] = entry;
+      to[width - 1] = entry;
+    } else {
+      const uint64_t four = entry * 0x0001000100010001u;
+      for (int i = 0; i < width; i += 4) store(to + i, four);
+    }
     start[weights[k]] += width;
   }
   codes.bits = code_bits;

@@ -133,8 +133,10 @@ LANCELET_INLINE bool append(Output* out, const uint8_t* literals, int64_t count,
     uint8_t* at = to;
     if (LANCELET_UNLIKELY(back < 8)) {
       // What repeats every `back` bytes also repeats every multiple of them.
-      for (int k = 0; k < 8; ++k) at[k] = from[k];
-      from = to + 8 - back * (8 / back + (8 % back != 0));
+      uint64_t word = load<uint64_t>(from) & ((1ull << 8 * back) - 1);
+      for (int64_t bits = 8 * back; bits < 64; bits *= 2) word |= word << bits;
+      store(at, word);
+      from = to + 8 - back * ((8 + back - 1) / back);
       at += 8;
     }
     for (; at < to + length; at += 8, from += 8) memcpy(at, from, 8);
@@ -189,6 +191,8 @@ inline bool run_sequences(const uint8_t* at, const uint8_t* end, const Literals&
     const State* of_literals = &tables->literals.states[bits.take(tables->literals.log)];
     const State* of_distance = &tables->distances.states[bits.take(tables->distances.log)];
     const State* of_match = &tables->matches.states[bits.take(tables->matches.log)];
+    uint32_t word = 0;  // the last four bytes, where they are an offset like the one before
+    bool is_word = false;
     for (;;) {
       bits.refill();
       const int extra =
@@ -199,7 +203,16 @@ inline bool run_sequences(const uint8_t* at, const uint8_t* end, const Literals&
       const int64_t taken = of_literals->base + bits.take(of_literals->extra_bits);
       const int64_t back = resolve_distance(value, taken > 0, out->back);
       if (LANCELET_UNLIKELY(taken > literals_end - literals || bits.left < 0)) return false;
-      if (LANCELET_UNLIKELY(!append(out, literals, taken, back, length))) return false;
+      if (is_word & (taken == 1) & (length == 3) & (back == 4) & (out->end - out->to >= 4)) {
+        // Nothing has to wait for what was just stored.
+        word = (word & 0xFFFFFF00u) | *literals;
+        store(out->to, word);
+        out->to += 4;
+      } else {
+        if (LANCELET_UNLIKELY(!append(out, literals, taken, back, length))) return false;
+        is_word = back == 4 && length == 3;
+        if (is_word) word = load<uint32_t>(out->to - 4);
+      }
       literals += taken;
       if (--count == 0) break;
       if (LANCELET_UNLIKELY(extra > 30)) bits.refill();

@@ -40,11 +40,8 @@ _CHUNK_BYTES: Final = 16
 _PART_BYTES: Final = 8
 """What a chunk and each of its buffers cost in headers and padding."""
 
-SAVING_MIN: Final = {Compression.LZ4: 0.1, Compression.ZSTD: 0.3}
-"""The share of the bytes that a general compression must save to be worth a thought.
-
-Of zstd more, because it is also what makes writing slow.
-"""
+_SAVING_MIN: Final = {Compression.LZ4: 0.1, Compression.ZSTD: 0.3}
+_SAVING_MIN_CODED: Final = 0.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +90,14 @@ def try_values(codec: Codec, sample: Block) -> Cost:
     return Cost(stored, _decode_ns(codec, plain))
 
 
+def saving_min(codec: General) -> float:
+    """Return the share of the bytes that a general compression must save to be worth a thought.
+
+    Of Zstandard more, because its search for repetition is also what makes writing slow.
+    """
+    return _SAVING_MIN[codec.compression] if codec.searches else _SAVING_MIN_CODED
+
+
 def raw_bytes(block: Block) -> int:
     """Return the bytes of a block in memory.
 
@@ -119,6 +124,8 @@ def _decompress_ns(codec: General, plain: float, packed: float) -> float:
     The planes of split values are literals or long matches, and those are just copied.
     """
     is_split = isinstance(codec.inner, ByteStreamSplit)
+    if not codec.searches:
+        return 0.4 * (plain + packed)
     if codec.compression is Compression.ZSTD:
         return (0.1 if is_split else 0.8) * plain + 1.3 * packed
     return 0.1 * plain if is_split else 0.15 * plain + 0.7 * max(plain - packed, 0.0)

@@ -32,7 +32,7 @@ from lancelet.encodings.codecs.inline_bitpacking import InlineBitpacking
 from lancelet.encodings.codecs.rle import Rle
 from lancelet.encodings.codecs.variable import VariableCodec
 from lancelet.encodings.codecs.words import WORDS
-from lancelet.encodings.cost import SAVING_MIN, Cost, raw_bytes, try_codec
+from lancelet.encodings.cost import Cost, raw_bytes, saving_min, try_codec
 from lancelet.encodings.options import ByteStreamSplitMode, Compression, EncodingOptions
 
 COMPRESSED_AIM: Final = {Compression.LZ4: 32 * 1024, Compression.ZSTD: 16_000}
@@ -41,6 +41,9 @@ COMPRESSED_AIM: Final = {Compression.LZ4: 32 * 1024, Compression.ZSTD: 16_000}
 Zstandard also compresses inputs of up to 16 KiB with more care: strings take 5 % less than in
 chunks of 24 KiB.
 """
+
+CODED_AIM: Final = 8192
+"""The same for chunks that are coded without a search, which larger ones would hardly shrink."""
 
 COMPRESS_FROM_BYTES: Final = 4096
 """Fewer bytes than this are not worth a general compression."""
@@ -90,7 +93,7 @@ def try_all(
         if _may_pay(codec, trials, entropy, raw_bytes(sample) / max(sample.count, 1)):
             fitting = limits
             if options.minichunk_size is None:
-                aim = COMPRESSED_AIM[codec.compression]
+                aim = COMPRESSED_AIM[codec.compression] if codec.searches else CODED_AIM
                 fitting = replace(limits, bytes_aim=min(aim, limits.bytes_max))
             trials.append(_try(codec, sample, fitting))
     return trials
@@ -110,8 +113,9 @@ def best_of(trials: Sequence[Trial], options: EncodingOptions) -> Trial:
     least = _least_bytes(plain)
     worth = [
         trial
-        for compression, saving in SAVING_MIN.items()
-        for trial in _compressed_below((1 - saving) * least, trials, compression)
+        for trial in trials
+        if isinstance(trial.codec, General)
+        and trial.cost.bytes_per_value < (1 - saving_min(trial.codec)) * least
     ]
     return _cheapest(plain + worth)
 
@@ -145,7 +149,10 @@ def _entropy(rows: npt.NDArray[np.uint8]) -> float:
 
 def _try(codec: Codec, sample: Block, limits: ChunkLimits) -> Trial:
     encoded, cost = try_codec(codec, sample, limits)
-    return Trial(codec, limits, registry.describe(encoded.encoding), cost, encoded)
+    description = registry.describe(encoded.encoding)
+    if isinstance(codec, General) and not codec.searches:
+        description += " without a search"
+    return Trial(codec, limits, description, cost, encoded)
 
 
 def _proposed(sample: Block, options: EncodingOptions) -> list[Codec]:
@@ -178,6 +185,12 @@ def _compressed(
         inner = [*inner, ByteStreamSplit()]
     for compression in _compressions(page_bytes, options):
         for codec in inner:
+            if (
+                compression is Compression.ZSTD
+                and isinstance(codec, Fsst)
+                and not options.compression
+            ):
+                yield General(codec, compression, searches=False)
             yield General(codec, compression, options.compression_level)
 
 
@@ -194,7 +207,7 @@ def _compressions(page_bytes: int, options: EncodingOptions) -> tuple[Compressio
 def _may_pay(codec: General, trials: Sequence[Trial], entropy: float, plain_bytes: float) -> bool:
     """Return whether a compression may save what it must, by what is known of the sample."""
     least = _least_bytes([trial for trial in trials if not isinstance(trial.codec, General)])
-    wanted = (1 - SAVING_MIN[codec.compression]) * least
+    wanted = (1 - saving_min(codec)) * least
     if entropy < wanted:
         return True
     if isinstance(codec.inner, ByteStreamSplit):

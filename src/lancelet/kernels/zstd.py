@@ -25,6 +25,7 @@ _RATIO_MAX: Final = 128 * 1024 // 3
 _SIZE_MAX: Final = 1 << 31
 """A frame that has to say its own size, or have it measured, is never larger."""
 _PART_BYTES: Final = 1 << 20
+_LEVEL: Final = 3
 _KERNEL: Final = "zstd_decompress_chunks"
 
 
@@ -82,6 +83,22 @@ def zstd_compress_chunks(slices: Slices, *, level: int, sized: bool) -> Slices:
     data = b"".join(part for pair in zip(heads, frames, strict=True) for part in pair)
     sizes = np.array([len(frame) for frame in frames], np.int64) + (8 if sized else 0)
     return slices_of_sizes(np.frombuffer(data, np.uint8), sizes)
+
+
+def zstd_code_chunks(slices: Slices, offset_bytes: Int64s, *, sized: bool) -> Slices:
+    """Compress chunks that begin with offsets of 32 bits; which frames come out is not defined.
+
+    Args:
+        slices: The chunks.
+        offset_bytes: How many bytes of each are offsets.
+        sized: Whether to put the plain size in front as a u64.
+    """
+    kernel = "zstd_code_chunks"
+    check_slices(slices, offset_bytes, kernel=kernel)
+    bad = (offset_bytes < 0) | (offset_bytes > slices.size) | (offset_bytes % 4 != 0)
+    if bad.any():
+        raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, place=int(bad.argmax()))
+    return zstd_compress_chunks(slices, level=_LEVEL, sized=sized)
 
 
 def _segments(slices: Slices) -> zstandard.BufferWithSegments:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lancelet import kernels
 from lancelet.buffers import Slices
 from lancelet.errors import CorruptDataError, InvalidInputError
-from lancelet.kernels import _native, select
+from lancelet.kernels import _native, native, reference, select
 
 TEXTS = st.lists(
     st.one_of(
@@ -132,6 +132,69 @@ def test_zstd_frames_need_not_state_their_size(agree, chunks):
 def test_a_zstd_frame_that_states_an_absurd_size_is_corrupt(agree):
     head = b"\x28\xb5\x2f\xfd\xe0" + b"\xff" * 8 + b"\x01\x00\x00"
     assert agree("zstd_decompress_chunks", slices_of([head])) is CorruptDataError
+
+
+def chunk_of(strings):
+    """Return strings as a chunk holds them, and how many bytes of it are offsets."""
+    lengths = np.array([len(string) for string in strings], np.int64)
+    ends = 4 * (len(strings) + 1) + np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    return ends.astype("<u4").tobytes() + b"".join(strings), 4 * len(ends)
+
+
+def string_chunks(rng):
+    skewed = rng.geometric(0.2, 70_000).clip(max=255).astype(np.uint8).tobytes()
+    words = [b"a", b"bc", b"def", b"", b"some longer words here"]
+    return [
+        chunk_of([]),
+        chunk_of([b"x"]),
+        chunk_of([words[k] for k in rng.integers(0, 5, 700)]),
+        chunk_of([rng.bytes(int(n)) for n in rng.integers(0, 12, 1000)]),
+        chunk_of([bytes([int(k)]) for k in rng.integers(0, 2, 3000)]),
+        chunk_of([b"12345678"] * 500),
+        chunk_of([b""] * 100),
+        chunk_of([skewed[k : k + 300] for k in range(0, 60_000, 300)]),
+        chunk_of([skewed]),
+        chunk_of([bytes(int(n)) for n in rng.integers(0, 3000, 60)]),
+        chunk_of([b"y"] * 20_000),
+        (skewed[:5000], 0),
+        (rng.bytes(4000), 0),
+        (b"ab" * 3000, 0),
+        (bytes(range(256)) * 40, 0),
+        (b"\0" * 400 + rng.bytes(100), 500),
+    ]
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 2**32), st.booleans())
+def test_what_is_coded_without_a_search_is_everyones_zstd(instruction_sets, seed, sized):
+    chunks = string_chunks(np.random.default_rng(seed))
+    plain = slices_of([chunk for chunk, _ in chunks])
+    offset_bytes = np.array([count for _, count in chunks])
+    before = select.backend()
+    for instruction_set in instruction_sets:
+        select.use_instruction_set(instruction_set)
+        packed = native.zstd_code_chunks(plain, offset_bytes, sized=sized)
+        assert (packed.size <= plain.size + 50).all()
+        for codec in (native, reference):
+            sizes = None if sized else plain.size
+            found = codec.zstd_decompress_chunks(packed, sizes)
+            assert parts_of(found) == [chunk for chunk, _ in chunks]
+    select.use_instruction_set(before)
+
+
+@given(st.lists(st.integers(0, 60), min_size=40, max_size=400), st.binary(min_size=1, max_size=9))
+def test_any_strings_come_back_from_their_codes(lengths, piece):
+    chunk, count = chunk_of([(piece * 60)[:length] for length in lengths])
+    packed = native.zstd_code_chunks(slices_of([chunk]), np.array([count]), sized=True)
+    assert parts_of(reference.zstd_decompress_chunks(packed)) == [chunk]
+    assert packed.size[0] < len(chunk) - len(lengths)
+
+
+@pytest.mark.parametrize("offset_bytes", [-4, 3, 12])
+def test_offsets_lie_in_their_chunk(agree, offset_bytes):
+    chunk = slices_of([b"12345678"])
+    found = agree("zstd_code_chunks", chunk, np.array([offset_bytes]), sized=False)
+    assert found is CorruptDataError
 
 
 def test_zstd_levels_are_checked():

@@ -47,14 +47,25 @@ class General(Codec):
 
     wire_name: ClassVar[str] = "general"
 
-    def __init__(self, inner: Codec, compression: Compression, level: int | None = None) -> None:
-        """Choose what is compressed, and how."""
+    def __init__(
+        self,
+        inner: Codec,
+        compression: Compression,
+        level: int | None = None,
+        *,
+        searches: bool = True,
+    ) -> None:
+        """Choose what is compressed, and how.
+
+        Without a search for repetition, Zstandard codes strings by how frequent their bytes are.
+        """
         if compression not in _SCHEMES:
             raise InvalidInputError("this is no general compression", compression=compression.value)
         self.inner = inner
         self.compression = compression
         self.scheme = _SCHEMES[compression]
         self.level = level
+        self.searches = searches
 
     @classmethod
     def describe(cls, message: Any, codecs: Codecs) -> str:
@@ -78,7 +89,9 @@ class General(Codec):
 
     def compress_chunks(self, inner: ChunkedValues) -> ChunkedValues:
         """Compress the first buffer of each chunk."""
-        parts = (self._compress(inner.parts[0]), *inner.parts[1:])
+        first = inner.parts[0]
+        packed = self._compress(first) if self.searches else _code_strings(first)
+        parts = (packed, *inner.parts[1:])
         return replace(inner, encoding=self._wrap(inner.encoding), parts=parts)
 
     def encode_blocks(self, block: Block, counts: Int64s) -> EncodedBlocks:
@@ -132,6 +145,13 @@ class General(Codec):
     def _wrap(self, inner: Any) -> pb21.CompressiveEncoding:
         compression = pb21.BufferCompression(scheme=self.scheme, level=self.level)  # type: ignore[arg-type]  # enums are ints
         return pb21.CompressiveEncoding(general=pb21.General(compression=compression, values=inner))
+
+
+def _code_strings(chunks: Slices) -> Slices:
+    """Code chunks of strings, each of which starts with where its offsets, of 32 bits, end."""
+    heads = chunks.source[chunks.position[:, None] + np.arange(4)]
+    offset_bytes = heads.reshape(-1).view("<u4").astype(np.int64)
+    return kernels.zstd_code_chunks(chunks, offset_bytes, sized=True)
 
 
 def _decompress(slices: Slices, compression: Any) -> Slices:

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 from lancelet.buffers import Int64s, Slices
 from lancelet.kernels import _native
-from lancelet.kernels.arguments import as_int64s, slice_arrays, slices_of_sizes
+from lancelet.kernels.arguments import as_int64s, check_slices, slice_arrays, slices_of_sizes
 from lancelet.kernels.faults import Fault, checked
 from lancelet.kernels.native.allocate import empty_bytes
 from lancelet.kernels.zstd import decompress_frames, zstd_frames
 
+_HEAD_BYTES: Final = 600
 _SLACK: Final = 64
 """Copies write whole words, so that much of the output is only for them."""
 
@@ -31,3 +34,22 @@ def zstd_decompress_chunks(slices: Slices, out_sizes: Int64s | None = None) -> S
         return decompress_frames(frames, sizes)
     checked(status, kernel="zstd_decompress_chunks")
     return slices_of_sizes(out[:total], out_size)
+
+
+def zstd_code_chunks(slices: Slices, offset_bytes: Int64s, *, sized: bool) -> Slices:
+    """Compress chunks that begin with offsets of 32 bits, without a search for repetition.
+
+    Args:
+        slices: The chunks.
+        offset_bytes: How many bytes of each are offsets.
+        sized: Whether to put the plain size in front as a u64.
+    """
+    kernel = "zstd_code_chunks"
+    check_slices(slices, offset_bytes, kernel=kernel)
+    # What the kernel wants for tables and heads; what is not touched is not used.
+    out = empty_bytes(int((slices.size + slices.size // 64 + _HEAD_BYTES).sum()))
+    sizes = np.empty(len(slices), np.int64)
+    status = _native.zstd_code_chunks(
+        *slice_arrays(slices, offset_bytes), as_int64s(offset_bytes), int(sized), out, sizes
+    )
+    return slices_of_sizes(out[: checked(status, kernel=kernel)], sizes)
