@@ -21,18 +21,18 @@ from typing import Final
 
 import pyarrow as pa
 
-from lancelet.errors import InvalidInputError
 from lancelet.format import logical_type
-from lancelet.format.field import NO_PARENT, Field, check_primary_key
+from lancelet.format.field import NO_PARENT, Field
 from lancelet.format.fragment import Fragment
 from lancelet.format.operation import Project
-from lancelet.format.schema import Schema, check_names
+from lancelet.format.schema import Schema
 from lancelet.format.version import FileVersion
 from lancelet.ops.columns.cast import cast_values, check_castable
 from lancelet.ops.columns.column_file import file_version_of
 from lancelet.ops.columns.fields import (
     ColumnError,
     ColumnUnsupportedError,
+    check_fields,
     find_chain,
     next_field_id,
 )
@@ -105,7 +105,7 @@ def plan_alterations(snapshot: Snapshot, alterations: Sequence[Alteration]) -> C
             after = _retyped(after, alteration, ids)
         changed[chain[-1].id] = after
     fields = tuple(_replaced(field, changed) for field in schema.fields)
-    _check(fields)
+    check_fields(fields)
     altered = Schema(fields, schema.metadata)
     if not roots:
         return ColumnPlan(altered, Schema(()), no_values, keeps_nullability=keeps_nullability)
@@ -164,24 +164,6 @@ def _replaced(field: Field, changed: Mapping[int, Field]) -> Field:
     if after.id != field.id:
         return after
     return after.with_children(_replaced(child, changed) for child in field.children)
-
-
-def _check(fields: Sequence[Field]) -> None:
-    try:
-        check_names(fields)
-        check_primary_key(fields)
-    except InvalidInputError as error:
-        raise ColumnError(error.message, **error.facts) from error
-    for field in fields:
-        _check_children(field)
-
-
-def _check_children(field: Field) -> None:
-    names = [child.name for child in field.children]
-    if len(set(names)) < len(names):
-        raise ColumnError("two fields of a struct have one name", column=field.name, names=names)
-    for child in field.children:
-        _check_children(child)
 
 
 def _plan_rewrite(

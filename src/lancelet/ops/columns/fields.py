@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -69,25 +70,51 @@ def find_chain(schema: Schema, path: str) -> tuple[Field, ...]:
 
 def grow(schema: Schema, new: pa.Schema, *, first_id: int, version: FileVersion) -> Grown:
     """Return a schema with more columns, or more fields in the structs that it has."""
-    brought = Schema.from_arrow(new, blob_v2=version >= FileVersion.V2_2)
+    with _as_column_error():
+        brought = Schema.from_arrow(new, blob_v2=version >= FileVersion.V2_2)
     for name in brought.names:
         if name in ROW_FIELDS:
             raise ColumnError("a column must not have the name of a row column", column=name)
     merged = tuple(_merged(schema.fields, brought.fields, version, prefix=""))
     ids = itertools.count(first_id)
     fields = tuple(_numbered(field, ids, field.parent_id) for field in merged)
-    check_names(fields)
-    check_primary_key(fields)
+    check_fields(fields)
     grown = Schema(fields, schema.metadata)
     known = {field.id for field in schema.walk()}
     added = grown.project_ids({field.id for field in grown.walk()} - known)
     return Grown(grown, added)
 
 
+def check_fields(fields: Sequence[Field]) -> None:
+    """Refuse the columns of a table if names clash, or a key is unsound."""
+    with _as_column_error():
+        check_names(fields)
+        check_primary_key(fields)
+    for field in fields:
+        _check_children(field)
+
+
 def keeps_nullability(added: Schema, before: Schema) -> bool:
     """Say whether rows without the added columns, which read as null there, would still fit."""
     known = {field.id for field in before.walk()}
     return all(field.nullable for field in added.walk() if field.id not in known)
+
+
+@contextmanager
+def _as_column_error() -> Iterator[None]:
+    """Let what is wrong with a schema be wrong with a change of columns."""
+    try:
+        yield
+    except InvalidInputError as error:
+        raise ColumnError(error.message, **error.facts) from error
+
+
+def _check_children(field: Field) -> None:
+    names = [child.name for child in field.children]
+    if len(set(names)) < len(names):
+        raise ColumnError("two fields of a struct have one name", column=field.name, names=names)
+    for child in field.children:
+        _check_children(child)
 
 
 def _ids_in_files(fragments: Iterable[Fragment]) -> Iterator[int]:
