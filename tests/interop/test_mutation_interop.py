@@ -202,3 +202,36 @@ def test_different_rows_changed_by_both_do_not_conflict(tmp_path, first):
     builder.retry_timeout(timedelta(seconds=5)).execute(rows([2], "m"))
     found = {row["k"]: row for row in lancelet.dataset(path).to_table().to_pylist()}
     assert (found[1]["w"], found[2]["name"]) == (100, "m2")
+
+
+BLOB = pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
+
+
+def blob_change(name, dataset):
+    schema = pa.schema([("id", pa.int64()), BLOB])
+    match name:
+        case "update":
+            dataset.update({"id": "id + 10"}, where="id > 1")
+        case "key only":
+            upsert(dataset, "id").execute(pa.table({"id": [2, 9]}))
+        case "with bytes":
+            upsert(dataset, "id").execute(pa.table([[2, 9], [b"x", None]], schema=schema))
+
+
+@pytest.mark.parametrize("version", VERSIONS[1:])
+@pytest.mark.parametrize("change", ["update", "key only", "with bytes"])
+def test_bytes_of_blobs_move_with_their_rows(tmp_path, change, version):
+    schema = pa.schema([("id", pa.int64()), BLOB])
+    outcomes = []
+    for library in (lance, lancelet):
+        path = str(tmp_path / library.__name__)
+        blobs = [b"a" * 10, b"b" * 100_000, None]
+        lance.write_dataset(
+            pa.table([[1, 2, 3], blobs], schema=schema), path, data_storage_version=version
+        )
+        blob_change(change, library.dataset(path))
+        found = lance.dataset(path)
+        ids = found.to_table(columns=["id"]).column("id").to_pylist()
+        files = found.take_blobs("b", indices=list(range(len(ids))))
+        outcomes.append({i: f and f.readall() for i, f in zip(ids, files, strict=True)})
+    assert outcomes[0] == outcomes[1]

@@ -17,10 +17,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from lancelet.errors import ExpressionError, FieldNotFoundError, InvalidInputError
+from lancelet.errors import ExpressionError, FieldNotFoundError, InvalidInputError, UnsupportedError
 from lancelet.file.storage import check_nulls
+from lancelet.format import logical_type
 from lancelet.format.field import Field
+from lancelet.format.field_path import format_path
 from lancelet.format.operation import Update
+from lancelet.ops.compact.blobs import has_blobs, with_blob_values
 from lancelet.ops.delete import write_deletions
 from lancelet.ops.dry_run import ChangeReport, Rehearsal
 from lancelet.ops.moved_rows import RowFiles, rows_by_fragment, with_moved_ids, write_rows
@@ -117,11 +120,17 @@ def prepare_update(
     names = (*snapshot.schema.names, RowColumn.ADDRESS.value)
     plan = plan_scan(snapshot, ScanOptions(columns=names, filter=predicate))
     moved: list[UInt64s] = []
+    holds_blobs = has_blobs(snapshot.schema)
 
     def changed() -> Iterator[pa.RecordBatch]:
         for batch in execute(plan):
-            moved.append(batch.column(batch.num_columns - 1).to_numpy())
-            yield assign(batch.select(snapshot.schema.names), assignments)
+            addresses = batch.column(batch.num_columns - 1).to_numpy()
+            moved.append(addresses)
+            rows = assign(batch.select(snapshot.schema.names), assignments)
+            if holds_blobs:
+                yield from with_blob_values(snapshot, rows, addresses)
+            else:
+                yield rows
 
     fragments = write_rows(snapshot, changed(), files)
     addresses = np.concatenate([np.empty(0, np.uint64), *moved])
@@ -164,17 +173,21 @@ def assign(rows: pa.RecordBatch, assignments: tuple[Assignment, ...]) -> pa.Reco
 
 
 def _path_of(snapshot: Snapshot, column: str) -> tuple[Field, ...]:
-    if column in snapshot.schema.names:
-        return tuple(field for field in snapshot.schema.fields if field.name == column)
+    schema = snapshot.schema
     try:
-        path = tuple(snapshot.schema.fields_on_path(column))
+        path = schema.fields_on_path(format_path([column]) if column in schema.names else column)
     except FieldNotFoundError as error:
         raise UnknownColumnError(
-            f"Column '{column}' does not exist in dataset schema", known=snapshot.schema.names[:100]
+            f"Column '{column}' does not exist in dataset schema", known=schema.names[:100]
         ) from error
-    if any(field.logical_type != "struct" for field in path[:-1]):
+    if any(field.logical_type != logical_type.STRUCT for field in path[:-1]):
         raise InvalidInputError(
             "only fields of structs can be updated within a column", column=column
+        )
+    if any(node.is_blob for node in path[-1].walk()):
+        raise UnsupportedError(
+            "the bytes of blobs cannot be computed by an update; merge rows with them instead",
+            column=column,
         )
     return path
 

@@ -7,15 +7,17 @@ row     id 7, name "a", s{x 1, y 9}        inserted rows have null where the tab
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancelet.format import logical_type
 from lancelet.format.field import Field
 from lancelet.format.schema import Schema
+from lancelet.ops.compact.blobs import with_blob_values
 from lancelet.ops.merge_insert.decide import batches_of_matches
 from lancelet.ops.merge_insert.join import Matches
 from lancelet.ops.merge_insert.key_bytes import Bools
@@ -38,12 +40,13 @@ def updated_rows(
     in any order; others come in the order of the source.
     """
     missing = tuple(_not_brought(snapshot.schema, source.part))
-    for batch, own in _ordered(source, updates, by_address=bool(missing)):
-        base: pa.Table | None = None
-        if missing:
-            base = take_addresses(snapshot, own.addresses, projection_of(snapshot, missing))
-            base = base.combine_chunks()
-        yield complete(snapshot.schema, source.part, batch, base), own.addresses
+    for rows, own in _ordered(source, updates, by_address=bool(missing)):
+        start = 0
+        for base in _stored(snapshot, missing, own.addresses):
+            stop = len(own) if base is None else start + base.num_rows
+            part = rows.slice(start, stop - start)
+            yield complete(snapshot.schema, source.part, part, base), own.addresses[start:stop]
+            start = stop
 
 
 def inserted_rows(
@@ -59,7 +62,7 @@ def inserted_rows(
 
 
 def complete(
-    schema: Schema, part: Schema, rows: pa.RecordBatch, base: pa.Table | None
+    schema: Schema, part: Schema, rows: pa.RecordBatch, base: pa.RecordBatch | None
 ) -> pa.RecordBatch:
     """Return rows with all fields of a schema: their own, else those of `base`, else null."""
     brought = {field.id: field for field in part.fields}
@@ -69,7 +72,7 @@ def complete(
         array = None if own is None else rows.column(field.name)
         under = None
         if base is not None and own != field:
-            under = _single(base.column(field.name))
+            under = base.column(field.name)
         columns.append(_overlaid(field, own, array, under, rows.num_rows))
     return pa.RecordBatch.from_arrays(columns, list(schema.names))
 
@@ -81,18 +84,41 @@ def _ordered(
         yield from batches_of_matches(source, updates)
         return
     order = np.argsort(updates.addresses, kind="stable")
-    for start in range(0, len(order), _ROWS_AT_ONCE):
-        chosen = order[start : start + _ROWS_AT_ONCE]
-        own = Matches(updates.rows[chosen], updates.addresses[chosen])
-        yield source.rows.take(pa.array(own.rows)), own
+    for first in range(0, len(order), _ROWS_AT_ONCE):
+        chosen = order[first : first + _ROWS_AT_ONCE]
+        start = 0
+        # Texts of more than 2 GiB come as several batches.
+        for rows in source.rows.take(updates.rows[chosen]).combine_chunks().to_batches():
+            own = chosen[start : start + rows.num_rows]
+            start += rows.num_rows
+            yield rows, Matches(updates.rows[own], updates.addresses[own])
 
 
-def _not_brought(schema: Schema, part: Schema) -> Iterator[str]:
+def _stored(
+    snapshot: Snapshot, fields: Sequence[Field], addresses: UInt64s
+) -> Iterator[pa.RecordBatch | None]:
+    """Yield columns of rows as they would be written again; None if there are none."""
+    if not fields:
+        yield None
+        return
+    holds_blobs = any(node.is_blob for field in fields for node in field.walk())
+    projection = projection_of(snapshot, tuple(field.name for field in fields))
+    start = 0
+    for batch in take_addresses(snapshot, addresses, projection).combine_chunks().to_batches():
+        own = addresses[start : start + batch.num_rows]
+        start += batch.num_rows
+        if holds_blobs:
+            yield from with_blob_values(snapshot, batch, own, fields)
+        else:
+            yield batch
+
+
+def _not_brought(schema: Schema, part: Schema) -> Iterator[Field]:
     """Yield the columns of which the table's values are needed."""
     brought = {field.id: field for field in part.fields}
     for field in schema.fields:
         if brought.get(field.id) != field:
-            yield field.name
+            yield field
 
 
 def _overlaid(
@@ -103,7 +129,7 @@ def _overlaid(
     num_rows: int,
 ) -> pa.Array:
     if part is None or own is None:
-        return pa.nulls(num_rows, scan_type(field)) if base is None else base
+        return pa.nulls(num_rows, _written_type(field)) if base is None else base
     if part == field:
         return own
     parts = {child.id: child for child in part.children}
@@ -121,8 +147,12 @@ def _overlaid(
     return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
 
 
-def _single(column: pa.ChunkedArray) -> pa.Array:
-    joined = column.combine_chunks()
-    if isinstance(joined, pa.ChunkedArray):
-        return joined.chunk(0) if joined.num_chunks else pa.array([], joined.type)
-    return joined
+def _written_type(field: Field) -> pa.DataType:
+    """Return the type in which values of a field are written: blobs by their bytes."""
+    if field.is_blob:
+        return pa.large_binary()
+    if field.logical_type == logical_type.STRUCT:
+        return pa.struct(
+            [pa.field(each.name, _written_type(each), each.nullable) for each in field.children]
+        )
+    return scan_type(field)

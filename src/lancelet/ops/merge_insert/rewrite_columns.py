@@ -47,7 +47,7 @@ class _Replacement:
     """New values for rows of a fragment: `rows.slice(i, 1)` is for the row at `offsets[i]`."""
 
     offsets: Int64s
-    rows: pa.RecordBatch
+    rows: pa.Table
 
 
 def check_columns_mode(spec: MergeSpec, source: Source, schema: Schema) -> None:
@@ -118,7 +118,7 @@ def _replacements(source: Source, updates: Matches) -> Iterator[tuple[int, _Repl
     for fragment_id, places in group_by_fragment(updates.addresses).items():
         offsets = offsets_of(updates.addresses[places])
         order = np.argsort(offsets, kind="stable")
-        rows = source.rows.take(pa.array(updates.rows[places[order]]))
+        rows = source.rows.take(updates.rows[places[order]])
         yield fragment_id, _Replacement(offsets[order], rows)
 
 
@@ -154,11 +154,10 @@ def _patched(
         start = stop
 
 
-def _end_to_end(old: pa.Array, new: pa.Array) -> pa.Array:
-    if isinstance(old, pa.ExtensionArray) and not isinstance(new, pa.ExtensionArray):
+def _end_to_end(old: pa.Array, new: pa.ChunkedArray) -> pa.Array:
+    if isinstance(old, pa.ExtensionArray) and not isinstance(new.type, pa.BaseExtensionType):
         old = old.storage
-    if new.type != old.type:
-        new = new.cast(old.type)
+    joined = pa.chunked_array([old, *new.cast(old.type).chunks])
     if pa.types.is_dictionary(old.type):
-        return pa.chunked_array([old, new]).unify_dictionaries().combine_chunks()
-    return pa.concat_arrays([old, new])
+        joined = joined.unify_dictionaries()
+    return pa.concat_arrays(joined.chunks)

@@ -89,20 +89,19 @@ class SourceRows:
                 yield Placed(first, batch)
                 first += batch.num_rows
 
-    def take(self, rows: pa.Array) -> pa.RecordBatch:
-        """Return rows by place; a file is read through for it."""
+    def take(self, rows: Int64s) -> pa.Table:
+        """Return rows by place, in any order; a file is read through for it."""
         if not self.is_spilled:
-            return _one_batch(self._in_memory.take(rows))
-        wanted = rows.to_numpy()
-        order = np.argsort(wanted, kind="stable")
+            return pa.Table.from_batches(self._batches, self.schema).take(pa.array(rows))
+        order = np.argsort(rows, kind="stable")
         parts = [
             placed.batch.take(pa.array(own - placed.first))
             for placed in self.batches()
-            if len(own := _between(wanted[order], placed.first, placed.stop))
+            if len(own := _between(rows[order], placed.first, placed.stop))
         ]
         position = np.empty(len(order), np.int64)
         position[order] = np.arange(len(order))
-        return _one_batch(pa.Table.from_batches(parts, self.schema).take(pa.array(position)))
+        return pa.Table.from_batches(parts, self.schema).take(pa.array(position))
 
     def close(self) -> None:
         """Forget the rows."""
@@ -158,10 +157,6 @@ class SourceRows:
                 yield reader.get_batch(number)
 
     @property
-    def _in_memory(self) -> pa.Table:
-        return pa.Table.from_batches(self._batches, self.schema)
-
-    @property
     def _path(self) -> str:
         assert self._folder is not None
         return str(Path(self._folder.name) / "rows.arrow")
@@ -170,8 +165,3 @@ class SourceRows:
 def _between(ascending: Int64s, first: int, stop: int) -> Int64s:
     low, high = np.searchsorted(ascending, [first, stop])
     return ascending[low:high]
-
-
-def _one_batch(table: pa.Table) -> pa.RecordBatch:
-    batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)

@@ -46,7 +46,7 @@ def test_rows_come_back_however_they_are_kept(sizes, limit, seed):
         assert rows.num_rows == total
         assert ids_of(rows) == ids_of(rows) == list(range(total))
         wanted = np.random.default_rng(seed).integers(0, max(total, 1), 20 if total else 0)
-        assert rows.take(pa.array(wanted)).column("id").to_pylist() == wanted.tolist()
+        assert rows.take(wanted).column("id").to_pylist() == wanted.tolist()
 
 
 def test_only_rows_beyond_the_limit_go_to_a_file(folder):
