@@ -25,6 +25,7 @@ from lancelet.query.execute import count_rows, execute, execute_to_table
 from lancelet.query.explain import ScanMetrics, analyze_plan, explain_plan, measure_scan
 from lancelet.query.plan import ScanPlan, plan_scan
 from lancelet.query.scan_options import Columns, Ordering, ScanOptions
+from lancelet.query.search.vector import read_vector_search
 from lancelet.table.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -162,9 +163,49 @@ class ScannerBuilder:
         self._scan_stats = callback
         return self
 
-    def nearest(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse: vectors cannot be searched."""
-        raise UnsupportedError("vector search is not available in this release")
+    def nearest(
+        self,
+        column: str | Mapping[str, Any],
+        q: Any = None,
+        k: int | None = None,
+        metric: str | None = None,
+        nprobes: int | None = None,
+        minimum_nprobes: int | None = None,
+        maximum_nprobes: int | None = None,
+        refine_factor: int | None = None,
+        use_index: bool = True,
+        ef: int | None = None,
+        query_parallelism: int | None = None,
+        approx_mode: str = "normal",
+        distance_range: tuple[float | None, float | None] | None = None,
+        search_effort: Any = None,
+    ) -> Self:
+        """Return the rows whose vectors are nearest to one or several, the nearest first."""
+        if isinstance(column, Mapping):
+            return self.nearest(**column)
+        wanted = {
+            "column": column,
+            "q": q,
+            "k": k,
+            "metric": metric,
+            "nprobes": nprobes,
+            "minimum_nprobes": minimum_nprobes,
+            "maximum_nprobes": maximum_nprobes,
+            "refine_factor": refine_factor,
+            "use_index": use_index,
+            "ef": ef,
+            "distance_range": distance_range,
+        }
+        del query_parallelism, approx_mode, search_effort
+        return self._set(search=read_vector_search(self._dataset.snapshot.schema, wanted))
+
+    def prefilter(self, prefilter: bool | None = True) -> Self:
+        """Say whether a search looks only at rows that pass the filter; else it is filtered."""
+        return self._set(prefilter=bool(prefilter))
+
+    def disable_scoring_autoprojection(self, disable: bool | None = True) -> Self:
+        """Return scores only where they are asked for by name."""
+        return self._set(adds_scores=not disable)
 
     def full_text_search(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse: text cannot be searched."""
@@ -188,8 +229,7 @@ class ScannerBuilder:
         return self
 
     batch_readahead = fragment_readahead = io_buffer_size = _without_effect
-    scan_in_order = late_materialization = prefilter = _without_effect
-    disable_scoring_autoprojection = with_index_segments = _without_effect
+    scan_in_order = late_materialization = with_index_segments = _without_effect
 
 
 class LanceScanner(pa.dataset.Scanner):  # type: ignore[misc]  # pyarrow has no types for it

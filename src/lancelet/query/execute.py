@@ -19,11 +19,15 @@ from lancelet.query.nodes.read import read_rows, windows
 from lancelet.query.nodes.sort import plan_keys, sorted_rows
 from lancelet.query.plan import ScanPlan
 from lancelet.query.projection import without_columns
+from lancelet.query.search.scored import ScoredScan
 
 
 def execute(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a scan as batches; none has more rows or bytes than was asked for."""
     options = plan.options
+    if options.search is not None:
+        yield from ScoredScan(plan).batches()
+        return
     if plan.is_empty:
         return
     if options.order_by:
@@ -42,6 +46,8 @@ def execute(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
 
 def execute_to_table(plan: ScanPlan) -> pa.Table:
     """Return all rows of a scan."""
+    if plan.options.search is not None:
+        return ScoredScan(plan).table()
     batches = list(execute(plan))
     if not plan.schema.names:
         rows = sum(batch.num_rows for batch in batches)
@@ -52,6 +58,8 @@ def execute_to_table(plan: ScanPlan) -> pa.Table:
 def count_rows(plan: ScanPlan) -> int:
     """Return how many rows a scan returns; without a filter the manifest knows."""
     options = plan.options
+    if options.search is not None:
+        return int(ScoredScan(plan).table().num_rows)
     if plan.is_empty:
         return 0
     if plan.is_filtered:

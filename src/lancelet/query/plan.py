@@ -25,6 +25,7 @@ from lancelet.query.expression import Expression
 from lancelet.query.projection import Projection, needed, project, scan_schema
 from lancelet.query.row_columns import RowColumn
 from lancelet.query.scan_options import Columns, ScanOptions
+from lancelet.query.search.hits import QUERY_INDEX
 from lancelet.query.simplify import Conjunct, split_conjuncts
 from lancelet.table.snapshot import Snapshot
 
@@ -50,6 +51,10 @@ class ScanPlan:
     projection: Projection
     filter: Expression
     steps: tuple[FilterStep, ...]
+    behind: tuple[str, ...] = ()
+    """The row columns that come behind the others."""
+    score_place: int | None = None
+    """Where the column of scores was asked for, if it was."""
 
     @property
     def is_filtered(self) -> bool:
@@ -64,7 +69,16 @@ class ScanPlan:
     @cached_property
     def schema(self) -> pa.Schema:
         """The schema of what is returned."""
-        return self.projection.schema
+        search = self.options.search
+        if search is None:
+            return self.projection.schema
+        fields = list(self.projection.schema)
+        place = self.score_place
+        if place is None and self.options.adds_scores:
+            place = len(fields) - len(self.behind)
+        if place is not None:
+            fields.insert(place, search.score_field)
+        return pa.schema([QUERY_INDEX, *fields] if search.is_batch else fields)
 
 
 def plan_scan(snapshot: Snapshot, options: ScanOptions) -> ScanPlan:
@@ -74,9 +88,22 @@ def plan_scan(snapshot: Snapshot, options: ScanOptions) -> ScanPlan:
         behind.append(RowColumn.ID.value)
     if options.with_row_address:
         behind.append(RowColumn.ADDRESS.value)
-    projection = projection_of(snapshot, options.columns, behind=tuple(behind))
+    columns, score_place = _without_scores(options)
+    projection = projection_of(snapshot, columns, behind=tuple(behind))
     bound, steps = _filter_of(snapshot, options.filter)
-    return ScanPlan(snapshot, options, projection, bound, steps)
+    return ScanPlan(snapshot, options, projection, bound, steps, tuple(behind), score_place)
+
+
+def _without_scores(options: ScanOptions) -> tuple[Columns, int | None]:
+    """Return the columns that are stored or computed, and where scores go among them."""
+    columns, search = options.columns, options.search
+    if search is None or columns is None or search.score_field.name not in columns:
+        return columns, None
+    name = search.score_field.name
+    place = list(columns).index(name)
+    if isinstance(columns, Mapping):
+        return {each: written for each, written in columns.items() if each != name}, place
+    return tuple(each for each in columns if each != name), place
 
 
 def _filter_of(

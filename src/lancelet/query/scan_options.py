@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from lancelet.errors import InvalidInputError
 from lancelet.query.compile import Writable
+from lancelet.query.search.hits import Search
 
 Columns: TypeAlias = "tuple[str, ...] | Mapping[str, Writable] | None"
 """Paths of columns, or expressions by the name each shall have, or None for all columns."""
@@ -45,6 +46,9 @@ class ScanOptions:
         use_statistics: Whether to skip zones of rows that cannot match.
         use_indices: Whether to ask indices where that is cheaper than looking at rows.
         indexed_only: Whether to leave out fragments that an index in use does not cover.
+        search: What to search for; rows then come with scores, the best first.
+        prefilter: Whether a search looks only at rows that pass the filter.
+        adds_scores: Whether scores are returned even if they were not asked for by name.
     """
 
     columns: Columns = None
@@ -62,6 +66,9 @@ class ScanOptions:
     use_statistics: bool = True
     use_indices: bool = True
     indexed_only: bool = False
+    search: Search | None = None
+    prefilter: bool = False
+    adds_scores: bool = True
 
     def __post_init__(self) -> None:
         """Refuse numbers that mean nothing."""

@@ -1,0 +1,162 @@
+"""Exact search: the distance of every row, streamed, of which the smallest are kept.
+
+    split     rows 0..65536 of fragment 3     vectors, zero-copy where they are stored as they are
+    filter    offsets that passed             distances of these alone
+    keep      k smallest of each query        candidates of the next merge
+
+A row without a vector, or with NaN in it, has no distance and is never found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lancelet.buffers import Int64s
+from lancelet.encodings.base import RowRange
+from lancelet.file.pool import map_ordered
+from lancelet.format.field import Field
+from lancelet.kernels import Metric, vector_distances
+from lancelet.query.nodes.source import FragmentSource, sources, waits_for_storage
+from lancelet.query.search.hits import Hits, smallest
+from lancelet.rowids.address import addresses_of
+from lancelet.table.snapshot import Snapshot
+
+_SPLIT_BYTES: Final = 16 * 1024 * 1024
+_MERGE_FROM: Final = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExactQuery:
+    """Vectors to look for: each query is one vector, or several for lists of vectors."""
+
+    field: Field
+    queries: Sequence[npt.NDArray[Any]]
+    metric: Metric
+    count: int
+    lower: float | None = None
+    upper: float | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Split:
+    source: FragmentSource
+    rows: RowRange
+    offsets: Int64s | None
+
+
+def exact_search(
+    snapshot: Snapshot,
+    query: ExactQuery,
+    fragments: Sequence[int] | None,
+    rows: Mapping[int, Int64s] | None,
+) -> Hits:
+    """Return the nearest rows of fragments, of those whose offsets are given."""
+    best: list[Hits] = []
+    task = partial(_search_split, query)
+    splits = _splits(snapshot, query.field, fragments, rows)
+    for found in map_ordered(task, splits, waits=waits_for_storage(snapshot)):
+        best.append(found)
+        if len(best) >= _MERGE_FROM:
+            best = [Hits.join(best).nearest(query.count)]
+    return Hits.join(best).nearest(query.count)
+
+
+def _splits(
+    snapshot: Snapshot,
+    field: Field,
+    fragments: Sequence[int] | None,
+    rows: Mapping[int, Int64s] | None,
+) -> Iterator[_Split]:
+    for source in sources(snapshot, fragments):
+        size = max(source.reader.row_bytes([field]), 1.0)
+        step = max(1024, int(_SPLIT_BYTES / size))
+        if rows is None:
+            for start in range(0, source.num_rows, step):
+                part = RowRange(start, min(start + step, source.num_rows))
+                yield _Split(source, part, source.visible(part))
+            continue
+        offsets = rows.get(int(source.fragment.id))
+        if offsets is None:
+            continue
+        for start in range(0, len(offsets), step):
+            chosen = offsets[start : start + step]
+            yield _Split(source, RowRange(int(chosen[0]), int(chosen[-1]) + 1), chosen)
+
+
+def _search_split(query: ExactQuery, split: _Split) -> Hits:
+    (vectors,) = split.source.read([query.field], split.rows, split.offsets)
+    offsets = split.offsets
+    if offsets is None:
+        offsets = np.arange(split.rows.start, split.rows.stop)
+    found: list[Hits] = []
+    for index, wanted in enumerate(query.queries):
+        scores = distances_to(vectors, wanted, query.metric)
+        if query.lower is not None:
+            scores[scores < query.lower] = np.nan
+        if query.upper is not None:
+            scores[scores >= query.upper] = np.nan
+        places = smallest(scores, query.count)
+        addresses = addresses_of(split.source.fragment.id, offsets[places])
+        found.append(Hits.of_query(addresses, scores[places], index))
+    return Hits.join(found).nearest(query.count)
+
+
+def distances_to(
+    vectors: pa.Array, wanted: npt.NDArray[Any], metric: Metric
+) -> npt.NDArray[np.float32]:
+    """Return the distance of each row from a query, NaN where it has none.
+
+    A row that is a list of vectors is as far as, for each vector of the query, its nearest one
+    is, added up.
+    """
+    if pa.types.is_fixed_size_list(vectors.type):
+        scores = _distances_of(vectors, wanted.reshape(-1), metric)
+    else:
+        scores = _distances_of_lists(vectors, wanted, metric)
+    if vectors.null_count:
+        scores[vectors.is_null().to_numpy(zero_copy_only=False)] = np.nan
+    return scores
+
+
+def values_of(vectors: pa.Array) -> npt.NDArray[Any]:
+    """Return the elements of vectors one after another, whatever is there where one is null."""
+    dimension = vectors.type.list_size
+    elements = vectors.values.slice(vectors.offset * dimension, len(vectors) * dimension)
+    data = elements.buffers()[1]
+    dtype = np.dtype(elements.type.to_pandas_dtype())
+    if data is None:
+        return np.zeros(len(elements), dtype)
+    return np.frombuffer(data, dtype, count=elements.offset + len(elements))[elements.offset :]
+
+
+def _distances_of(
+    vectors: pa.Array, wanted: npt.NDArray[Any], metric: Metric
+) -> npt.NDArray[np.float32]:
+    return vector_distances(values_of(vectors), vectors.type.list_size, wanted, metric)
+
+
+def _distances_of_lists(
+    lists: pa.Array, wanted: npt.NDArray[Any], metric: Metric
+) -> npt.NDArray[np.float32]:
+    starts = lists.offsets.to_numpy()
+    first, last = int(starts[0]), int(starts[-1])
+    vectors = lists.values.slice(first, last - first)
+    lengths = np.diff(starts)
+    filled = np.flatnonzero(lengths > 0)
+    scores = np.full(len(lists), np.nan, np.float32)
+    if not len(filled):
+        return scores
+    total = np.zeros(len(filled), np.float32)
+    for one in wanted.reshape(-1, vectors.type.list_size):
+        apart = _distances_of(vectors, one, metric)
+        apart[np.isnan(apart)] = np.inf
+        total += np.minimum.reduceat(apart, starts[:-1][filled] - first)
+    scores[filled] = np.where(np.isinf(total), np.nan, total)
+    return scores

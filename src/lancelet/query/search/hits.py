@@ -1,0 +1,91 @@
+"""Rows that a search found, each with its score, the best first.
+
+addresses   7    3    9
+scores      0.0  0.4  0.4      distances: the smaller the better, then the smaller row id
+queries     0    0    0        which query, where there are several
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lancelet.buffers import Int64s
+from lancelet.rowids.address import UInt64s
+
+if TYPE_CHECKING:
+    from lancelet.query.plan import ScanPlan
+
+QUERY_INDEX: Final = pa.field("query_index", pa.int32())
+"""The column that tells several queries apart."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hits:
+    """Rows that were found; all three arrays have an element for each."""
+
+    addresses: UInt64s
+    scores: npt.NDArray[np.float32]
+    queries: Int64s
+
+    @staticmethod
+    def of_query(addresses: UInt64s, scores: npt.NDArray[np.float32], query: int = 0) -> Hits:
+        """Return the rows that one query found."""
+        return Hits(addresses, scores, np.full(len(addresses), query, np.int64))
+
+    @staticmethod
+    def join(parts: Sequence[Hits]) -> Hits:
+        """Return the rows of several searches, one behind the other."""
+        if not parts:
+            return Hits.of_query(np.empty(0, np.uint64), np.empty(0, np.float32))
+        return Hits(
+            np.concatenate([part.addresses for part in parts]),
+            np.concatenate([part.scores for part in parts]),
+            np.concatenate([part.queries for part in parts]),
+        )
+
+    def __len__(self) -> int:
+        """Return how many rows there are."""
+        return len(self.addresses)
+
+    def take(self, places: npt.NDArray[np.integer]) -> Hits:
+        """Return some of the rows, in the order of their places."""
+        return Hits(self.addresses[places], self.scores[places], self.queries[places])
+
+    def nearest(self, count: int) -> Hits:
+        """Return the rows with the smallest scores of each query, in order."""
+        order = np.lexsort((self.addresses, self.scores, self.queries))
+        ordered = self.take(order)
+        first = np.searchsorted(ordered.queries, ordered.queries, side="left")
+        return ordered.take(np.flatnonzero(np.arange(len(ordered)) - first < count))
+
+
+class Search(Protocol):
+    """What is searched for."""
+
+    @property
+    def score_field(self) -> pa.Field:
+        """The column of scores."""
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether there are several queries, which rows must tell apart."""
+
+    def find(self, plan: ScanPlan, rows: Mapping[int, Int64s] | None) -> Hits:
+        """Return the best rows of a version, of those whose offsets are given by fragment."""
+
+
+def smallest(scores: npt.NDArray[np.float32], count: int) -> Int64s:
+    """Return the places of the smallest scores, NaN left out, in no order."""
+    valid = np.flatnonzero(~np.isnan(scores))
+    if len(valid) <= count:
+        return valid
+    found = scores if len(valid) == len(scores) else scores[valid]
+    limit = np.partition(found, count - 1)[count - 1]
+    places: Int64s = valid[found <= limit]
+    return places

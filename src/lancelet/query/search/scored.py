@@ -1,0 +1,99 @@
+"""From what a search found to rows: filter, cut, and read the columns of what is left.
+
+found       addresses and distances, the best first
+filtered    now, or before the search if it is a prefilter
+cut         offset and limit
+read        the columns asked for, of these rows alone, with `_distance` beside them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet.buffers import Int64s
+from lancelet.errors import InternalError
+from lancelet.query.evaluate import evaluate_filter
+from lancelet.query.nodes.filter import matching_offsets
+from lancelet.query.plan import ScanPlan
+from lancelet.query.projection import project
+from lancelet.query.search.hits import QUERY_INDEX, Hits, Search
+from lancelet.query.take import take_addresses
+from lancelet.query.traversal import columns_of
+
+
+class ScoredScan:
+    """A scan whose rows a search finds."""
+
+    def __init__(self, plan: ScanPlan) -> None:
+        """Run a plan that has a search."""
+        self._plan = plan
+        search = plan.options.search
+        if search is None:
+            raise InternalError("a scan without a search has no scores")
+        self._search: Search = search
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, the best first."""
+        table = self.table()
+        yield from table.to_batches(max_chunksize=self._plan.options.batch_size)
+
+    def table(self) -> pa.Table:
+        """Return the rows, the best first unless another order was asked for."""
+        options = self._plan.options
+        found = self._found()
+        if not options.order_by:
+            found = found.take(_window(len(found), options.offset, options.limit))
+            return self._read(found)
+        table = self._read(found)
+        keys = [
+            (each.column, "ascending" if each.ascending else "descending")
+            for each in options.order_by
+        ]
+        return table.sort_by(keys).slice(options.offset, options.limit)
+
+    def _found(self) -> Hits:
+        plan = self._plan
+        if plan.is_empty:
+            return Hits.join([])
+        if not plan.is_filtered:
+            return self._search.find(plan, None)
+        if plan.options.prefilter:
+            rows: dict[int, list[Int64s]] = {}
+            for fragment_id, offsets in matching_offsets(plan):
+                rows.setdefault(fragment_id, []).append(offsets)
+            return self._search.find(
+                plan, {each: np.concatenate(own) for each, own in rows.items()}
+            )
+        return self._filtered(self._search.find(plan, None))
+
+    def _filtered(self, found: Hits) -> Hits:
+        plan = self._plan
+        names = dict.fromkeys(path[0] for path in sorted(columns_of(plan.filter)))
+        projection = project(plan.snapshot.schema, tuple(names))
+        rows = take_addresses(plan.snapshot, found.addresses, projection).combine_chunks()
+        batch = (
+            rows.to_batches()[0]
+            if rows.num_rows
+            else pa.RecordBatch.from_pylist([], schema=rows.schema)
+        )
+        passed = evaluate_filter(plan.filter, batch).to_numpy(zero_copy_only=False)
+        return found.take(np.flatnonzero(passed))
+
+    def _read(self, found: Hits) -> pa.Table:
+        plan, schema = self._plan, self._plan.schema
+        rows = take_addresses(plan.snapshot, found.addresses, plan.projection)
+        own = {
+            self._search.score_field.name: pa.array(found.scores, self._search.score_field.type),
+            QUERY_INDEX.name: pa.array(found.queries, QUERY_INDEX.type),
+        }
+        stored = iter(rows.columns)
+        columns = [own[name] if name in own else next(stored) for name in schema.names]
+        return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _window(count: int, offset: int, limit: int | None) -> Int64s:
+    stop = count if limit is None else min(count, offset + limit)
+    return np.arange(min(offset, count), stop)
