@@ -20,7 +20,7 @@ import pyarrow as pa
 from lancelet.buffers import Int64s
 from lancelet.errors import ExpressionError, InvalidInputError
 from lancelet.ops.delete import find_rows
-from lancelet.ops.merge_insert.join import Matches
+from lancelet.ops.merge_insert.join import Joined, Matches
 from lancelet.ops.merge_insert.key_bytes import Bools
 from lancelet.ops.merge_insert.prepared_source import Source
 from lancelet.ops.merge_insert.spec import Duplicates, Matched, MergeSpec
@@ -62,11 +62,11 @@ class Decision:
     num_skipped: int = 0
 
 
-def decide(snapshot: Snapshot, source: Source, spec: MergeSpec, matches: Matches) -> Decision:
-    """Return what happens to each row, given the matches of all source rows."""
-    taken = np.ones(source.rows.num_rows, np.bool_)
+def decide(snapshot: Snapshot, source: Source, spec: MergeSpec, joined: Joined) -> Decision:
+    """Return what happens to each row, given which have the same keys."""
+    matches, taken = joined.matches, np.ones(source.rows.num_rows, np.bool_)
     if spec.duplicates is Duplicates.FIRST_SEEN:
-        taken = source.index.first_rows() == np.arange(len(taken))
+        taken = joined.first == np.arange(len(taken))
         matches = matches.where(taken[matches.rows])
     unmatched = taken.copy()
     unmatched[matches.rows] = False

@@ -99,8 +99,8 @@ def prepare_merge(snapshot: Snapshot, source: Source, spec: MergeSpec) -> Prepar
     in_place = spec.mode is RewriteMode.COLUMNS
     if in_place:
         check_columns_mode(spec, source, snapshot.schema)
-    matches = join(snapshot, source.key, source.index, source.steps)
-    decision = decide(snapshot, source, spec, matches)
+    joined = join(snapshot, source.key, source.keys, source.steps)
+    decision = decide(snapshot, source, spec, joined)
     if in_place:
         operation, did = rewrite_columns(snapshot, source, decision.updates)
         # Without the rows that it affects, any other change to its fragments is a conflict.

@@ -20,7 +20,7 @@ from lancelet.buffers import Int64s
 from lancelet.file.pool import map_ordered
 from lancelet.ops.merge_insert.key_bytes import Bools
 from lancelet.ops.merge_insert.key_columns import KeyColumns
-from lancelet.ops.merge_insert.key_index import KeyIndex
+from lancelet.ops.merge_insert.key_passes import KeyPass, KeyPasses
 from lancelet.query import expression as ex
 from lancelet.query.nodes.filter import Split, splits
 from lancelet.query.nodes.source import waits_for_storage
@@ -60,29 +60,51 @@ class Matches:
         return Matches(self.rows[low:high], self.addresses[low:high])
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Joined:
+    """The matches of all source rows, and for each source row the first one with its key."""
+
+    matches: Matches
+    first: Int64s
+
+
 def join(
-    snapshot: Snapshot, key: KeyColumns, index: KeyIndex, steps: Sequence[FilterStep] = ()
-) -> Matches:
-    """Return the matches of all source rows.
+    snapshot: Snapshot, key: KeyColumns, keys: KeyPasses, steps: Sequence[FilterStep] = ()
+) -> Joined:
+    """Return which rows of a version have the keys of which source rows.
 
     `steps` are conditions that every row with a key of the source fulfils.
     """
     plan = plan_keys(snapshot, key, steps)
+    first = np.arange(keys.num_rows)
+    parts: list[Matches] = []
+    for key_pass in keys.passes():
+        own = key_pass.index.first_rows()
+        if key_pass.rows is None:
+            first = own
+        else:
+            first[key_pass.rows] = key_pass.rows[own]
+        parts += _matches(plan, key, key_pass)
+    matches = Matches.of(
+        np.concatenate([np.empty(0, np.int64), *(part.rows for part in parts)]),
+        np.concatenate([np.empty(0, np.uint64), *(part.addresses for part in parts)]),
+    )
+    return Joined(_with_repeats(matches, first), first)
+
+
+def _matches(plan: ScanPlan, key: KeyColumns, key_pass: KeyPass) -> list[Matches]:
+    """Return the matches of the first source row of each key, a part for each split."""
 
     def matches_of(split: Split) -> Matches:
         offsets = split.source.visible(split.rows)
         arrays = split.source.read(plan.projection.fields, split.rows, offsets)
         rows = pa.RecordBatch.from_arrays(arrays, [f.name for f in plan.projection.fields])
-        which, found = index.find(key.keys(rows))
+        which, found = key_pass.index.find(key.keys(rows))
         places = which + split.rows.start if offsets is None else offsets[which]
-        return Matches(found, addresses_of(split.source.fragment.id, places))
+        fragment_id = split.source.fragment.id
+        return Matches(key_pass.source_rows(found), addresses_of(fragment_id, places))
 
-    parts = list(map_ordered(matches_of, splits(plan), waits=waits_for_storage(snapshot)))
-    firsts = Matches.of(
-        np.concatenate([np.empty(0, np.int64), *(part.rows for part in parts)]),
-        np.concatenate([np.empty(0, np.uint64), *(part.addresses for part in parts)]),
-    )
-    return _with_repeats(firsts, index.first_rows())
+    return list(map_ordered(matches_of, splits(plan), waits=waits_for_storage(plan.snapshot)))
 
 
 def _with_repeats(matches: Matches, first: Int64s) -> Matches:

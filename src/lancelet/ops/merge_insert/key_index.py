@@ -67,8 +67,6 @@ class Keys:
     @staticmethod
     def concat(parts: Sequence[Keys]) -> Keys:
         """Join keys of one kind end to end."""
-        if len(parts) == 1:
-            return parts[0]
         hashes = np.concatenate([np.empty(0, np.uint64), *(part.hashes for part in parts)])
         stored = [part.stored for part in parts if part.stored is not None]
         valid = None
@@ -107,7 +105,9 @@ class KeyIndex:
             hit &= keys.valid
         which = np.flatnonzero(hit)
         rows = self._rows[places[which]].astype(np.int64)
-        return (which, rows) if keys.stored is None else self._checked(keys.stored, which, rows)
+        if keys.stored is None or not len(which):
+            return which, rows
+        return self._checked(keys.stored, which, rows)
 
     def first_rows(self) -> Int64s:
         """Return for each row the first one with its key; a null key has only itself."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,7 +11,8 @@ import pyarrow as pa
 from lancelet.format.schema import Schema
 from lancelet.ops.fit import fit_to_table
 from lancelet.ops.merge_insert.key_columns import KeyColumns
-from lancelet.ops.merge_insert.key_index import KeyIndex, Keys
+from lancelet.ops.merge_insert.key_index import Keys
+from lancelet.ops.merge_insert.key_passes import KeyPasses
 from lancelet.ops.merge_insert.key_range import KeyRanges
 from lancelet.ops.merge_insert.source import SourceRows
 from lancelet.ops.merge_insert.spec import MergeSpec
@@ -30,7 +31,7 @@ class Source:
     rows: SourceRows
     part: Schema
     key: KeyColumns
-    index: KeyIndex
+    keys: KeyPasses
     steps: tuple[FilterStep, ...]
 
 
@@ -40,15 +41,17 @@ def prepared(table: Schema, stream: RowStream, spec: MergeSpec) -> Iterator[Sour
     key = KeyColumns.of(table, spec.on)
     part = fit_to_table(table, stream.schema, may_lack_required=not spec.inserts)
     key.of_rows(pa.RecordBatch.from_pylist([], stream.schema))
-    keys: list[Keys] = []
     ranges = KeyRanges(key)
+    keys = KeyPasses(spec.memory_limit)
 
     def watch(batch: pa.RecordBatch) -> None:
         columns = key.of_rows(batch)
-        keys.append(Keys.of(columns))
+        keys.add(Keys.of(columns))
         ranges.add(columns)
 
     limit = None if stream.is_in_memory else spec.memory_limit
-    with SourceRows.read(stream, memory_limit=limit, watch=watch) as rows:
-        index = KeyIndex.build(Keys.concat(keys))
-        yield Source(rows, part, key, index, ranges.steps())
+    with (
+        closing(keys),
+        SourceRows.read(stream, memory_limit=limit, watch=watch) as rows,
+    ):
+        yield Source(rows, part, key, keys, ranges.steps())

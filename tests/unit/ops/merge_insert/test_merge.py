@@ -236,6 +236,14 @@ def test_a_key_may_be_a_field_of_a_struct(request):
     ]
 
 
+@pytest.mark.parametrize("kind", [pa.string(), pa.int8(), pa.list_(pa.int8())])
+def test_an_empty_source_matches_nothing(request, kind):
+    path = f"memory://{request.node.name}/t"
+    dataset = lancelet.write_dataset(pa.table({"k": pa.nulls(3, kind)}), path)
+    did = upsert(dataset).execute(pa.table({"k": pa.array([], kind)}))
+    assert did == {"num_inserted_rows": 0, "num_updated_rows": 0, "num_deleted_rows": 0}
+
+
 def test_the_case_of_a_key_does_not_matter(dataset):
     assert upsert(dataset, "K").execute(source((1, "x", 1)))["num_updated_rows"] == 1
 
