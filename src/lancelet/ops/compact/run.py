@@ -7,6 +7,7 @@ round 2    that one
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -26,11 +27,20 @@ from lancelet.table.snapshot import Snapshot, open_snapshot
 
 ROUNDS: Final = 5
 
+TaskRunner = Callable[[Snapshot, CompactionPlan], list[RewriteResult]]
+"""Returns the results of the tasks of a plan, in their order."""
+
 
 def compact_files(
-    snapshot: Snapshot, options: CompactionOptions, committing: CommitOptions | None = None
+    snapshot: Snapshot,
+    options: CompactionOptions,
+    committing: CommitOptions | None = None,
+    *,
+    run: TaskRunner | None = None,
 ) -> Compacted:
     """Join small fragments and drop deleted rows; without anything to do there is no version.
+
+    `run` carries out the tasks of a plan, by default here.
 
     Raises:
         CommitConflictError: In every round, others changed all fragments that were rewritten.
@@ -41,7 +51,7 @@ def compact_files(
         plan = plan_compaction(snapshot, options)
         if not plan.tasks:
             break
-        results = run_tasks(snapshot, plan)
+        results = (run or run_tasks)(snapshot, plan)
         try:
             done = commit_what_fits(snapshot, results, options, committing)
         except CommitConflictError as error:

@@ -1,0 +1,28 @@
+"""Compacting in tasks: each joins some small fragments, and the driver commits what fits."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from lancelet.ops.compact.commit import Compacted
+from lancelet.ops.compact.options import CompactionOptions
+from lancelet.ops.compact.plan import CompactionPlan, CompactionTask
+from lancelet.ops.compact.rewrite import RewriteResult, execute_task
+from lancelet.ops.compact.run import compact_files
+from lancelet.ops.jobs.engine import Done, Job
+from lancelet.ops.jobs.table_ref import TableRef
+from lancelet.table.snapshot import Snapshot
+
+
+def compact(job: Job, table: TableRef, options: CompactionOptions) -> Compacted:
+    """Join small fragments and drop deleted rows, in tasks."""
+
+    def run(snapshot: Snapshot, plan: CompactionPlan) -> list[RewriteResult]:
+        return job.run("compact", partial(rewrite, table.at(snapshot.version)), plan.tasks)
+
+    return compact_files(table.at(None).open(), options, run=run)
+
+
+def rewrite(table: TableRef, task: CompactionTask) -> Done[RewriteResult]:
+    """Run a task of a compaction."""
+    return Done(execute_task(table.open(), task), task.num_rows)
