@@ -11,6 +11,7 @@ from lancelet.dataset.explanation import CleanupExplanation, explanation_of
 from lancelet.dataset.handle import Handle
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.ops import compact
+from lancelet.ops.check import Finding, Level, check
 from lancelet.ops.cleanup import (
     CleanupPolicy,
     CleanupStats,
@@ -18,8 +19,9 @@ from lancelet.ops.cleanup import (
     plan_cleanup,
     policy_of,
 )
+from lancelet.ops.repair import RepairReport, RepairWishes, repair
 from lancelet.table.commit import CommitOptions
-from lancelet.table.snapshot import Snapshot
+from lancelet.table.snapshot import Snapshot, open_snapshot
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
@@ -36,7 +38,7 @@ class AutoCleanupConfig(TypedDict):
 
 
 class MaintenanceMethods:
-    """Compacts a table and cleans up its old versions."""
+    """Compacts a table, cleans up its old versions, checks and repairs it."""
 
     _handle: Handle
 
@@ -130,6 +132,53 @@ class MaintenanceMethods:
         policy = _policy(snapshot, older_than, retain_versions, versions, policy)
         plan = plan_cleanup(snapshot, policy)
         return explanation_of(plan, include_files=include_files, max_files=max_files)
+
+    def check(
+        self, level: str | int | Level = Level.DECODE, *, all_versions: bool = False
+    ) -> list[Finding]:
+        """Return what is wrong with the version that is looked at, or with all versions.
+
+        Args:
+            level: How deep to look: `present`, `footers`, `checksums`, `decode` or `indices`.
+            all_versions: Whether to check every version; what they share is checked once.
+        """
+        return check(self._handle.snapshot, Level.parse(level), all_versions=all_versions)
+
+    def repair(
+        self,
+        *,
+        drop_fragments: Sequence[int] = (),
+        restore_fragments: Sequence[int] = (),
+        source: LanceDataset | int | None = None,
+        drop_indices: Sequence[str] = (),
+        rebuild_counts: bool = False,
+        dry_run: bool = True,
+    ) -> RepairReport:
+        """Mend what `check` found, in a new version; by default only say what that would do.
+
+        Args:
+            drop_fragments: Fragments to give up, with their rows.
+            restore_fragments: Fragments to take from `source`, whose files have to be sound.
+            source: An older version of this table, or a dataset that is a copy of it.
+            drop_indices: Indices to give up, by name.
+            rebuild_counts: Whether to count rows and deleted rows in the files.
+            dry_run: Whether to change nothing.
+        """
+        handle = self._handle
+        if isinstance(source, int):
+            source_snapshot: Snapshot | None = open_snapshot(handle.location, source)
+        else:
+            source_snapshot = None if source is None else source.snapshot
+        wishes = RepairWishes(
+            tuple(drop_fragments),
+            tuple(restore_fragments),
+            source_snapshot,
+            tuple(drop_indices),
+            rebuild_counts,
+        )
+        done = repair(handle.snapshot, wishes, dry_run=dry_run, options=self._committing())
+        handle.snapshot = done.snapshot
+        return done.report
 
     def _committing(self) -> CommitOptions:
         return CommitOptions(handler=self._handle.options.handler)

@@ -57,6 +57,10 @@ class FragmentReuse:
     def _moves(self) -> list[list[RowMoves]]:
         return [[_moves_of(group) for group in version.groups] for version in self.versions]
 
+    def check(self) -> None:
+        """Raise `CorruptDataError` unless every group has as many rows as it replaced."""
+        self._moves  # noqa: B018 - working them out is the check
+
     def translate(self, addresses: UInt64s) -> UInt64s:
         """Return where rows are now, `NO_ADDRESS` for those that were deleted on the way."""
         for groups in self._moves:

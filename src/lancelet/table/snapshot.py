@@ -138,6 +138,11 @@ class Snapshot:
         return self.location.kept.get_or_make(key, lambda: self._open_file(file, store, path))
 
     def _open_file(self, file: DataFile, store: Store, path: str) -> DataFileReader:
+        stored = self.stored_fields(file)
+        return open_data_file(store, path, size=file.size_bytes or None, stored=stored)
+
+    def stored_fields(self, file: DataFile) -> StoredFields:
+        """Return the fields that this version knows of a data file, and their columns."""
         places = file.column_indices or range(len(file.fields))
         columns = {
             field_id: column
@@ -145,8 +150,7 @@ class Snapshot:
             if field_id >= 0 and column >= 0
         }
         schema = self.schema.project_ids([field_id for field_id in file.fields if field_id >= 0])
-        stored = StoredFields(schema, columns)
-        return open_data_file(store, path, size=file.size_bytes or None, stored=stored)
+        return StoredFields(schema, columns)
 
 
 def unsaved_snapshot(location: TableLocation, manifest: Manifest) -> Snapshot:

@@ -1,0 +1,100 @@
+"""Checking index segments: files that are there, fields that exist, fragments that are known.
+
+What an index says of rows is checked by its kind: a class with the method of `IndexChecker`, and
+a line in `CHECKERS`. Of other kinds it is noted that their content was not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, Protocol
+
+from lancelet.errors import LanceletError, ObjectNotFoundError
+from lancelet.format.index_metadata import FRAGMENT_REUSE_INDEX, IndexMetadata
+from lancelet.format.paths import INDICES
+from lancelet.ops.check.finding import Finding, Level, Severity
+from lancelet.table.fragment_reuse import fragment_reuse_of
+from lancelet.table.snapshot import Snapshot
+
+_DROP: Final = "drop the index and build it anew"
+
+
+class IndexChecker(Protocol):
+    """Checks the content of one kind of index against the rows."""
+
+    def knows(self, index: IndexMetadata) -> bool:
+        """Say whether a segment is of the kind, in a version that is understood."""
+
+    def findings(self, snapshot: Snapshot, index: IndexMetadata) -> Iterator[Finding]:
+        """Yield where the index and the rows disagree."""
+
+
+CHECKERS: Final[tuple[IndexChecker, ...]] = ()
+
+
+def check_indices(
+    snapshot: Snapshot, level: Level, checkers: Sequence[IndexChecker] = CHECKERS
+) -> Iterator[Finding]:
+    """Yield what is wrong with the indices of a version."""
+    for index in snapshot.indices.indices:
+        try:
+            yield from _files(snapshot, index)
+            if level >= Level.INDICES:
+                yield from _coverage(snapshot, index)
+                yield from _content(snapshot, index, checkers)
+        except LanceletError as error:
+            yield _finding(Severity.ERROR, index, str(error))
+
+
+def _files(snapshot: Snapshot, index: IndexMetadata) -> Iterator[Finding]:
+    bases = snapshot.manifest.bases
+    for file in index.files:
+        path = f"{index.uuid}/{file.path}"
+        place = snapshot.location.place(INDICES, path, index.base_id, bases)
+        try:
+            size = place.store.size(place.path)
+        except ObjectNotFoundError:
+            yield _finding(Severity.ERROR, index, f"the file {file.path} is missing")
+            continue
+        if file.size_bytes and size != file.size_bytes:
+            what = f"the file {file.path} has {size} bytes instead of {file.size_bytes}"
+            yield _finding(Severity.ERROR, index, what)
+
+
+def _coverage(snapshot: Snapshot, index: IndexMetadata) -> Iterator[Finding]:
+    known = {int(field.id) for field in snapshot.schema.walk()}
+    unknown = sorted(set(index.fields) - known)
+    if unknown:
+        yield _finding(Severity.ERROR, index, f"the fields {unknown} do not exist")
+    highest = snapshot.manifest.max_fragment_id
+    covered = index.fragment_bitmap
+    if covered and (highest is None or covered.max() > highest):
+        what = f"it covers fragment {covered.max()}, and the highest id ever given is {highest}"
+        yield _finding(Severity.ERROR, index, what)
+    if index.dataset_version > snapshot.version:
+        what = f"it was built of version {index.dataset_version}, which is to come"
+        yield _finding(Severity.ERROR, index, what)
+
+
+def _content(
+    snapshot: Snapshot, index: IndexMetadata, checkers: Sequence[IndexChecker]
+) -> Iterator[Finding]:
+    if index.name == FRAGMENT_REUSE_INDEX:
+        fragment_reuse_of(snapshot).check()
+        return
+    own = next((checker for checker in checkers if checker.knows(index)), None)
+    if own is not None:
+        yield from own.findings(snapshot, index)
+        return
+    kind = "unknown" if index.details is None else index.details.type_name
+    yield Finding(
+        Severity.NOTE,
+        index.directory,
+        f"the content of index {index.name} ({kind}) was not checked",
+        "this release does not read indices of this kind",
+        index=index.name,
+    )
+
+
+def _finding(severity: Severity, index: IndexMetadata, what: str) -> Finding:
+    return Finding(severity, index.directory, f"{index.name}: {what}", _DROP, index=index.name)

@@ -1,0 +1,93 @@
+"""Checking a version, or all of them, to a level.
+
+    present     one request per file
+    footers     reads the end of each
+    checksums   reads every byte
+    decode      and decodes it
+    indices     and compares ids, counts and indices with the rows
+
+A fragment that several versions share as it is is checked once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from lancelet.errors import LanceletError
+from lancelet.file.pool import map_ordered
+from lancelet.format.fragment import Fragment
+from lancelet.format.paths import TRANSACTIONS
+from lancelet.ops.check.files import FragmentCheck
+from lancelet.ops.check.finding import Finding, Level, Severity
+from lancelet.ops.check.ids import check_ids, check_manifest
+from lancelet.ops.check.indices import check_indices
+from lancelet.query.nodes.source import waits_for_storage
+from lancelet.table.manifests import list_versions
+from lancelet.table.snapshot import Snapshot, open_entry
+
+
+def check(
+    snapshot: Snapshot, level: Level = Level.DECODE, *, all_versions: bool = False
+) -> list[Finding]:
+    """Return what is wrong with a version, or with every version of the table."""
+    return list(iter_findings(snapshot, level, all_versions=all_versions))
+
+
+def iter_findings(
+    snapshot: Snapshot, level: Level, *, all_versions: bool = False
+) -> Iterator[Finding]:
+    """Yield what is wrong as it is found."""
+    seen: set[bytes] = set()
+    if not all_versions:
+        yield from _check_version(snapshot, level, seen)
+        return
+    location = snapshot.location
+    for entry in list_versions(location.store):
+        try:
+            version = open_entry(location, entry)
+        except LanceletError as error:
+            advice = "restore the manifest from a copy; other versions can be read"
+            yield Finding(Severity.ERROR, entry.path, str(error), advice)
+            continue
+        yield from _check_version(version, level, seen)
+
+
+def _check_version(snapshot: Snapshot, level: Level, seen: set[bytes]) -> Iterator[Finding]:
+    yield from check_manifest(snapshot)
+    fragments = (fragment for fragment in snapshot.fragments if _is_new(fragment, seen))
+    yield from _check_fragments(snapshot, fragments, level)
+    yield from _check_transaction(snapshot)
+    yield from check_indices(snapshot, level)
+    if level >= Level.INDICES:
+        yield from check_ids(snapshot)
+
+
+def _check_fragments(
+    snapshot: Snapshot, fragments: Iterable[Fragment], level: Level
+) -> Iterator[Finding]:
+    def check_one(fragment: Fragment) -> list[Finding]:
+        return list(FragmentCheck(snapshot, fragment, level).findings())
+
+    for findings in map_ordered(check_one, fragments, waits=waits_for_storage(snapshot)):
+        yield from findings
+
+
+def _check_transaction(snapshot: Snapshot) -> Iterator[Finding]:
+    name = snapshot.manifest.transaction_file
+    if not name or snapshot.stored.positions.transaction is not None:
+        return
+    if not snapshot.location.store.exists(f"{TRANSACTIONS}/{name}"):
+        yield Finding(
+            Severity.WARNING,
+            f"{TRANSACTIONS}/{name}",
+            "the file is missing",
+            "writers who read an older version have to do their work again",
+        )
+
+
+def _is_new(fragment: Fragment, seen: set[bytes]) -> bool:
+    entry = fragment.render()
+    if entry in seen:
+        return False
+    seen.add(entry)
+    return True

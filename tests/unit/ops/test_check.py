@@ -1,0 +1,255 @@
+"""Checking finds what is damaged and says where; repairing mends it in a new version."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import lancelet
+from lancelet.errors import CorruptDataError, InvalidInputError, NotFoundError
+from lancelet.format.operation import Update
+from lancelet.ops.check import Level, Severity, check
+from lancelet.ops.publish import publish
+from lancelet.table.location import TableLocation
+from lancelet.table.snapshot import open_snapshot
+
+NO_SYNC = {"local_sync": "false"}
+
+
+def rows(start, stop):
+    return pa.table({"id": range(start, stop), "name": [f"row {i}" for i in range(start, stop)]})
+
+
+@pytest.fixture
+def table(tmp_path):
+    """A dataset with fragments 0 (9 rows), 1 (10 rows) and 2 (10 rows)."""
+    uri = str(tmp_path / "t")
+    options = {"storage_options": NO_SYNC, "enable_stable_row_ids": True}
+    lancelet.write_dataset(rows(0, 30), uri, max_rows_per_file=10, **options)
+    dataset = lancelet.dataset(uri)
+    dataset.delete("id = 3")
+    return dataset
+
+
+def root_of(dataset):
+    return Path(dataset.uri)
+
+
+def data_file(dataset, fragment_id):
+    path = dataset.snapshot.fragments.by_id(fragment_id).files[0].path
+    return root_of(dataset) / "data" / path
+
+
+def deletion_file(dataset):
+    return next((root_of(dataset) / "_deletions").glob("0-*"))
+
+
+def found(dataset, level="indices"):
+    again = lancelet.dataset(dataset.uri)
+    return [(f.severity.value, f.fragment_id) for f in again.check(level)]
+
+
+def flip(path, position):
+    data = bytearray(path.read_bytes())
+    data[position] ^= 1
+    # A new file under the name, so that nothing is served from a map of the old one.
+    path.unlink()
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("version", ["0.1", "2.0", "2.1", "2.2"])
+def test_a_sound_table_has_no_findings(tmp_path, version):
+    uri = str(tmp_path)
+    dataset = lancelet.write_dataset(rows(0, 30), uri, data_storage_version=version)
+    dataset.delete("id % 3 = 1")
+    dataset.update({"name": "'x'"}, where="id = 3")
+    dataset.optimize.compact_files()
+    for level in Level:
+        assert dataset.check(level, all_versions=True) == []
+
+
+def test_missing_and_cut_files_are_found_without_reading(table):
+    data_file(table, 0).unlink()
+    path = data_file(table, 1)
+    data = path.read_bytes()
+    path.unlink()
+    path.write_bytes(data[:-1])
+    deletion_file(table).unlink()
+    findings = lancelet.dataset(table.uri).check("present")
+    assert [(f.severity, f.fragment_id) for f in findings] == [(Severity.ERROR, 0)] * 2 + [
+        (Severity.ERROR, 1)
+    ]
+    assert findings[0].path == f"data/{data_file(table, 0).name}"
+    assert findings[0].what == "the file is missing"
+    assert f"has {len(data) - 1} bytes instead of {len(data)}" in findings[2].what
+    assert "restore" in str(findings[2])
+
+
+def test_each_level_finds_what_those_before_do_not(tmp_path):
+    values = np.random.default_rng(7).integers(0, 2**62, 50_000)
+    dataset = lancelet.write_dataset(pa.table({"id": values}), str(tmp_path))
+    path = data_file(dataset, 0)
+    original = path.read_bytes()
+    # The footer is the end; its damage is seen when the file is opened.
+    flip(path, len(original) - 10)
+    assert found(dataset, "present") == []
+    assert found(dataset, "footers") == [("error", 0)]
+    path.write_bytes(original)
+    # Damage at the beginning is seen by whoever reads it.
+    flip(path, 20_000)
+    assert found(dataset, "footers") == []
+    assert found(dataset, "checksums") == [("error", 0)]
+    (finding,) = lancelet.dataset(dataset.uri).check("checksums")
+    assert finding.what == "bytes 16384 to 32768 are not what was written"
+    path.write_bytes(original)
+    assert found(dataset) == []
+
+
+def test_damage_without_checksums_is_found_by_decoding(tmp_path):
+    uri = str(tmp_path / "t")
+    lance.write_dataset(rows(0, 500), uri, data_storage_version="2.1")
+    dataset = lancelet.dataset(uri)
+    path = data_file(dataset, 0)
+    data = path.read_bytes()
+    path.unlink()
+    path.write_bytes(b"\xff" * 64 + data[64:])
+    assert found(dataset, "checksums") == []
+    assert found(dataset, "decode") == [("error", 0)]
+
+
+def test_counts_that_are_wrong_are_found_and_rebuilt(table):
+    expected = table.to_table()
+    fragment = table.snapshot.fragments.by_id(0)
+    deletion = replace(fragment.deletion_file, num_deleted_rows=5)
+    publish(table.snapshot, Update((), (replace(fragment, deletion_file=deletion),)))
+    table.checkout_latest()
+    (finding,) = table.check("footers")
+    assert "deletes 1 rows, and the manifest says 5" in finding.what
+    tried = table.repair(rebuild_counts=True)
+    assert (tried.version, tried.rows_before, tried.rows_after) == (3, 25, 29)
+    assert table.latest_version == 3
+    done = table.repair(rebuild_counts=True, dry_run=False)
+    assert replace(done, version=3) == tried
+    assert done.recounted_fragments == (0,)
+    assert table.version == 4
+    assert table.count_rows() == 29
+    assert table.to_table().equals(expected)
+    assert table.check("indices") == []
+    assert table.repair(rebuild_counts=True, dry_run=False).recounted_fragments == ()
+    assert table.version == 4
+
+
+def test_a_damaged_fragment_is_dropped(table):
+    flip(data_file(table, 1), 100)
+    dataset = lancelet.dataset(table.uri)
+    with pytest.raises(CorruptDataError):
+        dataset.to_table()
+    damaged = {finding.fragment_id for finding in dataset.check("decode")}
+    assert damaged == {1}
+    report = dataset.repair(drop_fragments=list(damaged))
+    assert (report.rows_before, report.rows_after, report.dropped_fragments) == (29, 19, (1,))
+    assert dataset.version == 2
+    dataset.repair(drop_fragments=list(damaged), dry_run=False)
+    assert dataset.to_table()["id"].to_pylist() == [
+        i for i in range(30) if not 9 < i < 20 and i != 3
+    ]
+    assert dataset.check("indices") == []
+    with pytest.raises(InvalidInputError, match="no such fragments"):
+        dataset.repair(drop_fragments=[1])
+
+
+def test_a_fragment_is_restored_from_an_older_version(table):
+    table.update({"name": "'changed'"}, where="id >= 10 AND id < 15")
+    deletion_file(table).unlink()
+    dataset = lancelet.dataset(table.uri)
+    report = dataset.repair(restore_fragments=[0], source=1, dry_run=False)
+    assert report.restored_fragments == (0,)
+    assert report.bytes_copied == 0
+    # Row 3 is back, since version 1 still had it.
+    assert sorted(dataset.to_table()["id"].to_pylist()) == list(range(30))
+    assert dataset.check("indices") == []
+
+
+def test_a_fragment_is_restored_from_a_copy(table, tmp_path):
+    copy = str(tmp_path / "copy")
+    shutil.copytree(table.uri, copy)
+    expected = table.to_table()
+    flip(data_file(table, 1), 100)
+    deletion_file(table).unlink()
+    dataset = lancelet.dataset(table.uri)
+    source = lancelet.dataset(copy)
+    tried = dataset.repair(restore_fragments=[0, 1], source=source)
+    assert tried.bytes_copied > 1000
+    assert dataset.version == 2
+    before = {path.name for path in (root_of(dataset) / "data").iterdir()}
+    report = dataset.repair(restore_fragments=[0, 1], source=source, dry_run=False)
+    assert replace(report, version=2) == tried
+    assert dataset.to_table().equals(expected)
+    assert dataset.check("indices") == []
+    after = {path.name for path in (root_of(dataset) / "data").iterdir()}
+    assert len(after - before) == 2
+    with pytest.raises(InvalidInputError, match="damaged in the source too"):
+        dataset.repair(restore_fragments=[1], source=1)
+    with pytest.raises(InvalidInputError, match="dropped or restored"):
+        dataset.repair(restore_fragments=[1], drop_fragments=[1], source=source)
+    with pytest.raises(InvalidInputError, match="from a version or from a copy"):
+        dataset.repair(restore_fragments=[1])
+
+
+def test_row_ids_that_are_given_twice_are_found(table):
+    first, second = (table.snapshot.fragments.by_id(number) for number in (1, 2))
+    publish(table.snapshot, Update((), (replace(second, row_ids=first.row_ids),)))
+    table.checkout_latest()
+    assert table.check("decode") == []
+    assert ["two live rows have one row id" in f.what for f in table.check("indices")] == [True]
+
+
+def test_indices_are_checked_and_dropped(tmp_path):
+    uri = str(tmp_path / "t")
+    lance.write_dataset(rows(0, 100), uri).create_scalar_index("id", "BTREE")
+    dataset = lancelet.dataset(uri)
+    assert dataset.check("decode") == []
+    (note,) = dataset.check("indices")
+    assert (note.severity, note.index) == (Severity.NOTE, "id_idx")
+    assert "BTreeIndexDetails" in note.what
+    (folder,) = (tmp_path / "t" / "_indices").iterdir()
+    next(folder.iterdir()).unlink()
+    (error,) = lancelet.dataset(uri).check("present")
+    assert (error.severity, error.index) == (Severity.ERROR, "id_idx")
+    assert dataset.repair(drop_indices=["id_idx"]).dropped_indices == ("id_idx",)
+    dataset.repair(drop_indices=["id_idx"], dry_run=False)
+    assert dataset.check("indices") == []
+    assert lance.dataset(uri).describe_indices() == []
+    with pytest.raises(NotFoundError, match="no index of that name"):
+        dataset.repair(drop_indices=["id_idx"])
+
+
+def test_blobs_in_files_of_their_own_are_looked_for(tmp_path):
+    field = pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
+    data = pa.table({"b": pa.array([b"x" * 100_000, None, b"y"], pa.large_binary())})
+    uri = str(tmp_path / "t")
+    dataset = lancelet.write_dataset(data.cast(pa.schema([field])), uri, data_storage_version="2.2")
+    assert dataset.check("decode") == []
+    (blob,) = (tmp_path / "t" / "data").glob("*/*.blob")
+    blob.unlink()
+    (finding,) = dataset.check("decode")
+    assert "file of blobs of b is missing" in finding.what
+
+
+def test_a_manifest_that_cannot_be_read_is_a_finding_among_all_versions(table):
+    manifest = root_of(table) / "_versions" / f"{2**64 - 1 - 1}.manifest"
+    manifest.write_bytes(b"x" * 100)
+    (finding,) = table.check("present", all_versions=True)
+    assert finding.path.endswith(manifest.name)
+
+
+def test_levels_have_names_and_numbers(table):
+    assert Level.parse(3) is Level.CHECKSUMS
+    with pytest.raises(InvalidInputError, match="no such level"):
+        table.check("everything")
+    snapshot = open_snapshot(TableLocation.open(table.uri))
+    assert check(snapshot, Level.PRESENT) == []
