@@ -3,6 +3,7 @@
 s3://bucket/t                              the bucket decides, by conditional puts
 s3+ddb://bucket/t?ddbTableName=commits     a table of DynamoDB decides
 manifest_store = sqlite:/data/commits.db   a file of SQLite decides, for one machine
+manifest_store = postgresql://host/name    a database of PostgreSQL decides, for many
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from lancelet.table.handlers.base import CommitHandler
 from lancelet.table.handlers.direct import PutIfAbsent
 from lancelet.table.handlers.dynamodb import DynamoRecords
 from lancelet.table.handlers.external import ExternalStore
+from lancelet.table.handlers.postgres import PostgresRecords
 from lancelet.table.handlers.sqlite import SqliteRecords
 
 MANIFEST_STORE: Final = "manifest_store"
@@ -39,11 +41,15 @@ def handler_of(uri: str, storage_options: Mapping[str, str] | None = None) -> Co
     if database is None:
         return PutIfAbsent()
     kind, _, path = database.partition(":")
-    if kind != "sqlite" or not path:
-        raise UnsupportedError(
-            "no database of versions is of this kind", manifest_store=database, known=["sqlite:"]
-        )
-    return ExternalStore(SqliteRecords(path), location.path)
+    if kind == "sqlite" and path:
+        return ExternalStore(SqliteRecords(path), location.path)
+    if kind in {"postgresql", "postgres"}:
+        return ExternalStore(PostgresRecords(database), location.path)
+    raise UnsupportedError(
+        "no database of versions is of this kind",
+        kind=kind,
+        known=["sqlite:<path>", "postgresql://<host>/<name>"],
+    )
 
 
 def _table_of(location: Location) -> str:

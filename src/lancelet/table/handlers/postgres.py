@@ -1,0 +1,175 @@
+"""Records of versions in PostgreSQL, for writers on many machines.
+
+    lance_manifests   base_uri   version   path                           size   e_tag
+                      data/t     7         data/t/_versions/<..>.manifest  812   NULL
+
+The primary key decides: a second insert of a version changes nothing, and says so. A statement
+that was sent and not answered may have been done, so an insert whose connection broke has an
+outcome that is not known; reading and replacing a record can be done again.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from lancelet.errors import (
+    AlreadyExistsError,
+    CommitOutcomeUnknownError,
+    StorageError,
+    StorageUnavailableError,
+    UnsupportedError,
+)
+from lancelet.table.handlers.external import ManifestRecord, ManifestRecords
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS lance_manifests (
+    base_uri text NOT NULL,
+    version bigint NOT NULL,
+    path text NOT NULL,
+    size bigint,
+    e_tag text,
+    PRIMARY KEY (base_uri, version)
+)
+"""
+_EXISTS: Final = "SELECT to_regclass('lance_manifests') IS NOT NULL"
+_COLUMNS: Final = "SELECT version, path, size, e_tag FROM lance_manifests WHERE base_uri = %s"
+_INSERT: Final = (
+    "INSERT INTO lance_manifests (base_uri, version, path, size, e_tag)"
+    " VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
+)
+_UPDATE: Final = (
+    "UPDATE lance_manifests SET path = %s, size = %s, e_tag = %s"
+    " WHERE base_uri = %s AND version = %s"
+)
+
+_CONNECTIONS: Final[dict[tuple[int, str], Any]] = {}
+"""The open connections, by process and database."""
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresRecords(ManifestRecords):
+    """The records in the database that `dsn` names; their table is made if it is not there.
+
+    A process has one connection to it, opened when it is first needed and again when it broke.
+    """
+
+    dsn: str = field(repr=False)
+
+    def latest(self, table: str) -> ManifestRecord | None:
+        """Return the record of a table's highest version."""
+        return self._read(f"{_COLUMNS} ORDER BY version DESC LIMIT 1", (table,))
+
+    def get(self, table: str, version: int) -> ManifestRecord | None:
+        """Return the record of a version."""
+        return self._read(f"{_COLUMNS} AND version = %s", (table, version))
+
+    def put_if_absent(self, table: str, record: ManifestRecord) -> None:
+        """Record a version that has no record yet."""
+        psycopg = _driver()
+        values = (table, record.version, record.path, record.size, record.etag)
+        connection = _connection(self.dsn)
+        try:
+            inserted = connection.execute(_INSERT, values).rowcount
+        except psycopg.OperationalError as error:
+            _disconnect(self.dsn)
+            raise CommitOutcomeUnknownError(
+                "the connection to the database of versions broke",
+                table=table,
+                version=record.version,
+                reason=str(error),
+            ) from error
+        except psycopg.Error as error:
+            raise _refused(error) from error
+        if not inserted:
+            raise AlreadyExistsError(
+                "another writer has the version", table=table, version=record.version
+            )
+
+    def update(self, table: str, record: ManifestRecord) -> None:
+        """Replace the record of a version that has one."""
+        self._run(_UPDATE, (record.path, record.size, record.etag, table, record.version))
+
+    def _read(self, statement: str, values: Sequence[object]) -> ManifestRecord | None:
+        row = self._run(statement, values).fetchone()
+        return None if row is None else ManifestRecord(*row)
+
+    def _run(self, statement: str, values: Sequence[object]) -> Any:
+        """Run a statement that may be run twice, again if a connection turns out to be dead."""
+        psycopg = _driver()
+        try:
+            return _connection(self.dsn).execute(statement, values)
+        except psycopg.OperationalError:
+            _disconnect(self.dsn)
+        except psycopg.Error as error:
+            raise _refused(error) from error
+        try:
+            return _connection(self.dsn).execute(statement, values)
+        except psycopg.OperationalError as error:
+            _disconnect(self.dsn)
+            raise StorageUnavailableError(
+                "the database of versions does not answer", reason=str(error)
+            ) from error
+
+
+def _connection(dsn: str) -> Any:
+    """Return the connection of this process: one that was inherited belongs to its parent."""
+    key = os.getpid(), dsn
+    found = _CONNECTIONS.get(key)
+    if found is not None:
+        return found
+    psycopg = _driver()
+    try:
+        connection = psycopg.connect(dsn, autocommit=True)
+        _make_table(connection, psycopg)
+    except psycopg.OperationalError as error:
+        raise StorageUnavailableError(
+            "the database of versions cannot be reached", reason=str(error)
+        ) from error
+    except psycopg.Error as error:
+        raise _refused(error) from error
+    kept = _CONNECTIONS.setdefault(key, connection)
+    if kept is not connection:
+        connection.close()  # another thread was faster
+    return kept
+
+
+def _disconnect(dsn: str) -> None:
+    """Give a connection up, so that the next statement opens another."""
+    connection = _CONNECTIONS.pop((os.getpid(), dsn), None)
+    if connection is not None:
+        connection.close()
+
+
+@atexit.register
+def _disconnect_all() -> None:
+    for pid, dsn in list(_CONNECTIONS):
+        if pid == os.getpid():
+            _disconnect(dsn)
+
+
+def _make_table(connection: Any, psycopg: Any) -> None:
+    """Make the table unless it is there; of two who make it at once, one is told that it is."""
+    if connection.execute(_EXISTS).fetchone()[0]:
+        return
+    try:
+        connection.execute(_SCHEMA)
+    except psycopg.IntegrityError:
+        return
+
+
+def _refused(error: BaseException) -> StorageError:
+    return StorageError("the database of versions cannot be used", reason=str(error))
+
+
+def _driver() -> Any:
+    try:
+        import psycopg  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise UnsupportedError(
+            "versions in PostgreSQL need a driver; install `lancelet[postgres]`"
+        ) from error
+    return psycopg

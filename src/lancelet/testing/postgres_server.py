@@ -1,0 +1,74 @@
+"""A PostgreSQL of one's own for tests: in a temporary folder, on a socket in it, gone after.
+
+It is the system's, or else the one of the package `pgserver`; see `find_programs`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+_SUPERUSER: Final = "tester"
+_SERVER_USERS: Final = ("postgres", "nobody")
+
+
+def find_programs() -> Path | None:
+    """Return the folder of `initdb` and `pg_ctl`, or None where no server is installed."""
+    found = shutil.which("initdb")
+    if found is not None:
+        return Path(found).resolve().parent
+    package = importlib.util.find_spec("pgserver")
+    if package is None or package.origin is None:
+        return None
+    folder = Path(package.origin).parent / "pginstall/bin"
+    return folder if folder.is_dir() else None
+
+
+@contextmanager
+def postgres_server(programs: Path) -> Iterator[str]:
+    """Run a server and yield the name of its database for clients."""
+    folder = tempfile.mkdtemp(prefix="pg")
+    data, owner = Path(folder, "data"), _owner()
+    if owner is not None:
+        shutil.chown(folder, owner)
+    try:
+        _run(programs / "initdb", "-D", data, "-U", _SUPERUSER, "-A", "trust", "--no-sync")
+        options = f"-c listen_addresses='' -c unix_socket_directories='{folder}' -c fsync=off"
+        log = Path(folder, "log")
+        _run(programs / "pg_ctl", "-D", data, "-l", log, "-o", options, "-w", "start")
+        try:
+            yield f"postgresql:///postgres?host={folder}&user={_SUPERUSER}"
+        finally:
+            _run(programs / "pg_ctl", "-D", data, "-m", "immediate", "-w", "stop")
+    finally:
+        shutil.rmtree(folder)
+
+
+def _run(program: Path, *arguments: str | Path) -> None:
+    command: Sequence[str] = [str(program), *map(str, arguments)]
+    # The server outlives the command and must not keep its pipes open.
+    subprocess.run(  # noqa: S603 - programs that were looked up
+        command,
+        check=True,
+        user=_owner(),
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def _owner() -> str | None:
+    """Return who runs the server if the superuser runs the tests, as which it refuses to run."""
+    if os.geteuid():
+        return None
+    known = {entry.pw_name for entry in pwd.getpwall()}
+    return next(name for name in _SERVER_USERS if name in known)
