@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.errors import InvalidInputError
@@ -129,11 +128,11 @@ class ScalarKind(Protocol):
     def merge(
         self,
         segments: Sequence[Segment],
-        retained: Sequence[Callable[[UInt64s], npt.NDArray[np.bool_]]],
+        moves: Sequence[Move],
         rows: IndexedRows,
         folder: SegmentFolder,
     ) -> bytes:
-        """Write one segment of the rows of several that are retained, and of new ones."""
+        """Write one segment of the rows of several, under their new numbers, and of new rows."""
 
     def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> bytes | None:
         """Write a segment whose rows have other numbers; None if the kind must be trained anew."""

@@ -147,7 +147,9 @@ def test_merging_keeps_what_is_retained_and_adds_what_is_new():
     first = trained(pa.array([5, 2, 9]))
     target = folder()
     more = IndexedRows(pa.int64(), [(pa.array([7, None]), np.array([20, 21], np.uint64))])
-    BTree().merge([first], [lambda numbers: numbers != 1], more, target)
+    BTree().merge(
+        [first], [lambda numbers: np.where(numbers != 1, numbers, NO_ADDRESS)], more, target
+    )
     merged = BTree().open(target, b"")
     assert rows(merged.search(Interval())) == [0, 2, 20]
     assert rows(merged.search(IsNull())) == [21]

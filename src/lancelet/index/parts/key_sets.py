@@ -15,7 +15,6 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.buffers import Int64s
@@ -125,22 +124,15 @@ def join_sets(
     return ordered.take(pa.array(starts)), joined
 
 
-def retained_rows(
-    sets: Iterable[RowSet], keeps: Callable[[UInt64s], npt.NDArray[np.bool_]]
-) -> list[RowSet]:
-    """Return row sets without the rows that are not kept."""
-
-    def kept(rows: RowSet) -> RowSet:
-        numbers = rows.addresses({})
-        return RowSet.of(numbers[keeps(numbers)])
-
-    return [kept(rows) for rows in sets]
-
-
 def moved_rows(rows: RowSet, move: Callable[[UInt64s], UInt64s]) -> RowSet:
     """Return a row set under other numbers, without the rows that are gone."""
     numbers = move(rows.addresses({}))
     return RowSet.of(numbers[numbers != NO_ADDRESS])
+
+
+def moved_sets(sets: Iterable[RowSet], move: Callable[[UInt64s], UInt64s]) -> list[RowSet]:
+    """Return row sets under other numbers."""
+    return [moved_rows(rows, move) for rows in sets]
 
 
 def write_key_sets(

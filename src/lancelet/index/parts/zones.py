@@ -21,7 +21,7 @@ from pyroaring import BitMap, FrozenBitMap
 
 from lancelet.buffers import Int64s
 from lancelet.errors import CorruptDataError
-from lancelet.index.base import IndexedRows
+from lancelet.index.base import IndexedRows, Move
 from lancelet.rowids.address import OFFSET_BITS, UInt64s, fragments_of, offsets_of
 from lancelet.rowids.selection import RowSet
 
@@ -78,10 +78,11 @@ class ZonePlaces:
             parts.setdefault(fragment_id, BitMap()).add_range(start, start + length)
         return RowSet({part: FrozenBitMap(rows) for part, rows in parts.items()})
 
-    def first_addresses(self) -> UInt64s:
-        """Return the address of the first row of each zone's fragment."""
-        first: UInt64s = self.fragment_ids.astype(np.uint64) << np.uint64(OFFSET_BITS)
-        return first
+    def staying(self, move: Move) -> npt.NDArray[np.bool_]:
+        """Return which zones are in fragments whose rows stay where they are."""
+        first = self.fragment_ids.astype(np.uint64) << np.uint64(OFFSET_BITS)
+        stays: npt.NDArray[np.bool_] = move(first) == first
+        return stays
 
     def num_rows(self, chosen: npt.NDArray[np.bool_]) -> int:
         """Return how many rows zones that were chosen have, deleted ones too."""
@@ -111,6 +112,12 @@ def split_off_nulls(rows: IndexedRows, found: list[UInt64s]) -> IndexedRows:
             yield values, numbers
 
     return IndexedRows(rows.data_type, watched())
+
+
+def staying_rows(rows: RowSet, move: Move) -> RowSet:
+    """Return the rows that stay where they are."""
+    numbers = rows.addresses({})
+    return RowSet.of(numbers[move(numbers) == numbers])
 
 
 def null_rows_of(found: list[UInt64s]) -> RowSet:

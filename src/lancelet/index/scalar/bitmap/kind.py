@@ -6,11 +6,9 @@ city > 'A' AND city < 'C'    the union of the keys between
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.index.base import (
@@ -29,12 +27,10 @@ from lancelet.index.parts.key_sets import (
     KeySets,
     group_rows,
     join_sets,
-    moved_rows,
-    retained_rows,
+    moved_sets,
     write_key_sets,
 )
 from lancelet.index.question import Question
-from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import RowSet
 
 
@@ -106,22 +102,22 @@ class Bitmap:
     def merge(
         self,
         segments: Sequence[Segment],
-        retained: Sequence[Callable[[UInt64s], npt.NDArray[np.bool_]]],
+        moves: Sequence[Move],
         rows: IndexedRows,
         folder: SegmentFolder,
     ) -> bytes:
         """Unite the sets of each key."""
         parts = [group_rows(*gather(rows))]
-        for segment, keeps in zip(segments, retained, strict=True):
+        for segment, move in zip(segments, moves, strict=True):
             own = _key_sets(segment)
-            parts.append((own.keys.cast(rows.data_type), retained_rows(own.sets(), keeps)))
+            parts.append((own.keys.cast(rows.data_type), moved_sets(own.sets(), move)))
         write_key_sets(*join_sets(parts), folder)
         return b""
 
     def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> bytes:
         """Write the same keys with other rows."""
         own = _key_sets(segment)
-        write_key_sets(own.keys, [moved_rows(rows, move) for rows in own.sets()], folder)
+        write_key_sets(own.keys, moved_sets(own.sets(), move), folder)
         return b""
 
 

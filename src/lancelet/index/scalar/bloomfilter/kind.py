@@ -8,7 +8,7 @@ It answers equality and membership; nulls are known exactly, by a set of their o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ from lancelet.index.parts.zones import (
     cut_into_zones,
     null_rows_of,
     split_off_nulls,
+    staying_rows,
 )
 from lancelet.index.question import IsNull, OneOf, Question
 from lancelet.kernels import xxh64_many
@@ -177,7 +178,7 @@ class BloomFilter:
     def merge(
         self,
         segments: Sequence[Segment],
-        retained: Sequence[Callable[[UInt64s], npt.NDArray[np.bool_]]],
+        moves: Sequence[Move],
         rows: IndexedRows,
         folder: SegmentFolder,
     ) -> bytes:
@@ -187,11 +188,10 @@ class BloomFilter:
         probability = min((each.probability for each in opened), default=_PROBABILITY_DEFAULT)
         table, nulls = _filtered(rows, zone_rows, probability)
         tables = [table]
-        for segment, keeps in zip(opened, retained, strict=True):
-            own = segment.table.filter(pa.array(keeps(segment.places.first_addresses())))
+        for segment, move in zip(opened, moves, strict=True):
+            own = segment.table.filter(pa.array(segment.places.staying(move)))
             tables.append(own.cast(table.schema))
-            numbers = (segment.nulls() or NO_ROWS).addresses({})
-            nulls |= RowSet.of(numbers[keeps(numbers)])
+            nulls |= staying_rows(segment.nulls() or NO_ROWS, move)
         joined = pa.concat_tables(tables).sort_by(
             [("fragment_id", "ascending"), ("zone_start", "ascending")]
         )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.index.base import (
@@ -66,27 +65,30 @@ class BTree:
     def merge(
         self,
         segments: Sequence[Segment],
-        retained: Sequence[Callable[[UInt64s], npt.NDArray[np.bool_]]],
+        moves: Sequence[Move],
         rows: IndexedRows,
         folder: SegmentFolder,
     ) -> bytes:
         """Sort the rows of all together."""
         parts = [gather(rows)]
-        for segment, keeps in zip(segments, retained, strict=True):
-            values, ids = _opened(segment).read_all()
-            kept = keeps(ids)
-            parts.append((values.filter(pa.array(kept)), ids[kept]))
+        for segment, move in zip(segments, moves, strict=True):
+            parts.append(_moved(_opened(segment), move))
         values = pa.concat_arrays([part[0].cast(rows.data_type) for part in parts])
         _write_sorted(values, np.concatenate([part[1] for part in parts]), folder)
         return b""
 
     def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> bytes:
         """Write the same values with other numbers; the order does not change."""
-        values, ids = _opened(segment).read_all()
-        moved = move(ids)
-        kept = moved != NO_ADDRESS
-        write_pages(values.filter(pa.array(kept)), moved[kept], folder)
+        write_pages(*_moved(_opened(segment), move), folder)
         return b""
+
+
+def _moved(segment: BTreeSegment, move: Move) -> tuple[pa.Array, UInt64s]:
+    """Return the values and new numbers of the rows that are still there."""
+    values, ids = segment.read_all()
+    moved = move(ids)
+    kept = moved != NO_ADDRESS
+    return values.filter(pa.array(kept)), moved[kept]
 
 
 def _opened(segment: Segment) -> BTreeSegment:

@@ -8,12 +8,10 @@ files of version 1 and later. Empty lists are nowhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Final
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -34,11 +32,10 @@ from lancelet.index.parts.key_sets import (
     group_rows,
     join_sets,
     moved_rows,
-    retained_rows,
+    moved_sets,
     write_key_sets,
 )
 from lancelet.index.question import HasAll, HasAny, IsNull, OneOf, Question
-from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import NO_ROWS, RowSet
 
 _NULL_LISTS: Final = "lance:label_list_nulls"
@@ -139,26 +136,24 @@ class LabelList:
     def merge(
         self,
         segments: Sequence[Segment],
-        retained: Sequence[Callable[[UInt64s], npt.NDArray[np.bool_]]],
+        moves: Sequence[Move],
         rows: IndexedRows,
         folder: SegmentFolder,
     ) -> bytes:
         """Unite the sets of each key, and the lists that are null."""
         keys, sets, null_lists = _grouped(rows)
         parts = [(keys, sets)]
-        for segment, keeps in zip(segments, retained, strict=True):
+        for segment, move in zip(segments, moves, strict=True):
             own = _opened(segment)
-            parts.append(
-                (own.key_sets.keys.cast(keys.type), retained_rows(own.key_sets.sets(), keeps))
-            )
-            null_lists |= retained_rows([own.nulls() or NO_ROWS], keeps)[0]
+            parts.append((own.key_sets.keys.cast(keys.type), moved_sets(own.key_sets.sets(), move)))
+            null_lists |= moved_rows(own.nulls() or NO_ROWS, move)
         write_key_sets(*join_sets(parts), folder, nulls=(_NULL_LISTS, null_lists))
         return b""
 
     def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> bytes:
         """Write the same keys with other rows."""
         own = _opened(segment)
-        sets = [moved_rows(rows, move) for rows in own.key_sets.sets()]
+        sets = moved_sets(own.key_sets.sets(), move)
         nulls = (_NULL_LISTS, moved_rows(own.nulls() or NO_ROWS, move))
         write_key_sets(own.key_sets.keys, sets, folder, nulls=nulls)
         return b""

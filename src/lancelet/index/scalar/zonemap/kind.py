@@ -9,7 +9,7 @@ Nulls are known exactly, by a set of their own. NaN counts as the greatest value
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -41,6 +41,7 @@ from lancelet.index.parts.zones import (
     cut_into_zones,
     null_rows_of,
     split_off_nulls,
+    staying_rows,
 )
 from lancelet.index.question import Interval, IsNull, OneOf, Question, StartsWith
 from lancelet.rowids.address import UInt64s
@@ -198,7 +199,7 @@ class ZoneMap:
     def merge(
         self,
         segments: Sequence[Segment],
-        retained: Sequence[Callable[[UInt64s], npt.NDArray[np.bool_]]],
+        moves: Sequence[Move],
         rows: IndexedRows,
         folder: SegmentFolder,
     ) -> bytes:
@@ -207,11 +208,10 @@ class ZoneMap:
         zone_rows = max((segment.rows_per_zone for segment in opened), default=ZONE_ROWS)
         table, nulls = _summarised(rows, zone_rows)
         tables = [table]
-        for segment, keeps in zip(opened, retained, strict=True):
-            own = segment.table.filter(pa.array(keeps(segment.places.first_addresses())))
+        for segment, move in zip(opened, moves, strict=True):
+            own = segment.table.filter(pa.array(segment.places.staying(move)))
             tables.append(own.select(table.schema.names).cast(table.schema))
-            numbers = (segment.nulls() or NO_ROWS).addresses({})
-            nulls |= RowSet.of(numbers[keeps(numbers)])
+            nulls |= staying_rows(segment.nulls() or NO_ROWS, move)
         joined = pa.concat_tables(tables).sort_by(
             [("fragment_id", "ascending"), ("zone_start", "ascending")]
         )
