@@ -100,11 +100,11 @@ class ReadingMethods:
 
     def to_table(self, *arguments: Any, **options: Any) -> pa.Table:
         """Return rows as a table; see `ScanRequest` for the arguments, which have its order."""
-        return ScanRequest(*arguments, **options).scanner(self._dataset).to_table()
+        return self.scanner(*arguments, **options).to_table()
 
     def to_batches(self, *arguments: Any, **options: Any) -> Iterator[pa.RecordBatch]:
         """Yield rows in batches; see `ScanRequest` for the arguments, which have its order."""
-        return ScanRequest(*arguments, **options).scanner(self._dataset).to_batches()
+        return self.scanner(*arguments, **options).to_batches()
 
     def to_pandas(
         self,
@@ -127,7 +127,7 @@ class ReadingMethods:
         `ScanRequest` for the other arguments; those that it does not know are for pandas.
         """
         ours, theirs = ScanRequest.split(options)
-        request = ScanRequest(
+        scanner = self.scanner(
             columns,
             filter,
             limit,
@@ -139,7 +139,7 @@ class ReadingMethods:
             scan_in_order=scan_in_order,
             **ours,
         )
-        return request.scanner(self._dataset).to_pandas(blob_mode=blob_mode, **theirs)
+        return scanner.to_pandas(blob_mode=blob_mode, **theirs)
 
     def count_rows(self, filter: Any = None, **kwargs: Any) -> int:  # noqa: A002 - pylance's name
         """Return how many rows there are, or for how many a filter is true."""
