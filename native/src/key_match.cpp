@@ -11,11 +11,38 @@ namespace LANCELET_NAMESPACE {
 namespace {
 
 // Lookups that wait for memory at the same time.
-constexpr int64_t kAtOnce = 32;
+constexpr int64_t kAtOnce = 256;
+
+// A filter has so many bits for each bucket, and at most so many in all: it must stay in the cache.
+constexpr int64_t kFilterShift = 3, kFilterBitsMax = 22;
 
 LANCELET_INLINE int64_t bucket_of(uint64_t hash, int64_t bits) {
   return static_cast<int64_t>(hash >> (64 - bits));
 }
+
+// One bit for the upper bits of each known hash; most hashes that are not known meet a zero.
+struct Filter {
+  uint64_t* words = nullptr;
+  int64_t bits = 0;
+
+  ~Filter() { free(words); }
+
+  bool build(Span<const uint64_t> known, int64_t wanted_bits) {
+    bits = larger<int64_t>(wanted_bits, 6);
+    words = static_cast<uint64_t*>(calloc(size_t(1) << (bits - 6), sizeof(uint64_t)));
+    if (words == nullptr) return false;
+    for (int64_t i = 0; i < known.size; ++i) {
+      const int64_t bit = bucket_of(known.data[i], bits);
+      words[bit >> 6] |= uint64_t(1) << (bit & 63);
+    }
+    return true;
+  }
+
+  LANCELET_INLINE int64_t may_know(uint64_t hash) const {
+    const int64_t bit = bucket_of(hash, bits);
+    return static_cast<int64_t>(words[bit >> 6] >> (bit & 63) & 1);
+  }
+};
 
 }  // namespace
 
@@ -64,19 +91,32 @@ int64_t match_words(Span<const int32_t> starts, Span<const uint64_t> ordered,
     before = starts.data[bucket];
   }
   if (starts.data[0] != 0 || before != ordered.size) return fail(kBadOffsets, 0);
+  Filter filter;
+  const bool is_filtered =
+      wanted.size / 4 > ordered.size && bits + kFilterShift <= kFilterBitsMax;
+  if (is_filtered && !filter.build(ordered, bits + kFilterShift)) return fail(kNoMemory, 0);
   for (int64_t first = 0; first < wanted.size; first += kAtOnce) {
-    const int64_t count = smaller(kAtOnce, wanted.size - first);
     const uint64_t* keys = wanted.data + first;
-    for (int64_t i = 0; i < count; ++i)
-      LANCELET_PREFETCH(starts.data + bucket_of(keys[i], bits));
-    for (int64_t i = 0; i < count; ++i)
-      LANCELET_PREFETCH(ordered.data + starts.data[bucket_of(keys[i], bits)]);
+    int32_t* found = out.data + first;
+    int64_t count = smaller(kAtOnce, wanted.size - first);
+    int64_t chosen[kAtOnce];
+    int64_t kept = 0;
     for (int64_t i = 0; i < count; ++i) {
-      const int64_t bucket = bucket_of(keys[i], bits);
+      found[i] = -1;
+      chosen[kept] = i;
+      kept += is_filtered ? filter.may_know(keys[i]) : 1;
+    }
+    for (int64_t i = 0; i < kept; ++i)
+      LANCELET_PREFETCH(starts.data + bucket_of(keys[chosen[i]], bits));
+    for (int64_t i = 0; i < kept; ++i)
+      LANCELET_PREFETCH(ordered.data + starts.data[bucket_of(keys[chosen[i]], bits)]);
+    for (int64_t i = 0; i < kept; ++i) {
+      const uint64_t key = keys[chosen[i]];
+      const int64_t bucket = bucket_of(key, bits);
       const int32_t stop = starts.data[bucket + 1];
       int32_t at = starts.data[bucket];
-      while (at < stop && ordered.data[at] != keys[i]) ++at;
-      out.data[first + i] = at < stop ? at : -1;
+      while (at < stop && ordered.data[at] != key) ++at;
+      if (at < stop) found[chosen[i]] = at;
     }
   }
   return wanted.size;
