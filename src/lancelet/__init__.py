@@ -18,6 +18,8 @@ from lancelet.dataset.bases import DatasetBasePath
 from lancelet.dataset.counters import bytes_read_counter, iops_counter
 from lancelet.dataset.explanation import CleanupExplanation
 from lancelet.fragment import FragmentMetadata
+from lancelet.io.metered import IoCounts as IOStats
+from lancelet.log import set_logger
 from lancelet.ops.cleanup import CleanupCandidateFile, CleanupReferencedBranch, CleanupStats
 from lancelet.query.explain import ScanMetrics as ScanStatistics
 from lancelet.schema import json_to_schema, schema_to_json
@@ -36,6 +38,7 @@ __all__ = [
     "DatasetBasePath",
     "FieldStatistics",
     "FragmentMetadata",
+    "IOStats",
     "LanceDataset",
     "LanceFragment",
     "LanceOperation",
@@ -52,5 +55,6 @@ __all__ = [
     "iops_counter",
     "json_to_schema",
     "schema_to_json",
+    "set_logger",
     "write_dataset",
 ]

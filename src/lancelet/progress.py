@@ -1,5 +1,15 @@
-"""Being told how far a write is, under pylance's name for the module."""
+"""Being told how far a write or an index is, under pylance's name for the module."""
 
-from lancelet.dataset.progress import FragmentWriteProgress, NoopFragmentWriteProgress
+from lancelet.dataset.progress import (
+    FileSystemFragmentWriteProgress,
+    FragmentWriteProgress,
+    IndexProgress,
+    NoopFragmentWriteProgress,
+)
 
-__all__ = ["FragmentWriteProgress", "NoopFragmentWriteProgress"]
+__all__ = [
+    "FileSystemFragmentWriteProgress",
+    "FragmentWriteProgress",
+    "IndexProgress",
+    "NoopFragmentWriteProgress",
+]

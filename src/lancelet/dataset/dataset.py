@@ -15,6 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.dataset
 
+from lancelet.bitmap import Bitmap
 from lancelet.dataset.arrow_methods import ArrowMethods
 from lancelet.dataset.bases import BaseMethods
 from lancelet.dataset.blob_methods import BlobMethods
@@ -38,6 +39,7 @@ from lancelet.dataset.refs import RefMethods
 from lancelet.dataset.session import Session
 from lancelet.dataset.settings import SettingsMethods
 from lancelet.dataset.statistics import LanceStats
+from lancelet.dataset.storage import StorageMethods
 from lancelet.errors import DatasetNotFoundError, InvalidInputError, NotFoundError
 from lancelet.io.metered import IoCounts, IoMeter
 from lancelet.io.open import open_folder
@@ -57,6 +59,7 @@ class LanceDataset(
     BlobMethods,
     CommitMethods,
     SettingsMethods,
+    StorageMethods,
     EvolutionMethods,
     MutationMethods,
     MaintenanceMethods,
@@ -191,6 +194,10 @@ class LanceDataset(
         if filter is not None:
             raise InvalidInputError("get_fragments() does not support filter yet")
         return [LanceFragment(self, int(number)) for number in self.snapshot.fragments.ids]
+
+    def fragment_ids(self) -> Bitmap:
+        """Return the ids of the fragments."""
+        return Bitmap(self.snapshot.fragments.ids.tolist())
 
     def get_fragment(self, fragment_id: int) -> LanceFragment | None:
         """Return the fragment with an id, or None."""

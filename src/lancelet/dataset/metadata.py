@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 class DeletionFile:
     """An entry for a deletion file of a fragment."""
 
+    read_version: int
+    id: int
+    file_type: str
+    num_deleted_rows: int
+    base_id: int | None
+
     def __init__(
         self,
         read_version: int,

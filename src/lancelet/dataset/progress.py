@@ -2,10 +2,43 @@
 
 from __future__ import annotations
 
+import json
+import os
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
 
 from lancelet.dataset.metadata import FragmentMetadata
+from lancelet.io.open import open_folder
+
+_MARK: Final = ".in_progress"
+
+
+@dataclass(frozen=True)
+class IndexProgress:
+    """How far the building of an index is.
+
+    Attributes:
+        event: `start`, `progress` or `complete`.
+        stage: What is being done.
+        completed: How much of it is done, if that is known.
+        total: How much there is, if that is known.
+        unit: What `completed` and `total` count.
+    """
+
+    event: str
+    stage: str
+    completed: int | None = None
+    total: int | None = None
+    unit: str = ""
+
+    @property
+    def fraction(self) -> float | None:
+        """The part that is done, from 0 to 1; None if it is not known."""
+        if self.completed is None or not self.total:
+            return None
+        return min(self.completed / self.total, 1.0)
 
 
 class FragmentWriteProgress(ABC):
@@ -28,3 +61,30 @@ class NoopFragmentWriteProgress(FragmentWriteProgress):
 
     def complete(self, fragment: FragmentMetadata, **kwargs: Any) -> None:
         """Do nothing."""
+
+
+class FileSystemFragmentWriteProgress(FragmentWriteProgress):
+    """Keeps a note of each fragment in a folder, with a mark while it is being written.
+
+    fragment_0.json           what the fragment is made of
+    fragment_0.in_progress    there until it is complete
+    """
+
+    def __init__(
+        self, base_uri: str | os.PathLike[str], metadata: Mapping[str, str] | None = None
+    ) -> None:
+        """Keep notes in a folder, with some metadata in each mark."""
+        self._store = open_folder(base_uri)
+        self._metadata = dict(metadata or {})
+
+    def begin(self, fragment: FragmentMetadata, **kwargs: Any) -> None:
+        """Note a fragment and mark it."""
+        del kwargs
+        mark = {"fragment_id": fragment.id, "metadata": self._metadata}
+        self._store.put(f"fragment_{fragment.id}{_MARK}", json.dumps(mark).encode())
+        self._store.put(f"fragment_{fragment.id}.json", json.dumps(fragment.to_json()).encode())
+
+    def complete(self, fragment: FragmentMetadata, **kwargs: Any) -> None:
+        """Take the mark away."""
+        del kwargs
+        self._store.delete(f"fragment_{fragment.id}{_MARK}")

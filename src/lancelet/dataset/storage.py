@@ -1,0 +1,58 @@
+"""The methods of a dataset that show its files and how they are reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lancelet.file.session import LanceFileSession
+from lancelet.ops.list_files import FILES_SCHEMA, TRACKED_SCHEMA, stored_files, tracked_files
+
+if TYPE_CHECKING:
+    from lancelet.dataset.handle import Handle
+
+
+class StorageMethods:
+    """Shows files and storage options."""
+
+    _handle: Handle
+
+    @property
+    def initial_storage_options(self) -> dict[str, str] | None:
+        """The storage options that the dataset was opened with."""
+        options = self._handle.options.storage_options
+        return None if options is None else dict(options)
+
+    def latest_storage_options(self) -> dict[str, str] | None:
+        """Return the storage options in use; they never change."""
+        return self.initial_storage_options
+
+    @property
+    def storage_options_accessor(self) -> None:
+        """None: no namespace hands out storage options."""
+        return
+
+    def new_file_session(self) -> LanceFileSession:
+        """Return what opens files below the folder of the dataset."""
+        return LanceFileSession(self._handle.location.uri, self.initial_storage_options)
+
+    def all_files(self) -> pa.RecordBatchReader:
+        """Return what lies in the folder of the dataset, batch by batch as it is listed."""
+        return pa.RecordBatchReader.from_batches(FILES_SCHEMA, stored_files(self._handle.location))
+
+    def tracked_files(
+        self,
+        *,
+        min_version: int | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> pa.RecordBatchReader:
+        """Return the files that versions name, from one version on.
+
+        Args:
+            min_version: The first version.
+            progress: Called with how many versions are done, and how many there are.
+        """
+        batches = tracked_files(self._handle.location, min_version=min_version, progress=progress)
+        return pa.RecordBatchReader.from_batches(TRACKED_SCHEMA, batches)
