@@ -155,8 +155,6 @@ def change(dataset, model, kind, number):
             dataset.alter_columns({"path": column, "data_type": wanted})
             model.types[column] = wanted
         case "cast_nested" if nested:
-            if model.version == "0.1" and nested == model.list_name():
-                return
             part, wanted = model.pick(number, model.types[nested]), WIDTHS[number % 3]
             dataset.alter_columns({"path": model.path(nested, part), "data_type": wanted})
             model.types[nested][part] = wanted

@@ -144,10 +144,12 @@ class Snapshot:
     def stored_fields(self, file: DataFile) -> StoredFields:
         """Return the fields that this version knows of a data file, and their columns."""
         places = file.column_indices or range(len(file.fields))
+        # Where no columns are given, whoever looks for them must know that fields were taken over.
+        is_legacy = not file.column_indices
         columns = {
             field_id: column
             for field_id, column in zip(file.fields, places, strict=True)
-            if field_id >= 0 and column >= 0
+            if (field_id >= 0 or is_legacy) and column >= 0
         }
         schema = self.schema.project_ids([field_id for field_id in file.fields if field_id >= 0])
         return StoredFields(schema, columns)

@@ -5,11 +5,14 @@
     int32 to int64          a field with a new id takes the place in the schema, and new files
                             hold the values
 
-What must be stored as a whole is rewritten as a whole: a column of files of 2.0, and a map, packed
-struct or list of fixed size in any.
+What must be stored as a whole is rewritten as a whole: a column of files before 2.1, and a map,
+packed struct or list of fixed size in any.
 
     2.1   s 1 {x 2, y 3}   cast s.x   s 1 {x 4, y 3}   new files hold 4
     2.0   s 1 {x 2, y 3}   cast s.x   s 1 {x 4, y 3}   new files hold 1, 4, 3
+    0.1   s 1 {x 2, y 3}   cast s.x   s 5 {x 6, y 7}   new files hold 5, 6, 7
+
+Files of 0.1 are not told that fields of theirs were taken over: their readers would lose others.
 """
 
 from __future__ import annotations
@@ -91,6 +94,7 @@ def plan_alterations(snapshot: Snapshot, alterations: Sequence[Alteration]) -> C
     changed: dict[int, Field] = {}
     roots: dict[int, Field] = {}
     keeps_nullability = True
+    version = file_version_of(snapshot)
     for alteration in alterations:
         chain = find_chain(schema, alteration.path)
         before = changed.get(chain[-1].id, chain[-1])
@@ -99,8 +103,10 @@ def plan_alterations(snapshot: Snapshot, alterations: Sequence[Alteration]) -> C
             check_without_nulls(snapshot, chain, alteration.path)
             keeps_nullability = False
         if alteration.data_type is not None:
-            _check_not_indexed(snapshot, chain[-1], alteration.path)
-            root = _rewritten(chain, file_version_of(snapshot), alteration.path)
+            root = _rewritten(chain, version, alteration.path)
+            _check_not_indexed(
+                snapshot, root if version is FileVersion.V0_1 else chain[-1], alteration.path
+            )
             roots[root.id] = root
             after = _retyped(after, alteration, ids)
         changed[chain[-1].id] = after
@@ -110,6 +116,8 @@ def plan_alterations(snapshot: Snapshot, alterations: Sequence[Alteration]) -> C
     if not roots:
         return ColumnPlan(altered, Schema(()), no_values, keeps_nullability=keeps_nullability)
     rewrite = _plan_rewrite(schema, altered, roots, changed)
+    if version is FileVersion.V0_1:
+        rewrite = _renumbered(rewrite, roots, ids)
     return replace(rewrite, keeps_nullability=keeps_nullability)
 
 
@@ -130,7 +138,7 @@ def _retyped(field: Field, alteration: Alteration, ids: Iterator[int]) -> Field:
 def _rewritten(chain: Sequence[Field], version: FileVersion, path: str) -> Field:
     """Return the field that must be stored anew as a whole when the last of a chain is cast."""
     root = chain[-1]
-    if version is FileVersion.V2_0:
+    if version <= FileVersion.V2_0:
         root = chain[0]
     else:
         for field in chain[:-1]:
@@ -187,3 +195,12 @@ def _plan_rewrite(
     whole = {root.id for root in roots.values() if root.parent_id == NO_PARENT}
     guides = tuple(field for field in before.fields if field.id not in whole)
     return ColumnPlan(altered, after, values, guides)
+
+
+def _renumbered(plan: ColumnPlan, roots: Mapping[int, Field], ids: Iterator[int]) -> ColumnPlan:
+    """Return a plan whose rewritten columns have other ids than any that files hold."""
+    fields = tuple(
+        field.with_ids(ids) if field.id in roots else field for field in plan.schema.fields
+    )
+    stored = tuple(field for field in fields if field.name in plan.stored.names)
+    return replace(plan, schema=replace(plan.schema, fields=fields), stored=Schema(stored))

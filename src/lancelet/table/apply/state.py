@@ -12,6 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+from lancelet.errors import UnsupportedError
 from lancelet.format.fragment import TOMBSTONE, DataFile, Fragment
 from lancelet.format.fragment_list import FragmentList
 from lancelet.format.index_metadata import IndexMetadata
@@ -73,6 +74,15 @@ def with_column_file(fragment: Fragment, new: DataFile) -> Fragment:
 def _without_fields(file: DataFile, taken: frozenset[int]) -> DataFile:
     if taken.isdisjoint(file.fields):
         return file
+    live = [field_id for field_id in file.fields if field_id >= 0]
+    if file.version is FileVersion.V0_1 and min(live) in taken and not taken.issuperset(live):
+        # Readers look for the pages of a field by how far its id is from the lowest one.
+        raise UnsupportedError(
+            "a file of version 0.1 keeps its first field, so that others are found; "
+            "rewrite the rows, or all columns of the file",
+            path=file.path,
+            field_id=min(live),
+        )
     fields = (TOMBSTONE if field_id in taken else field_id for field_id in file.fields)
     return replace(file, fields=tuple(fields))
 
