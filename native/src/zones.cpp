@@ -140,6 +140,58 @@ int64_t zones_of(ConstBytes values, int64_t zone_rows, ConstBytes validity, Byte
   return nulls.size;
 }
 
+// The first eight bytes of a string as a number of the same order; zeros stand for what is missing.
+LANCELET_INLINE uint64_t start_of(const uint8_t* text, int64_t size, const uint8_t* end) {
+  uint64_t word = 0;
+  if (LANCELET_LIKELY(end - text >= 8))
+    word = load<uint64_t>(text);
+  else
+    memcpy(&word, text, static_cast<size_t>(smaller<int64_t>(size, end - text)));
+  word = (word & 0x00FF00FF00FF00FFu) << 8 | (word >> 8 & 0x00FF00FF00FF00FFu);
+  word = (word & 0x0000FFFF0000FFFFu) << 16 | (word >> 16 & 0x0000FFFF0000FFFFu);
+  word = word << 32 | word >> 32;
+  return size >= 8 ? word : size == 0 ? 0 : word & ~uint64_t{0} << (64 - 8 * size);
+}
+
+struct Text {
+  uint64_t start;
+  const uint8_t* data;
+  int64_t size;
+
+  LANCELET_INLINE bool is_below(const Text& other) const {
+    if (LANCELET_LIKELY(start != other.start)) return start < other.start;
+    const int order = memcmp(data, other.data, static_cast<size_t>(smaller(size, other.size)));
+    return order != 0 ? order < 0 : size < other.size;
+  }
+};
+
+template <class Offset>
+int64_t zones_of_strings(ConstBytes offsets, ConstBytes data, int64_t zone_rows,
+                         ConstBytes validity, Ints minimum, Ints maximum) {
+  const int64_t rows = offsets.size / static_cast<int64_t>(sizeof(Offset)) - 1;
+  const int64_t zones = rows <= 0 ? 0 : (rows - 1) / zone_rows + 1;
+  if (minimum.size != zones || maximum.size != zones) return fail(kOutputFull, 0);
+  if (validity.size > 0 && validity.size < (rows + 7) / 8) return fail(kBadCount, 0);
+  for (int64_t zone = 0; zone < zones; ++zone) {
+    Text low = {}, high = {};
+    int64_t lowest_row = -1, highest_row = -1;
+    const int64_t end = smaller((zone + 1) * zone_rows, rows);
+    for (int64_t row = zone * zone_rows; row < end; ++row) {
+      if (validity.size > 0 && !(validity.data[row / 8] >> (row % 8) & 1)) continue;
+      const int64_t start = load<Offset>(offsets.data + row * sizeof(Offset));
+      const int64_t stop = load<Offset>(offsets.data + (row + 1) * sizeof(Offset));
+      if (start < 0 || stop < start || stop > data.size) return fail(kBadOffsets, row);
+      const Text text = {start_of(data.data + start, stop - start, data.data + data.size),
+                         data.data + start, stop - start};
+      if (lowest_row < 0 || text.is_below(low)) low = text, lowest_row = row;
+      if (highest_row < 0 || high.is_below(text)) high = text, highest_row = row;
+    }
+    minimum.data[zone] = lowest_row;
+    maximum.data[zone] = highest_row;
+  }
+  return zones;
+}
+
 }  // namespace
 
 int64_t zone_min_max(ConstBytes values, int64_t kind, int64_t value_bytes, int64_t zone_rows,
@@ -167,6 +219,14 @@ int64_t zone_min_max(ConstBytes values, int64_t kind, int64_t value_bytes, int64
     case 'f' << 8 | 8: return work(zones_of<Float<int64_t, 0x7ff0000000000000>>);
     default: return fail(kBadWidth, 0);
   }
+}
+
+int64_t zone_min_max_strings(ConstBytes offsets, int64_t offset_bytes, ConstBytes data,
+                             int64_t zone_rows, ConstBytes validity, Ints minimum, Ints maximum) {
+  if (zone_rows <= 0) return fail(kBadWidth, 0);
+  return offset_bytes == 4
+             ? zones_of_strings<int32_t>(offsets, data, zone_rows, validity, minimum, maximum)
+             : zones_of_strings<int64_t>(offsets, data, zone_rows, validity, minimum, maximum);
 }
 
 }  // namespace LANCELET_NAMESPACE

@@ -67,6 +67,10 @@ LARGE_CHUNK_VALUES_BYTES: Final = 1 << 30
 REPEATED_MIN: Final = 0.05
 """A dictionary is tried if this share of a sample repeats other values of the sample."""
 
+_FEW_VALUES: Final = 512
+_FAR_TOO_MANY: Final = 8
+"""A part of a sample is looked at first; what it shows of the items may be so far off."""
+
 INDICES_MAX: Final = 0.95
 """Indices must be expected to take less than this share of the best without a dictionary."""
 
@@ -229,6 +233,8 @@ def _try_dictionary(
 
 def _may_repeat(sample: Block, items_max: int, bytes_to_beat: float) -> bool:
     """Return whether a page may have a small dictionary whose indices take fewer bytes."""
+    if not _repeats_at_all(sample, items_max):
+        return False
     indices, distinct = split(sample)
     items = items_expected(distinct.count, sample.count)
     if distinct.count > (1 - REPEATED_MIN) * sample.count or items > items_max:
@@ -236,6 +242,15 @@ def _may_repeat(sample: Block, items_max: int, bytes_to_beat: float) -> bool:
     # In runs of equal values indices take less than their width.
     has_runs = kernels.count_runs(indices.view(np.uint8), indices.itemsize) * 2 <= sample.count
     return has_runs or math.log2(max(items, 1)) / 8 < INDICES_MAX * bytes_to_beat
+
+
+def _repeats_at_all(sample: Block, items_max: int) -> bool:
+    """Return whether a few values do not show already that there are far too many items."""
+    if not isinstance(sample, FixedWidth) or sample.bits % 8:
+        return True
+    rows = sample.data.reshape(sample.count, -1)[:: max(1, sample.count // _FEW_VALUES)]
+    _, distinct = split(FixedWidth(sample.bits, rows.reshape(-1), len(rows)))
+    return items_expected(distinct.count, len(rows)) <= _FAR_TOO_MANY * items_max
 
 
 def items_expected(distinct: int, drawn: int) -> float:

@@ -253,7 +253,7 @@ def _encode(
         minimum, maximum = _bound_names(place)
         columns[minimum] = pa.chunked_array([part.minimum for part in parts], data_type)
         columns[maximum] = pa.chunked_array([part.maximum for part in parts], data_type)
-    table = pa.table(columns)
+    table = pa.table(columns).combine_chunks()
     layout = {
         "zone_rows": zone_rows,
         "num_rows": num_rows,

@@ -23,7 +23,7 @@ zero have the sign that lets both zeros through.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -32,10 +32,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.buffers import Int64s
-from lancelet.encodings.arrow import validity_bits
+from lancelet.encodings.arrow import block_from_arrow, validity_bits
+from lancelet.encodings.base import Variable
 from lancelet.format import logical_type
 from lancelet.format.field import Field
-from lancelet.kernels import zone_min_max
+from lancelet.kernels import zone_min_max, zone_min_max_strings
 
 ZONE_ROWS: Final = 8192
 BOUND_BYTES: Final = 64
@@ -57,6 +58,14 @@ class ZoneBounds:
     nan_count: Int64s
     minimum: pa.Array
     maximum: pa.Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LeafBounds:
+    """Statistics of the values of a leaf that are encoded together: per zone and per page."""
+
+    zones: ZoneBounds
+    pages: ZoneBounds
 
 
 def zoned_fields(field: Field) -> Iterator[tuple[int, ...]]:
@@ -98,14 +107,8 @@ def bounds_of(array: pa.Array, first_row: int, *, zone_rows: int) -> ZoneBounds:
     parts: list[pa.Array] = [array]
     if begun and len(array) > zone_rows - begun:
         parts = [array[: zone_rows - begun], array[zone_rows - begun :]]
-    found = [_aligned_bounds(part, zone_rows) for part in parts]
-    return ZoneBounds(
-        first_row // zone_rows,
-        np.concatenate([part.null_count for part in found]),
-        np.concatenate([part.nan_count for part in found]),
-        pa.concat_arrays([part.minimum for part in found]),
-        pa.concat_arrays([part.maximum for part in found]),
-    )
+    found = concat_bounds([_aligned_bounds(part, zone_rows) for part in parts])
+    return replace(found, first_zone=first_row // zone_rows)
 
 
 def merge_bounds(parts: Sequence[ZoneBounds]) -> ZoneBounds:
@@ -117,17 +120,42 @@ def merge_bounds(parts: Sequence[ZoneBounds]) -> ZoneBounds:
     """
     zones = np.concatenate([np.arange(len(part.null_count)) + part.first_zone for part in parts])
     starts = np.flatnonzero(np.diff(zones, prepend=-1))
-    minimum = pa.concat_arrays([part.minimum for part in parts])
-    maximum = pa.concat_arrays([part.maximum for part in parts])
-    if len(starts) < len(zones):
-        stops = [*starts[1:].tolist(), len(zones)]
-        runs = list(zip(starts.tolist(), stops, strict=True))
-        minimum = _reduce(pc.min, minimum, runs)
-        maximum = _reduce(pc.max, maximum, runs)
+    joined = concat_bounds(parts)
+    if len(starts) == len(zones):
+        return joined
+    stops = [*starts[1:].tolist(), len(zones)]
+    minimum, maximum = _reduced(joined, list(zip(starts.tolist(), stops, strict=True)))
     return ZoneBounds(
         0,
-        np.add.reduceat(np.concatenate([part.null_count for part in parts]), starts),
-        np.add.reduceat(np.concatenate([part.nan_count for part in parts]), starts),
+        np.add.reduceat(joined.null_count, starts),
+        np.add.reduceat(joined.nan_count, starts),
+        minimum,
+        maximum,
+    )
+
+
+def concat_bounds(parts: Sequence[ZoneBounds]) -> ZoneBounds:
+    """Return the statistics of some parts, one behind the other."""
+    return ZoneBounds(
+        0,
+        np.concatenate([part.null_count for part in parts]),
+        np.concatenate([part.nan_count for part in parts]),
+        pa.concat_arrays([part.minimum for part in parts]),
+        pa.concat_arrays([part.maximum for part in parts]),
+    )
+
+
+def join_bounds(bounds: ZoneBounds) -> ZoneBounds:
+    """Return the statistics of all values of some zones, as if they were a single one.
+
+    >>> join_bounds(bounds_of(pa.array([5, 1, None, 7]), 0, zone_rows=3)).maximum.to_pylist()
+    [7]
+    """
+    minimum, maximum = _reduced(bounds, [(0, len(bounds.null_count))])
+    return ZoneBounds(
+        0,
+        bounds.null_count.sum(keepdims=True),
+        bounds.nan_count.sum(keepdims=True),
         minimum,
         maximum,
     )
@@ -160,10 +188,13 @@ def _aligned_bounds(array: pa.Array, zone_rows: int) -> ZoneBounds:
     is_variable = _is_variable(array.type)
     array, data_type = _starts_of_long(array) if is_variable else array, array.type
     zones = [array.slice(start, zone_rows) for start in range(0, len(array), zone_rows)]
-    found = [pc.min_max(zone) for zone in zones]
-    minimum, maximum = (
-        _concat([bounds[which] for bounds in found], array.type) for which in ("min", "max")
-    )
+    if is_variable:
+        minimum, maximum = _string_bounds(array, zone_rows)
+    else:
+        found = [pc.min_max(zone) for zone in zones]
+        minimum, maximum = (
+            _concat([bounds[which] for bounds in found], array.type) for which in ("min", "max")
+        )
     if array.type != data_type:
         minimum, maximum = (_as_text(bounds, data_type) for bounds in (minimum, maximum))
     if is_variable:
@@ -176,6 +207,14 @@ def _aligned_bounds(array: pa.Array, zone_rows: int) -> ZoneBounds:
         minimum,
         maximum,
     )
+
+
+def _string_bounds(array: pa.Array, zone_rows: int) -> tuple[pa.Array, pa.Array]:
+    block = block_from_arrow(array)
+    assert isinstance(block, Variable)
+    found = zone_min_max_strings(block.offsets, block.data, zone_rows, validity_bits(array))
+    minimum, maximum = (array.take(pa.array(rows, mask=rows < 0)) for rows in found)
+    return minimum, maximum
 
 
 def _number_type(data_type: pa.DataType) -> np.dtype[Any] | None:
@@ -216,6 +255,18 @@ def _from_numbers(
 ) -> pa.Array:
     validity = pa.py_buffer(np.packbits(~is_empty, bitorder="little"))
     return pa.Array.from_buffers(data_type, len(numbers), [validity, pa.py_buffer(numbers)])
+
+
+def _reduced(bounds: ZoneBounds, runs: Sequence[tuple[int, int]]) -> tuple[pa.Array, pa.Array]:
+    """Return the smallest and the largest bound of each run of zones."""
+    minimum = _reduce(pc.min, bounds.minimum, runs)
+    maximum = _reduce(pc.max, bounds.maximum, runs)
+    # A zone with values whose largest cannot be bounded leaves its run without that bound.
+    unbounded = np.asarray(bounds.minimum.is_valid()) & np.asarray(bounds.maximum.is_null())
+    if unbounded.any():
+        lost = pa.array([bool(unbounded[start:stop].any()) for start, stop in runs])
+        maximum = pc.if_else(lost, pa.nulls(len(runs), maximum.type), maximum)
+    return minimum, maximum
 
 
 def _reduce(

@@ -231,10 +231,15 @@ def plain_sizes(slices: Slices, out_sizes: Int64s | None, *, kernel: str) -> tup
     return blocks, out_sizes
 
 
-def check_zone_values(values: npt.NDArray[Any], zone_rows: int) -> None:
-    """Check that zones have rows, and values an order."""
+def check_zone_rows(zone_rows: int) -> None:
+    """Check that zones have rows."""
     if zone_rows <= 0:
         raise InvalidInputError("a zone has at least one row", zone_rows=zone_rows)
+
+
+def check_zone_values(values: npt.NDArray[Any], zone_rows: int) -> None:
+    """Check that zones have rows, and values an order."""
+    check_zone_rows(zone_rows)
     if values.dtype.kind not in "iuf" or not values.dtype.isnative:
         raise InvalidInputError("zones are of integers or floats", dtype=str(values.dtype))
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancelet.errors import InvalidInputError
+from lancelet.errors import CorruptDataError, InvalidInputError
 
 TYPES = st.sampled_from(["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"])
 
@@ -63,3 +63,42 @@ def test_values_need_an_order(agree):
 def test_every_value_needs_a_validity_bit(agree):
     short = np.zeros(1, np.uint8)
     assert agree("zone_min_max", np.zeros(9), 4, short) is InvalidInputError
+
+
+TEXT = st.binary(max_size=3).map(lambda start: start + b"common start" * (len(start) % 2) + start)
+
+
+@given(st.lists(st.none() | TEXT, max_size=60), st.integers(1, 20), st.booleans())
+def test_the_bounds_of_strings_are_strings_of_the_zone(agree, texts, zone_rows, is_large):
+    lengths = [len(text or b"") for text in texts]
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64 if is_large else np.int32)
+    data = np.frombuffer(b"".join(text or b"" for text in texts), np.uint8)
+    is_valid = np.array([text is not None for text in texts], np.bool_)
+    validity = np.packbits(is_valid, bitorder="little")
+    if None not in texts:
+        validity = None
+    minimum, maximum = agree("zone_min_max_strings", offsets, data, zone_rows, validity)
+    for zone, start in enumerate(range(0, len(texts), zone_rows)):
+        held = [text for text in texts[start : start + zone_rows] if text is not None]
+        rows = int(minimum[zone]), int(maximum[zone])
+        assert (
+            (rows == (-1, -1))
+            if not held
+            else [texts[row] for row in rows]
+            == [
+                min(held),
+                max(held),
+            ]
+        )
+
+
+@pytest.mark.parametrize("offsets", [[0, 5], [2, 1], [-1, 1]])
+def test_strings_of_zones_lie_in_their_data(agree, offsets):
+    data = np.zeros(3, np.uint8)
+    found = agree("zone_min_max_strings", np.array(offsets, np.int32), data, 4)
+    assert found is CorruptDataError
+
+
+def test_zones_of_strings_have_rows(agree):
+    none = np.zeros(1, np.int32)
+    assert agree("zone_min_max_strings", none, none.view(np.uint8), 0) is InvalidInputError

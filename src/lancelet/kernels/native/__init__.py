@@ -5,6 +5,7 @@ from lancelet.kernels.native.bitpack import (
     pack_blocks,
     pack_chunks,
     pick_packed,
+    pick_packed_chunks,
     unpack_blocks,
     unpack_chunks,
 )
@@ -45,7 +46,7 @@ from lancelet.kernels.native.row_levels import chunks_of_rows, take_row_levels
 from lancelet.kernels.native.split_bytes import join_bytes_chunks, split_bytes_chunks
 from lancelet.kernels.native.variable import concat_variable, pick_variable
 from lancelet.kernels.native.vectors import pq_distances, sq_l2, sq_products, vector_distances
-from lancelet.kernels.native.zones import zone_min_max
+from lancelet.kernels.native.zones import zone_min_max, zone_min_max_strings
 from lancelet.kernels.native.zstd import zstd_code_chunks, zstd_decompress_chunks
 
 __all__ = [
@@ -83,6 +84,7 @@ __all__ = [
     "pack_validity",
     "pick_fsst",
     "pick_packed",
+    "pick_packed_chunks",
     "pick_variable",
     "place_chunks",
     "place_slices",
@@ -110,6 +112,7 @@ __all__ = [
     "zip_fixed",
     "zip_variable",
     "zone_min_max",
+    "zone_min_max_strings",
     "zstd_code_chunks",
     "zstd_decompress_chunks",
 ]

@@ -9,8 +9,14 @@ import numpy.typing as npt
 
 from lancelet.buffers import Bytes, Int64s
 from lancelet.kernels import _native
-from lancelet.kernels.arguments import as_bytes, check_validity, check_zone_values
+from lancelet.kernels.arguments import (
+    as_bytes,
+    check_validity,
+    check_zone_rows,
+    check_zone_values,
+)
 from lancelet.kernels.faults import checked
+from lancelet.kernels.offsets import Offsets
 
 _NO_NULLS: Final = np.empty(0, np.uint8)
 
@@ -42,3 +48,28 @@ def zone_min_max(
     )
     checked(status, kernel="zone_min_max")
     return minimum, maximum, nulls, nans
+
+
+def zone_min_max_strings(
+    offsets: Offsets, data: Bytes, zone_rows: int, validity: Bytes | None = None
+) -> tuple[Int64s, Int64s]:
+    """Return which string of each `zone_rows` is the smallest and which the largest, by bytes.
+
+    `validity` has a bit per string, 1 where it is not null; -1 stands for a zone of nulls only.
+    """
+    check_zone_rows(zone_rows)
+    rows = max(len(offsets) - 1, 0)
+    if validity is not None:
+        check_validity(validity, rows)
+    minimum, maximum = (np.empty(-(-rows // zone_rows), np.int64) for _ in range(2))
+    status = _native.zone_min_max_strings(
+        as_bytes(offsets),
+        offsets.itemsize,
+        as_bytes(data),
+        zone_rows,
+        _NO_NULLS if validity is None else as_bytes(validity),
+        minimum,
+        maximum,
+    )
+    checked(status, kernel="zone_min_max_strings")
+    return minimum, maximum

@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet.buffers import Bytes, Int64s
-from lancelet.kernels.arguments import check_validity, check_zone_values
+from lancelet.kernels.arguments import check_validity, check_zone_rows, check_zone_values
+from lancelet.kernels.faults import Fault, corrupt
+from lancelet.kernels.offsets import Offsets
 
 
 def zone_min_max(
@@ -49,3 +51,29 @@ def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
         return dtype.type(-np.inf), dtype.type(np.inf)
     limits = np.iinfo(dtype)
     return dtype.type(limits.min), dtype.type(limits.max)
+
+
+def zone_min_max_strings(
+    offsets: Offsets, data: Bytes, zone_rows: int, validity: Bytes | None = None
+) -> tuple[Int64s, Int64s]:
+    """Return which string of each `zone_rows` is the smallest and which the largest, by bytes.
+
+    `validity` has a bit per string, 1 where it is not null; -1 stands for a zone of nulls only.
+    """
+    check_zone_rows(zone_rows)
+    rows = max(len(offsets) - 1, 0)
+    valid = np.ones(rows, np.bool_)
+    if validity is not None:
+        check_validity(validity, rows)
+        valid = np.unpackbits(validity, count=rows, bitorder="little").view(np.bool_)
+    found: list[tuple[int, int]] = []
+    for start in range(0, rows, zone_rows):
+        texts: dict[bytes, int] = {}
+        for row in np.flatnonzero(valid[start : start + zone_rows]) + start:
+            first, stop = int(offsets[row]), int(offsets[row + 1])
+            if not 0 <= first <= stop <= data.nbytes:
+                raise corrupt(Fault.BAD_OFFSETS, kernel="zone_min_max_strings", place=int(row))
+            texts.setdefault(data[first:stop].tobytes(), int(row))
+        found.append((texts[min(texts)], texts[max(texts)]) if texts else (-1, -1))
+    minimum, maximum = np.array(found, np.int64).reshape(-1, 2).T
+    return np.ascontiguousarray(minimum), np.ascontiguousarray(maximum)
