@@ -17,10 +17,9 @@ from dataclasses import dataclass, replace
 from lancelet.errors import CommitConflictError
 from lancelet.format.fragment import Fragment, FragmentId
 from lancelet.format.operation import ReserveFragments, Rewrite, RewriteGroup
-from lancelet.format.paths import DATA, DATA_SUFFIX
 from lancelet.ops.compact.options import CompactionOptions
 from lancelet.ops.compact.remap import change_indices, check_deferrable
-from lancelet.ops.compact.rewrite import CompactionMetrics, RewriteResult
+from lancelet.ops.compact.rewrite import CompactionMetrics, RewriteResult, discard_fragments
 from lancelet.ops.publish import commit_transaction, new_transaction
 from lancelet.table.commit import CommitOptions, commit
 from lancelet.table.snapshot import Snapshot, open_snapshot
@@ -85,13 +84,8 @@ def commit_what_fits(
 
 def discard(snapshot: Snapshot, results: Iterable[RewriteResult]) -> None:
     """Delete the files of results that were not committed and will not be."""
-    store = snapshot.location.store
     for result in results:
-        for fragment in result.new_fragments:
-            for file in fragment.files:
-                path = f"{DATA}/{file.path}"
-                store.delete(path)
-                store.delete_folder(path.removesuffix(DATA_SUFFIX))
+        discard_fragments(snapshot, result.new_fragments)
 
 
 def _disputed(error: CommitConflictError, results: Sequence[RewriteResult]) -> list[RewriteResult]:

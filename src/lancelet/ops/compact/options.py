@@ -109,9 +109,12 @@ class CompactionOptions:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the options as values of JSON."""
+        """Return the options as values of JSON, so that the reference takes them too."""
         mode = self.compaction_mode
         return asdict(self) | {
+            "index_remap_mode": "Direct",
+            "enable_binary_copy": mode not in {None, CompactionMode.REENCODE},
+            "enable_binary_copy_force": mode is CompactionMode.FORCE_BINARY_COPY,
             "compaction_mode": None if mode is None else mode.value,
             "excluded_fragment_ids": list(self.excluded_fragment_ids),
         }

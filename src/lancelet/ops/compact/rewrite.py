@@ -9,8 +9,8 @@ committed; a task that fails leaves no files behind, as far as the store lets it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from lancelet.file.pool import map_ordered
 from lancelet.file.storage import take_rows
 from lancelet.format.fragment import Fragment
 from lancelet.format.fragment_json import fragment_from_json, fragment_to_json
+from lancelet.format.paths import DATA, DATA_SUFFIX
 from lancelet.format.version import FileVersion
 from lancelet.ops.compact.blobs import has_blobs, with_blob_values
 from lancelet.ops.compact.lineage import with_lineage
@@ -115,30 +116,71 @@ def execute_task(snapshot: Snapshot, task: CompactionTask) -> RewriteResult:
     return RewriteResult(fragments, with_lineage(snapshot, fragments, new), task.read_version)
 
 
-def rows_per_file(rows: int, options: CompactionOptions) -> int:
-    """Return where files are cut so that all get about the same rows, none too few.
+def rows_per_file(rows: int, options: CompactionOptions) -> list[int]:
+    """Return how many rows each new file gets: about the same for all, too few for none.
 
-    >>> rows_per_file(299, CompactionOptions(target_rows_per_fragment=50))
-    60
+    >>> rows_per_file(9, CompactionOptions(target_rows_per_fragment=2))
+    [3, 2, 2, 2]
     """
     files = max(1, rows // max(1, options.target_rows_per_fragment))
-    return -(-rows // files)
+    each, more = divmod(rows, files)
+    return [each + (place < more) for place in range(files)]
 
 
 def _reencoded(
-    snapshot: Snapshot, task: CompactionTask, max_rows_per_file: int
+    snapshot: Snapshot, task: CompactionTask, counts: Iterable[int]
 ) -> tuple[Fragment, ...]:
     options = task.options
     limits = FileLimits(
-        max_rows_per_file,
-        options.max_rows_per_group,
-        options.max_bytes_per_file or MAX_BYTES_PER_FILE,
+        max_rows_per_group=options.max_rows_per_group,
+        max_bytes_per_file=options.max_bytes_per_file or MAX_BYTES_PER_FILE,
     )
     files = FileOptions(
         version_of_files(snapshot, options), limits, dictionaries=dictionary_values_of(snapshot)
     )
-    batches = live_rows(snapshot, task.fragments, options.batch_size)
-    return write_fragments([WriteTarget(snapshot.location.store)], batches, snapshot.schema, files)
+    target = WriteTarget(snapshot.location.store)
+    rows = _Rows(live_rows(snapshot, task.fragments, options.batch_size))
+    new: list[Fragment] = []
+    try:
+        for count in counts:
+            new += write_fragments(
+                [target], rows.take(count), snapshot.schema, _whole(files, count)
+            )
+    except BaseException:
+        discard_fragments(snapshot, new)
+        raise
+    return tuple(new)
+
+
+def discard_fragments(snapshot: Snapshot, fragments: Iterable[Fragment]) -> None:
+    """Delete the files of fragments that were not committed and will not be."""
+    store = snapshot.location.store
+    for fragment in fragments:
+        for file in fragment.files:
+            path = f"{DATA}/{file.path}"
+            store.delete(path)
+            store.delete_folder(path.removesuffix(DATA_SUFFIX))
+
+
+def _whole(files: FileOptions, rows: int) -> FileOptions:
+    """Return options under which so many rows are one file, unless bytes are limited."""
+    return replace(files, limits=replace(files.limits, max_rows_per_file=rows))
+
+
+class _Rows:
+    """Batches one after another, of which a given number of rows is taken at a time."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._left: pa.RecordBatch | None = None
+
+    def take(self, count: int) -> Iterator[pa.RecordBatch]:
+        """Yield the next `count` rows."""
+        while count:
+            batch = next(self._batches) if self._left is None else self._left
+            self._left = batch.slice(count) if batch.num_rows > count else None
+            yield batch.slice(0, count)
+            count -= min(count, batch.num_rows)
 
 
 def version_of_files(snapshot: Snapshot, options: CompactionOptions) -> FileVersion:
