@@ -6,15 +6,23 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, Self, TypedDict
 
 from lancelet.dataset.handle import Handle
+from lancelet.dataset.index_values import Index, index_from_user, index_to_user
 from lancelet.errors import UnsupportedError
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.index.registry import kind_of_type
-from lancelet.ops.indexing.build import IndexRequest, build_segment, create_scalar_index
+from lancelet.ops.indexing.build import (
+    IndexRequest,
+    build_segment,
+    commit_segments,
+    create_scalar_index,
+)
 from lancelet.ops.indexing.describe import coverage_of, created_at, index_statistics, title_of
 from lancelet.ops.indexing.drop import drop_index
+from lancelet.ops.indexing.optimize import OptimizeIndices, merge_segments, optimize_indices
+from lancelet.table.commit import CommitOptions
 from lancelet.table.snapshot import Snapshot
 
 
@@ -104,12 +112,34 @@ class IndexMethods:
         fragment_ids: Sequence[int] | None = None,
         index_uuid: str | None = None,
         **parameters: Any,
-    ) -> IndexMetadata:
+    ) -> Index:
         """Write a segment of an index that no version lists; see `create_scalar_index`."""
         request = _request(column, index_type, name, parameters)
-        return build_segment(
-            self._handle.snapshot, _of(request, True, train, fragment_ids, index_uuid)
-        )
+        built = _of(request, True, train, fragment_ids, index_uuid)
+        return index_to_user(build_segment(self._handle.snapshot, built))
+
+    def run_optimize_indices(self, wanted: OptimizeIndices) -> None:
+        """Bring indices up to date, and look at the version with them."""
+        handle = self._handle
+        options = CommitOptions(handler=handle.options.handler)
+        handle.snapshot = optimize_indices(handle.snapshot, wanted, options)
+
+    def merge_existing_index_segments(self, segments: Sequence[Index]) -> Index:
+        """Write one segment of several that were not committed."""
+        stored = [index_from_user(segment) for segment in segments]
+        return index_to_user(merge_segments(self._handle.snapshot, stored))
+
+    def commit_existing_index_segments(
+        self,
+        index_name: str,
+        column: str,
+        segments: Sequence[Index],
+    ) -> Self:
+        """Make segments that were written an index, in place of one of the same name."""
+        stored = [index_from_user(segment) for segment in segments]
+        handle = self._handle
+        handle.snapshot = commit_segments(handle.snapshot, index_name, column, stored)
+        return self
 
     def drop_index(self, name: str) -> None:
         """Remove an index."""

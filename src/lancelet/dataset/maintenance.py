@@ -19,6 +19,7 @@ from lancelet.ops.cleanup import (
     plan_cleanup,
     policy_of,
 )
+from lancelet.ops.indexing.optimize import OptimizeIndices
 from lancelet.ops.repair import RepairReport, RepairWishes, repair
 from lancelet.table.commit import CommitOptions
 from lancelet.table.snapshot import Snapshot, open_snapshot
@@ -254,20 +255,27 @@ class DatasetOptimizer:
             self._dataset, {name: value for name, value in wishes.items() if value is not None}
         )
 
-    def optimize_indices(self, **kwargs: Any) -> None:
-        """Bring indices up to the rows of the table; not available without indices to build.
+    def optimize_indices(
+        self,
+        *,
+        num_indices_to_merge: int | None = None,
+        index_names: Sequence[str] | None = None,
+        retrain: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        """Index the rows that indices lack, and merge segments.
 
-        A table without indices is as it should be.
+        Args:
+            num_indices_to_merge: How many of the latest segments to merge with new rows: 0 adds
+                a segment, and by default the latest one grows.
+            index_names: The indices to bring up to date, by default all.
+            retrain: Whether to build them anew from all rows.
+            kwargs: Not available.
         """
-        names = sorted(
-            index.name for index in self._dataset.snapshot.indices.indices if not index.is_system
-        )
-        if names:
-            raise UnsupportedError(
-                "this release builds no indices, so it cannot add rows to them",
-                indices=names,
-                options=sorted(kwargs),
-            )
+        if kwargs:
+            raise UnsupportedError("indices cannot be optimised that way", options=sorted(kwargs))
+        names = None if index_names is None else tuple(index_names)
+        self._dataset.run_optimize_indices(OptimizeIndices(names, num_indices_to_merge, retrain))
 
     def enable_auto_cleanup(self, auto_cleanup_config: AutoCleanupConfig, **kwargs: Any) -> None:  # noqa: ARG002 - pylance's signature
         """Clean up whenever so many versions were committed."""

@@ -106,6 +106,8 @@ class ScalarKind(Protocol):
     """The type of the details in the metadata."""
     newest_version: int
     """The newest version of the kind's files that this release reads."""
+    can_remap: bool
+    """Whether rows that moved can be renumbered; else the rows must be looked at again."""
 
     def version(self, *, stable_row_ids: bool) -> int:
         """Return the version that is written for a table."""

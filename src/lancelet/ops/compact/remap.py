@@ -1,10 +1,9 @@
 """What a compaction does with the indices that cover the rewritten rows.
 
-    stable row ids        nothing: indices name rows by their ids
-    a kind with remapper  its files are written anew, with the new addresses
-    all other kinds       stay; where rows went is recorded in the fragment reuse index
-
-A kind of index joins by a class with the two methods of `Remapper` and a line in `REMAPPERS`.
+ids of rows           nothing: rows keep them
+addresses             the files are written anew, with the new addresses
+zones                 nothing: they are looked at again when indices are optimised
+unknown kinds         stay; where rows went is recorded in the fragment reuse index
 """
 
 from __future__ import annotations
@@ -22,15 +21,19 @@ from lancelet.format.index_metadata import IndexMetadata
 from lancelet.format.operation import RewriteGroup, RewrittenIndex
 from lancelet.format.roaring import render_treemap
 from lancelet.ops.compact.options import CompactionOptions
+from lancelet.ops.indexing.remap import ScalarRemapper
 from lancelet.table.fragment_reuse import FragmentReuse
 from lancelet.table.snapshot import Snapshot
 
 
 class Remapper(Protocol):
-    """Writes the files of one kind of index anew after rows moved."""
+    """Writes the files of some kinds of index anew after rows moved."""
 
-    def can_remap(self, index: IndexMetadata) -> bool:
-        """Say whether a segment is of the kind, in a version that is understood."""
+    def can_remap(self, snapshot: Snapshot, index: IndexMetadata) -> bool:
+        """Say whether a segment names rows by address and can be written with other ones."""
+
+    def is_left(self, snapshot: Snapshot, index: IndexMetadata) -> bool:
+        """Say whether a segment is left to cover nothing of what was rewritten."""
 
     def remap(
         self, snapshot: Snapshot, index: IndexMetadata, reuse: FragmentReuse
@@ -38,7 +41,7 @@ class Remapper(Protocol):
         """Write the segment with the addresses that `reuse` translates its own to."""
 
 
-REMAPPERS: Final[tuple[Remapper, ...]] = ()
+REMAPPERS: Final[tuple[Remapper, ...]] = (ScalarRemapper(),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,28 +59,30 @@ def change_indices(
     remappers: Sequence[Remapper] = REMAPPERS,
 ) -> IndexChanges:
     """Return what to do with the indices of a version, after writing what has to be written."""
-    if snapshot.manifest.uses_stable_row_ids:
-        return IndexChanges()
     rewritten_ids = FrozenBitMap(f.id for group in groups for f in group.old_fragments)
     covering = [
         index
         for index in snapshot.indices.indices
         if not index.is_system
         and (index.fragment_bitmap is None or index.fragment_bitmap.intersect(rewritten_ids))
+        and not any(own.is_left(snapshot, index) for own in remappers)
     ]
-    if not covering and not options.defer_index_remap:
+    if options.defer_index_remap:
+        return IndexChanges(moves=_recorded(snapshot, groups))
+    plans = [(index, _remapper_of(snapshot, index, remappers)) for index in covering]
+    stable = snapshot.manifest.uses_stable_row_ids
+    if not plans or (stable and not any(own for _, own in plans)):
         return IndexChanges()
     moves = _recorded(snapshot, groups)
-    if options.defer_index_remap:
-        return IndexChanges(moves=moves)
     reuse = FragmentReuse((ReuseVersion(snapshot.version, moves),))
-    changed = tuple(
-        own.remap(snapshot, index, reuse)
-        for index in covering
-        for own in remappers
-        if own.can_remap(index)
-    )
-    return IndexChanges(changed, () if len(changed) == len(covering) else moves)
+    changed = tuple(own.remap(snapshot, index, reuse) for index, own in plans if own)
+    return IndexChanges(changed, () if stable or len(changed) == len(plans) else moves)
+
+
+def _remapper_of(
+    snapshot: Snapshot, index: IndexMetadata, remappers: Sequence[Remapper]
+) -> Remapper | None:
+    return next((own for own in remappers if own.can_remap(snapshot, index)), None)
 
 
 def check_deferrable(snapshot: Snapshot, options: CompactionOptions) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyroaring import FrozenBitMap
@@ -65,6 +65,31 @@ def create_scalar_index(snapshot: Snapshot, request: IndexRequest) -> Snapshot:
         )
     built = build_segment(snapshot, request)
     return publish(snapshot, CreateIndex((built,), replaced))
+
+
+def commit_segments(
+    snapshot: Snapshot, name: str, column: str, segments: Sequence[IndexMetadata]
+) -> Snapshot:
+    """Make segments that were written the index of a column, in place of one of that name."""
+    leaf = snapshot.schema.field_by_path(column)
+    covered: set[int] = set()
+    for segment in segments:
+        own = set(segment.fragment_bitmap or ())
+        if tuple(segment.fields) != (int(leaf.id),) or own & covered:
+            raise InvalidInputError(
+                "the segments of an index are of one column and cover different fragments",
+                name=name,
+                column=column,
+                segment=str(segment.uuid),
+            )
+        covered |= own
+    replaced = tuple(
+        index
+        for index in snapshot.indices.indices
+        if index.name == name and (not covered or covered & set(index.fragment_bitmap or ()))
+    )
+    named = tuple(replace(segment, name=name) for segment in segments)
+    return publish(snapshot, CreateIndex(named, replaced))
 
 
 def build_segment(snapshot: Snapshot, request: IndexRequest) -> IndexMetadata:

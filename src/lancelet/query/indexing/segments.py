@@ -14,6 +14,8 @@ import warnings
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from lancelet.errors import CorruptDataError, LanceletError, ObjectNotFoundError
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.format.paths import INDICES
@@ -22,8 +24,9 @@ from lancelet.index.base import ScalarKind, Segment
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.question import Question
 from lancelet.index.registry import kind_of_type
-from lancelet.rowids.address import NO_ADDRESS, UInt64s
+from lancelet.rowids.address import NO_ADDRESS, UInt64s, fragments_of
 from lancelet.rowids.selection import NO_ROWS, RowSet
+from lancelet.table.fragment_reuse import current_coverage, fragment_reuse_of
 from lancelet.table.lineage import row_id_index_of
 from lancelet.table.snapshot import Snapshot
 
@@ -59,15 +62,33 @@ class TableSegment:
 
     def addresses(self, found: RowSet) -> RowSet:
         """Return where rows that the segment found are now, in fragments that it covers."""
-        by_address = self.kind.uses_addresses(self.metadata.index_version or 0)
-        if self.snapshot.manifest.uses_stable_row_ids and not by_address:
-            found = RowSet.of(self._located(found))
+        if self.is_by_id:
+            found = RowSet.of(_present(row_id_index_of(self.snapshot).addresses(_numbers(found))))
+        elif fragment_reuse_of(self.snapshot).versions:
+            found = RowSet.of(_present(self.moved(_numbers(found))))
         return found.restricted(self.covered)
 
-    def _located(self, found: RowSet) -> UInt64s:
-        addresses = row_id_index_of(self.snapshot).addresses(found.addresses({}))
-        present: UInt64s = addresses[addresses != NO_ADDRESS]
-        return present
+    @property
+    def is_by_id(self) -> bool:
+        """Whether its rows are numbered by stable ids."""
+        by_address = self.kind.uses_addresses(self.metadata.index_version or 0)
+        return self.snapshot.manifest.uses_stable_row_ids and not by_address
+
+    def moved(self, addresses: UInt64s) -> UInt64s:
+        """Return where rows are now that its files have at older addresses."""
+        return fragment_reuse_of(self.snapshot).translate(addresses)
+
+    def renumber(self, numbers: UInt64s) -> UInt64s:
+        """Return the numbers that rows have for an index made today.
+
+        It is `NO_ADDRESS` for rows that are gone, and for those of fragments not covered.
+        """
+        if self.is_by_id:
+            current, addresses = numbers, row_id_index_of(self.snapshot).addresses(numbers)
+        else:
+            current = addresses = self.moved(numbers)
+        covered = np.isin(fragments_of(addresses), np.array(sorted(self.covered), np.int64))
+        return np.where((addresses != NO_ADDRESS) & covered, current, NO_ADDRESS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +154,7 @@ def data_version_of(snapshot: Snapshot) -> FileVersion:
 
 def _find(snapshot: Snapshot) -> dict[tuple[str, ...], tuple[ColumnIndex, ...]]:
     by_name: dict[str, list[IndexMetadata]] = {}
-    for metadata in snapshot.indices.indices:
+    for metadata in current_coverage(snapshot):
         if len(metadata.fields) == 1 and not metadata.is_system:
             by_name.setdefault(metadata.name, []).append(metadata)
     found: dict[tuple[str, ...], tuple[ColumnIndex, ...]] = {}
@@ -148,13 +169,27 @@ def _find(snapshot: Snapshot) -> dict[tuple[str, ...], tuple[ColumnIndex, ...]]:
     return found
 
 
-def _usable(snapshot: Snapshot, metadata: IndexMetadata) -> TableSegment | None:
-    """Return the segment if its kind and version are known and its files are sound."""
+def table_segment(snapshot: Snapshot, metadata: IndexMetadata) -> TableSegment | None:
+    """Return a segment whose kind and version are known, else None; it is not opened."""
     kind = None if metadata.details is None else kind_of_type(metadata.details.type_url)
     if kind is None or (metadata.index_version or 0) > kind.newest_version:
         return None
-    segment = TableSegment(snapshot, metadata, kind)
-    if not segment.covered:
+    return TableSegment(snapshot, metadata, kind)
+
+
+def _numbers(rows: RowSet) -> UInt64s:
+    return rows.addresses({})
+
+
+def _present(addresses: UInt64s) -> UInt64s:
+    present: UInt64s = addresses[addresses != NO_ADDRESS]
+    return present
+
+
+def _usable(snapshot: Snapshot, metadata: IndexMetadata) -> TableSegment | None:
+    """Return the segment if its kind and version are known and its files are sound."""
+    segment = table_segment(snapshot, metadata)
+    if segment is None or not segment.covered:
         return None
     try:
         segment.open()

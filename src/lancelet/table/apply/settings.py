@@ -58,11 +58,10 @@ def apply_update_bases(operation: UpdateBases, state: State, context: CommitCont
 
 
 def apply_create_index(operation: CreateIndex, state: State, context: CommitContext) -> State:
-    """Return the state with segments added; those of the same name and those removed go."""
+    """Return the state with segments added and others removed; one index may have several."""
     del context
-    names = {index.name for index in operation.new_indices}
     removed = {index.uuid for index in operation.removed_indices}
-    kept = [i for i in state.indices if i.name not in names and i.uuid not in removed]
+    kept = [index for index in state.indices if index.uuid not in removed]
     return replace(state, indices=(*kept, *operation.new_indices))
 
 

@@ -68,6 +68,7 @@ class Bitmap:
     title = "Bitmap"
     type_url = "/lance.table.BitmapIndexDetails"
     newest_version = 1
+    can_remap = True
 
     def version(self, *, stable_row_ids: bool) -> int:  # noqa: ARG002
         """Return 0: rows are numbered by id."""

@@ -135,6 +135,7 @@ class BloomFilter:
     title = "BloomFilter"
     type_url = "/lance.index.pb.BloomFilterIndexDetails"
     newest_version = 0
+    can_remap = False
 
     def version(self, *, stable_row_ids: bool) -> int:  # noqa: ARG002
         """Return 0, the only one there is."""

@@ -31,6 +31,7 @@ class BTree:
     title = "BTree"
     type_url = "/lance.table.BTreeIndexDetails"
     newest_version = 1
+    can_remap = True
 
     def version(self, *, stable_row_ids: bool) -> int:
         """Return 1 where rows have ids of their own, since it then numbers rows by address."""

@@ -100,6 +100,7 @@ class LabelList:
     title = "LabelList"
     type_url = "/lance.table.LabelListIndexDetails"
     newest_version = 2
+    can_remap = True
 
     def version(self, *, stable_row_ids: bool) -> int:  # noqa: ARG002
         """Return 1: rows are numbered by id, and lists that are null are known."""

@@ -163,6 +163,7 @@ class ZoneMap:
     title = "ZoneMap"
     type_url = "/lance.table.ZoneMapIndexDetails"
     newest_version = 0
+    can_remap = False
 
     def version(self, *, stable_row_ids: bool) -> int:  # noqa: ARG002
         """Return 0, the only one there is."""

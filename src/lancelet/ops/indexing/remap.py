@@ -1,0 +1,60 @@
+"""Writing scalar indices anew after rows moved, in the commit that moved them.
+
+    by_id   5f..   rows 0:7 1:3        a3..   rows 9:5 9:8
+
+Zones are not rewritten: what is known of them is of other fragments than there are, and the next
+time that indices are optimised they are looked at again.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from lancelet.errors import InternalError
+from lancelet.format.index_metadata import AnyDetails, IndexMetadata
+from lancelet.format.operation import RewrittenIndex
+from lancelet.index.base import ScalarKind
+from lancelet.ops.indexing.build import new_folder
+from lancelet.query.indexing.segments import table_segment
+from lancelet.rowids.address import UInt64s
+from lancelet.table.fragment_reuse import FragmentReuse
+from lancelet.table.snapshot import Snapshot
+
+
+class ScalarRemapper:
+    """Remaps scalar indices of the kinds that this release knows."""
+
+    def can_remap(self, snapshot: Snapshot, index: IndexMetadata) -> bool:
+        """Say whether the segment's rows can be renumbered."""
+        segment = table_segment(snapshot, index)
+        return segment is not None and not segment.is_by_id and segment.kind.can_remap
+
+    def is_left(self, snapshot: Snapshot, index: IndexMetadata) -> bool:
+        """Say whether the segment covers nothing of what moved until it is optimised."""
+        segment = table_segment(snapshot, index)
+        return segment is not None and not segment.kind.can_remap
+
+    def remap(
+        self, snapshot: Snapshot, index: IndexMetadata, reuse: FragmentReuse
+    ) -> RewrittenIndex:
+        """Write the segment with the rows where they are now."""
+        segment = table_segment(snapshot, index)
+        if segment is None:
+            raise InternalError("a segment of an unknown kind was to be remapped", name=index.name)
+        kind: ScalarKind = segment.kind
+        new_id = uuid.uuid4()
+        folder = new_folder(snapshot, new_id)
+
+        def move(addresses: UInt64s) -> UInt64s:
+            return reuse.translate(segment.moved(addresses))
+
+        details = kind.remap(segment.open(), move, folder)
+        if details is None:
+            raise InternalError("a kind that can be remapped was not", kind=kind.name)
+        return RewrittenIndex(
+            index.uuid,
+            new_id,
+            AnyDetails(kind.type_url, details),
+            index.index_version or 0,
+            tuple(folder.written),
+        )
