@@ -43,10 +43,8 @@ def checked_uris(
     for batch in batches:
         for field in blobs:
             for uri in _uris(batch.column(field.name), field):
-                place = uri.removeprefix("file://")
-                if not any(
-                    place.startswith(folder) or uri.startswith(folder) for folder in folders
-                ):
+                names = uri, uri.removeprefix("file://")
+                if not any(name.startswith(folder) for folder in folders for name in names):
                     raise ExternalBlobError(
                         "External blob URI is outside registered external bases. Register its "
                         "base path, or set allow_external_blob_outside_bases",
@@ -63,7 +61,7 @@ def _uris(array: pa.Array, field: Field) -> Iterator[str]:
         return
     if field.is_blob_v2:
         if array.type.get_field_index("uri") >= 0:
-            yield from pc.unique(array.field("uri")).drop_null().to_pylist()
+            yield from pc.unique(pc.struct_field(array, "uri")).drop_null().to_pylist()
         return
     for child in field.children:
         number = array.type.get_field_index(child.name)

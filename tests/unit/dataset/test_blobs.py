@@ -183,6 +183,8 @@ def test_blobs_elsewhere_need_a_base_or_a_promise(tmp_path: Path) -> None:
     table = pa.table([blob_array([f"{tmp_path}/cold/x.bin"])], schema=pa.schema([blob_field("b")]))
     with pytest.raises(OSError, match="outside registered external bases"):
         lancelet.write_dataset(table, tmp_path / "t", data_storage_version="2.2")
+    inside = pa.table([blob_array([b"a", None])], schema=table.schema)
+    assert lancelet.write_dataset(inside, tmp_path / "u").count_rows() == 2
     base = lancelet.DatasetBasePath(tmp_path / "cold", name="cold")
     ds = lancelet.write_dataset(
         table, tmp_path / "t", data_storage_version="2.2", initial_bases=[base]
