@@ -26,10 +26,11 @@ from lancelet.file.arguments import (
     instance,
     row_numbers,
     settings,
+    text,
     texts,
     whole_number,
 )
-from lancelet.file.base import check_rows
+from lancelet.file.base import PageStatistics, ZoneStatistics, check_rows
 from lancelet.file.checksums import Verify
 from lancelet.file.describe import (
     LanceFileMetadata,
@@ -168,9 +169,23 @@ class LanceFileReader:
         index = whole_number("index", index, bits=32)
         return self._reader.global_buffer(index).tobytes()
 
+    def zone_statistics(self, column: str) -> ZoneStatistics | None:
+        """Return what the file knows of a column, such as `a.b`, per zone of rows, or None."""
+        return self._reader.zone_statistics(self._leaf(column))
+
+    def page_statistics(self, column: str) -> PageStatistics | None:
+        """Return what the file knows of a column, such as `a.b`, per page, or None."""
+        return self._reader.page_statistics(self._leaf(column))
+
     def num_rows(self) -> int:
         """Return how many rows the file has."""
         return self._reader.num_rows
+
+    def _leaf(self, column: str) -> Field:
+        try:
+            return self._reader.schema.field_by_path(text("column", column))
+        except FieldNotFoundError as error:
+            raise ColumnNotFoundError(error.message, **error.facts) from error
 
     def _results(self, rows: Rows, batch_size: int) -> ReaderResults:
         batch_size = whole_number("batch_size", batch_size, least=1, bits=32)

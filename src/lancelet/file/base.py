@@ -45,6 +45,36 @@ class ZoneStatistics:
         """Return how many zones there are."""
         return len(self.null_count)
 
+    @property
+    def edges(self) -> Int64s:
+        """The first row of each zone, and the number of rows behind."""
+        starts = np.arange(len(self), dtype=np.int64) * self.rows_per_zone
+        return np.append(starts, self.num_rows)
+
+    def as_pages(self) -> PageStatistics:
+        """Return the statistics of a file whose zones are its pages."""
+        return PageStatistics(
+            self.edges, self.null_count, self.nan_count, self.minimum, self.maximum
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PageStatistics:
+    """What is known of a field per page of its column; see `ZoneStatistics`.
+
+    Page i has the rows from `edges[i]` to `edges[i + 1]`.
+    """
+
+    edges: Int64s
+    null_count: Int64s
+    nan_count: Int64s | None
+    minimum: pa.Array
+    maximum: pa.Array
+
+    def __len__(self) -> int:
+        """Return how many pages there are."""
+        return len(self.null_count)
+
 
 @dataclass(frozen=True, slots=True)
 class WriteSummary:
@@ -126,6 +156,9 @@ class DataFileReader(Protocol):
 
     def zone_statistics(self, field: Field) -> ZoneStatistics | None:
         """Return what the file knows of a field per zone, or None."""
+
+    def page_statistics(self, field: Field) -> PageStatistics | None:
+        """Return what the file knows of a field per page of its column, or None."""
 
     def close(self) -> None:
         """Give back what the reader holds; arrays that were read stay valid."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lancelet.encodings.base import RowRange, Rows
 from lancelet.errors import CorruptDataError
-from lancelet.file.base import DataFileReader, ZoneStatistics
+from lancelet.file.base import DataFileReader, PageStatistics, ZoneStatistics
 from lancelet.file.schedule import TASK_BYTES, decoded_row_bytes
 from lancelet.format.field import Field
 from lancelet.format.fragment import TOMBSTONE, Fragment
@@ -102,6 +102,13 @@ class FragmentReader:
         for file in self._fragment.files:
             if leaf.id in file.fields:
                 return self._open(self._fragment.files.index(file)).zone_statistics(leaf)
+        return None
+
+    def page_statistics(self, leaf: Field) -> PageStatistics | None:
+        """Return what is known of a field per page of its column, or None."""
+        for file in self._fragment.files:
+            if leaf.id in file.fields:
+                return self._open(self._fragment.files.index(file)).page_statistics(leaf)
         return None
 
     def _natural_batch(self, fields: Sequence[Field], rows: RowRange) -> int:

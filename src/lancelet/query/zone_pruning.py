@@ -4,12 +4,13 @@
     a > 35                no            no             maybe
     rows to read          16384 .. 20000
 
-Zones of different sizes, as files of different writers have them, are looked at apart.
+Zones of different sizes, as files of different writers have them, are looked at apart. Where the
+pages of a column have fewer rows than zones, as those of large values do, they are looked at too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,9 +18,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowRange
 from lancelet.errors import FieldNotFoundError
-from lancelet.file.base import ZoneStatistics
+from lancelet.file.base import PageStatistics, ZoneStatistics
 from lancelet.format.field_path import format_path
 from lancelet.format.schema import Field, Schema
 from lancelet.query.expression import Expression
@@ -34,9 +36,9 @@ _ROWS_MIN: Final = 4096
 
 @dataclass(slots=True)
 class _ZoneGroup:
-    """The statistics of columns that have the same zones."""
+    """The statistics of columns that have the same zones, zone i from `edges[i]` on."""
 
-    num_rows: int
+    edges: Int64s
     columns: dict[tuple[str, ...], ColumnZones] = field(default_factory=dict)
 
 
@@ -48,23 +50,32 @@ def candidate_ranges(
     if reader.num_rows < _ROWS_MIN:
         return ranges
     for step in steps:
-        for rows_per_zone, group in _groups(reader, step.expression, schema).items():
-            mask = _may_match(step.expression, rows_per_zone, group)
-            ranges = _intersect(ranges, _ranges_of(mask, rows_per_zone, reader.num_rows))
+        for group in _groups(reader, step.expression, schema):
+            mask = _may_match(step.expression, group)
+            ranges = _intersect(ranges, _ranges_of(mask, group.edges))
     return ranges
 
 
 def _groups(
     reader: FragmentReader, expression: Expression, schema: Schema
-) -> Mapping[int, _ZoneGroup]:
-    groups: dict[int, _ZoneGroup] = {}
+) -> Collection[_ZoneGroup]:
+    groups: dict[bytes, _ZoneGroup] = {}
     for path in columns_of(expression):
         leaf = _leaf(schema, path)
-        found = None if leaf is None else reader.zone_statistics(leaf)
-        if found is not None and len(found):
-            group = groups.setdefault(found.rows_per_zone, _ZoneGroup(found.num_rows))
+        for found in () if leaf is None else _statistics(reader, leaf):
+            group = groups.setdefault(found.edges.tobytes(), _ZoneGroup(found.edges))
             group.columns[path] = _zones_of(found)
-    return groups
+    return groups.values()
+
+
+def _statistics(reader: FragmentReader, leaf: Field) -> Iterator[ZoneStatistics | PageStatistics]:
+    zones = reader.zone_statistics(leaf)
+    if zones is None or not len(zones):
+        return
+    yield zones
+    pages = reader.page_statistics(leaf)
+    if pages is not None and len(pages) > len(zones):
+        yield pages
 
 
 def _leaf(schema: Schema, path: tuple[str, ...]) -> Field | None:
@@ -75,27 +86,22 @@ def _leaf(schema: Schema, path: tuple[str, ...]) -> Field | None:
     return found if found.is_leaf else None
 
 
-def _zones_of(found: ZoneStatistics) -> ColumnZones:
+def _zones_of(found: ZoneStatistics | PageStatistics) -> ColumnZones:
     has_nan = None if found.nan_count is None else pa.array(found.nan_count > 0)
     return ColumnZones(found.minimum, found.maximum, pa.array(found.null_count), has_nan)
 
 
-def _may_match(
-    expression: Expression, rows_per_zone: int, group: _ZoneGroup
-) -> npt.NDArray[np.bool_]:
-    starts = np.arange(0, group.num_rows, rows_per_zone)
-    counts = np.minimum(group.num_rows - starts, rows_per_zone)
-    return prune(expression, Zones(counts, group.columns)).may_be_true
+def _may_match(expression: Expression, group: _ZoneGroup) -> npt.NDArray[np.bool_]:
+    return prune(expression, Zones(np.diff(group.edges), group.columns)).may_be_true
 
 
-def _ranges_of(mask: npt.NDArray[np.bool_], rows_per_zone: int, num_rows: int) -> list[RowRange]:
+def _ranges_of(mask: npt.NDArray[np.bool_], edges: Int64s) -> list[RowRange]:
     """Return the rows of runs of zones that may match.
 
-    >>> _ranges_of(np.array([True, False, True, True]), 10, 35)
+    >>> _ranges_of(np.array([True, False, True, True]), np.array([0, 10, 20, 30, 35]))
     [RowRange(start=0, stop=10), RowRange(start=20, stop=35)]
     """
-    edges = np.flatnonzero(np.diff(mask.astype(np.int8), prepend=0, append=0)) * rows_per_zone
-    bounds = np.minimum(edges, num_rows).tolist()
+    bounds = edges[np.diff(mask.astype(np.int8), prepend=0, append=0) != 0].tolist()
     return [RowRange(start, stop) for start, stop in zip(bounds[::2], bounds[1::2], strict=True)]
 
 

@@ -5,6 +5,7 @@ The reference is plain Python over the values of each zone.
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,15 @@ from hypothesis import strategies as st
 from lancelet.encodings.base import RowRange
 from lancelet.file.open import create_data_file, open_data_file
 from lancelet.file.v2.writer import WriterOptions
-from lancelet.file.zones import bounds_of, field_at, merge_bounds, values_at, zoned_fields
+from lancelet.file.zones import (
+    bounds_of,
+    concat_bounds,
+    field_at,
+    join_bounds,
+    merge_bounds,
+    values_at,
+    zoned_fields,
+)
 from lancelet.format.field import Field
 from lancelet.format.schema import Schema
 from lancelet.format.version import FileVersion
@@ -210,6 +219,51 @@ def test_a_file_keeps_statistics_of_all_its_fields(version, checksums):
     assert reader.zone_statistics(reader.schema.fields[-1]) is None
     # Reading the rows does not notice.
     assert reader.read(reader.schema.fields[:1], RowRange(0, 2500))[0].equals(columns["bool"])
+
+
+@pytest.mark.parametrize("version", [FileVersion.V2_0, FileVersion.V2_2])
+@pytest.mark.parametrize("data_type", ORDERED, ids=str)
+@settings(max_examples=5)
+@given(spread=spreads(), seed=st.integers(0, 1 << 32), page_bytes=st.integers(100, 4000))
+def test_pages_have_bounds_that_hold_for_their_rows(data_type, version, spread, seed, page_bytes):
+    array = random_array(np.random.default_rng(seed), data_type, 400, spread)
+    inside = pa.StructArray.from_arrays([array], ["a"])
+    reader = statistics_of(
+        pa.table({"x": array, "s": inside}),
+        version=version,
+        zone_rows=90,
+        data_cache_bytes=page_bytes,
+    )
+    for leaf in (reader.schema.fields[0], reader.schema.fields[1].children[0]):
+        found = reader.page_statistics(leaf)
+        pages = reader.column(reader.field_ids.index(leaf.id)).pages
+        assert found.edges.tolist() == [*(page.first_row for page in pages), 400]
+        counts = replace(found, nan_count=0 * found.null_count)
+        if found.nan_count is not None:
+            counts = found
+        for place, (start, stop) in enumerate(itertools.pairwise(found.edges.tolist())):
+            check_zone(array[start:stop], counts, place, data_type)
+
+
+def test_a_page_that_was_cut_in_two_has_bounds_for_each_half():
+    lists = [[]] * 70_000 + [[1]] + [[]] * 70_000
+    table = pa.table({"x": pa.array([{"l": a, "n": n} for n, a in enumerate(lists)])})
+    reader = statistics_of(table)
+    rows, numbers = reader.schema.fields[0].children
+    assert reader.page_statistics(rows) is None
+    found = reader.page_statistics(numbers)
+    assert found.minimum.to_pylist() == found.edges[:-1].tolist()
+    assert found.maximum.to_pylist() == (found.edges[1:] - 1).tolist()
+
+
+def test_a_largest_value_that_is_unknown_somewhere_is_unknown_for_all():
+    highest = "\U0010ffff" * 20
+    for values in (["b", highest], [highest, "b"], [highest, None]):
+        parts = [bounds_of(pa.array([value], pa.string()), 0, zone_rows=9) for value in values]
+        assert merge_bounds(parts).maximum.to_pylist() == [None]
+        assert join_bounds(concat_bounds(parts)).maximum.to_pylist() == [None]
+    parts = [bounds_of(pa.array([value], pa.string()), 0, zone_rows=9) for value in ("b", None)]
+    assert merge_bounds(parts).maximum.to_pylist() == ["b"]
 
 
 def test_a_file_of_less_than_a_zone_keeps_none():

@@ -173,6 +173,18 @@ def test_zones_that_cannot_match_are_not_read(tmp_path):
     assert execute_to_table(plan) == execute_to_table(without) == data.slice(20000, 10)
 
 
+def test_pages_of_large_values_that_cannot_match_are_not_read(tmp_path):
+    """A page of 8 MiB has 2000 values of 4 KiB, and a zone has four such pages."""
+    count = 9000
+    texts = pa.chunked_array(
+        [[f"{row:08}" + "x" * 4088 for row in range(at, at + 500)] for at in range(0, count, 500)]
+    )
+    snapshot = make_table(str(tmp_path / "t.lance"), pa.table({"t": texts}), rows_per_file=count)
+    plan = plan_scan(snapshot, ScanOptions(filter="t < '00000100'"))
+    assert predict(plan).rows < 2100
+    assert execute_to_table(plan).num_rows == 100
+
+
 def test_a_count_without_a_filter_reads_nothing(snapshot):
     meter = PROCESS_METER.scope()
     location = replace(

@@ -17,7 +17,7 @@ from lancelet.buffers import NO_RANGES, Bytes, Int64s, run, run_together
 from lancelet.encodings.base import FieldReader, RowRange
 from lancelet.encodings.v0_1 import FieldPages, StoredBatches, dictionary_fields, open_field
 from lancelet.errors import CorruptDataError, FieldNotFoundError
-from lancelet.file.base import ZoneStatistics
+from lancelet.file.base import PageStatistics, ZoneStatistics
 from lancelet.file.rows import RowReader
 from lancelet.file.v0_1.metadata import FileMetadata, read_metadata
 from lancelet.file.v0_1.statistics import read_statistics, zone_statistics
@@ -87,6 +87,11 @@ class LegacyFileReader(RowReader):
                 self._statistics = run(read_statistics(self._metadata), self._fetch)
             stored = self._statistics.get(field.id)
             return None if stored is None else zone_statistics(field, stored, self._metadata)
+
+    def page_statistics(self, field: Field) -> PageStatistics | None:
+        """Return the same: a page has the rows of a batch."""
+        found = self.zone_statistics(field)
+        return None if found is None else found.as_pages()
 
     def close(self) -> None:
         """Give back what the reader holds; arrays that were read stay valid."""

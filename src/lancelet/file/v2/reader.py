@@ -16,7 +16,7 @@ import numpy as np
 from lancelet.buffers import NO_RANGES, Bytes, Fetch, Int64s, Ranges, run_together
 from lancelet.encodings.base import FieldReader, FileVersion, StoredColumn
 from lancelet.errors import CorruptDataError, FieldNotFoundError
-from lancelet.file.base import ZoneStatistics
+from lancelet.file.base import PageStatistics, ZoneStatistics
 from lancelet.file.checksums import VerifiedBytes, Verify
 from lancelet.file.rows import RowReader
 from lancelet.file.v2.generation import generation_of
@@ -30,7 +30,10 @@ class ZoneSource(Protocol):
     """Statistics that a file keeps of its fields; see `file.zone_file`."""
 
     def statistics(self, field: Field) -> ZoneStatistics | None:
-        """Return the statistics of one field, or None if there are none."""
+        """Return the statistics of one field per zone, or None if there are none."""
+
+    def page_statistics(self, field: Field, edges: Int64s) -> PageStatistics | None:
+        """Return the same per page, for a column whose pages have these edges."""
 
 
 class FileReader(RowReader):
@@ -102,10 +105,18 @@ class FileReader(RowReader):
     def zone_statistics(self, field: Field) -> ZoneStatistics | None:
         """Return what the file knows of a field per zone, or None."""
         with self._facts():
-            if self._open_zones is not None:
-                self._zones = self._open_zones(self)
-                self._open_zones = None
-            return None if self._zones is None else self._zones.statistics(field)
+            zones = self._opened_zones()
+            return None if zones is None else zones.statistics(field)
+
+    def page_statistics(self, field: Field) -> PageStatistics | None:
+        """Return what the file knows of a field per page of its column, or None."""
+        with self._facts():
+            zones = self._opened_zones()
+            if zones is None or field.id not in self._placement:
+                return None
+            pages = self.column(self._placement[field.id]).pages
+            edges = np.array([page.first_row for page in pages] + [self.num_rows], np.int64)
+            return zones.page_statistics(field, edges)
 
     def close(self) -> None:
         """Give back what the reader holds; arrays that were read stay valid."""
@@ -139,6 +150,12 @@ class FileReader(RowReader):
                 )
             readers.append(reader)
         return readers
+
+    def _opened_zones(self) -> ZoneSource | None:
+        if self._open_zones is not None:
+            self._zones = self._open_zones(self)
+            self._open_zones = None
+        return self._zones
 
     def _column_indices(self, field: Field) -> list[int]:
         owners = generation_of(self.version).columns_of(field, self.version)

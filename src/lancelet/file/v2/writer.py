@@ -34,7 +34,7 @@ from lancelet.file.v2.column_metadata import WrittenPage, encode_column
 from lancelet.file.v2.container import Container, Description, Place
 from lancelet.file.v2.descriptor import descriptor_bytes
 from lancelet.file.v2.generation import column_encodings, generation_of, place_columns
-from lancelet.file.zones import ZONE_ROWS, ZoneBounds
+from lancelet.file.zones import ZONE_ROWS, LeafBounds
 from lancelet.format.schema import Field, Schema
 from lancelet.io.store import ObjectWriter
 
@@ -77,16 +77,18 @@ class _Encoded:
     """What encoding makes of a page's worth of a field."""
 
     pages: Sequence[EncodedPage]
-    bounds: Sequence[ZoneBounds]
+    bounds: Sequence[LeafBounds]
 
 
 class ZoneSink(Protocol):
     """Gathers statistics of what is written; see `file.zone_file`."""
 
-    def bounds_of(self, field: Field, array: pa.Array, first_row: int) -> list[ZoneBounds]:
+    def bounds_of(
+        self, field: Field, array: pa.Array, first_row: int, pages: Mapping[int, Sequence[int]]
+    ) -> list[LeafBounds]:
         """Return the statistics of values of a field, for `add`; changes nothing."""
 
-    def add(self, field: Field, bounds: Sequence[ZoneBounds]) -> None:
+    def add(self, field: Field, bounds: Sequence[LeafBounds]) -> None:
         """Keep the statistics of the next values of a field."""
 
     def finish(self, num_rows: int) -> bytes | None:
@@ -265,8 +267,20 @@ class FileWriter:
         array = arrays[0] if len(arrays) == 1 else _joined(arrays, node)
         version = self._options.version
         pages = self._generation.encode_field(array, node, version, blobs=self._blobs)
-        bounds = [] if self._zones is None else self._zones.bounds_of(node, array, first_row)
-        return _Encoded(pages, bounds)
+        if self._zones is None:
+            return _Encoded(pages, ())
+        rows = self._rows_of_pages(node, pages)
+        return _Encoded(pages, self._zones.bounds_of(node, array, first_row, rows))
+
+    def _rows_of_pages(
+        self, node: Field, pages: Sequence[EncodedPage]
+    ) -> Mapping[int, Sequence[int]]:
+        """Return the rows of each page, by the id of the field within `node` that it is of."""
+        owners = self._generation.columns_of(node, self._options.version)
+        rows: dict[int, list[int]] = {owner.id: [] for owner in owners}
+        for page in pages:
+            rows[owners[page.column].id].append(page.length)
+        return rows
 
     # --- writing pages ------------------------------------------------------------------------
 
