@@ -1,5 +1,26 @@
 """Lance tables in Spark: the format `lance`, and jobs that SQL has no words for."""
 
+from lancelet.ops.jobs.bar import TerminalBar
+from lancelet.spark.change import cleanup, compact, delete, update
+from lancelet.spark.merging import Merge, merge
+from lancelet.spark.running import Finished, Running
+from lancelet.spark.scanning import count, scan
 from lancelet.spark.session import register
+from lancelet.spark.writing import Once, write
 
-__all__ = ["register"]
+__all__ = [
+    "Finished",
+    "Merge",
+    "Once",
+    "Running",
+    "TerminalBar",
+    "cleanup",
+    "compact",
+    "count",
+    "delete",
+    "merge",
+    "register",
+    "scan",
+    "update",
+    "write",
+]

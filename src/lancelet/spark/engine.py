@@ -41,7 +41,7 @@ class SparkEngine:
     def run(self, function: TaskFunction[T, R], tasks: Sequence[T], watch: Watch) -> list[Outcome]:
         """Run a function over tasks; see `Engine`."""
         frame = task_frame(self._spark, partial(_on_worker, function), tasks, _RESULT)
-        with running(self._spark) as control, _watched(control, watch):
+        with running(self._spark) as control, watched(control, watch):
             rows = frame.collect()
         found = {row.task: pickle.loads(row.outcome) for row in rows}  # noqa: S301 - our own workers wrote it
         return [found[number] for number in range(len(tasks))]
@@ -54,7 +54,7 @@ def _on_worker(function: TaskFunction[T, R], number: int, task: T) -> Iterator[p
 
 
 @contextmanager
-def _watched(control: Control, watch: Watch) -> Iterator[None]:
+def watched(control: Control, watch: Watch) -> Iterator[None]:
     """Tell progress and look for a wish to stop, while the caller waits for Spark."""
     is_over = threading.Event()
 
@@ -63,7 +63,9 @@ def _watched(control: Control, watch: Watch) -> Iterator[None]:
         while not is_over.wait(_POLL_SECONDS):
             if watch.is_stopped:
                 control.interrupt()
-            done = min(control.tasks_done(), watch.total)
+            done = control.tasks_done()
+            if watch.total:
+                done = min(done, watch.total)
             if done > told:
                 told = done
                 watch.tell(done)

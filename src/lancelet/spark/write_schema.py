@@ -45,7 +45,7 @@ def schema_for_table(table: Schema, frame: spark.StructType) -> pa.Schema:
             expected=list(known),
             found=frame.fieldNames(),
         )
-    return pa.schema([_stored_field(known[field.name]) for field in frame])
+    return pa.schema([stored_field(known[field.name]) for field in frame])
 
 
 def schema_for_new_table(frame: spark.StructType, settings: WriteSettings) -> pa.Schema:
@@ -75,7 +75,7 @@ def _differences(known: Mapping[str, pa.Field], frame: spark.StructType) -> Iter
             missing = [name for name in known if name not in names]
             yield f"`{own.name}` is not in the table{similar_names(own.name, missing)}"
             continue
-        expected = spark_type(_stored_field(field).type, path=own.name)
+        expected = spark_type(stored_field(field).type, path=own.name)
         if is_json_type(field.type) and isinstance(own.dataType, spark.VariantType):
             continue
         if expected.simpleString() != own.dataType.simpleString():
@@ -85,7 +85,7 @@ def _differences(known: Mapping[str, pa.Field], frame: spark.StructType) -> Iter
             )
 
 
-def _stored_field(field: pa.Field) -> pa.Field:
+def stored_field(field: pa.Field) -> pa.Field:
     """Return what rows bring for a field of a table: for a blob, the bytes."""
     if (field.metadata or {}).get(b"ARROW:extension:name") == b"lance.blob.v2":
         return pa.field(field.name, pa.large_binary(), field.nullable, field.metadata)

@@ -30,7 +30,7 @@ class TerminalBar:
         if progress.phase != self._phase:
             self._phase, self._started = progress.phase, time.monotonic()
         seconds = time.monotonic() - self._started
-        is_last = progress.done >= progress.total
+        is_last = progress.done >= progress.total > 0
         self._stream.write("\r" + line_of(progress, seconds) + ("\n" if is_last else ""))
         self._stream.flush()
         if is_last:
@@ -38,11 +38,13 @@ class TerminalBar:
 
 
 def line_of(progress: Progress, seconds: float) -> str:
-    """Return the line that is drawn.
+    """Return the line that is drawn; how many tasks there are is not always known.
 
     >>> line_of(Progress("compact", 12, 20), 14.2)
     'compact   [############........]  12/20  14.2 s'
     """
-    filled = _WIDTH if not progress.total else _WIDTH * progress.done // progress.total
+    if not progress.total:
+        return f"{progress.phase:10}{progress.done} tasks  {seconds:.1f} s"
+    filled = _WIDTH * progress.done // progress.total
     bar = "#" * filled + "." * (_WIDTH - filled)
     return f"{progress.phase:10}[{bar}]  {progress.done}/{progress.total}  {seconds:.1f} s"

@@ -19,7 +19,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from lancelet.errors import CancelledError, LanceletError, StorageError
@@ -72,7 +72,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a phase of a job is."""
+    """How far a phase of a job is; a total of 0 means that it is not known yet."""
 
     phase: str
     done: int
@@ -180,19 +180,30 @@ class Job:
             CancelledError: The caller stopped the job.
             LanceletError: A task failed in a way that trying again would not mend.
         """
-        watch = Watch(phase, len(tasks), self.progress, self.stop)
+
+        def outcomes(watch: Watch) -> Iterable[Outcome]:
+            return self.engine.run(function, tasks, watch) if tasks else ()
+
+        return self.collect(phase, outcomes, total=len(tasks))
+
+    def collect(
+        self, phase: str, outcomes: Callable[[Watch], Iterable[Outcome]], *, total: int = 0
+    ) -> list[Any]:
+        """Run a phase whose tasks the caller starts, and return their results; see `run`."""
+        watch = Watch(phase, total, self.progress, self.stop)
         watch.check()
         started = time.monotonic()
         watch.tell(0)
-        outcomes = list(self.engine.run(function, tasks, watch)) if tasks else []
-        watch.tell(len(outcomes))
-        total = sum((outcome.work for outcome in outcomes), Work())
+        found = list(outcomes(watch))
+        watch = replace(watch, total=len(found))
+        watch.tell(len(found))
+        work = sum((outcome.work for outcome in found), Work())
         seconds = time.monotonic() - started
-        self._phases.append(PhaseReport(phase, len(tasks), seconds, total))
-        for outcome in outcomes:
+        self._phases.append(PhaseReport(phase, len(found), seconds, work))
+        for outcome in found:
             if outcome.error is not None:
                 raise outcome.error
-        return [outcome.value for outcome in outcomes]
+        return [outcome.value for outcome in found]
 
 
 def run_task(function: TaskFunction[T, R], task: T) -> Outcome:

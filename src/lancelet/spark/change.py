@@ -1,0 +1,93 @@
+"""Deleting and updating rows, and keeping a table in shape: jobs for sessions and for machines.
+
+Each runs in tasks on the session that is passed, or in processes of this machine without one, and
+ends in one version.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, Unpack
+
+from lancelet.ops.cleanup.policy import CleanupPolicy, policy_of
+from lancelet.ops.cleanup.run import CleanupStats, cleanup_old_versions
+from lancelet.ops.compact.options import CompactionOptions
+from lancelet.ops.compact.rewrite import CompactionMetrics
+from lancelet.ops.jobs import change_rows
+from lancelet.ops.jobs.compact import compact as compact_in_tasks
+from lancelet.ops.jobs.engine import JobReport
+from lancelet.spark.running import Finished, Running, begin
+
+_OLDER_THAN: Final = timedelta(days=14)
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What a compaction did, and the version there is after it."""
+
+    version: int
+    metrics: CompactionMetrics
+    report: JobReport
+
+
+def delete(uri: str | os.PathLike[str], where: str, **running: Unpack[Running]) -> Finished:
+    """Delete the rows for which a condition is true, as SQL text."""
+    job, table = begin(uri, running)
+    done = change_rows.delete_rows(job, table, where)
+    return Finished(done.version, done.num_rows, job.report)
+
+
+def update(
+    uri: str | os.PathLike[str],
+    updates: Mapping[str, str],
+    where: str | None = None,
+    **running: Unpack[Running],
+) -> Finished:
+    """Set columns to what SQL expressions compute, in the rows for which a condition is true."""
+    job, table = begin(uri, running)
+    done = change_rows.update_rows(job, table, updates, where)
+    return Finished(done.version, done.num_rows, job.report)
+
+
+def compact(
+    uri: str | os.PathLike[str],
+    *,
+    options: Mapping[str, Any] | None = None,
+    **running: Unpack[Running],
+) -> Compacted:
+    """Join small fragments and get rid of deleted rows.
+
+    `options` are those of `dataset.optimize.compact_files`, such as `target_rows_per_fragment`.
+    """
+    job, table = begin(uri, running)
+    done = compact_in_tasks(job, table, CompactionOptions(**(options or {})))
+    return Compacted(done.snapshot.version, done.metrics, job.report)
+
+
+def cleanup(
+    uri: str | os.PathLike[str],
+    *,
+    older_than: timedelta | None = None,
+    retain_versions: int | None = None,
+    delete_unverified: bool = False,
+    **running: Unpack[Running],
+) -> CleanupStats:
+    """Delete old versions, by default those of 14 days ago, and what failed tasks left behind.
+
+    Files that no version mentions go when they are older than 7 days, since a task that is still
+    running may be about to commit them. See `dataset.cleanup_old_versions`.
+    """
+    _, table = begin(uri, running)
+    snapshot = table.at(None).open()
+    if older_than is None and retain_versions is None:
+        older_than = _OLDER_THAN
+    policy = policy_of(
+        snapshot,
+        older_than=older_than,
+        retain_versions=retain_versions,
+        policy=CleanupPolicy(delete_unverified=delete_unverified),
+    )
+    return cleanup_old_versions(snapshot, policy)

@@ -1,0 +1,39 @@
+"""Running a function over the partitions of a data frame, and getting one outcome from each."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from lancelet.ops.jobs.engine import Done, Job, Outcome, Watch, run_task
+from lancelet.spark.arrow_tasks import map_in_arrow
+from lancelet.spark.control import running
+from lancelet.spark.engine import watched
+
+_RESULT: Final = "outcome binary"
+
+BatchesFunction = Callable[[Iterator[pa.RecordBatch]], Done[Any]]
+
+
+def run_over(job: Job, phase: str, frame: DataFrame, function: BatchesFunction) -> list[Any]:
+    """Run a function over the batches of each partition, and return the results as they come."""
+
+    def outcomes(watch: Watch) -> list[Outcome]:
+        over = map_in_arrow(frame, partial(_on_worker, function), _RESULT)
+        with running(frame.sparkSession) as control, watched(control, watch):
+            rows = over.collect()
+        return [pickle.loads(row.outcome) for row in rows]  # noqa: S301 - our own workers wrote it
+
+    return job.collect(phase, outcomes)
+
+
+def _on_worker(
+    function: BatchesFunction, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    outcome = pickle.dumps(run_task(function, batches))
+    yield pa.RecordBatch.from_arrays([pa.array([outcome], pa.binary())], ["outcome"])

@@ -1,0 +1,186 @@
+"""What the tasks of a merge write, and how the driver makes one version of it.
+
+    rows of a task, sorted by action      update at 40, update at 44, insert, insert, delete at 41
+    files                                 [the updated rows]  [the inserted rows]
+    sent to the driver                    fragments, addresses 40 44 and 41, the keys inserted
+    commit                                40, 41 and 44 deleted, the fragments added
+
+Updated rows have files of their own, so that in tables with stable row ids they bring their ids
+along while inserted rows get new ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import reduce
+from itertools import groupby
+from operator import itemgetter
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet.format.fragment import Fragment
+from lancelet.format.key_filter import BLOOM_BITS, BloomFilter, KeyFilter
+from lancelet.format.operation import Update, UpdateMode
+from lancelet.ops.delete import write_deletions
+from lancelet.ops.jobs.engine import Done
+from lancelet.ops.merge_insert.decide import MergeMatchError
+from lancelet.ops.merge_insert.key_columns import KeyColumns
+from lancelet.ops.merge_insert.key_filters import InsertedKeys
+from lancelet.ops.moved_rows import rows_by_fragment, with_moved_ids
+from lancelet.ops.publish import Remarks, publish
+from lancelet.rowids.address import UInt64s
+from lancelet.spark.files import FilePlan, delete_files, write_task
+from lancelet.table.commit import CommitOptions
+from lancelet.table.mark import Mark
+from lancelet.table.snapshot import Snapshot
+
+ACTION: Final = "__lancelet_action"
+ADDRESS: Final = "__lancelet_address"
+_NO_ADDRESSES: Final = np.empty(0, np.uint64)
+
+
+class Action(IntEnum):
+    """What happens to a joined row; rows of a task are sorted by it."""
+
+    UPDATE = 0
+    INSERT = 1
+    DELETE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class MergeCounts:
+    """How many rows a merge changed."""
+
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+    def __add__(self, other: MergeCounts) -> MergeCounts:
+        """Return both together."""
+        return MergeCounts(
+            self.inserted + other.inserted,
+            self.updated + other.updated,
+            self.deleted + other.deleted,
+        )
+
+    @property
+    def total(self) -> int:
+        """How many rows there are in all."""
+        return self.inserted + self.updated + self.deleted
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MergedPart:
+    """What a task wrote: fragments, and the addresses of rows that are replaced or go."""
+
+    fragments: tuple[Fragment, ...]
+    gone: UInt64s
+    key_bits: bytes
+    counts: MergeCounts
+
+
+def write_merged(
+    files: FilePlan, on: tuple[str, ...], batches: Iterable[pa.RecordBatch]
+) -> Done[MergedPart]:
+    """Write the rows of a task, which come sorted by action."""
+    snapshot = files.table.open()
+    keys = InsertedKeys(KeyColumns.of(snapshot.schema, on))
+    fragments: list[Fragment] = []
+    gone: list[UInt64s] = [_NO_ADDRESSES]
+    counts = MergeCounts()
+    for action, group in groupby(_by_action(batches), key=itemgetter(0)):
+        match action:
+            case Action.UPDATE:
+                seen: list[UInt64s] = [_NO_ADDRESSES]
+                written = write_task(files, _noting(group, seen))
+                moved = np.concatenate(seen)
+                fragments += with_moved_ids(snapshot, written, moved)
+                gone.append(moved)
+                counts += MergeCounts(updated=len(moved))
+            case Action.INSERT:
+                written = write_task(files, _with_keys(group, keys, on))
+                fragments += written
+                counts += MergeCounts(inserted=sum(each.physical_rows for each in written))
+            case Action.DELETE:
+                removed = [_addresses(batch) for _, batch in group]
+                gone += removed
+                counts += MergeCounts(deleted=sum(map(len, removed)))
+    inserted = keys.filter().keys
+    assert isinstance(inserted, BloomFilter)
+    part = MergedPart(tuple(fragments), np.concatenate(gone), inserted.bitmap, counts)
+    return Done(part, counts.total)
+
+
+def commit_merge(
+    snapshot: Snapshot,
+    files: FilePlan,
+    on: tuple[str, ...],
+    parts: Sequence[MergedPart],
+    mark: Mark | None,
+) -> tuple[Snapshot, MergeCounts]:
+    """Publish what all tasks wrote as one version; none if nothing changed."""
+    counts = sum((part.counts for part in parts), MergeCounts())
+    fragments = tuple(fragment for part in parts for fragment in part.fragments)
+    gone = np.concatenate([_NO_ADDRESSES, *(part.gone for part in parts)])
+    if not counts.total:
+        return snapshot, counts
+    if len(np.unique(gone)) < len(gone):
+        delete_files(files.table, fragments)
+        raise MergeMatchError(
+            "several rows of the source change the same row of the table; make the keys of the "
+            "source distinct first",
+            on=on,
+            rows=len(gone) - len(np.unique(gone)),
+        )
+    rows = rows_by_fragment(gone)
+    removal = write_deletions(snapshot, rows)
+    operation = Update(
+        removed_fragment_ids=removal.removed,
+        updated_fragments=removal.updated,
+        new_fragments=fragments,
+        fields_for_preserving_bitmap=tuple(int(node.id) for node in files.schema.walk()),
+        mode=UpdateMode.REWRITE_ROWS,
+        inserted_rows=_joined_keys(snapshot, on, parts),
+    )
+    committing = CommitOptions(affected=rows, mark=mark)
+    return publish(snapshot, operation, committing, Remarks()), counts
+
+
+def _by_action(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Action, pa.RecordBatch]]:
+    for batch in batches:
+        actions = batch.column(ACTION).to_numpy()
+        bounds = np.searchsorted(actions, [*Action, len(Action)])
+        for action, start, stop in zip(Action, bounds, bounds[1:], strict=False):
+            if stop > start:
+                yield action, batch.slice(start, stop - start)
+
+
+def _noting(
+    group: Iterable[tuple[Action, pa.RecordBatch]], seen: list[UInt64s]
+) -> Iterator[pa.RecordBatch]:
+    for _, batch in group:
+        seen.append(_addresses(batch))
+        yield batch
+
+
+def _with_keys(
+    group: Iterable[tuple[Action, pa.RecordBatch]], keys: InsertedKeys, on: tuple[str, ...]
+) -> Iterator[pa.RecordBatch]:
+    for _, batch in group:
+        keys.add(batch.select(list(on)))
+        yield batch
+
+
+def _addresses(batch: pa.RecordBatch) -> UInt64s:
+    addresses: UInt64s = batch.column(ADDRESS).to_numpy().astype(np.uint64)
+    return addresses
+
+
+def _joined_keys(snapshot: Snapshot, on: tuple[str, ...], parts: Sequence[MergedPart]) -> KeyFilter:
+    bits = [np.frombuffer(part.key_bits, np.uint8) for part in parts]
+    joined = reduce(np.bitwise_or, bits, np.zeros(BLOOM_BITS // 8, np.uint8))
+    return KeyFilter(KeyColumns.of(snapshot.schema, on).field_ids, BloomFilter(joined.tobytes()))

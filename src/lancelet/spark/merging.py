@@ -1,0 +1,274 @@
+"""Merging a data frame into a table: Spark joins, tasks rewrite, one version has it all.
+
+    merge(frame, uri, on=["id"])
+        .when_matched_update()                          with all columns of the source
+        .when_matched_update({"n": "target.n + 1"}, condition="source.n > 0")
+        .when_matched_delete("source.is_gone")
+        .when_not_matched_insert()
+        .when_not_matched_by_source_delete("target.day < '2024-01-01'")
+        .execute()
+
+    source  1: 7   2: 9          joined   source 1, target at address 40    update
+    table   7 at 40, 8 at 41              source 2, -                       insert
+                                          -, target at address 41           delete, if asked for
+
+Conditions and values are SQL of Spark over `source` and `target`; of several clauses of one kind
+the first whose condition is true counts. Keys are compared as SQL does, so a null matches nothing.
+A row of the table that two source rows would change is an error.
+
+The keys that were inserted are recorded with the version, so that two merges which insert the same
+key at once do not both land: the later one is done again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from functools import partial, reduce
+from operator import and_
+from typing import Unpack
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+from pyspark.sql.types import StructType
+
+from lancelet.errors import FieldNotFoundError, InvalidInputError, UnsupportedError
+from lancelet.ops.jobs.engine import JobReport
+from lancelet.ops.jobs.table_ref import TableRef
+from lancelet.ops.publish import Retries, with_retries
+from lancelet.query.names import similar_names
+from lancelet.spark.files import plan_files
+from lancelet.spark.frames import run_over
+from lancelet.spark.merge_tasks import (
+    ACTION,
+    ADDRESS,
+    Action,
+    MergeCounts,
+    commit_merge,
+    write_merged,
+)
+from lancelet.spark.options import WriteSettings
+from lancelet.spark.running import Running, begin
+from lancelet.spark.scanning import scan_version
+from lancelet.spark.types import spark_schema
+from lancelet.spark.write_schema import schema_for_table, stored_field
+from lancelet.spark.writing import Once
+from lancelet.table.mark import Mark
+from lancelet.table.snapshot import Snapshot
+
+
+class Case(IntEnum):
+    """Which sides of the join a clause is for."""
+
+    MATCHED = 0
+    SOURCE_ONLY = 1
+    TARGET_ONLY = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """What to do with joined rows of a case for which a condition is true."""
+
+    case: Case
+    action: Action
+    condition: str | None = None
+    values: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MergeResult:
+    """What a merge did."""
+
+    version: int
+    counts: MergeCounts
+    report: JobReport
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """A merge that is being described; nothing happens before `execute`."""
+
+    frame: DataFrame
+    table: TableRef
+    on: tuple[str, ...]
+    running: Running
+    clauses: tuple[Clause, ...] = ()
+
+    def when_matched_update(
+        self, values: Mapping[str, str] | None = None, *, condition: str | None = None
+    ) -> Merge:
+        """Update matched rows: with all columns that the source has, or with the values given."""
+        return self._with(Clause(Case.MATCHED, Action.UPDATE, condition, values))
+
+    def when_matched_delete(self, condition: str | None = None) -> Merge:
+        """Delete matched rows."""
+        return self._with(Clause(Case.MATCHED, Action.DELETE, condition))
+
+    def when_not_matched_insert(
+        self, values: Mapping[str, str] | None = None, *, condition: str | None = None
+    ) -> Merge:
+        """Insert source rows without a match; columns that are not given are null."""
+        return self._with(Clause(Case.SOURCE_ONLY, Action.INSERT, condition, values))
+
+    def when_not_matched_by_source_update(
+        self, values: Mapping[str, str], *, condition: str | None = None
+    ) -> Merge:
+        """Update rows of the table without a match."""
+        return self._with(Clause(Case.TARGET_ONLY, Action.UPDATE, condition, values))
+
+    def when_not_matched_by_source_delete(self, condition: str | None = None) -> Merge:
+        """Delete rows of the table without a match."""
+        return self._with(Clause(Case.TARGET_ONLY, Action.DELETE, condition))
+
+    def execute(self, *, once: Once | None = None, retries: Retries | None = None) -> MergeResult:
+        """Do it, again where others changed the same rows first."""
+        if not self.clauses:
+            raise InvalidInputError("the merge has no clause, so it would not change anything")
+        job, _ = begin(self.table.uri, self.running | {"spark": self.frame.sparkSession})
+        mark = None if once is None else Mark(once.sequence, once.batch)
+        settings = WriteSettings(self.table)
+
+        def attempt(snapshot: Snapshot) -> MergeResult:
+            if mark is not None and mark.is_reached(snapshot.manifest.config):
+                return MergeResult(snapshot.version, MergeCounts(), job.report)
+            files = plan_files(settings, snapshot, target_schema(snapshot), replaces=False)
+            run = partial(write_merged, files, self.on)
+            parts = run_over(job, "merge", self._joined(snapshot), run)
+            published, counts = commit_merge(snapshot, files, self.on, parts, mark)
+            return MergeResult(published.version, counts, job.report)
+
+        snapshot = self.table.at(None).open()
+        return with_retries(snapshot, attempt, retries or Retries(seconds=3600.0))
+
+    def _with(self, clause: Clause) -> Merge:
+        return replace(self, clauses=(*self.clauses, clause))
+
+    def _joined(self, snapshot: Snapshot) -> DataFrame:
+        """Return the rows that change: what happens to each, where it is, and its new values."""
+        schema = target_schema(snapshot)
+        names = schema.fieldNames()
+        self._check(snapshot, schema)
+        read = names if self._reads_target(names) else list(self.on)
+        target = scan_version(
+            self.frame.sparkSession, self.table, snapshot, columns=[*read, "_rowaddr"]
+        ).select(F.struct(*read).alias("target"), F.col("_rowaddr").alias(ADDRESS))
+        source = self.frame.select(F.struct(*self.frame.columns).alias("source"))
+        keys = [F.col(f"source.`{name}`") == F.col(f"target.`{name}`") for name in self.on]
+        joined = source.join(target, reduce(and_, keys), self._join_type())
+        clause = self._clause_number()
+        chosen = joined.withColumn("clause", clause).where("clause is not null")
+        values = [self._value(name, schema, set(read)).alias(name) for name in names]
+        action = _choose("clause", [F.lit(int(each.action)) for each in self.clauses]).alias(ACTION)
+        return chosen.select(action, F.col(ADDRESS), *values).sortWithinPartitions(ACTION)
+
+    def _join_type(self) -> str:
+        cases = {clause.case for clause in self.clauses}
+        if Case.TARGET_ONLY in cases:
+            return "full_outer" if Case.SOURCE_ONLY in cases else "right_outer"
+        return "left_outer" if Case.SOURCE_ONLY in cases else "inner"
+
+    def _clause_number(self) -> Column:
+        """Return the number of the first clause whose case and condition a row fulfils."""
+        cases = {
+            Case.MATCHED: F.col("source").isNotNull() & F.col(ADDRESS).isNotNull(),
+            Case.SOURCE_ONLY: F.col(ADDRESS).isNull(),
+            Case.TARGET_ONLY: F.col("source").isNull(),
+        }
+        found = [
+            F.when(
+                cases[clause.case]
+                & (F.lit(True) if clause.condition is None else F.expr(clause.condition)),
+                F.lit(number),
+            )
+            for number, clause in enumerate(self.clauses)
+        ]
+        return F.coalesce(*found)
+
+    def _value(self, name: str, schema: StructType, read: set[str]) -> Column:
+        """Return the new value of a column, by the clause of the row."""
+        brought = set(self.frame.columns)
+        nothing = F.lit(None)
+        values = []
+        for clause in self.clauses:
+            is_kept = clause.action is Action.UPDATE and name in read
+            default = F.col(f"target.`{name}`") if is_kept else nothing
+            if clause.action is Action.DELETE:
+                value = nothing
+            elif clause.values is None:
+                value = F.col(f"source.`{name}`") if name in brought else default
+            elif name in clause.values:
+                value = F.expr(clause.values[name])
+            else:
+                value = default
+            values.append(value.cast(schema[name].dataType))
+        return _choose("clause", values)
+
+    def _reads_target(self, names: Sequence[str]) -> bool:
+        """Say whether more of the table than its keys is needed."""
+        brought = set(self.frame.columns)
+        for clause in self.clauses:
+            texts = [clause.condition or "", *(clause.values or {}).values()]
+            if any("target" in text for text in texts):
+                return True
+            if clause.action is Action.UPDATE:
+                given = brought if clause.values is None else set(clause.values)
+                if not given >= set(names):
+                    return True
+        return False
+
+    def _check(self, snapshot: Snapshot, schema: StructType) -> None:
+        """Refuse keys and columns that are not there, before anything is joined."""
+        names = schema.fieldNames()
+        wanted = [*self.on, *(name for clause in self.clauses for name in clause.values or {})]
+        for name in wanted:
+            if name not in names:
+                raise FieldNotFoundError(
+                    f"the table has no such column{similar_names(name, names)}", column=name
+                )
+        missing = [name for name in self.on if name not in self.frame.columns]
+        if missing:
+            raise FieldNotFoundError("the source lacks a key", column=missing[0])
+        if any(clause.values is None and clause.action < Action.DELETE for clause in self.clauses):
+            schema_for_table(snapshot.schema, self.frame.schema)
+        blobs = [field.name for field in snapshot.schema.fields if field.is_blob]
+        if blobs and self._reads_target(names):
+            raise UnsupportedError(
+                "rows with blobs can only be updated if the source brings all columns",
+                columns=blobs,
+            )
+
+
+def merge(
+    frame: DataFrame,
+    uri: str | os.PathLike[str],
+    *,
+    on: str | Sequence[str],
+    **running: Unpack[Running],
+) -> Merge:
+    """Begin a merge of a data frame into a table, on columns that both have.
+
+    Args:
+        frame: The source.
+        uri: The table.
+        on: The columns of the key.
+        running: See `Running`; the session is that of the data frame.
+    """
+    _, table = begin(uri, running)
+    return Merge(frame, table, (on,) if isinstance(on, str) else tuple(on), running)
+
+
+def target_schema(snapshot: Snapshot) -> StructType:
+    """Return the schema of rows that a merge writes: that of the table, with blobs as bytes."""
+    fields = [stored_field(field.to_arrow()) for field in snapshot.schema.fields]
+    return spark_schema(pa.schema(fields))
+
+
+def _choose(number: str, values: Sequence[Column]) -> Column:
+    """Return the value whose place a column says."""
+    chain = F.when(F.col(number) == 0, values[0])
+    for place, value in enumerate(values[1:], 1):
+        chain = chain.when(F.col(number) == place, value)
+    return chain

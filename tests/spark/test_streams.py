@@ -1,0 +1,130 @@
+"""Streams from tables and into tables, with restarts and batches that Spark runs again."""
+
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+
+
+def rows(start, stop):
+    return pa.table(
+        {"id": pa.array(range(start, stop), pa.int64()), "k": [i % 3 for i in range(start, stop)]}
+    )
+
+
+class Pipeline:
+    """A stream from one table into another."""
+
+    def __init__(self, spark, folder):
+        self.spark = spark
+        self.source = str(folder / "source.lance")
+        self.target = str(folder / "target.lance")
+        self.checkpoint = folder / "checkpoint"
+
+    def run(self, transform=lambda frame: frame, mode="append", read=None, **options):
+        stream = self.spark.readStream.format("lance").options(**(read or {})).load(self.source)
+        query = (
+            transform(stream)
+            .writeStream.format("lance")
+            .option("path", self.target)
+            .option("checkpointLocation", str(self.checkpoint))
+            .options(**options)
+            .outputMode(mode)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        return query
+
+    def forget_last_commit(self):
+        """Make Spark believe that it died before its last batch was done."""
+        commits = self.checkpoint / "commits"
+        last = max(
+            (path for path in commits.iterdir() if path.name.isdigit()), key=lambda p: int(p.name)
+        )
+        last.unlink()
+        Path(commits / f".{last.name}.crc").unlink(missing_ok=True)
+
+    @property
+    def ids(self):
+        return sorted(lance.dataset(self.target).to_table().column("id").to_pylist())
+
+
+@pytest.fixture
+def pipeline(spark, tmp_path):
+    made = Pipeline(spark, tmp_path)
+    lance.write_dataset(rows(0, 10), made.source)
+    return made
+
+
+def test_rows_pass_exactly_once_over_restarts_and_repeated_batches(pipeline):
+    limit = {"max_rows_per_batch": "6"}
+    pipeline.run(read=limit)
+    assert pipeline.ids == list(range(10))
+    lance.write_dataset(rows(10, 14), pipeline.source, mode="append")
+    pipeline.run(read=limit)
+    assert pipeline.ids == list(range(14))
+    before = lance.dataset(pipeline.target).version
+    pipeline.forget_last_commit()
+    pipeline.run(read=limit)
+    assert pipeline.ids == list(range(14))
+    assert lance.dataset(pipeline.target).version == before == 3
+
+
+def test_complete_and_upsert_sinks(pipeline, spark, tmp_path):
+    pipeline.run(lambda frame: frame.groupBy("k").count(), mode="complete")
+    lance.write_dataset(rows(10, 12), pipeline.source, mode="append")
+    pipeline.run(lambda frame: frame.groupBy("k").count(), mode="complete")
+    found = lance.dataset(pipeline.target).to_table().sort_by("k").to_pydict()
+    assert found == {"k": [0, 1, 2], "count": [4, 4, 4]}
+
+    upserts = Pipeline(spark, tmp_path / "upserts")
+    upserts.source = pipeline.source
+    upserts.run(
+        lambda frame: frame.where("id < 3").selectExpr("k as id", "id as v"), upsert_on="id"
+    )
+    lance.write_dataset(rows(0, 2), pipeline.source, mode="append")
+    upserts.run(lambda frame: frame.selectExpr("k as id", "id + 100 as v"), upsert_on="id")
+    found = lance.dataset(upserts.target).to_table().sort_by("id").to_pydict()
+    assert found == {"id": [0, 1, 2], "v": [100, 101, 2]}
+
+
+def test_batches_of_foreach_are_merged_once(pipeline):
+    from lancelet import spark as ls
+
+    target = pipeline.target
+    lance.write_dataset(rows(0, 0), target)
+
+    def upsert(batch, number):
+        merge = ls.merge(batch, target, on="id").when_matched_update().when_not_matched_insert()
+        merge.execute(once=ls.Once("upserts", number))
+
+    def run():
+        stream = pipeline.spark.readStream.format("lance").load(pipeline.source)
+        query = (
+            stream.writeStream.foreachBatch(upsert)
+            .option("checkpointLocation", str(pipeline.checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    run()
+    assert pipeline.ids == list(range(10))
+    version = lance.dataset(target).version
+    pipeline.forget_last_commit()
+    run()
+    assert pipeline.ids == list(range(10))
+    assert lance.dataset(target).version == version
+
+
+def test_a_version_that_was_removed_ends_the_stream_with_its_number(pipeline):
+    import datetime as dt
+
+    pipeline.run(read={"starting_version": "1"})
+    for i in range(3):
+        lance.write_dataset(rows(10 + i, 11 + i), pipeline.source, mode="append")
+    lance.dataset(pipeline.source).cleanup_old_versions(older_than=dt.timedelta(0))
+    with pytest.raises(Exception, match="version=2|'version': 2|version=np"):
+        pipeline.run(read={"starting_version": "1"})
