@@ -24,6 +24,7 @@ from lancelet.encodings.codecs.base import (
     Codec,
     Codecs,
     EncodedBlocks,
+    Encoding,
     Picks,
 )
 from lancelet.encodings.codecs.cut import chunk_counts
@@ -97,6 +98,15 @@ class InlineBitpacking(Codec):
         bits = checked_word_bits(message.uncompressed_bits_per_value, cls.wire_name)
         check_counts(counts, most=BLOCK_VALUES, codec=cls.wire_name)
         return from_words(kernels.unpack_chunks(slices, counts, bits))
+
+
+def inline_block_bits(encoding: Encoding) -> int | None:
+    """Return the width of words that are packed inline and nothing else; None if they are not."""
+    if encoding.WhichOneof("compression") != "inline_bitpacking":
+        return None
+    return checked_word_bits(
+        encoding.inline_bitpacking.uncompressed_bits_per_value, InlineBitpacking.wire_name
+    )
 
 
 def _encoding(bits: int) -> pb21.CompressiveEncoding:

@@ -77,6 +77,9 @@ def split_chunks(chunks: Slices, shape: FrameShape) -> ChunkParts:
     """Take chunks apart, checking that every part lies within its chunk."""
     levels = 1 + shape.has_repetition + shape.has_definition
     columns = kernels.split_chunks(chunks, levels, shape.num_buffers, shape.size_bytes)
+    if len(columns) == 3 and shape.num_buffers:
+        # Single values of flat columns are read like this, and do little else.
+        return ChunkParts(columns[0], None, None, (Slices(chunks.source, *columns[1:]),))
     parts = [
         Slices(chunks.source, columns[at], columns[at + 1]) for at in range(1, len(columns), 2)
     ]

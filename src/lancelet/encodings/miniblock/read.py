@@ -11,6 +11,7 @@ reads have in common, where chunks are and rows begin, is read once and kept in 
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,6 +25,7 @@ from lancelet.encodings import registry
 from lancelet.encodings.arrow import aligned, plain_bits
 from lancelet.encodings.base import Block, FixedWidth, RowIndices, RowRange, Rows, StoredPage
 from lancelet.encodings.codecs.base import Encoding, Picks
+from lancelet.encodings.codecs.inline_bitpacking import BLOCK_VALUES, inline_block_bits
 from lancelet.encodings.codecs.out_of_line_bitpacking import packed_level_bits
 from lancelet.encodings.layout import MiniBlockLayout
 from lancelet.encodings.leaf import (
@@ -141,6 +143,13 @@ class MiniBlockPages:
         self._packed = _PackedLevels.of(layout)
         self._values = registry.ChunkDecoder(layout.values)
         self._bits = plain_bits(leaf.data_type)
+        self._is_bare_blocks = (
+            layout.repetition is None
+            and layout.definition is None
+            and layout.dictionary is None
+            and inline_block_bits(layout.values) == self._bits
+        )
+        self._head: weakref.ref[MiniBlockHead] | None = None
         if layout.num_buffers != self._values.num_buffers:
             raise CorruptDataError(
                 "a page does not have the number of buffers that its encoding needs",
@@ -166,6 +175,8 @@ class MiniBlockPages:
         if head.rows is not None and self._packed is not None and isinstance(rows, RowIndices):
             return (yield from self._read_lists(head, head.rows, self._packed, rows.rows))
         wanted = _find(rows, head)
+        if self._is_bare_blocks and wanted.picks is not None and _is_sparse(wanted):
+            return (yield from self._pick_from_blocks(head, wanted.chunks, wanted.picks))
         decoded = yield from self._read_chunks(head, wanted)
         layers = self._layout.layers
         if wanted.picks is not None and decoded.definition is None:
@@ -212,6 +223,22 @@ class MiniBlockPages:
         values = self._pick(head, wanted, decoded, None, validity)
         return LeafRows(layers, levels.repetition, levels.definition, values)
 
+    def _pick_from_blocks(
+        self, head: MiniBlockHead, chunks: Int64s, picks: Picks
+    ) -> Reading[LeafRows]:
+        """Read single values of chunks that are one packed block each, all with one kernel.
+
+        It is what `read` does otherwise, chunk by part by value, for the commonest of columns.
+        """
+        slices = yield Ranges(head.position[chunks], head.size[chunks])
+        counts, size_bytes = head.count[chunks], self._shape.size_bytes
+        values = kernels.pick_packed_chunks(
+            slices, counts, size_bytes, picks.chunk, picks.index, self._bits
+        )
+        buffers = [None, pa.py_buffer(values)]
+        array = pa.Array.from_buffers(self._leaf.data_type, len(values), buffers)
+        return LeafRows(self._layout.layers, None, None, array)
+
     def read_slots(
         self, head: MiniBlockHead, slots: Rows, validity: Bytes | None
     ) -> Reading[pa.Array]:
@@ -226,11 +253,15 @@ class MiniBlockPages:
     def read_head(self, rows: Rows) -> Reading[MiniBlockHead]:
         """Read what every read of the pages with these rows needs, unless the memo has it."""
         memo = self._leaf.memo
-        head = None if memo is None else memo.get(self._key, MiniBlockHead)
+        # Whoever keeps the head decides for how long; as long as it lives it need not be asked.
+        head = None if self._head is None else self._head()
+        if head is None and memo is not None:
+            head = memo.get(self._key, MiniBlockHead)
         if head is None:
             head = MiniBlockHead(
                 self._pages, self._num_values, self._num_items, self._layout, self._leaf
             )
+        self._head = weakref.ref(head)
         missing = head.missing(rows)
         if len(missing):
             head.add(missing, (yield head.ranges(missing)))
@@ -385,6 +416,12 @@ def _find(rows: Rows, head: MiniBlockHead) -> _Wanted:
         case RowIndices(indices):
             chunks, which, within = kernels.locate_rows(head.first_value, indices)
             return _Wanted(chunks, Picks(which, within))
+
+
+def _is_sparse(wanted: _Wanted) -> bool:
+    """Say whether only some of the values of blocks are wanted; the last block may be short."""
+    assert wanted.picks is not None
+    return len(wanted.picks.index) * DENSE_PICKS <= BLOCK_VALUES * len(wanted.chunks)
 
 
 def _chunks_of_lists(rows: Rows, index: RepetitionIndex) -> Int64s:

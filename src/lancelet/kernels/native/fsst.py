@@ -7,6 +7,7 @@ it is full, and goes on with the room that the rows so far make one expect.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -125,11 +126,19 @@ def fsst_encode(
 
 def _table(symbols: Symbols, lengths: Bytes, kernel: str) -> tuple[Symbols, Bytes]:
     """Return symbols and lengths for every code; those that are not defined have length 0."""
+    return _checked_table(symbols.tobytes(), lengths.tobytes(), kernel)
+
+
+@lru_cache(maxsize=256)
+def _checked_table(own_symbols: bytes, own_lengths: bytes, kernel: str) -> tuple[Symbols, Bytes]:
+    """Return what `_table` does; a few strings of a page take less than its table otherwise."""
+    symbols, lengths = np.frombuffer(own_symbols, np.uint64), np.frombuffer(own_lengths, np.uint8)
     check_symbols(symbols, lengths, kernel=kernel)
     all_symbols = np.zeros(256, np.uint64)
     all_symbols[: len(symbols)] = symbols
     all_lengths = np.zeros(256, np.uint8)
     all_lengths[: len(lengths)] = lengths
+    all_symbols.flags.writeable = all_lengths.flags.writeable = False
     return all_symbols, all_lengths
 
 
