@@ -52,7 +52,7 @@ from lancelet.format.version import FileVersion
 from lancelet.io import Store
 from lancelet.table.apply import CommitContext, State, apply_operation
 from lancelet.table.conflict.rebase import AffectedRows
-from lancelet.table.conflict.resolve import Resolver
+from lancelet.table.conflict.resolve import KeysAreNew, Resolver
 from lancelet.table.counted_rows import with_counted_rows
 from lancelet.table.dictionaries import dictionary_values_of, with_dictionaries
 from lancelet.table.fragment_reuse import current_coverage, with_recorded_moves
@@ -100,6 +100,8 @@ class CommitOptions:
     """Whether it is an error if a table is there already."""
     seconds: float | None = None
     """For how long to go on adjusting to other writers; None for as often as `attempts` says."""
+    keys_are_new: KeysAreNew | None = None
+    """Asked where others added rows that may have keys which a merge inserted."""
     mark: Mark | None = None
     """Which batch of a sequence this is; a table that has it already stays as it is."""
 
@@ -121,6 +123,7 @@ def commit(
         options.affected,
         attempts=options.attempts,
         keeps_order=options.keeps_order,
+        keys_are_new=options.keys_are_new,
     )
     lost: CommitOutcomeUnknownError | None = None
     deadline = None if options.seconds is None else time.monotonic() + options.seconds

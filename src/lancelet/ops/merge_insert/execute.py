@@ -17,6 +17,7 @@ from lancelet.ops.delete import write_deletions
 from lancelet.ops.dry_run import ChangeReport, Rehearsal
 from lancelet.ops.merge_insert.decide import Decision, decide
 from lancelet.ops.merge_insert.join import join
+from lancelet.ops.merge_insert.key_bytes import Bools
 from lancelet.ops.merge_insert.key_filters import InsertedKeys
 from lancelet.ops.merge_insert.new_rows import inserted_rows, updated_rows
 from lancelet.ops.merge_insert.prepared_source import Source, prepared
@@ -34,6 +35,7 @@ from lancelet.ops.rows import RowStream
 from lancelet.rowids.address import UInt64s
 from lancelet.table.commit import CommitOptions
 from lancelet.table.conflict.rebase import AffectedRows
+from lancelet.table.conflict.resolve import KeysAreNew
 from lancelet.table.snapshot import Snapshot
 
 
@@ -52,6 +54,7 @@ class PreparedMerge:
     operation: Update
     affected: AffectedRows | None
     statistics: MergeStatistics
+    keys_are_new: KeysAreNew | None = None
 
 
 def merge_rows(
@@ -71,7 +74,9 @@ def merge_rows(
             nonlocal attempts
             attempts += 1
             done = prepare_merge(current, source, spec)
-            committing = replace(options or CommitOptions(), affected=done.affected)
+            committing = replace(
+                options or CommitOptions(), affected=done.affected, keys_are_new=done.keys_are_new
+            )
             published = publish(current, done.operation, committing)
             return Merged(published, replace(done.statistics, num_attempts=attempts))
 
@@ -144,4 +149,23 @@ def _rewrite_rows(
         bytes_written=sum(file.size_bytes or 0 for file in files),
         num_files_written=len(files),
     )
-    return PreparedMerge(operation, affected, statistics)
+    return PreparedMerge(
+        operation, affected, statistics, _keys_are_new(snapshot, source, decision.inserted)
+    )
+
+
+def _keys_are_new(snapshot: Snapshot, source: Source, inserted: Bools) -> KeysAreNew:
+    """Return a check that rows which others added have none of the keys that were inserted.
+
+    Filters of keys may be wrong about that, and appends have none. Looking costs the key columns
+    of the new fragments, doing the merge again would cost everything.
+    """
+    known = set(snapshot.fragments.ids.tolist())
+
+    def check(theirs: Snapshot) -> bool:
+        added = tuple(number for number in theirs.fragments.ids.tolist() if number not in known)
+        known.update(added)
+        joined = join(theirs, source.key, source.keys, source.steps, added)
+        return not inserted[joined.matches.rows].any()
+
+    return check

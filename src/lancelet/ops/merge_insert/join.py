@@ -69,13 +69,18 @@ class Joined:
 
 
 def join(
-    snapshot: Snapshot, key: KeyColumns, keys: KeyPasses, steps: Sequence[FilterStep] = ()
+    snapshot: Snapshot,
+    key: KeyColumns,
+    keys: KeyPasses,
+    steps: Sequence[FilterStep] = (),
+    fragments: tuple[int, ...] | None = None,
 ) -> Joined:
-    """Return which rows of a version have the keys of which source rows.
+    """Return which rows of a version, or of some fragments, have the keys of which source rows.
 
     `steps` are conditions that every row with a key of the source fulfils.
     """
     plan = plan_keys(snapshot, key, steps)
+    plan = replace(plan, options=replace(plan.options, fragments=fragments))
     first = np.arange(keys.num_rows)
     parts: list[Matches] = []
     for key_pass in keys.passes():

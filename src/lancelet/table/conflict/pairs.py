@@ -67,19 +67,28 @@ def update_and_append(ours: Update, theirs: Append) -> Verdict:
     del theirs
     if ours.inserted_rows is None or ours.inserted_rows.is_empty:
         return COMPATIBLE
-    return retry("rows were added that may have the keys of the inserted ones")
+    return _same_keys("rows were added that may have the keys of the inserted ones", COMPATIBLE)
 
 
 def update_and_update(ours: Update, theirs: Update) -> Verdict:
     """Compare the keys that both inserted, then the rows that both changed."""
-    inserted = ours.inserted_rows
-    if inserted is not None and not inserted.is_empty:
-        if theirs.inserted_rows is None and _may_add_keys(theirs, inserted.field_ids):
-            return retry("they added rows without saying of which keys")
-        if theirs.inserted_rows is not None and inserted.may_intersect(theirs.inserted_rows):
-            return retry("both may have inserted rows of the same keys")
     generations = _compare_generations(ours.compacted_sstables, theirs.compacted_sstables)
-    return generations or rows_and_rows(ours, theirs)
+    rows = generations or rows_and_rows(ours, theirs)
+    inserted = ours.inserted_rows
+    if inserted is None or inserted.is_empty:
+        return rows
+    if theirs.inserted_rows is None and _may_add_keys(theirs, inserted.field_ids):
+        return _same_keys("they added rows without saying of which keys", rows)
+    if theirs.inserted_rows is not None and inserted.may_intersect(theirs.inserted_rows):
+        return _same_keys("both may have inserted rows of the same keys", rows)
+    return rows
+
+
+def _same_keys(reason: str, otherwise: Verdict) -> Verdict:
+    """Redo the work if rows were added with keys that ours inserted."""
+    if otherwise.outcome in {Outcome.RETRY, Outcome.INCOMPATIBLE}:
+        return otherwise
+    return Verdict(Outcome.RETRY, reason, unless_same_keys=otherwise)
 
 
 def _may_add_keys(update: Update, key_fields: tuple[int, ...]) -> bool:

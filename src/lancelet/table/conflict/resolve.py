@@ -12,9 +12,9 @@ attempt was lost.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from lancelet.errors import CommitConflictError, VersionNotFoundError
 from lancelet.format.operation import Overwrite, Rewrite
@@ -24,6 +24,9 @@ from lancelet.table.conflict.rewritten import rebase_rewrite
 from lancelet.table.conflict.rules import judge
 from lancelet.table.conflict.verdict import Outcome, Verdict, retry
 from lancelet.table.snapshot import Snapshot, open_snapshot
+
+KeysAreNew: TypeAlias = Callable[[Snapshot], bool]
+"""Says whether the rows that a version added have none of the keys that ours inserted."""
 
 FIRST_VERSION: Final = 1
 """The version that creates a table."""
@@ -39,11 +42,13 @@ class Resolver:
         *,
         attempts: int,
         keeps_order: bool = False,
+        keys_are_new: KeysAreNew | None = None,
     ) -> None:
         """Judge for `ours`, which changes the rows `affected`; `attempts` is for errors.
 
         A rewrite that `keeps_order` has the live rows of its old fragments in their order.
         """
+        self._keys_are_new = keys_are_new
         self.ours = ours
         self._affected = affected
         self._attempts = attempts
@@ -69,6 +74,8 @@ class Resolver:
             if self._is_ours(theirs):
                 return theirs
             verdict = self._judge(theirs)
+            if verdict.unless_same_keys is not None and self._keys_are_new is not None:
+                verdict = verdict.unless_same_keys if self._keys_are_new(theirs) else verdict
             if verdict.outcome is Outcome.REBASE:
                 self._disputed |= verdict.fragments
             elif verdict.outcome is not Outcome.COMPATIBLE:

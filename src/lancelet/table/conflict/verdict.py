@@ -24,13 +24,18 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """An outcome, and what is in dispute where it is not compatible."""
+    """An outcome, and what is in dispute where it is not compatible.
+
+    `unless_same_keys` is what the verdict is if the rows that they added turn out to have none of
+    the keys that ours inserted, which only a look at these rows can tell.
+    """
 
     outcome: Outcome
     reason: str = ""
     fragments: frozenset[int] = field(default=frozenset())
     fields: frozenset[int] = field(default=frozenset())
     names: frozenset[str] = field(default=frozenset())
+    unless_same_keys: Verdict | None = None
 
 
 COMPATIBLE = Verdict(Outcome.COMPATIBLE)
