@@ -1,0 +1,112 @@
+"""Of two merges that insert one key the later one updates it; others do not get in the way."""
+
+import pyarrow as pa
+import pytest
+
+import lancelet
+from lancelet.commit import CommitConflictError
+
+
+@pytest.fixture
+def handles(request):
+    """Return two handles that look at the same version."""
+    rows = pa.table({"k": [1, 2], "v": [10, 20]})
+    first = lancelet.write_dataset(rows, f"memory://{request.node.name}/t", max_rows_per_file=1)
+    return first, lancelet.dataset(first.uri)
+
+
+def upsert(dataset, retries=0, **columns):
+    builder = dataset.merge_insert("k").when_matched_update_all().when_not_matched_insert_all()
+    return builder.conflict_retries(retries).execute(pa.table(columns))
+
+
+def contents(dataset):
+    dataset.checkout_latest()
+    rows = dataset.to_table().to_pylist()
+    return sorted((row["k"], row["v"]) for row in rows)
+
+
+def test_one_key_inserted_by_both_is_there_once(handles):
+    first, second = handles
+    upsert(first, k=[7], v=[1])
+    with pytest.raises(CommitConflictError, match="both may have inserted rows of the same keys"):
+        upsert(second, k=[7], v=[2])
+    assert upsert(second, retries=1, k=[7], v=[2])["num_updated_rows"] == 1
+    assert contents(second) == [(1, 10), (2, 20), (7, 2)]
+
+
+def test_a_key_that_was_appended_meanwhile_is_updated(handles):
+    first, second = handles
+    first.insert(pa.table({"k": [7], "v": [1]}))
+    with pytest.raises(CommitConflictError, match="rows were added"):
+        upsert(second, k=[7], v=[2])
+    upsert(second, retries=1, k=[7], v=[2])
+    assert contents(second) == [(1, 10), (2, 20), (7, 2)]
+
+
+def test_a_key_that_an_update_made_meanwhile_is_updated(handles):
+    first, second = handles
+    first.update({"k": "7"}, where="k = 2")
+    with pytest.raises(CommitConflictError, match="without saying of which keys"):
+        upsert(second, k=[7], v=[2])
+    upsert(second, retries=1, k=[7], v=[2])
+    assert contents(second) == [(1, 10), (7, 2)]
+
+
+def test_appends_of_other_keys_do_not_cost_the_work(handles):
+    """Goal: an upsert makes progress beside a stream of appends, without doing anything twice."""
+    first, second = handles
+    for number in range(100, 105):
+        first.insert(pa.table({"k": [number], "v": [0]}))
+    upsert(second, k=[1, 7], v=[11, 70])
+    assert contents(second)[:3] == [(1, 11), (2, 20), (7, 70)]
+    assert second.version == 7
+
+
+def test_an_update_of_other_columns_and_rows_does_not_conflict(handles):
+    first, second = handles
+    first.update({"v": "v + 1"}, where="k = 2")
+    upsert(second, k=[1, 7], v=[11, 70])
+    assert contents(second) == [(1, 11), (2, 21), (7, 70)]
+
+
+@pytest.mark.parametrize("kind", [pa.date32(), pa.float64(), pa.decimal128(20, 1)])
+def test_keys_that_filters_cannot_hold_are_compared_themselves(request, kind):
+    path = f"memory://{request.node.name}/t"
+    rows = pa.table({"k": pa.array([1, 2]).cast(pa.int32()).cast(kind), "v": [1, 2]})
+    first = lancelet.write_dataset(rows, path)
+    second, third = lancelet.dataset(path), lancelet.dataset(path)
+    new = pa.array([7, 8], pa.int32()).cast(kind)
+    upsert(first, k=new.slice(0, 1), v=[7])
+    upsert(second, k=new.slice(1, 1), v=[8])
+    with pytest.raises(CommitConflictError):
+        upsert(third, k=new, v=[0, 0])
+    assert [v for _, v in contents(third)] == [1, 2, 7, 8]
+
+
+def test_rows_that_both_change_are_a_conflict_whatever_else(handles):
+    first, second = handles
+    upsert(first, k=[1, 8], v=[11, 0])
+    with pytest.raises(CommitConflictError, match=r"changed the same rows|removed fragments"):
+        upsert(second, k=[1, 9], v=[12, 0])
+
+
+def test_deletions_after_columns_were_rewritten_look_again(handles):
+    """Goal: a whole fragment is not deleted for values that it no longer has."""
+    first, second = handles
+    first.add_columns({"w": "v"})
+    second.checkout_latest()
+    builder = first.merge_insert("k").when_matched_update_all().write_mode("rewrite_columns")
+    builder.execute(pa.table({"k": [1], "v": [99]}))
+    with pytest.raises(CommitConflictError, match="rewrote columns"):
+        second.delete("v = 10", conflict_retries=0)
+    assert second.delete("v = 10") == {"num_deleted_rows": 0}
+    assert second.count_rows() == 2
+
+
+def test_a_merge_that_inserts_nothing_follows_appends(handles):
+    first, second = handles
+    first.insert(pa.table({"k": [7], "v": [1]}))
+    builder = second.merge_insert("k").when_matched_update_all().conflict_retries(0)
+    builder.execute(pa.table({"k": [1, 7], "v": [11, 77]}))
+    assert contents(second) == [(1, 11), (2, 20), (7, 1)]
