@@ -90,49 +90,63 @@ def test_a_change_is_whole_or_absent_at_every_request(
     assert landed > 1
 
 
-WORKER = """
-import sys
+# One interpreter imports, and forks a process for each worker before any of them does a thing.
+WORKERS = """
+import os, sys, traceback
 from datetime import timedelta
 import pyarrow as pa
 import lancelet
-uri, number, times = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-dataset = lancelet.dataset(uri, storage_options={"local_sync": "false"})
-sys.stdin.readline()
-for turn in range(times):
+
+FOREVER = timedelta(seconds=100)
+
+def work(dataset, number, turn):
     match number % 4:
         case 0:
             start = 10_000 + 100 * number + turn
             dataset.insert(pa.table({"id": [start], "n": [number]}))
         case 1:
-            dataset.delete(f"id = {10 * number + turn}", conflict_retries=1000)
+            dataset.delete(f"id = {10 * number + turn}", conflict_retries=1000,
+                           retry_timeout=FOREVER)
         case 2:
             rows = pa.table({"id": [500, 600 + number, 700 + turn], "n": [1000 + number] * 3})
             builder = dataset.merge_insert("id").when_matched_update_all()
             builder.when_not_matched_insert_all().conflict_retries(1000)
-            builder.retry_timeout(timedelta(seconds=100)).execute(rows)
+            builder.retry_timeout(FOREVER).execute(rows)
         case 3:
             dataset.update({"n": "n + 1"}, where="id = 400", conflict_retries=1000,
-                           retry_timeout=timedelta(seconds=100))
+                           retry_timeout=FOREVER)
+
+def run(uri, number, times):
+    os.read(gate, 1)
+    dataset = lancelet.dataset(uri, storage_options={"local_sync": "false"})
+    for turn in range(times):
+        work(dataset, number, turn)
+
+uri, times, numbers = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+gate, opened = os.pipe()
+children = []
+for number in numbers:
+    child = os.fork()
+    if child == 0:
+        failed = 1
+        try:
+            run(uri, int(number), times)
+            failed = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(failed)
+    children.append(child)
+os.write(opened, b"x" * len(children))
+sys.exit(any(os.waitpid(child, 0)[1] for child in children))
 """
 
 
 def run_workers(uri: str, numbers: list[int], times: int) -> None:
-    command = [sys.executable, "-c", WORKER, uri]
-    workers = [
-        subprocess.Popen(
-            [*command, str(number), str(times)],
-            stdin=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for number in numbers
-    ]
-    for worker in workers:
-        worker.stdin.write("go\n")
-        worker.stdin.flush()
-    for worker in workers:
-        _, errors = worker.communicate(timeout=200)
-        assert worker.returncode == 0, errors
+    command = [sys.executable, "-W", "ignore", "-c", WORKERS, uri, str(times), *map(str, numbers)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert ended.returncode == 0, ended.stderr
 
 
 def test_sixteen_processes_lose_and_duplicate_nothing(tmp_path: Path) -> None:
