@@ -256,3 +256,11 @@ def test_tiny_fragments_are_read_in_order_beside_large_ones(tmp_path, monkeypatc
     for tiny_bytes in (0, 1, 1 << 14, 1 << 40):
         monkeypatch.setattr(read, "_TINY_BYTES", tiny_bytes)
         assert scan(made, columns=("id", "text")).equals(data.select(["id", "text"]))
+
+
+@pytest.mark.parametrize(
+    "text", ["id > 33 AND mod < 3", "id > 33 AND mod < 3 AND s.x <> 40", "FALSE"]
+)
+def test_counting_is_reading_without_the_rows(snapshot, text):
+    plan = plan_scan(snapshot, ScanOptions(filter=text))
+    assert count_rows(plan) == execute_to_table(plan).num_rows

@@ -120,7 +120,7 @@ def matching_offsets(plan: ScanPlan) -> Iterator[tuple[int, Int64s]]:
     """Yield the id of a fragment and the offsets of rows in it that match, split by split."""
 
     def offsets_of(split: Split) -> tuple[int, Int64s]:
-        found = _survivors(split)
+        found = _survivors(split, split.steps)
         offsets = found.offsets
         if offsets is None:
             offsets = np.arange(split.rows.start, split.rows.stop)
@@ -134,7 +134,7 @@ def matching_offsets(plan: ScanPlan) -> Iterator[tuple[int, Int64s]]:
 
 
 def _filter_split(plan: ScanPlan, split: Split) -> pa.RecordBatch | None:
-    found = _survivors(split)
+    found = _survivors(split, split.steps)
     if not found.num_rows:
         return None
     projection, source = plan.projection, split.source
@@ -155,17 +155,23 @@ def _filter_split(plan: ScanPlan, split: Split) -> pa.RecordBatch | None:
 
 
 def _count_split(split: Split) -> int:
-    return _survivors(split).num_rows
+    """Count the rows that pass; which ones pass the last step need not be known."""
+    found = _survivors(split, split.steps[:-1])
+    if not split.steps or not found.num_rows:
+        return found.num_rows
+    last = split.steps[-1]
+    rows = _rows_of_step(last, split, found.offsets, found.columns)
+    return int(evaluate_filter(last.expression, rows).true_count)
 
 
-def _survivors(split: Split) -> Survivors:
-    """Run the steps of the filter, each over the rows that the one before left."""
+def _survivors(split: Split, steps: tuple[FilterStep, ...]) -> Survivors:
+    """Run steps of the filter, each over the rows that the one before left."""
     offsets = split.offsets
     if offsets is None:
         offsets = split.source.visible(split.rows)
     columns: dict[Field, pa.Array] = {}
     count = len(split.rows) if offsets is None else len(offsets)
-    for step in split.steps:
+    for step in steps:
         if not count:
             break
         rows = _rows_of_step(step, split, offsets, columns)
