@@ -37,7 +37,7 @@ def test_spark_reads_what_the_reference_wrote(spark, uri):
 
 
 def test_views_take_rows_by_sql_and_give_them_back(spark, uri):
-    save(spark.range(3).selectExpr("id", "'a' as name"), uri)
+    save(spark.range(3).selectExpr("id", "if(id >= 0, 'a', null) as name"), uri)
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW v USING lance OPTIONS (path '{uri}')")
     spark.sql("INSERT INTO v VALUES (10, 'b'), (11, NULL)")
     spark.sql("INSERT INTO v (name, id) VALUES ('c', 12)")
@@ -83,10 +83,8 @@ def test_every_type_of_spark_comes_back_in_any_zone(spark, uri):
     stored = lance.dataset(uri).schema
     assert stored.field("l").type == pa.timestamp("us", "UTC")
     assert stored.field("s").type == pa.json_()
-    assert (
-        lance.dataset(uri).to_table().column("l")[0].as_py().isoformat()
-        == "2024-02-29T11:00:00+00:00"
-    )
+    instant = lance.dataset(uri).to_table().column("l")[0].as_py()
+    assert instant.isoformat() == "2024-02-29T11:00:00+00:00"
 
 
 def test_vectors_keep_their_dimension_from_table_to_table(spark, uri, tmp_path):

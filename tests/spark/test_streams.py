@@ -1,16 +1,14 @@
 """Streams from tables and into tables, with restarts and batches that Spark runs again."""
 
-from pathlib import Path
-
 import lance
 import pyarrow as pa
 import pytest
 
 
 def rows(start, stop):
-    return pa.table(
-        {"id": pa.array(range(start, stop), pa.int64()), "k": [i % 3 for i in range(start, stop)]}
-    )
+    ids = range(start, stop)
+    schema = pa.schema([("id", pa.int64()), ("k", pa.int64())])
+    return pa.table([list(ids), [i % 3 for i in ids]], schema=schema)
 
 
 class Pipeline:
@@ -40,11 +38,9 @@ class Pipeline:
     def forget_last_commit(self):
         """Make Spark believe that it died before its last batch was done."""
         commits = self.checkpoint / "commits"
-        last = max(
-            (path for path in commits.iterdir() if path.name.isdigit()), key=lambda p: int(p.name)
-        )
-        last.unlink()
-        Path(commits / f".{last.name}.crc").unlink(missing_ok=True)
+        last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
+        (commits / str(last)).unlink()
+        (commits / f".{last}.crc").unlink(missing_ok=True)
 
     @property
     def ids(self):
@@ -126,5 +122,5 @@ def test_a_version_that_was_removed_ends_the_stream_with_its_number(pipeline):
     for i in range(3):
         lance.write_dataset(rows(10 + i, 11 + i), pipeline.source, mode="append")
     lance.dataset(pipeline.source).cleanup_old_versions(older_than=dt.timedelta(0))
-    with pytest.raises(Exception, match="version=2|'version': 2|version=np"):
+    with pytest.raises(Exception, match="version=2"):
         pipeline.run(read={"starting_version": "1"})

@@ -2,6 +2,7 @@
 
 from lancelet.ops.jobs.bar import TerminalBar
 from lancelet.spark.change import cleanup, compact, delete, update
+from lancelet.spark.columns import add_columns
 from lancelet.spark.merging import Merge, merge
 from lancelet.spark.running import Finished, Running
 from lancelet.spark.scanning import count, scan
@@ -14,6 +15,7 @@ __all__ = [
     "Once",
     "Running",
     "TerminalBar",
+    "add_columns",
     "cleanup",
     "compact",
     "count",

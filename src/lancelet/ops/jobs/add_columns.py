@@ -1,0 +1,104 @@
+"""Backfilling columns in tasks: files beside those of each fragment, and one commit for all.
+
+    plan     fragments without a file yet, in parts of about the same size
+    tasks    a file with the new columns for each fragment; a note in the checkpoint
+    commit   every fragment with its new file; where others added fragments first, those too
+
+A job that died is started again with the same checkpoint and does only what was not done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+
+from lancelet.format.fragment import DataFile, Fragment
+from lancelet.format.operation import Merge
+from lancelet.ops.columns.add import add_columns_to_fragment, plan_new_columns
+from lancelet.ops.columns.sources import NewColumns
+from lancelet.ops.jobs.checkpoint import FolderCheckpoint
+from lancelet.ops.jobs.engine import Done, Job
+from lancelet.ops.jobs.part import Part, plan_parts
+from lancelet.ops.jobs.table_ref import TableRef
+from lancelet.ops.publish import Remarks, Retries, publish, with_retries
+from lancelet.table.apply.state import with_column_file
+from lancelet.table.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """A file that a task wrote for a fragment, and the files that the fragment had then."""
+
+    fragment_id: int
+    beside: tuple[DataFile, ...]
+    file: DataFile
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillOptions:
+    """How a backfill is cut into tasks, resumed and committed."""
+
+    checkpoint: FolderCheckpoint | None = None
+    bytes_per_task: int | None = None
+    retries: Retries = field(default_factory=lambda: Retries(seconds=3600.0))
+    remarks: Remarks = field(default_factory=Remarks)
+
+
+def add_columns(
+    job: Job, table: TableRef, source: NewColumns, options: BackfillOptions | None = None
+) -> Snapshot:
+    """Add columns to every row there is when it is committed."""
+    chosen = options or BackfillOptions()
+    written: dict[int, NewFile] = {}
+    run = partial(backfill, source, chosen.checkpoint)
+
+    def attempt(snapshot: Snapshot) -> Snapshot:
+        plan = plan_new_columns(snapshot, source)
+        missing = [
+            int(fragment.id)
+            for fragment in snapshot.fragments
+            if plan.stored.fields and not _serves(written.get(int(fragment.id)), fragment)
+        ]
+        parts = plan_parts(table, snapshot, fragments=missing, bytes_per_task=chosen.bytes_per_task)
+        for files in job.run("backfill", run, parts):
+            written.update({each.fragment_id: each for each in files})
+        fragments = tuple(_with_file(fragment, written) for fragment in snapshot.fragments)
+        operation = Merge(fragments, plan.schema, plan.keeps_nullability)
+        return publish(snapshot, operation, remarks=chosen.remarks)
+
+    published = with_retries(table.at(None).open(), attempt, chosen.retries)
+    if chosen.checkpoint is not None:
+        chosen.checkpoint.forget()
+    return published
+
+
+def backfill(
+    source: NewColumns, checkpoint: FolderCheckpoint | None, part: Part
+) -> Done[tuple[NewFile, ...]]:
+    """Write the new columns of the fragments of a part, but for those that were noted as done."""
+    snapshot = part.table.open()
+    fields = [int(node.id) for node in plan_new_columns(snapshot, source).stored.walk()]
+    done: list[NewFile] = []
+    rows = 0
+    for number in part.fragments:
+        fragment = snapshot.fragments.by_id(number)
+        file = None
+        if checkpoint is not None:
+            file = checkpoint.find(snapshot.location.store, fragment, fields)
+        if file is None:
+            changed, _ = add_columns_to_fragment(snapshot, fragment, source)
+            file = changed.files[-1]
+            rows += snapshot.live_rows(fragment)
+            if checkpoint is not None:
+                checkpoint.keep(fragment, file)
+        done.append(NewFile(number, fragment.files, file))
+    return Done(tuple(done), rows)
+
+
+def _serves(found: NewFile | None, fragment: Fragment) -> bool:
+    return found is not None and found.beside == fragment.files
+
+
+def _with_file(fragment: Fragment, written: dict[int, NewFile]) -> Fragment:
+    found = written.get(int(fragment.id))
+    return fragment if found is None else with_column_file(fragment, found.file)
