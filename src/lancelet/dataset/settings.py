@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lancelet.errors import UnsupportedError
 from lancelet.ops import settings
 
 if TYPE_CHECKING:
@@ -72,7 +73,11 @@ class SettingsMethods:
 
     def replace_schema(self, schema: pa.Schema) -> None:
         """Refuse: fields change by adding, altering and dropping columns."""
-        raise NotImplementedError("the schema of a dataset cannot be replaced as a whole")
+        raise UnsupportedError(
+            "the schema of a dataset cannot be replaced as a whole; use add_columns, "
+            "alter_columns, drop_columns, or the methods for metadata",
+            fields=schema.names[:100],
+        )
 
     def replace_schema_metadata(self, new_metadata: Mapping[str, str]) -> None:
         """Set the metadata of the schema."""

@@ -58,7 +58,16 @@ def cast_values(array: pa.Array, before: Field, after: Field, path: str) -> pa.A
     if before.logical_type == logical_type.STRUCT:
         return _cast_struct(array, before, after, path)
     (old,), (new,) = before.children, after.children
-    items = cast_values(pc.list_flatten(array), old, new, f"{path}.{old.name}")
+    inner = f"{path}.{old.name}"
+    if before.logical_type == logical_type.MAP:
+        return _cast_map(array, old, new, inner)
+    if isinstance(array, pa.FixedSizeListArray):
+        size = array.type.list_size
+        items = array.values.slice(array.offset * size, len(array) * size)
+        kind = pa.list_(new.to_arrow(), size)
+        values = cast_values(items, old, new, inner)
+        return pa.FixedSizeListArray.from_arrays(values, type=kind, mask=_nulls_of(array))
+    items = cast_values(pc.list_flatten(array), old, new, inner)
     return with_items(array, items, new)
 
 
@@ -68,8 +77,25 @@ def _cast_struct(array: pa.StructArray, before: Field, after: Field, path: str) 
         values = cast_values(array.field(place), old, new, f"{path}.{old.name}")
         children.append(values)
         fields.append(pa.field(new.name, values.type, new.nullable))
-    mask = array.is_null() if array.null_count else None
-    return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
+    return pa.StructArray.from_arrays(children, fields=fields, mask=_nulls_of(array))
+
+
+def _cast_map(array: pa.MapArray, before: Field, after: Field, path: str) -> pa.MapArray:
+    """Return maps with other keys or values; `before` and `after` are their entries."""
+    start, stop = array.offsets[0].as_py(), array.offsets[len(array)].as_py()
+    offsets = pc.subtract(array.offsets, start)
+    key, value = (
+        cast_values(own.slice(start, stop - start), old, new, f"{path}.{old.name}")
+        for own, old, new in zip(
+            (array.keys, array.items), before.children, after.children, strict=True
+        )
+    )
+    kind = pa.map_(key.type, after.children[1].to_arrow().with_type(value.type))
+    return pa.MapArray.from_arrays(offsets, key, value, type=kind, mask=_nulls_of(array))
+
+
+def _nulls_of(array: pa.Array) -> pa.Array | None:
+    return array.is_null() if array.null_count else None
 
 
 def _cast(array: pa.Array, wanted: pa.DataType, path: str) -> pa.Array:

@@ -62,6 +62,42 @@ def test_values_within_lists_and_structs_are_cast_where_they_are(rows, start):
     assert cast.type.value_type.field("x").type == pa.int8()
 
 
+MAPS = st.lists(
+    st.none() | st.dictionaries(st.text(max_size=2), st.none() | st.integers(-9, 9), max_size=3),
+    max_size=6,
+)
+
+
+@given(MAPS, st.integers(0, 3))
+def test_values_of_maps_are_cast_where_they_are(rows, start):
+    before = pa.map_(pa.string(), pa.int64())
+    old = Schema.from_arrow(pa.schema([("c", before)])).fields[0]
+    (entries,) = old.children
+    key, _ = entries.children
+    value = Schema.from_arrow(pa.schema([("value", pa.int8())]), first_id=9).fields[0]
+    new = old.with_children([entries.with_children([key, value])])
+    values = pa.array([row and list(row.items()) for row in rows], before).slice(start)
+    cast = cast_values(values, old, new, "c")
+    assert cast.to_pylist() == values.to_pylist()
+    assert cast.type.item_type == pa.int8()
+
+
+FIXED = st.lists(st.none() | st.lists(st.none() | st.integers(-9, 9), min_size=2, max_size=2))
+
+
+@given(FIXED, st.integers(0, 3))
+def test_structs_in_lists_of_fixed_size_are_cast_where_they_are(rows, start):
+    before = pa.list_(pa.struct([("x", pa.int64())]), 2)
+    old = Schema.from_arrow(pa.schema([("c", before)])).fields[0]
+    leaf = Schema.from_arrow(pa.schema([("x", pa.int8())]), first_id=9).fields[0]
+    new = old.with_children([old.children[0].with_children([leaf])])
+    shown = [row and [{"x": value} for value in row] for row in rows]
+    values = pa.array(shown, before).slice(start)
+    cast = cast_values(values, old, new, "c")
+    assert cast.to_pylist() == values.to_pylist()
+    assert cast.type.value_type.field("x").type == pa.int8()
+
+
 def test_a_value_that_does_not_fit_is_named():
     with pytest.raises(ColumnError, match="1000"):
         cast_values(pa.array([1, 1000]), *fields(pa.int64(), pa.int8()), "c")
