@@ -18,14 +18,14 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.encodings.base import RowRange
-from lancelet.errors import InvalidInputError, UnsupportedError
+from lancelet.errors import UnsupportedError
 from lancelet.file.pool import map_ordered
 from lancelet.file.storage import take_rows
 from lancelet.format.fragment import Fragment
 from lancelet.format.fragment_json import fragment_from_json, fragment_to_json
 from lancelet.format.paths import DATA, DATA_SUFFIX
-from lancelet.format.version import FileVersion
 from lancelet.ops.compact.blobs import has_blobs, with_blob_values
+from lancelet.ops.compact.copy_files import copied, version_of_files
 from lancelet.ops.compact.lineage import with_lineage
 from lancelet.ops.compact.options import CompactionOptions
 from lancelet.ops.compact.plan import CompactionTask
@@ -34,7 +34,6 @@ from lancelet.ops.write import Target as WriteTarget
 from lancelet.query.fragment_reader import FragmentReader
 from lancelet.query.nodes.source import FragmentSource, waits_for_storage
 from lancelet.rowids.address import addresses_of
-from lancelet.table.apply.state import with_true_version
 from lancelet.table.dictionaries import dictionary_values_of
 from lancelet.table.snapshot import Snapshot, open_snapshot
 
@@ -112,7 +111,8 @@ def execute_task(snapshot: Snapshot, task: CompactionTask) -> RewriteResult:
     rows = sum(map(snapshot.live_rows, fragments))
     new: tuple[Fragment, ...] = ()
     if rows:
-        new = _reencoded(snapshot, task, rows_per_file(rows, task.options))
+        counts = rows_per_file(rows, task.options)
+        new = copied(snapshot, task, counts) or _reencoded(snapshot, task, counts)
     return RewriteResult(fragments, with_lineage(snapshot, fragments, new), task.read_version)
 
 
@@ -181,21 +181,6 @@ class _Rows:
             self._left = batch.slice(count) if batch.num_rows > count else None
             yield batch.slice(0, count)
             count -= min(count, batch.num_rows)
-
-
-def version_of_files(snapshot: Snapshot, options: CompactionOptions) -> FileVersion:
-    """Return the version that new files of a table get."""
-    own = with_true_version(snapshot.manifest).data_version
-    if options.data_storage_version is None:
-        return own
-    wanted = FileVersion.parse(options.data_storage_version)
-    if (own is FileVersion.V0_1) != (wanted is FileVersion.V0_1):
-        raise InvalidInputError(
-            "files of version 0.1 and later ones cannot be in one table; write another table",
-            table=own.value,
-            wanted=wanted.value,
-        )
-    return wanted
 
 
 def live_rows(
