@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
@@ -12,7 +13,9 @@ import pyarrow as pa
 from lancelet.dataset.committing import Transaction
 from lancelet.dataset.operation_forms import operation_to_user
 from lancelet.errors import InvalidInputError
+from lancelet.format.operation import CompactedSsTable
 from lancelet.format.version import FileVersion
+from lancelet.ops.bases import BaseChoice
 from lancelet.ops.dry_run import ChangeReport
 from lancelet.ops.merge_insert.execute import merge_rows, merge_uncommitted, report_merge
 from lancelet.ops.merge_insert.explain import analyze_merge, explain_merge
@@ -25,6 +28,7 @@ from lancelet.ops.merge_insert.spec import (
 )
 from lancelet.ops.publish import Retries
 from lancelet.ops.rows import read_rows_of
+from lancelet.table.commit import CommitOptions
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
@@ -46,6 +50,7 @@ class MergeInsertBuilder:
         self._dataset = dataset
         self._spec = MergeSpec(_key_names(dataset, on))
         self._retries = Retries()
+        self._options = CommitOptions()
 
     def when_matched_update_all(self, condition: str | None = None) -> Self:
         """Update rows whose key the source has.
@@ -116,6 +121,26 @@ class MergeInsertBuilder:
             )
         return self._with(mode=RewriteMode(mode))
 
+    def target_bases(self, bases: list[str]) -> Self:
+        """Set the bases to write new files to, in turn, by name or path."""
+        return self._with(files=replace(self._spec.files, bases=BaseChoice(tuple(bases))))
+
+    def target_all_bases(self, include_primary: bool = True) -> Self:
+        """Write new files to all bases in turn, the dataset's own folder among them or not."""
+        return self._with(files=replace(self._spec.files, bases=BaseChoice(spread=include_primary)))
+
+    def mark_sstables_as_compacted(self, sstables: Iterable[Any]) -> Self:
+        """Record how far shards are merged with this; each has a `shard_id` and `generation`."""
+        compacted = tuple(
+            CompactedSsTable(uuid.UUID(str(each.shard_id)), each.generation) for each in sstables
+        )
+        return self._with(compacted=compacted)
+
+    def skip_auto_cleanup(self, skip: bool = True) -> Self:
+        """Set whether old versions are left alone even if the config says to clean them up."""
+        self._options = replace(self._options, skips_cleanup=skip)
+        return self
+
     def memory_limit(self, limit: int) -> Self:
         """Set the bytes that rows of a stream may take in memory before they go to a file."""
         return self._with(memory_limit=limit)
@@ -143,7 +168,9 @@ class MergeInsertBuilder:
         stream, dataset = read_rows_of(data_obj, schema), self._dataset
         if dry_run:
             return report_merge(dataset.snapshot, stream, self._spec)
-        merged = merge_rows(dataset.snapshot, stream, self._spec, retries=self._retries)
+        merged = merge_rows(
+            dataset.snapshot, stream, self._spec, retries=self._retries, options=self._options
+        )
         dataset.look_at(merged.snapshot)
         return _result(merged.statistics)
 

@@ -185,6 +185,7 @@ def _update(operation: User.Update) -> op.Update:
         fields_for_preserving_bitmap=tuple(operation.fields_for_preserving_frag_bitmap),
         mode=mode,
         updated_offsets=dict(operation.updated_fragment_offsets or {}),
+        inserted_rows=operation.inserted_rows,
     )
 
 
@@ -197,6 +198,7 @@ def _shown_update(operation: op.Update) -> User.Update:
         fields_for_preserving_frag_bitmap=list(operation.fields_for_preserving_bitmap),
         update_mode=_BY_UPDATE_MODE[operation.mode],
         updated_fragment_offsets=dict(operation.updated_offsets) or None,
+        inserted_rows=operation.inserted_rows,
     )
 
 

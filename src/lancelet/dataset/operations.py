@@ -21,6 +21,7 @@ from lancelet.dataset.index_values import Index
 from lancelet.dataset.lance_schema import LanceSchema
 from lancelet.dataset.metadata import DataFile, FragmentMetadata
 from lancelet.errors import InvalidInputError
+from lancelet.format.key_filter import KeyFilter
 from lancelet.format.operation import Operation
 
 
@@ -106,6 +107,8 @@ class LanceOperation:
         fields_for_preserving_frag_bitmap: list[int] = field(default_factory=list)
         update_mode: str = ""
         updated_fragment_offsets: dict[int, bytes] | None = None
+        inserted_rows: KeyFilter | None = field(default=None, repr=False, compare=False)
+        """Which keys a merge inserted, so that others notice the same; not one of pylance's."""
 
         def __post_init__(self) -> None:
             """Check the types."""

@@ -58,6 +58,10 @@ class DiscardingStore(WrappedStore):
         """How many bytes they have."""
         return self._counts.num_bytes
 
+    def beside(self, other: Store) -> DiscardingStore:
+        """Return the same for another store, with the same counts."""
+        return DiscardingStore(other, self._counts)
+
     def at(self, folder: str) -> DiscardingStore:
         """Return the same store with a folder as its root, with the same counts."""
         return DiscardingStore(self.inner.at(folder), self._counts)

@@ -50,7 +50,12 @@ class BaseChoice:
             return own + [_target(location, bases[base_id]) for base_id in sorted(bases)]
         if not self.names:
             return [Target(location.store)]
-        return [_target(location, find_base(bases, name)) for name in self.names]
+        return [
+            Target(location.store)
+            if _same_path(name, location.uri)
+            else _target(location, find_base(bases, name))
+            for name in self.names
+        ]
 
 
 def find_base(bases: Mapping[int, BasePath], name: str) -> BasePath:

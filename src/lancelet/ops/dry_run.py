@@ -50,7 +50,13 @@ class Rehearsal:
     def of(snapshot: Snapshot) -> Rehearsal:
         """Return a rehearsal on a version."""
         store = DiscardingStore(snapshot.location.store)
-        location = replace(snapshot.location, store=store)
+        location = snapshot.location.with_stores(
+            store,
+            {
+                base.path: store.beside(snapshot.location.base_store(base))
+                for base in snapshot.manifest.bases.values()
+            },
+        )
         return Rehearsal(replace(snapshot, location=location), store)
 
     def report(self, operation: Operation, rows: int) -> ChangeReport:

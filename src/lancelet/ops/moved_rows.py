@@ -19,7 +19,8 @@ import pyarrow as pa
 from lancelet.buffers import Int64s
 from lancelet.format.fragment import Fragment, Inline
 from lancelet.format.version import FileVersion
-from lancelet.ops.write import FileOptions, Target, write_fragments
+from lancelet.ops.bases import BaseChoice
+from lancelet.ops.write import FileOptions, write_fragments
 from lancelet.rowids.address import UInt64s, group_by_fragment, offsets_of
 from lancelet.rowids.sequence import RowIdSequence
 from lancelet.table.apply.state import with_true_version
@@ -34,7 +35,7 @@ class RowFiles:
     """How rows that changed are written: by default as the table's own files are."""
 
     version: FileVersion | None = None
-    targets: Sequence[Target] = field(default=())
+    bases: BaseChoice = field(default_factory=BaseChoice)
 
 
 def rows_by_fragment(addresses: UInt64s) -> dict[int, Int64s]:
@@ -70,7 +71,7 @@ def write_rows(
         version=files.version or with_true_version(snapshot.manifest).data_version,
         dictionaries=dictionary_values_of(snapshot),
     )
-    targets = files.targets or [Target(snapshot.location.store)]
+    targets = files.bases.targets(snapshot.location, snapshot.manifest.bases)
     return write_fragments(targets, batches, snapshot.schema, options)
 
 

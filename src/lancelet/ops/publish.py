@@ -65,7 +65,7 @@ def commit_transaction(
 ) -> Snapshot:
     """Commit, and clean up if the config of the table says that it is due with this version."""
     published = commit(location, transaction, options)
-    if options is None or not options.detached:
+    if options is None or not (options.detached or options.skips_cleanup):
         auto_cleanup(published)
     return published
 

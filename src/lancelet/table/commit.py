@@ -100,6 +100,8 @@ class CommitOptions:
     """Whether it is an error if a table is there already."""
     seconds: float | None = None
     """For how long to go on adjusting to other writers; None for as often as `attempts` says."""
+    skips_cleanup: bool = False
+    """Whether old versions are left alone even if the config says that they are to be cleaned."""
     keys_are_new: KeysAreNew | None = None
     """Asked where others added rows that may have keys which a merge inserted."""
     mark: Mark | None = None

@@ -87,6 +87,10 @@ class TableLocation:
         within = f"{directory}/{path}" if base.is_dataset_root else path
         return Place(self.base_store(base), within)
 
+    def with_stores(self, store: Store, bases: Mapping[str, Store]) -> TableLocation:
+        """Return the same location with other stores: its own, and those of bases by path."""
+        return replace(self, store=store, _bases=dict(bases))
+
     def base_store(self, base: BasePath) -> Store:
         """Return a store whose root is a base."""
         store = self._bases.get(base.path)

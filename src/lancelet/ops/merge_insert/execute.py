@@ -139,6 +139,7 @@ def _rewrite_rows(
         fields_for_preserving_bitmap=tuple(int(node.id) for node in source.part.walk()),
         mode=UpdateMode.REWRITE_ROWS,
         inserted_rows=inserted.filter(),
+        compacted_sstables=spec.compacted,
     )
     files = [file for fragment in fragments for file in fragment.files]
     statistics = MergeStatistics(

@@ -12,6 +12,7 @@ from enum import Enum
 
 from lancelet.config import MEMORY_LIMIT_BYTES
 from lancelet.errors import InvalidInputError
+from lancelet.format.operation import CompactedSsTable
 from lancelet.ops.moved_rows import RowFiles
 from lancelet.query.compile import Writable
 
@@ -57,6 +58,7 @@ class MergeSpec:
         files: How new rows are written.
         memory_limit: The bytes that rows and keys of the source may take in memory; what is
             beyond waits in a temporary file.
+        compacted: How far shards have been merged with it.
     """
 
     on: tuple[str, ...]
@@ -70,6 +72,7 @@ class MergeSpec:
     uses_index: bool = True
     files: RowFiles = field(default_factory=RowFiles)
     memory_limit: int = MEMORY_LIMIT_BYTES
+    compacted: tuple[CompactedSsTable, ...] = ()
 
     def check(self) -> None:
         """Refuse a merge that could not change anything."""

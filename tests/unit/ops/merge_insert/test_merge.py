@@ -5,6 +5,8 @@ null and repeated keys.
 """
 
 import itertools
+import types
+import uuid
 
 import pyarrow as pa
 import pytest
@@ -12,9 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lancelet
+from lancelet.commit import CommitConflictError
 from lancelet.errors import (
     ExpressionError,
     FieldNotFoundError,
+    IndexNotFoundError,
     InvalidInputError,
     SchemaMismatchError,
 )
@@ -358,3 +362,51 @@ def test_a_stream_longer_than_the_limit_is_merged_from_a_file(dataset):
     did = upsert(dataset).memory_limit(1000).execute(rows.to_reader(50))
     assert (did["num_inserted_rows"], did["num_updated_rows"]) == (490, 5)
     assert dataset.count_rows("v = concat('x', cast(k AS string))") == 495
+
+
+def test_new_files_go_to_the_bases_that_are_named(tmp_path):
+    cold = tmp_path / "cold"
+    cold.mkdir()
+    dataset = lancelet.write_dataset(
+        source((1, "a", 1)),
+        str(tmp_path / "t"),
+        initial_bases=[lancelet.DatasetBasePath(str(cold), name="cold", is_dataset_root=False)],
+    )
+    builder = upsert(dataset).target_bases(["cold"])
+    assert builder.execute(source((1, "b", 2)), dry_run=True).files == 1
+    assert list(cold.iterdir()) == []
+    builder.execute(source((1, "b", 2)))
+    assert len(list(cold.iterdir())) == 1
+    upsert(dataset).target_all_bases().execute(source((1, "c", 3)))
+    upsert(dataset).target_bases([dataset.uri]).execute(source((2, "d", 4)))
+    assert len(list(cold.iterdir())) == 1
+    assert in_order(dataset.to_table().to_pylist()) == [
+        {"k": 1, "v": "c", "w": 3},
+        {"k": 2, "v": "d", "w": 4},
+    ]
+
+
+def test_cleaning_up_can_be_left_to_others(tmp_path):
+    dataset = lancelet.write_dataset(
+        source((1, "a", 1)),
+        str(tmp_path / "t"),
+        auto_cleanup_options={"interval": 1, "older_than_seconds": 0},
+    )
+    for number in range(3):
+        upsert(dataset).skip_auto_cleanup().execute(source((1, "b", number)))
+    assert len(dataset.versions()) == 4
+    upsert(dataset).execute(source((1, "b", 9)))
+    assert len(dataset.versions()) < 5
+
+
+def test_merged_shards_need_a_table_that_keeps_account_of_them(dataset):
+    shard = types.SimpleNamespace(shard_id=str(uuid.uuid4()), generation=3)
+    with pytest.raises(IndexNotFoundError, match="no state of merged shards"):
+        upsert(dataset).mark_sstables_as_compacted([shard]).execute(source((1, "b", 1)))
+
+
+def test_keys_that_were_inserted_are_known_of_uncommitted_merges_too(dataset):
+    transaction, _ = upsert(dataset).execute_uncommitted(source((50, "y", 2)))
+    upsert(dataset).execute(source((50, "z", 3)))
+    with pytest.raises(CommitConflictError, match="rows of the same keys"):
+        lancelet.LanceDataset.commit(dataset, transaction)
