@@ -3,7 +3,7 @@
     int64 of 21 bits, a sample of 4096
       flat(64), inline_bitpacking(64)     8.02 B, 2.67 B       tried
       entropy of the byte planes          2.63 B               a look at the bytes
-      general(lz4){flat(64)}              4.93 B               tried
+      lz4                                 not below 3 B        skipped: no value repeats
       splitting, zstd                     not below 2.63 B     skipped: packing is as good
 
 Choosing must cost a fraction of encoding, and general compressions are by far the dearest trials.
@@ -59,6 +59,9 @@ _LOOKED_AT: Final = 1024
 _REPETITION: Final = 0.9
 """LZ4 has found something if it leaves no more than this share."""
 
+_COPY_BYTES: Final = 3.0
+"""What LZ4 takes for a copy; where no value repeats, each value takes one."""
+
 _ZSTD_OF_LZ4: Final = 0.5
 """The share of LZ4's bytes that zstd may take at best, where there is repetition."""
 
@@ -86,11 +89,12 @@ def try_all(
         return [_try(Rle(), sample, limits)]
     proposed = _proposed(sample, options)
     trials = [_try(codec, sample, limits) for codec in proposed]
-    entropy = 0.0
+    plain_bytes = raw_bytes(sample) / max(sample.count, 1)
+    entropy, repeats = 0.0, True
     if options.compression is None and isinstance(sample, FixedWidth) and _has_planes(sample):
-        entropy = planes_entropy(sample)
+        entropy, repeats = planes_entropy(sample), _values_repeat(sample)
     for codec in _compressed(sample, proposed, page_bytes, options):
-        if _may_pay(codec, trials, entropy, raw_bytes(sample) / max(sample.count, 1)):
+        if _may_pay(codec, trials, entropy, plain_bytes, repeats=repeats):
             fitting = limits
             if options.minichunk_size is None:
                 aim = COMPRESSED_AIM[codec.compression] if codec.searches else CODED_AIM
@@ -139,6 +143,15 @@ def _has_planes(values: FixedWidth) -> bool:
     return values.count > 0 and values.bits > 0 and values.bits % 8 == 0
 
 
+def _values_repeat(values: FixedWidth) -> bool:
+    """Return whether some neighbouring values are equal to others of them."""
+    width = values.bits // 8
+    if values.bits not in WORDS:
+        return True
+    looked_at = values.data[: min(values.count, _LOOKED_AT) * width].view(f"<u{width}")
+    return len(np.unique(looked_at)) < _REPETITION * len(looked_at)
+
+
 def _entropy(rows: npt.NDArray[np.uint8]) -> float:
     count, width = len(rows), int(rows.shape[1])
     found = np.bincount((rows + 256 * np.arange(width)).reshape(-1))
@@ -185,13 +198,17 @@ def _compressed(
         inner = [*inner, ByteStreamSplit()]
     for compression in _compressions(page_bytes, options):
         for codec in inner:
-            if (
-                compression is Compression.ZSTD
-                and isinstance(codec, Fsst)
-                and not options.compression
-            ):
-                yield General(codec, compression, searches=False)
-            yield General(codec, compression, options.compression_level)
+            if isinstance(codec, Fsst) and options.compression is None:
+                # What LZ4 would find in codes is the order of their offsets.
+                yield from _compressed_codes(codec, compression)
+            else:
+                yield General(codec, compression, options.compression_level)
+
+
+def _compressed_codes(codec: Fsst, compression: Compression) -> Iterator[General]:
+    if compression is Compression.ZSTD:
+        yield General(codec, compression, searches=False)
+        yield General(codec, compression)
 
 
 def _compressions(page_bytes: int, options: EncodingOptions) -> tuple[Compression, ...]:
@@ -204,7 +221,14 @@ def _compressions(page_bytes: int, options: EncodingOptions) -> tuple[Compressio
             return ()
 
 
-def _may_pay(codec: General, trials: Sequence[Trial], entropy: float, plain_bytes: float) -> bool:
+def _may_pay(
+    codec: General,
+    trials: Sequence[Trial],
+    entropy: float,
+    plain_bytes: float,
+    *,
+    repeats: bool,
+) -> bool:
     """Return whether a compression may save what it must, by what is known of the sample."""
     least = _least_bytes([trial for trial in trials if not isinstance(trial.codec, General)])
     wanted = (1 - saving_min(codec)) * least
@@ -213,7 +237,7 @@ def _may_pay(codec: General, trials: Sequence[Trial], entropy: float, plain_byte
     if isinstance(codec.inner, ByteStreamSplit):
         return False
     if codec.compression is Compression.LZ4:
-        return True
+        return least > _COPY_BYTES or repeats
     repeated = _least_bytes(_compressed_below(_REPETITION * plain_bytes, trials, Compression.LZ4))
     return _ZSTD_OF_LZ4 * repeated < wanted
 

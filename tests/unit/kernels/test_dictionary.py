@@ -53,6 +53,15 @@ def test_every_string_is_the_item_at_its_index(agree, words, dtype, offset, coun
     assert values == [words[index] for index in indices]
 
 
+@given(st.integers(1, 20), st.integers(1, 5), st.integers(0, 40), st.booleans())
+def test_strings_of_one_size_are_looked_up_alike(agree, known, size, count, has_bad) -> None:
+    offsets = (np.arange(known + 1) * size + 2).astype(np.int32)
+    data = np.arange(known * size + 2).astype(np.uint8)
+    indices = np.random.default_rng(count).integers(0, known + has_bad, count).astype(np.uint16)
+    found = agree("look_up_variable", offsets, data, indices)
+    assert (found is CorruptDataError) == bool((indices == known).any())
+
+
 @pytest.mark.parametrize("offsets", [[0, 3, 2, 9], [0, 2, 3, 11], [-1, 2, 3, 9]])
 def test_offsets_that_leave_the_data_are_refused(agree, offsets) -> None:
     data = np.zeros(10, np.uint8)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 import numpy.typing as npt
 
 from lancelet.buffers import Bytes
@@ -12,6 +13,9 @@ from lancelet.kernels.arguments import as_bytes, check_whole_values, word_type
 from lancelet.kernels.faults import checked
 from lancelet.kernels.native.allocate import empty, empty_bytes
 from lancelet.kernels.offsets import Offsets, check_has_offsets
+
+_FIXED_BYTES_MAX: Final = (1 << 31) - 1
+"""More bytes may not fit the offsets, which the general kernel has the words for."""
 
 
 def look_up_fixed(items: Bytes, item_bytes: int, indices: npt.NDArray[Any]) -> Bytes:
@@ -27,9 +31,17 @@ def look_up_fixed(items: Bytes, item_bytes: int, indices: npt.NDArray[Any]) -> B
 def look_up_variable(
     offsets: Offsets, data: Bytes, indices: npt.NDArray[Any]
 ) -> tuple[Offsets, Bytes]:
-    """Return the byte string at each unsigned index, with offsets of the same width."""
+    """Return the byte string at each unsigned index, with offsets of the same width.
+
+    Strings of one size, such as codes of a letter, are looked up like numbers.
+    """
     kernel = "look_up_variable"
     check_has_offsets(offsets, kernel=kernel)
+    size = _common_size(offsets, data)
+    if size and len(offsets) <= len(indices) <= _FIXED_BYTES_MAX // size:
+        fixed = empty(len(indices) + 1, offsets.dtype)
+        fixed[:] = np.arange(0, fixed.size * size, size)
+        return fixed, look_up_fixed(data[offsets[0] : offsets[-1]], size, indices)
     width, index_bytes = offsets.itemsize, word_type(indices.dtype.itemsize * 8).itemsize
     out_offsets = empty(len(indices) + 1, offsets.dtype)
     words, items = as_bytes(indices), as_bytes(offsets)
@@ -39,3 +51,11 @@ def look_up_variable(
     out = empty_bytes(checked(status, kernel=kernel))
     checked(_native.look_up_bytes(items, width, data, words, index_bytes, out), kernel=kernel)
     return out_offsets, out
+
+
+def _common_size(offsets: Offsets, data: Bytes) -> int:
+    """Return the size of all strings if it is the same and they lie in their data, else 0."""
+    if len(offsets) < 2 or not 0 <= int(offsets[0]) <= int(offsets[-1]) <= data.nbytes:
+        return 0
+    size = int(offsets[1]) - int(offsets[0])
+    return size if size > 0 and bool((np.diff(offsets) == size).all()) else 0
