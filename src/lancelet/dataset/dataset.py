@@ -249,13 +249,14 @@ class LanceDataset(
 
     def __copy__(self) -> LanceDataset:
         """Return another dataset at the same version, which moves on its own."""
-        return self._at(self.snapshot)
+        return self.at(self.snapshot)
 
     def __repr__(self) -> str:
         """Say where the table is and which version is looked at."""
         return f"LanceDataset({self._uri!r}, version={self.version})"
 
-    def _at(self, snapshot: Snapshot) -> LanceDataset:
+    def at(self, snapshot: Snapshot) -> LanceDataset:
+        """Return a dataset that looks at another version, opened in the same way."""
         uri = snapshot.location.uri
         return LanceDataset(uri, session=self._session, _handle=self._handle.at(snapshot))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict, cast
 
 import numpy as np
 
@@ -60,8 +60,7 @@ class HistoryMethods:
         """Return a dataset that looks at another version: of this branch if given a number."""
         if version is None:
             raise VersionTypeError("a version is a number, a tag, or a branch with a number")
-        found: LanceDataset = self._at(open_reference(self._handle, version))
-        return found
+        return cast("LanceDataset", self).at(open_reference(self._handle, version))
 
     def checkout_latest(self) -> None:
         """Look at the version that was committed last."""
@@ -74,9 +73,6 @@ class HistoryMethods:
         handle = self._handle
         over = self.latest_version
         handle.snapshot = restore(handle.snapshot, over)
-
-    def _at(self, snapshot: Snapshot) -> Any:
-        raise NotImplementedError
 
 
 def describe_version(snapshot: Snapshot) -> Version:

@@ -15,7 +15,7 @@ import builtins
 import os
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, cast
 
 from lancelet.dataset.handle import Handle, OpenOptions, locate, open_reference, text_of
 from lancelet.errors import InvalidInputError
@@ -23,6 +23,7 @@ from lancelet.format import refs as stored
 from lancelet.format.manifest import NANOSECONDS
 from lancelet.table import refs
 from lancelet.table.clone import deep_clone, shallow_clone
+from lancelet.table.fast_forward import fast_forward
 from lancelet.table.manifests import list_versions
 
 if TYPE_CHECKING:
@@ -117,6 +118,15 @@ class Branches:
         """Return all branches, those made of the highest versions first, or last with `asc`."""
         return _ordered(self.list(), order, lambda branch: branch["parent_version"])
 
+    def fast_forward(self, branch: str) -> LanceDataset:
+        """Make what a branch has the next version of its parent, and return the parent there.
+
+        The files of the branch are copied, and it stays as it is. It is a conflict if the parent
+        has versions that the branch did not start from.
+        """
+        created = fast_forward(_main(self._dataset), branch)
+        return self._dataset.at(created)
+
     def delete(self, branch: str) -> None:
         """Remove a branch with its files, unless a tag or another branch needs it."""
         refs.delete_branch(_main(self._dataset), branch)
@@ -156,8 +166,7 @@ class RefMethods:
         del storage_options  # a branch is in the folder of its table
         source = open_reference(self._handle, reference)
         created = refs.create_branch(refs.main_location(source), branch, source)
-        found: LanceDataset = self._at(created)
-        return found
+        return cast("LanceDataset", self).at(created)
 
     def shallow_clone(
         self,
@@ -201,9 +210,6 @@ class RefMethods:
             base_store_params=options.base_options,
             **more,
         )
-
-    def _at(self, snapshot: Any) -> Any:
-        raise NotImplementedError
 
 
 def _main(dataset: LanceDataset) -> Any:

@@ -48,9 +48,9 @@ def shallow_clone(
     `branch` is the name of the branch that the clone is, if it is one.
     """
     _check_nothing_at(target)
-    base = _base_of(source)
+    base = base_path_of(source)
     manifest = source.manifest
-    state = _based_on(
+    state = with_bases(
         replace(
             State(manifest, source.indices.indices),
             manifest=replace(manifest, base_paths=(*manifest.base_paths, base), branch=branch),
@@ -70,17 +70,23 @@ def shallow_clone(
 def deep_clone(source: Snapshot, target: TableLocation) -> Snapshot:
     """Start a table at `target` with copies of all files of `source`, wherever they are."""
     _check_nothing_at(target)
-    copies = _apart(_copies(source))
-    run_requests([partial(_copy, copy, target.store) for copy in copies])
+    copy_files(source, target)
     manifest = replace(source.manifest, base_paths=(), branch=None)
-    state = _based_on(State(manifest, source.indices.indices), lambda _: None)
+    state = with_bases(State(manifest, source.indices.indices), lambda _: None)
     operation = Clone(
         is_shallow=False,
         ref_version=source.version,
-        ref_path=_base_of(source).path,
+        ref_path=base_path_of(source).path,
         ref_name=source.manifest.branch,
     )
     return _publish(source, target, state, operation)
+
+
+def copy_files(source: Snapshot, target: TableLocation, *, own: bool = False) -> None:
+    """Copy the files of a version to a table; with `own` those that it borrows stay away."""
+    root = source.location.store.uri
+    copies = _apart(copy for copy in _copies(source) if not own or copy.source.store.uri == root)
+    run_requests([partial(_copy, copy, target.store) for copy in copies])
 
 
 def _publish(source: Snapshot, target: TableLocation, state: State, operation: Clone) -> Snapshot:
@@ -95,7 +101,7 @@ def _check_nothing_at(target: TableLocation) -> None:
         raise AlreadyExistsError("Dataset already exists", uri=target.uri)
 
 
-def _base_of(source: Snapshot) -> BasePath:
+def base_path_of(source: Snapshot) -> BasePath:
     """Return the source as a base of a clone, with an id that none of its own bases has."""
     place = parse_uri(source.location.store.uri)
     is_local = place.scheme == "file"
@@ -105,7 +111,7 @@ def _base_of(source: Snapshot) -> BasePath:
     return BasePath(base_id, path, is_dataset_root=True, name=source.manifest.branch)
 
 
-def _based_on(state: State, rebase: Callable[[int | None], int | None]) -> State:
+def with_bases(state: State, rebase: Callable[[int | None], int | None]) -> State:
     """Return a state in which every file has the base that `rebase` makes of its base."""
     fragments = FragmentList.of(
         _rebased_fragment(fragment, rebase) for fragment in state.manifest.fragments

@@ -7,7 +7,12 @@ import pyarrow as pa
 import pytest
 
 import lancelet
-from lancelet.errors import AlreadyExistsError, RefNotFoundError, VersionNotFoundError
+from lancelet.errors import (
+    AlreadyExistsError,
+    CommitConflictError,
+    RefNotFoundError,
+    VersionNotFoundError,
+)
 
 
 def rows(*values: int) -> pa.Table:
@@ -113,6 +118,45 @@ def test_branches_go_their_own_ways(ds) -> None:
     ds.branches.delete("dev/x")
     assert ds.branches.list() == {}
     assert read(ds) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("stable", [False, True])
+def test_a_branch_is_brought_to_its_parent(tmp_path: Path, stable: bool) -> None:
+    uri = tmp_path / "t"
+    ds = lancelet.write_dataset(rows(1, 2), uri, enable_stable_row_ids=stable)
+    branch = ds.create_branch("dev")
+    assert ds.branches.fast_forward("dev").version == 1
+    branch.insert(rows(3))
+    branch.delete("a = 1")
+    branch.insert(rows(4))
+    nested = branch.create_branch("dev/more")
+    nested.insert(rows(5))
+    assert ds.branches.fast_forward("dev/more").uri == branch.uri
+    done = ds.branches.fast_forward("dev")
+    assert (done.version, done.uri, read(done)) == (2, str(uri), [2, 3, 4, 5])
+    assert done.base_paths() == {}
+    ds.branches.delete("dev/more")
+    ds.branches.delete("dev")
+    done.insert(rows(6))
+    done.validate()
+    assert read(lancelet.dataset(uri)) == [2, 3, 4, 5, 6]
+    assert read(ds) == [1, 2]
+    if stable:
+        found = done.to_table(columns=["a", "_rowid", "_row_created_at_version"]).to_pydict()
+        assert len(set(found["_rowid"])) == 5
+        assert found["_row_created_at_version"] == [1, 2, 2, 2, 3]
+
+
+def test_a_branch_whose_parent_moved_on_cannot_just_follow(ds) -> None:
+    branch = ds.create_branch("dev")
+    branch.insert(rows(10))
+    ds.insert(rows(4))
+    with pytest.raises(CommitConflictError, match="moved on") as caught:
+        ds.branches.fast_forward("dev")
+    assert not caught.value.retryable
+    with pytest.raises(RefNotFoundError):
+        ds.branches.fast_forward("none")
+    assert read(lancelet.dataset(ds.uri)) == [1, 2, 3, 4]
 
 
 def test_references_are_seen_from_the_branch_looked_at(ds) -> None:

@@ -28,6 +28,10 @@ from lancelet.format.operation import (
 from lancelet.format.version import FileVersion
 
 
+class MixedVersionsError(InvalidInputError, OSError):
+    """Files of 0.1 and of later versions were to be in one table."""
+
+
 def with_file_versions(manifest: Manifest, operation: Operation) -> Manifest:
     """Return a manifest that says which versions its files have, after an operation."""
     own = manifest.data_version
@@ -35,8 +39,8 @@ def with_file_versions(manifest: Manifest, operation: Operation) -> Manifest:
     if not others:
         return manifest
     if FileVersion.V0_1 in {own, *others}:
-        raise InvalidInputError(
-            "files of version 0.1 cannot be in one table with others",
+        raise MixedVersionsError(
+            "All data files must have the same version where one is of version 0.1",
             table=own.value,
             files=sorted(version.value for version in others),
         )

@@ -1,0 +1,109 @@
+r"""Bringing what was done on a branch to where it started, if nothing happened there since.
+
+    main      1 - 2                        main      1 - 2 - 3'     what the branch has at 5
+                  \                                      \
+    trial          2 - 3 - 4 - 5           trial           2 - 3 - 4 - 5
+
+All that the branch did becomes one version, which nobody else can publish at the same time. Files
+of the branch are copied, so that it may be deleted afterwards. Row versions that are counted on
+the branch would lie in the future of the parent; they become the new version.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from lancelet.errors import AlreadyExistsError, CommitConflictError
+from lancelet.format.base_paths import BasePath
+from lancelet.format.fragment import Fragment, Inline, StoredSequence
+from lancelet.format.fragment_list import FragmentList
+from lancelet.format.operation import Overwrite
+from lancelet.format.transaction import Transaction
+from lancelet.rowids.versions import VersionSequence
+from lancelet.table.apply import State
+from lancelet.table.clone import base_path_of, copy_files, with_bases
+from lancelet.table.commit import publish_first
+from lancelet.table.location import TableLocation
+from lancelet.table.refs import branch_location, get_branch
+from lancelet.table.snapshot import Snapshot, open_snapshot
+
+
+def fast_forward(main: TableLocation, name: str) -> Snapshot:
+    """Make the latest version of a branch the next one of its parent.
+
+    Raises:
+        CommitConflictError: The parent has versions that the branch did not start from.
+    """
+    branch = get_branch(main, name)
+    parent = open_snapshot(branch_location(main, branch.parent_branch))
+    source = open_snapshot(branch_location(main, name))
+    if parent.version != branch.parent_version:
+        raise _moved_on(parent, name, branch.parent_version)
+    if source.version == branch.parent_version:
+        return parent
+    copy_files(source, parent.location, own=True)
+    operation = Overwrite(tuple(source.fragments), source.schema)
+    transaction = Transaction(parent.version, str(uuid.uuid4()), operation)
+    state = _as_of_parent(source, parent)
+    try:
+        return publish_first(parent.location, transaction, state, parent.entry.naming)
+    except AlreadyExistsError as error:
+        raise _moved_on(parent, name, branch.parent_version) from error
+
+
+def _as_of_parent(source: Snapshot, parent: Snapshot) -> State:
+    """Return what the branch is, with files and bases as the parent names them."""
+    version, root = parent.version + 1, base_path_of(parent).path
+    home = {base.id for base in source.manifest.base_paths if base.path == root}
+    bases: Mapping[int, BasePath] = {
+        **parent.manifest.bases,
+        **{key: base for key, base in source.manifest.bases.items() if key not in home},
+    }
+    manifest = replace(
+        source.manifest,
+        version=version,
+        branch=parent.manifest.branch,
+        base_paths=tuple(bases.values()),
+        tag="",
+    )
+    state = with_bases(
+        State(manifest, source.indices.indices),
+        lambda base_id: None if base_id in home else base_id,
+    )
+    fragments = FragmentList.of(_until(version, each) for each in state.manifest.fragments)
+    indices = tuple(
+        replace(index, dataset_version=min(index.dataset_version, version))
+        for index in state.indices
+    )
+    return State(replace(state.manifest, fragments=fragments).with_flags(), indices)
+
+
+def _until(version: int, fragment: Fragment) -> Fragment:
+    return replace(
+        fragment,
+        created_at_versions=_not_after(version, fragment.created_at_versions),
+        last_updated_at_versions=_not_after(version, fragment.last_updated_at_versions),
+    )
+
+
+def _not_after(version: int, stored: StoredSequence | None) -> StoredSequence | None:
+    if not isinstance(stored, Inline):
+        return stored
+    sequence = VersionSequence.parse(stored.data)
+    versions = np.minimum(sequence.versions, np.uint64(version))
+    return Inline(VersionSequence(sequence.lengths, versions).render())
+
+
+def _moved_on(parent: Snapshot, name: str, started: int) -> CommitConflictError:
+    return CommitConflictError(
+        "the parent of the branch moved on, so that its work cannot just follow",
+        branch=name,
+        parent=parent.manifest.branch or "main",
+        started_from=started,
+        latest=parent.version,
+        retryable=False,
+    )
