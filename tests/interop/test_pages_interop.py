@@ -83,6 +83,13 @@ ANY_VERSION = {
                  pa.struct([("a", pa.int32()), ("b", pa.float64())]), PACKED), "2.1",
     ),
     "packed with strings": (table_of(STRUCTS, POINT, PACKED), "2.2"),
+    "lists of two nulls": (
+        table_of(some([[None, None]] * 300), pa.list_(pa.null(), 2)), "2.1",
+    ),
+    "lists of lists of nulls": (
+        table_of(some([[[None] * 9] * (i % 3) for i in range(200)]),
+                 pa.list_(pa.list_(pa.null(), 9))), "2.1",
+    ),
     "vectors in lists": (
         table_of(some([[[i] * 99] * (i % 3) for i in range(200)]),
                  pa.list_(pa.list_(pa.float32(), 99))), "2.1",
@@ -207,6 +214,15 @@ def test_lancelet_reads_sparse_structure(name, tmp_path):
     column = lancelet.file.LanceFileReader(str(path)).metadata().columns[0]
     assert ("Indexed(" in column.pages[0].encoding) == ("indexed" in name)
     check(lancelet.file, path, table)
+
+
+@pytest.mark.parametrize("values", [[b""] * 9, [b"", None] * 9, [None] * 9])
+def test_lancelet_reads_binary_of_no_bytes(values, tmp_path):
+    """Which it does not write: only in 2.2 does the reference read what it wrote itself."""
+    table = table_of(values, pa.binary(0))
+    write(lance.file, tmp_path / "theirs.lance", table, "2.2")
+    check(lancelet.file, tmp_path / "theirs.lance", table)
+    check(lance.file, tmp_path / "theirs.lance", table)
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.2"])

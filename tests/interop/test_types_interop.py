@@ -9,6 +9,7 @@ import lance.file
 import numpy as np
 import pyarrow as pa
 import pytest
+from lance.arrow import BFloat16Type
 
 import lancelet.file
 from lancelet.format.version import FileVersion
@@ -24,6 +25,8 @@ TYPES = [
     *strategies.EXTENSIONS,
     *strategies.DICTIONARIES,
     *(pa.list_(item, 3) for item in strategies.LIST_ITEMS),
+    BFloat16Type(),
+    *(pa.dictionary(width, pa.string()) for width in strategies.INTEGERS),
 ]
 NULL_SHARES = {"full": 0.0, "holes": 0.3, "nulls": 1.0}
 ROWS = 1100

@@ -53,6 +53,8 @@ def block_from_arrow(array: pa.Array) -> Block:
         return _list_from_arrow(array)
     if pa.types.is_struct(data_type):
         return _fields_from_arrow(array)
+    if pa.types.is_null(data_type):
+        return FixedWidth(0, np.empty(0, np.uint8), len(array))
     bits = bits_per_value(data_type)
     if bits == 1:
         return FixedWidth(1, _bits(array.buffers()[1], array.offset, len(array)), len(array))
@@ -69,6 +71,8 @@ def validity_bits(array: pa.Array) -> Bytes | None:
     """
     if array.null_count == 0:
         return None
+    if pa.types.is_null(array.type):
+        return np.zeros((len(array) + 7) // 8, np.uint8)
     return _bits(array.buffers()[0], array.offset, len(array))
 
 
@@ -218,6 +222,8 @@ def _arrow_from_fixed(
     block: FixedWidth, data_type: pa.DataType, nulls: pa.Buffer | None
 ) -> pa.Array:
     if block.bits == 0:
+        if data_type == pa.binary(0):
+            return pa.Array.from_buffers(data_type, block.count, [nulls, pa.py_buffer(b"")])
         # Items that are all null are stored as their bits alone, whatever their type.
         return pa.nulls(block.count, data_type)
     if pa.types.is_fixed_size_list(data_type) and block.bits % data_type.list_size == 0:

@@ -160,6 +160,8 @@ def _check_leaf(path: Path, data_type: pa.DataType) -> None:
     while pa.types.is_fixed_size_list(item) and item.list_size:
         item = item.value_type
     is_plain = not pa.types.is_fixed_size_list(data_type)
+    if not is_plain and pa.types.is_null(item):
+        return
     if not has_fixed_width(item) and (not is_plain or pa.types.is_fixed_size_binary(item)):
         raise UnsupportedError(
             "no file can store this type", column=_name_of(path), type=str(data_type)

@@ -146,6 +146,8 @@ def _wants_full_zip(block: Block, version: FileVersion, options: EncodingOptions
         return not all(isinstance(child, FixedWidth) for child in block.children)
     if _item_bits(block) == 1:
         return False
+    if isinstance(block, FixedSizeList) and not _item_bits(block):
+        return True  # lists of null, which have no bytes that could be cut into chunks
     if options.structural_encoding is StructuralEncoding.MINI_BLOCK:
         return not _fits_mini_block(block, version)
     if options.structural_encoding is StructuralEncoding.FULL_ZIP:

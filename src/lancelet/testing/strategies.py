@@ -435,9 +435,10 @@ def stored_type(data_type: pa.DataType) -> pa.DataType:
     >>> stored_type(pa.list_(pa.string_view()))
     ListType(list<item: string>)
     """
-    normal = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-    if data_type in normal:
-        return normal[data_type]
+    if pa.types.is_string_view(data_type):
+        return pa.string()
+    if pa.types.is_binary_view(data_type):
+        return pa.binary()
     make: Callable[[pa.Field], pa.DataType]
     if pa.types.is_struct(data_type):
         return pa.struct([_stored_field(data_type.field(i)) for i in range(data_type.num_fields)])

@@ -213,7 +213,8 @@ def _flatten(block: Block) -> tuple[list[_Level], list[Bytes | None], FixedWidth
 
 
 def _encoding(levels: list[_Level], bits: int) -> pb21.CompressiveEncoding:
-    encoding = flat_encoding(bits)
+    nothing = pb21.CompressiveEncoding(constant=pb21.Constant())
+    encoding = flat_encoding(bits) if bits else nothing
     for level in reversed(levels):
         encoding = pb21.CompressiveEncoding(
             fixed_size_list=pb21.FixedSizeList(
