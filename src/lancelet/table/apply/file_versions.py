@@ -40,7 +40,7 @@ def with_file_versions(manifest: Manifest, operation: Operation) -> Manifest:
         return manifest
     if FileVersion.V0_1 in {own, *others}:
         raise MixedVersionsError(
-            "All data files must have the same version where one is of version 0.1",
+            "All data files must have the same version: 0.1 cannot be in one table with others",
             table=own.value,
             files=sorted(version.value for version in others),
         )
