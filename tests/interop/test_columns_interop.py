@@ -309,3 +309,18 @@ def test_tables_of_old_releases_change_their_columns(tmp_path, source):
     dataset.drop_columns(["renamed"] if len(before.schema) > 1 else ["text"])
     assert dataset.to_table().equals(lance.dataset(folder).to_table())
     assert lancelet.dataset(folder, version=number).to_table().equals(before)
+
+
+def test_a_migration_waits_for_indices_that_were_not_remapped(tmp_path):
+    reference = lance.write_dataset(INDEXED, tmp_path, max_rows_per_file=30)
+    reference.create_scalar_index("a", "BTREE")
+    reference.optimize.compact_files(defer_index_remap=True)
+    dataset = lancelet.dataset(tmp_path)
+    with pytest.raises(NotImplementedError, match="before a compaction") as refused:
+        dataset.migrate_to_stable_row_ids()
+    assert refused.value.facts["indices"] == ["a_idx"]
+    lance.dataset(tmp_path).drop_index("a_idx")
+    dataset.checkout_latest()
+    dataset.migrate_to_stable_row_ids()
+    assert lance.dataset(tmp_path).describe_indices() == []
+    assert check(dataset)["a"] == list(range(100))

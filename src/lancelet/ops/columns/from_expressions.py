@@ -23,6 +23,7 @@ from lancelet.format.version import FileVersion
 from lancelet.ops.columns.column_file import file_version_of
 from lancelet.ops.columns.fields import ColumnError, keeps_nullability
 from lancelet.ops.columns.nested import GivenExpressions
+from lancelet.ops.columns.nullability import may_be_null
 from lancelet.ops.columns.plan import ColumnPlan, grown_schema, guides_of, plain_projection, shaped
 from lancelet.ops.columns.rows import read_live
 from lancelet.ops.columns.sources import Expressions
@@ -108,7 +109,7 @@ def _fields_below(
             continue
         name = path[depth]
         if len(path) == depth + 1:
-            found[name] = pa.field(name, each.data_type, _may_be_null(each, names[path]))
+            found[name] = pa.field(name, each.data_type, may_be_null(each.expression, names[path]))
             continue
         present = next(field for field in siblings if field.name == name)
         below = _fields_below((*prefix, name), present.children, bound, names)
@@ -122,16 +123,6 @@ def _like(present: Field, below: list[pa.Field]) -> pa.DataType:
     if present.logical_type in logical_type.LARGE_LISTS:
         return pa.large_list(below[0])
     return pa.struct(below)
-
-
-def _may_be_null(bound: Bound, names: pa.Schema) -> bool:
-    match bound.expression:
-        case Literal(scalar):
-            return not scalar.is_valid
-        case Column(path):
-            return len(path) > 1 or names.field(path[0]).nullable
-        case _:
-            return True
 
 
 def _is_null(bound: Bound) -> bool:

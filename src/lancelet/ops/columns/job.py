@@ -16,6 +16,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Final
 
 from lancelet.errors import CommitConflictError, CommitContentionError, StorageError
 from lancelet.file.pool import map_ordered
@@ -34,6 +35,10 @@ from lancelet.query.nodes.source import waits_for_storage
 from lancelet.table.apply.state import column_ids, with_column_file, without_unknown_files
 from lancelet.table.commit import CommitOptions
 from lancelet.table.snapshot import Snapshot
+
+_AT_ONCE: Final = 4
+_AT_ONCE_REMOTE: Final = 16
+"""Fragments that are worked on at a time; each needs the memory of a few batches."""
 
 Planner = Callable[[Snapshot], ColumnPlan]
 
@@ -146,7 +151,9 @@ class ColumnJob:
             for fragment in fragments:
                 task(fragment)
             return
-        for _ in map_ordered(task, fragments, waits=waits_for_storage(snapshot)):
+        # Writing a file ends with waiting for the disk or the network, which others can use.
+        window = _AT_ONCE_REMOTE if waits_for_storage(snapshot) else _AT_ONCE
+        for _ in map_ordered(task, fragments, waits=True, window=window):
             pass
 
     def _write_fragment(self, plan: ColumnPlan, snapshot: Snapshot, fragment: Fragment) -> None:
