@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
-from lancelet.dataset.compaction import Compaction
+from lancelet.dataset.compaction import Compaction, options_of
 from lancelet.dataset.explanation import CleanupExplanation, explanation_of
 from lancelet.dataset.handle import Handle
 from lancelet.errors import InvalidInputError, UnsupportedError
@@ -19,6 +19,7 @@ from lancelet.ops.cleanup import (
     plan_cleanup,
     policy_of,
 )
+from lancelet.ops.dry_run import ChangeReport
 from lancelet.ops.indexing.optimize import OptimizeIndices
 from lancelet.ops.repair import RepairReport, RepairWishes, repair
 from lancelet.table.commit import CommitOptions
@@ -228,8 +229,11 @@ class DatasetOptimizer:
         max_source_bytes: int | None = None,
         excluded_fragment_ids: Sequence[int] | None = None,
         data_storage_version: str | None = None,
-    ) -> compact.CompactionMetrics:
-        """Join small fragments and drop deleted rows; the order of rows stays.
+        dry_run: bool = False,
+    ) -> compact.CompactionMetrics | ChangeReport:
+        """Join small fragments and drop deleted rows; the order of rows within fragments stays.
+
+        With `dry_run` nothing changes, and what would be written is returned.
 
         What is not given is taken from the config of the table (`lance.compaction.` and the name),
         and else is as `lancelet.ops.compact.CompactionOptions` says, which describes each.
@@ -251,6 +255,9 @@ class DatasetOptimizer:
             "excluded_fragment_ids": excluded_fragment_ids,
             "data_storage_version": data_storage_version,
         }
+        if dry_run:
+            options = options_of(self._dataset, wishes)
+            return compact.report_compaction(self._dataset.snapshot, options)
         return Compaction.execute(
             self._dataset, {name: value for name, value in wishes.items() if value is not None}
         )

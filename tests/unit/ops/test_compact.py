@@ -204,6 +204,21 @@ def test_without_anything_to_do_there_is_no_version(tmp_path):
     assert metrics == lancelet.optimize.CompactionMetrics()
 
 
+def test_a_dry_run_says_what_would_be_written_and_writes_nothing(tmp_path):
+    dataset = make(str(tmp_path / "t"), [10] * 6)
+    behind = lancelet.dataset(dataset.uri, version=6)
+    before = sorted(path for path in tmp_path.rglob("*"))
+    report = dataset.optimize.compact_files(target_rows_per_fragment=30, dry_run=True)
+    assert (report.operation, report.rows, report.files, report.conflicts) == ("Rewrite", 60, 2, ())
+    assert sorted(path for path in tmp_path.rglob("*")) == before
+    dataset.optimize.compact_files(target_rows_per_fragment=30)
+    files = [file for fragment in dataset.snapshot.fragments for file in fragment.files]
+    assert sum(file.size_bytes for file in files) == report.bytes
+    late = behind.optimize.compact_files(dry_run=True)
+    assert "same fragments" in late.conflicts[0]
+    assert dataset.optimize.compact_files(target_rows_per_fragment=5, dry_run=True).files == 0
+
+
 def test_limits_of_a_run_and_excluded_fragments(tmp_path):
     dataset = make(str(tmp_path / "t"), [10] * 8)
     optimize = dataset.optimize

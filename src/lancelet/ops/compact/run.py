@@ -17,11 +17,13 @@ import numpy as np
 
 from lancelet.config import CPU_THREADS
 from lancelet.errors import CommitConflictError
+from lancelet.format.operation import Rewrite, RewriteGroup
 from lancelet.ops.compact.commit import Compacted, commit_what_fits, discard
 from lancelet.ops.compact.options import CompactionOptions
 from lancelet.ops.compact.plan import CompactionPlan, plan_compaction
 from lancelet.ops.compact.remap import check_deferrable
 from lancelet.ops.compact.rewrite import CompactionMetrics, RewriteResult, execute_task
+from lancelet.ops.dry_run import ChangeReport, Rehearsal
 from lancelet.table.commit import CommitOptions
 from lancelet.table.snapshot import Snapshot, open_snapshot
 
@@ -66,8 +68,22 @@ def compact_files(
     return Compacted(snapshot, metrics)
 
 
+def report_compaction(snapshot: Snapshot, options: CompactionOptions) -> ChangeReport:
+    """Return what a compaction would do, after doing the work on a store that keeps nothing."""
+    check_deferrable(snapshot, options)
+    rehearsal = Rehearsal.of(snapshot)
+    results = run_tasks(rehearsal.snapshot, plan_compaction(snapshot, options))
+    groups = tuple(
+        RewriteGroup(result.original_fragments, result.new_fragments) for result in results
+    )
+    rows = sum(fragment.physical_rows for group in groups for fragment in group.new_fragments)
+    return rehearsal.report(Rewrite(groups), rows)
+
+
 def run_tasks(snapshot: Snapshot, plan: CompactionPlan) -> list[RewriteResult]:
     """Return the results of all tasks of a plan, in its order, or leave no files behind."""
+    if not plan.tasks:
+        return []
     threads = max(1, min(plan.options.num_threads or CPU_THREADS, len(plan.tasks)))
     run = partial(execute_task, snapshot)
     running: list[Future[RewriteResult]] = []
