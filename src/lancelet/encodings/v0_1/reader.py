@@ -339,7 +339,10 @@ class _Edges:
 
     def descends(self) -> bool:
         """Whether offsets go backwards within a piece."""
-        return bool((self.sizes() < 0).any())
+        # Compared and not subtracted, which wraps around for offsets at the limits of 64 bits.
+        backwards = self._values[1:] < self._values[:-1]
+        backwards[self._last[:-1]] = False
+        return bool(backwards.any())
 
 
 def _read_edges(

@@ -365,3 +365,16 @@ def test_pages_have_the_rows_of_their_batch(length) -> None:
     struct.pack_into("<q", damaged, page_cell(0, 0, num_batches=3) + 8, length)
     with pytest.raises(CorruptDataError):
         read_everything(bytes(damaged))
+
+
+@pytest.mark.parametrize("extremes", [(2**62, -(2**62) - 1), (2**63 - 1, -(2**63))])
+def test_offsets_whose_differences_wrap_around_are_corrupt(extremes) -> None:
+    """A fall of more than 63 bits looks like a rise once it is subtracted."""
+    store = write(pa.table({"s": [f"text {row}" for row in range(20)]}))
+    whole = bytearray(store.read(PATH))
+    (first, *_, last) = (whole.index(b"text 0"), whole.rindex(b"text 19") + len(b"text 19"))
+    position = whole.index(struct.pack("<qq", first, first + len(b"text 0")))
+    assert struct.unpack_from("<q", whole, position + 20 * 8) == (last,)
+    struct.pack_into("<qq", whole, position + 8 * 9, *extremes)
+    with pytest.raises(CorruptDataError, match="ascend"):
+        read_everything(bytes(whole))
