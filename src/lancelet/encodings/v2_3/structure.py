@@ -177,7 +177,7 @@ def parse_structure(
     def positions(encoding: Encoding, count: int, slots: int) -> Int64s:
         found = numbers(encoding, count, slots)
         if len(found) and (
-            int(found[0]) < 0 or int(found[-1]) >= slots or bool(np.any(np.diff(found) <= 0))
+            int(found[0]) < 0 or int(found[-1]) >= slots or bool(np.any(found[1:] <= found[:-1]))
         ):
             raise CorruptDataError("positions do not ascend, or exceed the slots", slots=slots)
         return found

@@ -216,6 +216,7 @@ def lists(position, counts, num_children):
         validity([3, 1]),
         validity([1, 1]),
         validity([-1]),
+        validity([0, 2**63 - 1, -2, 1]),
         validity([10]),
         validity([1], pb.SparseValiditySet.UNSPECIFIED),
         validity([1], count=11),
