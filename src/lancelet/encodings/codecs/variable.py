@@ -258,8 +258,10 @@ def _join_parts(ends: Int64s, bytes_: Slices, counts: Int64s) -> Variable:
     """Join chunks whose offsets, `count + 1` from 0 on for each, are apart from their bytes."""
     firsts = np.cumsum(counts + 1) - (counts + 1)
     lengths = np.delete(np.diff(ends, append=0), firsts + counts)
+    # Compared as well as subtracted, for a fall of more than 63 bits is a rise when subtracted.
+    falls = np.delete(np.append(ends[1:] < ends[:-1], False), firsts + counts)
     totals = ends[firsts + counts]
-    if (lengths < 0).any() or ends[firsts].any() or (totals > bytes_.size).any():
+    if falls.any() or ends[firsts].any() or (totals > bytes_.size).any():
         raise CorruptDataError("offsets of strings go backwards or past the end of their chunk")
     data = joined_bytes(Slices(bytes_.source, bytes_.position, totals))
     return Variable(offsets_from_sizes(lengths), data)

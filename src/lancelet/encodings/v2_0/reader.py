@@ -315,7 +315,8 @@ class _Blob:
 def _check_ascending(position: Int64s, size: Int64s) -> None:
     # Values are written one after the other, so what is claimed never exceeds the file.
     stop = position + size
-    if (position < 0).any() or (size < 0).any() or (position[1:] < stop[:-1]).any():
+    wraps = stop < position
+    if (position < 0).any() or (size < 0).any() or wraps.any() or (position[1:] < stop[:-1]).any():
         raise CorruptDataError(
             "the values of a blob column overlap, or lie before the file", values=len(position)
         )

@@ -10,6 +10,7 @@ import pytest
 from lancelet.buffers import Slices
 from lancelet.encodings import registry
 from lancelet.encodings.base import Fields, FixedSizeList, FixedWidth, Variable
+from lancelet.encodings.codecs import variable
 from lancelet.encodings.codecs.base import ChunkLimits
 from lancelet.encodings.codecs.byte_stream_split import ByteStreamSplit
 from lancelet.encodings.codecs.constant import Constant
@@ -288,3 +289,10 @@ def test_runs_whose_number_is_nowhere_stored_are_refused() -> None:
 def test_what_a_codec_cannot_store_is_refused(encode, match: str) -> None:
     with pytest.raises((InvalidInputError, UnsupportedError), match=match):
         encode()
+
+
+@pytest.mark.parametrize("offsets", [[0, 2**63 - 1, -2, 5], [0, 2**62, -(2**62) - 1, 5]])
+def test_offsets_whose_differences_wrap_around_are_corrupt(offsets):
+    bytes_ = Slices(np.zeros(8, np.uint8), np.zeros(1, np.int64), np.array([8], np.int64))
+    with pytest.raises(CorruptDataError, match="backwards"):
+        variable._join_parts(np.array(offsets), bytes_, np.array([3]))
