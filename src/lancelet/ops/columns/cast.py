@@ -103,7 +103,9 @@ def _cast(array: pa.Array, wanted: pa.DataType, path: str) -> pa.Array:
         return array.cast(wanted)
     except pa.ArrowInvalid as error:
         raise ColumnError(
-            f'Cannot cast column "{path}" to {wanted}: {error}', column=path, wanted=str(wanted)
+            f'Can\'t cast values of column "{path}" to {wanted}: {error}',
+            column=path,
+            wanted=str(wanted),
         ) from error
 
 

@@ -60,7 +60,11 @@ def _updated_fields(schema: Schema, given: pa.Schema) -> Schema:
         raise ColumnError("there is no column to update beside the key")
     for own in given:
         field = known.get(own.name)
-        if own.name in ROW_FIELDS or field is None:
+        if own.name in ROW_FIELDS:
+            raise ColumnError(
+                f"{own.name} is a metadata column, which cannot be updated", column=own.name
+            )
+        if field is None:
             raise ColumnError(
                 f"Column {own.name} in right side fragment does not exist in left side fragment",
                 column=own.name,

@@ -1,0 +1,36 @@
+"""What `update_columns` of a fragment refuses."""
+
+import pyarrow as pa
+import pytest
+
+import lancelet
+from lancelet.ops.columns.fields import ColumnError
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"a": [1], "q": ["x"]}, "does not exist in left side"),
+        ({"a": [1], "b": [5]}, "not of the type"),
+        ({"a": [1], "_rowaddr": [5]}, "metadata column"),
+        ({"a": [1]}, "no column to update"),
+        ({"b": ["x"]}, "does not exist in the right side"),
+        ({"a": ["x"], "b": ["x"]}, "type mismatch"),
+    ],
+)
+def test_what_cannot_be_updated_is_named(tmp_path, given, message):
+    dataset = lancelet.write_dataset(pa.table({"a": [1, 2], "b": ["x", "y"]}), tmp_path)
+    with pytest.raises(ColumnError, match=message):
+        dataset.get_fragment(0).update_columns(pa.table(given), left_on="a")
+    assert len(list((tmp_path / "data").iterdir())) == 1
+
+
+def test_of_rows_with_one_key_the_last_counts(tmp_path):
+    dataset = lancelet.write_dataset(pa.table({"a": [1, 2], "b": ["x", "y"]}), tmp_path)
+    given = pa.table({"a": [2, 2], "b": ["p", "q"]})
+    fragment, fields = dataset.get_fragment(0).update_columns(given, left_on="a")
+    operation = lancelet.LanceOperation.Update(
+        updated_fragments=[fragment], fields_modified=fields, update_mode="rewrite_columns"
+    )
+    changed = lancelet.LanceDataset.commit(str(tmp_path), operation, read_version=1)
+    assert changed.to_table()["b"].to_pylist() == ["x", "q"]
