@@ -23,7 +23,8 @@ def python_blocks(page):
 
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if page.exists() and python_blocks(page)],
+    # Pages about Spark run in the session of `tests/spark`.
+    [page for page in PAGES if page.exists() and python_blocks(page) and "spark" not in page.parts],
     ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_page_runs_from_the_top(page, tmp_path, monkeypatch):

@@ -7,7 +7,11 @@ versions, and passes them as its limit of files. Before, a batch is all there is
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
+import pyspark
+
+from lancelet.errors import UnsupportedError
 from lancelet.spark.options import StreamOptions
 
 try:
@@ -20,22 +24,38 @@ except ImportError:  # before 4.2
         """What Spark knows a source by that can end with what is there at its start."""
 
 
+HAS_LIMITS: Final = limits is not None
+"""Whether this release of Spark lets a source limit its batches."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReadLimit:
-    """The most rows, bytes and versions of a batch."""
+    """The most rows, bytes and versions of a batch, by the names of Spark."""
 
-    rows: int | None = None
-    bytes: int | None = None
-    versions: int | None = None
+    max_rows: int | None = None
+    max_bytes: int | None = None
+    max_files: int | None = None
 
     @property
     def is_none(self) -> bool:
         """Whether there is no limit."""
-        return self.rows is None and self.bytes is None and self.versions is None
+        return self.max_rows is None and self.max_bytes is None and self.max_files is None
+
+
+def check_limits(options: StreamOptions) -> None:
+    """Refuse limits where Spark would not ask for them."""
+    wanted = (options.max_rows, options.max_bytes, options.max_versions)
+    if not HAS_LIMITS and any(each is not None for each in wanted):
+        raise UnsupportedError(
+            "releases of Spark before 4.2 read all there is in each batch; leave the limit out",
+            spark=pyspark.__version__,
+        )
 
 
 def default_limit(options: StreamOptions) -> object:
     """Return the limit that options set, as Spark's own value."""
+    if not HAS_LIMITS:
+        return None
     if options.max_rows is not None:
         return limits.ReadMaxRows(options.max_rows)
     if options.max_bytes is not None:
@@ -54,4 +74,4 @@ def limit_of(limit: object) -> ReadLimit:
     )
 
 
-__all__ = ["AvailableNow", "ReadLimit", "default_limit", "limit_of"]
+__all__ = ["HAS_LIMITS", "AvailableNow", "ReadLimit", "check_limits", "default_limit", "limit_of"]

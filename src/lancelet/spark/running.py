@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypedDict
 
+from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from lancelet.ops.jobs.engine import Job, JobReport, ProgressCallback
@@ -54,7 +55,7 @@ class Finished:
 def begin(uri: str | os.PathLike[str], running: Running) -> tuple[Job, TableRef]:
     """Return a job on the engine that was asked for, and the table it is about."""
     session = running.get("spark")
-    engine = LocalEngine() if session is None else SparkEngine(session)
+    engine = LocalEngine(dumps=cloudpickle.dumps) if session is None else SparkEngine(session)
     job = Job(engine, running.get("progress"), running.get("stop"))
     return job, table_at(uri, running)
 

@@ -1,16 +1,18 @@
-"""Making the format known to a session."""
+"""Making the format and the functions of SQL known to a session."""
 
 from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
+from lancelet.spark.functions import register_functions
 from pyspark_lance import DefaultSource
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("lance")` known to a session; harmless where it is known already.
+    """Make `format("lance")` and functions such as `lance_scan` known to a session.
 
-    Spark finds the package `pyspark_lance` by itself where the driver can import it; a session
-    whose server looks elsewhere needs this call.
+    Spark finds the format by itself where the driver can import `pyspark_lance`, and then this
+    call changes nothing of it; the functions always need it.
     """
     spark.dataSource.register(DefaultSource)
+    register_functions(spark)

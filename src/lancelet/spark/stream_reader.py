@@ -28,7 +28,13 @@ from lancelet.query.plan import plan_scan
 from lancelet.query.row_columns import ROW_FIELDS
 from lancelet.query.scan_options import ScanOptions
 from lancelet.spark.options import StreamOptions
-from lancelet.spark.read_limits import AvailableNow, ReadLimit, default_limit, limit_of
+from lancelet.spark.read_limits import (
+    AvailableNow,
+    ReadLimit,
+    check_limits,
+    default_limit,
+    limit_of,
+)
 from lancelet.spark.reader import TaskPartition, check_readable, run_scan, schema_of_snapshot
 from lancelet.spark.stream_offset import Offset
 from lancelet.spark.types import arrow_schema
@@ -59,6 +65,7 @@ class LanceStreamReader(DataSourceStreamReader, AvailableNow):
     def prepare(options: Mapping[str, str], schema: StructType) -> LanceStreamReader:
         """Return the reader of the columns of a schema."""
         wanted = StreamOptions.parse(options)
+        check_limits(wanted)
         known = schema_of_snapshot(wanted.read.table.open(), wanted.read, every=True)
         check_readable(schema, known)
         return LanceStreamReader(wanted, arrow_schema(schema))
@@ -111,7 +118,7 @@ class LanceStreamReader(DataSourceStreamReader, AvailableNow):
         """Return where a batch ends that begins at an offset and keeps within a limit."""
         if limit.is_none:
             return end
-        rows_left, bytes_left, versions_left = limit.rows, limit.bytes, limit.versions
+        rows_left, bytes_left, versions_left = limit.max_rows, limit.max_bytes, limit.max_files
         at = begin
         while at < end:
             if versions_left == 0:

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     IntegerType,
     LongType,
@@ -27,6 +26,7 @@ from lancelet.errors import (
     NotFoundError,
     SchemaMismatchError,
 )
+from lancelet.spark.testing import exact_schema
 from pyspark_lance import DefaultSource
 
 ROWS = pa.table({"id": range(100), "name": [f"row {i}" for i in range(100)]})
@@ -53,7 +53,7 @@ def read(made, schema=None):
     made = sent(made)
     schema = made.schema() if schema is None else schema
     reader = sent(made.reader(schema))
-    expected = to_arrow_schema(schema, timezone="UTC")
+    expected = exact_schema(schema)
     batches = []
     for partition in tasks_of(reader) or [InputPartition(None)]:
         for batch in reader.read(sent(partition)):

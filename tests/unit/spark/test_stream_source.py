@@ -5,11 +5,11 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql.datasource import CaseInsensitiveDict
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 import lancelet
 from lancelet.errors import InvalidInputError, NotFoundError, UnsupportedError
+from lancelet.spark.read_limits import HAS_LIMITS, ReadLimit
+from lancelet.spark.testing import exact_schema
 from pyspark_lance import DefaultSource
 
 
@@ -23,7 +23,7 @@ class Query:
     def __init__(self, uri, **options):
         self.source = DefaultSource(CaseInsensitiveDict({"path": uri, **options}))
         self.schema = self.source.schema()
-        self.expected = to_arrow_schema(self.schema, timezone="UTC")
+        self.expected = exact_schema(self.schema)
         self.start()
         self.offset = self.reader.initialOffset()
 
@@ -105,6 +105,10 @@ def test_limits_cut_batches_and_lose_no_row(uri, options, start):
     append(uri, 10, 20)
     lance.dataset(uri).delete("id = 15")
     append(uri, 20, 23)
+    if not HAS_LIMITS:
+        with pytest.raises(UnsupportedError):
+            Query(uri, **options, **start)
+        return
     query = Query(uri, **options, **start)
     batches = query.batches()
     # Without a start the first read is of the latest version, in which a row is deleted.
@@ -117,9 +121,9 @@ def test_limits_cut_batches_and_lose_no_row(uri, options, start):
 
 
 def test_a_batch_reads_the_same_rows_when_it_comes_again(uri):
-    query = Query(uri, max_rows_per_batch="4")
+    query = Query(uri)
     start = query.offset
-    end = query.reader.latestOffset(start, query.reader.getDefaultReadLimit())
+    end = query.reader.latestOffset(start, ReadLimit(max_rows=4))
     first = query.read(start, end)
     append(uri, 10, 20)
     query.start()
@@ -127,15 +131,16 @@ def test_a_batch_reads_the_same_rows_when_it_comes_again(uri):
 
 
 def test_a_limit_is_ignored_when_spark_asks_for_all(uri):
-    query = Query(uri, max_rows_per_batch="1")
-    assert query.batch(ReadAllAvailable()) == list(range(10))
+    query = Query(uri, **({"max_rows_per_batch": "1"} if HAS_LIMITS else {}))
+    assert query.batch(ReadLimit()) == list(range(10))
 
 
 def test_available_now_ends_with_what_was_there(uri):
-    query = Query(uri, max_rows_per_batch="4")
+    query = Query(uri)
     query.reader.prepareForTriggerAvailableNow()
     append(uri, 10, 20)
-    assert query.batches() == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    limit = ReadLimit(max_rows=4)
+    assert [query.batch(limit) for _ in range(4)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9], []]
 
 
 def test_deletes_compactions_and_indices_insert_nothing(uri):

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from pyspark.sql import types as spark
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from lancelet.errors import InvalidInputError, SchemaMismatchError, UnsupportedError
 from lancelet.spark.convert import convert_batch, convert_column
+from lancelet.spark.testing import exact_schema
 from lancelet.spark.types import DIMENSION_KEY, arrow_schema, spark_schema, spark_type
 
 UTC = dt.UTC
@@ -67,11 +67,6 @@ MAPPED = [
     (pa.list_(WITHIN), "array<struct<v:array<float>>>", [{"v": [1.0, 2.0]}, None]),
     (pa.json_(), "string", '{"a":1}'),
 ]  # fmt: skip
-
-
-def exact_schema(schema):
-    """Return what Spark compares batches with."""
-    return to_arrow_schema(schema, timezone="UTC")
 
 
 @pytest.mark.parametrize(("kind", "name", "value"), MAPPED, ids=[str(row[0]) for row in MAPPED])

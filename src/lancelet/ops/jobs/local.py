@@ -10,14 +10,15 @@ replaced and its task tried again, as a cluster would.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import pickle
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from lancelet.config import CPU_THREADS
 from lancelet.errors import InvalidInputError
 from lancelet.ops.jobs.engine import Outcome, TaskFunction, Watch, run_task
-from lancelet.ops.jobs.worker import Workers, pickled
+from lancelet.ops.jobs.worker import Workers
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -28,20 +29,26 @@ _POLL_SECONDS: Final = 0.1
 class LocalEngine:
     """Runs tasks on this machine."""
 
-    def __init__(self, workers: int | None = None) -> None:
-        """Use so many processes, by default as many as there are processors for us."""
+    def __init__(
+        self, workers: int | None = None, *, dumps: Callable[[Any], bytes] = pickle.dumps
+    ) -> None:
+        """Use so many processes, by default as many as there are processors for us.
+
+        `dumps` pickles functions and tasks; that of the standard library only knows functions
+        that modules have.
+        """
         if workers is not None and workers < 1:
             raise InvalidInputError("an engine needs a worker", workers=workers)
         self._workers = workers or CPU_THREADS
+        self._dumps = dumps
 
     def run(self, function: TaskFunction[T, R], tasks: Sequence[T], watch: Watch) -> list[Outcome]:
         """Run a function over tasks; see `Engine`."""
         count = min(self._workers, len(tasks))
-        return (
-            _run_beside(function, tasks, watch, count)
-            if count > 1
-            else _run_here(function, tasks, watch)
-        )
+        if count <= 1:
+            return _run_here(function, tasks, watch)
+        pickled = [self._dumps(task) for task in tasks]
+        return _run_beside(self._dumps(function), pickled, watch, count)
 
 
 def _run_here(function: TaskFunction[T, R], tasks: Sequence[T], watch: Watch) -> list[Outcome]:
@@ -53,14 +60,11 @@ def _run_here(function: TaskFunction[T, R], tasks: Sequence[T], watch: Watch) ->
     return outcomes
 
 
-def _run_beside(
-    function: TaskFunction[T, R], tasks: Sequence[T], watch: Watch, count: int
-) -> list[Outcome]:
+def _run_beside(code: bytes, tasks: Sequence[bytes], watch: Watch, count: int) -> list[Outcome]:
     """Run tasks in worker processes; all of them end when one fails or the caller says so."""
-    code = pickled(function)
     workers = Workers()
     pool = ThreadPoolExecutor(count, thread_name_prefix="lancelet-job")
-    futures = [pool.submit(workers.run, code, pickled(task)) for task in tasks]
+    futures = [pool.submit(workers.run, code, task) for task in tasks]
     try:
         left = set(futures)
         while left:

@@ -15,9 +15,10 @@ import queue
 import subprocess
 import sys
 import threading
-from typing import IO, Any, Final
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO, Final
 
-from lancelet.errors import CancelledError, InvalidInputError, LanceletError
+from lancelet.errors import CancelledError, LanceletError
 from lancelet.ops.jobs.engine import Outcome, run_task
 
 ATTEMPTS: Final = 4
@@ -109,48 +110,33 @@ class _Worker:
                 pipe.close()
 
 
-def pickled(value: Any) -> bytes:
-    """Return a value as a worker can have it; functions of a script need Spark's pickler."""
-    try:
-        return pickle.dumps(value)
-    except (pickle.PicklingError, AttributeError, TypeError) as plain:
-        try:
-            from pyspark import cloudpickle  # noqa: PLC0415 - an optional dependency
-        except ImportError:
-            raise InvalidInputError(
-                "worker processes can only run functions of modules; install pyspark for others, "
-                "or use one worker",
-                value=repr(value),
-            ) from plain
-        return bytes(cloudpickle.dumps(value))  # type: ignore[no-untyped-call]  # it has no types
-
-
 def main() -> None:
     """Do tasks until the input ends."""
     source, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a task prints must not come between the answers
-    while True:
-        try:
-            code, task = pickle.loads(_receive(source))  # noqa: S301 - whoever started us wrote it
-        except EOFError:
-            return
-        _send(answers, _answer(code, task))
+    with ThreadPoolExecutor(1) as pool:
+        while True:
+            try:
+                code, task = pickle.loads(_receive(source))  # noqa: S301 - whoever started us wrote it
+            except EOFError:
+                return
+            done = pool.submit(_run, code, task)
+            error = done.exception()
+            _send(answers, done.result() if error is None else _pickled_error(error))
 
 
-def _answer(code: bytes, task: bytes) -> bytes:
+def _run(code: bytes, task: bytes) -> bytes:
+    return pickle.dumps(run_task(pickle.loads(code), pickle.loads(task)))  # noqa: S301 - see above
+
+
+def _pickled_error(error: BaseException) -> bytes:
+    """Return an error as the caller can raise it; not every library's error can be pickled."""
     try:
-        outcome = run_task(pickle.loads(code), pickle.loads(task))  # noqa: S301 - see above
-        return pickle.dumps(outcome)
-    except Exception as error:  # noqa: BLE001 - the edge of the process: the caller raises it
-        return _pickled_error(error)
-
-
-def _pickled_error(error: Exception) -> bytes:
-    try:
-        pickle.loads(pickle.dumps(error))  # noqa: S301 - only to see whether it can be
-        return pickle.dumps(error)
-    except Exception:  # noqa: BLE001 - errors of any library may refuse to be pickled
+        data = pickle.dumps(error)
+        pickle.loads(data)  # noqa: S301 - only to see whether it can be
+    except (pickle.PicklingError, TypeError, AttributeError, ValueError, ImportError):
         return pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
+    return data
 
 
 def _send(stream: IO[bytes], data: bytes) -> None:

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from pyspark import cloudpickle
 
 from lancelet.errors import CancelledError, InvalidInputError, StorageUnavailableError
 from lancelet.io.metered import PROCESS_METER, metered
@@ -102,7 +103,9 @@ def test_a_task_that_kills_every_worker_is_an_error():
 
 def test_functions_of_a_script_run_beside():
     offset = 10
-    assert Job(LocalEngine(2)).run("add", lambda x: Done(x + offset), [1, 2]) == [11, 12]
+    assert Job(LocalEngine(2, dumps=cloudpickle.dumps)).run(
+        "add", lambda x: Done(x + offset), [1, 2]
+    ) == [11, 12]
 
 
 def test_progress_ends_with_all_tasks_done(engine):

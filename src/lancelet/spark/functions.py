@@ -1,0 +1,211 @@
+"""Functions of SQL over tables at any path, which need no catalog.
+
+    SELECT * FROM lance_scan(path => 's3://b/t', filter => 'price > 10', version => 7)
+    SELECT * FROM lance_versions('s3://b/t')        what each version did
+    SELECT * FROM lance_files('s3://b/t')           which files a version is made of
+    SELECT * FROM lance_changes('s3://b/t', 3, 7)   the rows that versions 3 to 7 inserted
+
+A call runs in one task, which suits what is small or well filtered; large tables are read by
+`format("lance")` or `scan`. Constants alone can be arguments, since the columns depend on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, cast
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import udtf
+from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, UserDefinedTableFunction
+
+from lancelet.dataset.history import describe_version
+from lancelet.errors import InvalidInputError
+from lancelet.ops.jobs.inserts import OnChange, find_inserts
+from lancelet.ops.jobs.scan_task import ScanTask
+from lancelet.ops.jobs.split import Split
+from lancelet.spark.options import ReadOptions
+from lancelet.spark.reader import pinned, plan_tasks, run_scan, schema_of_snapshot
+from lancelet.spark.types import arrow_schema, spark_schema
+from lancelet.table.manifests import list_versions
+from lancelet.table.snapshot import Snapshot, open_entry
+
+Row = tuple[Any, ...]
+
+VERSION_COLUMN: Final = "_commit_version"
+_VERSIONS: Final = pa.schema(
+    [
+        pa.field("version", pa.int64(), nullable=False),
+        pa.field("committed_at", pa.timestamp("us", "UTC"), nullable=False),
+        pa.field("operation", pa.string()),
+        pa.field("message", pa.string()),
+        pa.field("rows", pa.int64(), nullable=False),
+        pa.field("fragments", pa.int64(), nullable=False),
+        pa.field("bytes", pa.int64(), nullable=False),
+    ]
+)
+_FILES: Final = pa.schema(
+    [
+        pa.field("fragment_id", pa.int64(), nullable=False),
+        pa.field("path", pa.string(), nullable=False),
+        pa.field("rows", pa.int64(), nullable=False),
+        pa.field("deleted_rows", pa.int64(), nullable=False),
+        pa.field("bytes", pa.int64(), nullable=False),
+        pa.field("file_version", pa.string(), nullable=False),
+        pa.field("columns", pa.list_(pa.string()), nullable=False),
+    ]
+)
+
+
+class LanceScan:
+    """Rows of a table; the arguments are those of `format("lance")`."""
+
+    @staticmethod
+    def analyze(path: AnalyzeArgument, **options: AnalyzeArgument) -> AnalyzeResult:
+        """Return the columns of what is asked for."""
+        wanted = _read_options(_constant(path), _constants(options))
+        return AnalyzeResult(schema_of_snapshot(pinned(wanted), wanted))
+
+    def eval(self, path: Any, **options: Any) -> Iterator[Row]:
+        """Yield the rows."""
+        wanted = _read_options(path, options)
+        snapshot = pinned(wanted)
+        schema = schema_of_snapshot(snapshot, wanted)
+        for task in plan_tasks(snapshot, wanted, tuple(schema.fieldNames())):
+            for batch in run_scan(task, arrow_schema(schema)):
+                yield from _rows(batch)
+
+
+class LanceVersions:
+    """Each version of a table, what it did, and how large it is."""
+
+    @staticmethod
+    def analyze(path: AnalyzeArgument) -> AnalyzeResult:
+        """Return the columns."""
+        _constant(path)
+        return AnalyzeResult(spark_schema(_VERSIONS))
+
+    def eval(self, path: Any) -> Iterator[Row]:
+        """Yield the versions, oldest first."""
+        location = ReadOptions.parse({"path": path}).table.open().location
+        rows = [_describe(open_entry(location, entry)) for entry in list_versions(location.store)]
+        yield from (tuple(row.values()) for row in rows)
+
+
+class LanceFiles:
+    """Each data file of a version of a table."""
+
+    @staticmethod
+    def analyze(path: AnalyzeArgument, **options: AnalyzeArgument) -> AnalyzeResult:
+        """Return the columns."""
+        _read_options(_constant(path), _constants(options))
+        return AnalyzeResult(spark_schema(_FILES))
+
+    def eval(self, path: Any, **options: Any) -> Iterator[Row]:
+        """Yield the files by fragment."""
+        snapshot = pinned(_read_options(path, options))
+        rows = [row for fragment in snapshot.fragments for row in _files_of(snapshot, fragment)]
+        yield from (tuple(row.values()) for row in rows)
+
+
+class LanceChanges:
+    """The rows that some versions of a table inserted, and which version it was."""
+
+    @staticmethod
+    def analyze(
+        path: AnalyzeArgument, first: AnalyzeArgument, last: AnalyzeArgument
+    ) -> AnalyzeResult:
+        """Return the columns of the last version, and that of the version."""
+        wanted = _read_options(_constant(path), {"version": _constant(last)})
+        _constant(first)
+        fields = schema_of_snapshot(pinned(wanted), wanted).fields
+        return AnalyzeResult(StructType([*fields, StructField(VERSION_COLUMN, LongType(), False)]))
+
+    def eval(self, path: Any, first: Any, last: Any) -> Iterator[Row]:
+        """Yield the rows version by version."""
+        uri, stop = path, int(last)
+        wanted = _read_options(uri, {"version": stop})
+        shown = arrow_schema(schema_of_snapshot(pinned(wanted), wanted))
+        for version in range(int(first), stop + 1):
+            for batch in _inserted(wanted, version, shown):
+                yield from ((*row, version) for row in _rows(batch))
+
+
+FUNCTIONS: Final = {
+    "lance_scan": LanceScan,
+    "lance_versions": LanceVersions,
+    "lance_files": LanceFiles,
+    "lance_changes": LanceChanges,
+}
+
+
+def register_functions(spark: SparkSession) -> None:
+    """Make the functions known to a session."""
+    for name, function in FUNCTIONS.items():
+        made = cast("UserDefinedTableFunction", udtf(function, useArrow=False))
+        spark.udtf.register(name, made)
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[Row]:
+    columns = [column.to_pylist(maps_as_pydicts="strict") for column in batch.columns]
+    return zip(*columns, strict=True)
+
+
+def _inserted(wanted: ReadOptions, version: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    table = wanted.table.at(version)
+    snapshot = table.open()
+    inserts = find_inserts(snapshot, OnChange.FAIL)
+    if inserts.fragments:
+        names = tuple(name for name in schema.names if name in snapshot.schema.names)
+        yield from run_scan(
+            ScanTask(table, names, Split(inserts.fragments), inserts.filter), schema
+        )
+
+
+def _describe(snapshot: Snapshot) -> dict[str, Any]:
+    described = describe_version(snapshot)["metadata"]
+    transaction = snapshot.transaction
+    return {
+        "version": snapshot.version,
+        "committed_at": snapshot.manifest.timestamp,
+        "operation": None if transaction is None else type(transaction.operation).__name__,
+        "message": None if transaction is None else transaction.commit_message,
+        "rows": int(described["total_rows"]),
+        "fragments": int(described["total_fragments"]),
+        "bytes": int(described["total_files_size"]),
+    }
+
+
+def _files_of(snapshot: Snapshot, fragment: Any) -> Iterator[dict[str, Any]]:
+    known = {int(node.id) for node in snapshot.schema.walk()}
+    for file in fragment.files:
+        names = [snapshot.schema.path_of(number) for number in file.fields if number in known]
+        yield {
+            "fragment_id": int(fragment.id),
+            "path": file.path,
+            "rows": fragment.physical_rows,
+            "deleted_rows": fragment.num_deleted_rows,
+            "bytes": file.size_bytes,
+            "file_version": file.version.value,
+            "columns": names,
+        }
+
+
+def _read_options(path: Any, options: dict[str, Any]) -> ReadOptions:
+    given = {name.lower(): _text(value) for name, value in options.items() if value is not None}
+    return ReadOptions.parse(given | {"path": str(path)})
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _constants(options: dict[str, AnalyzeArgument]) -> dict[str, Any]:
+    return {name: _constant(argument) for name, argument in options.items()}
+
+
+def _constant(argument: AnalyzeArgument) -> Any:
+    if argument.isTable or not argument.isConstantExpression:
+        raise InvalidInputError("arguments of this function are constants")
+    return argument.value
