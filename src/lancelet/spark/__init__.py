@@ -3,6 +3,7 @@
 from lancelet.ops.jobs.bar import TerminalBar
 from lancelet.spark.change import cleanup, compact, delete, update
 from lancelet.spark.columns import add_columns
+from lancelet.spark.ingest import ingest_files
 from lancelet.spark.merging import Merge, merge
 from lancelet.spark.running import Finished, Running
 from lancelet.spark.scanning import count, scan
@@ -20,6 +21,7 @@ __all__ = [
     "compact",
     "count",
     "delete",
+    "ingest_files",
     "merge",
     "register",
     "scan",

@@ -84,11 +84,11 @@ def spark_field(field: pa.Field) -> spark.StructField:
 
 def spark_type(data_type: pa.DataType, *, path: str = "") -> spark.DataType:
     """Return Spark's type of a table's type; `path` is for the error if there is none."""
+    if isinstance(data_type, pa.BaseExtensionType):
+        return spark_type(data_type.storage_type, path=path)
     plain = _PLAIN.get(data_type)
     if plain is not None:
         return plain()
-    if isinstance(data_type, pa.BaseExtensionType):
-        return spark_type(data_type.storage_type, path=path)
     if kinds.is_dictionary(data_type):
         return spark_type(data_type.value_type, path=path)
     if kinds.is_fixed_size_binary(data_type):

@@ -12,7 +12,7 @@ column as. What does not fit is refused before any task runs, with every differe
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import types as spark
@@ -29,6 +29,8 @@ from lancelet.spark.types import (
     is_json_type,
     spark_type,
 )
+
+_BLOB: Final = "lance.blob.v2"
 
 
 def schema_for_table(table: Schema, frame: spark.StructType) -> pa.Schema:
@@ -87,7 +89,8 @@ def _differences(known: Mapping[str, pa.Field], frame: spark.StructType) -> Iter
 
 def stored_field(field: pa.Field) -> pa.Field:
     """Return what rows bring for a field of a table: for a blob, the bytes."""
-    if (field.metadata or {}).get(b"ARROW:extension:name") == b"lance.blob.v2":
+    named = (field.metadata or {}).get(b"ARROW:extension:name", b"").decode()
+    if getattr(field.type, "extension_name", named) == _BLOB:
         return pa.field(field.name, pa.large_binary(), field.nullable, field.metadata)
     return field
 

@@ -1,0 +1,127 @@
+"""Taking files of any kind into a table: images, audio, documents, each as a blob.
+
+    ingest_files("s3://bucket/photos", "photos.lance", pattern="*.jpg", spark=spark)
+
+    path        size      modified               data
+    a/1.jpg     81234     2024-02-29 12:00:00    a blob of 81234 bytes
+
+Blobs are stored out of line, so a scan of the other columns costs nothing for them. Tasks read
+files one after another and hold few of them at a time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from functools import partial
+from typing import Any, Final, Unpack
+
+import pyarrow as pa
+
+from lancelet.format.fragment import Fragment
+from lancelet.io import open_folder
+from lancelet.io.store import ObjectInfo
+from lancelet.ops.jobs.engine import Done
+from lancelet.spark.files import (
+    FilePlan,
+    Publication,
+    latest_of,
+    plan_files,
+    publish_rows,
+    write_task,
+)
+from lancelet.spark.options import WriteSettings
+from lancelet.spark.running import Finished, Running, begin
+from lancelet.spark.types import spark_schema
+
+_TASK_BYTES: Final = 256 * 1024 * 1024
+_BATCH_BYTES: Final = 16 * 1024 * 1024
+_FIELDS: Final = (
+    pa.field("path", pa.string(), nullable=False),
+    pa.field("size", pa.int64(), nullable=False),
+    pa.field("modified", pa.timestamp("us", "UTC")),
+    pa.field("data", pa.large_binary(), metadata={"lance-encoding:blob": "true"}),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FileGroup:
+    """Files that one task takes in."""
+
+    source: str
+    options: tuple[tuple[str, str], ...]
+    files: tuple[ObjectInfo, ...]
+
+
+def ingest_files(
+    source: str | os.PathLike[str],
+    uri: str | os.PathLike[str],
+    *,
+    pattern: str = "*",
+    source_options: Mapping[str, str] | None = None,
+    message: str | None = None,
+    bytes_per_task: int = _TASK_BYTES,
+    **running: Unpack[Running],
+) -> Finished:
+    """Append the files below a folder to a table, which is made where there is none.
+
+    Args:
+        source: The folder, on any store.
+        uri: The table, which has the columns `path`, `size`, `modified` and the blobs `data`.
+        pattern: Which files, by their path below the folder, as `*.jpg`.
+        source_options: Settings of the folder's store; by default those of the table's.
+        message: A note for the transaction.
+        bytes_per_task: How much a task takes in, about.
+        running: See `Running`.
+    """
+    job, table = begin(uri, running)
+    options = table.options if source_options is None else tuple(sorted(source_options.items()))
+    store = open_folder(source, dict(options))
+    files = [info for info in store.list() if fnmatch(info.path, pattern)]
+    latest = latest_of(table)
+    frame = spark_schema(pa.schema(_FIELDS))
+    plan = plan_files(WriteSettings(table), latest, frame, replaces=False)
+    groups = [
+        FileGroup(os.fspath(source), options, group) for group in _grouped(files, bytes_per_task)
+    ]
+    parts = job.run("ingest", partial(ingest_group, plan), groups)
+    fragments = tuple(fragment for part in parts for fragment in part)
+    published = publish_rows(plan, fragments, Publication(message=message)) or latest
+    assert published is not None
+    return Finished(published.version, len(files), job.report)
+
+
+def ingest_group(plan: FilePlan, group: FileGroup) -> Done[tuple[Fragment, ...]]:
+    """Write the files of a task."""
+    return Done(write_task(plan, _batches(group)), len(group.files))
+
+
+def _batches(group: FileGroup) -> Iterator[pa.RecordBatch]:
+    store = open_folder(group.source, dict(group.options))
+    for infos in _grouped(group.files, _BATCH_BYTES):
+        rows: list[dict[str, Any]] = [
+            {
+                "path": info.path,
+                "size": info.size,
+                "modified": info.modified,
+                "data": store.read(info.path),
+            }
+            for info in infos
+        ]
+        yield pa.RecordBatch.from_pylist(rows, pa.schema(_FIELDS))
+
+
+def _grouped(files: Sequence[ObjectInfo], most: int) -> Iterator[tuple[ObjectInfo, ...]]:
+    """Yield neighbours of not more bytes than `most` together, or one that is larger."""
+    group: list[ObjectInfo] = []
+    held = 0
+    for info in files:
+        if group and held + info.size > most:
+            yield tuple(group)
+            group, held = [], 0
+        group.append(info)
+        held += info.size
+    if group:
+        yield tuple(group)
