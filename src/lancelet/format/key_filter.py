@@ -3,28 +3,23 @@
 An upsert records the keys that it inserted, exactly or as a Bloom filter, and a concurrent one
 compares. A filter may claim a key it never saw, never the reverse.
 
-The Bloom filter is Parquet's: blocks of eight 32-bit words. The upper half of a key's hash picks
-the block, the lower half sets one bit in each word:
-
-    h = XXH64(key bytes)    block = (h >> 32) * blocks >> 32    bit i = (h * SALT[i]) mod 2^32 >> 27
-
-The bytes of a key: integers as 64-bit little-endian, text as UTF-8, binary as it is. A key of
-several columns is their bytes one after another, each followed by a zero byte.
+The Bloom filter is the one of `split_block`, over the XXH64 of a key's bytes: integers as 64-bit
+little-endian, text as UTF-8, binary as it is. A key of several columns is their bytes one after
+another, each followed by a zero byte.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.format.protos import transaction_pb
+from lancelet.format.split_block import Hashes, build_filter, may_have
 from lancelet.format.wire import unknown_fields
-
-Hashes: TypeAlias = npt.NDArray[np.uint64]
 
 BLOOM_ITEMS: Final = 8192
 BLOOM_PROBABILITY: Final = 0.00057
@@ -32,21 +27,6 @@ BLOOM_BITS: Final = 262_144
 
 _BLOCK_WORDS: Final = 8
 _BLOCK_BITS: Final = 256
-_HALF: Final = np.uint64(32)
-_LOW: Final = np.uint64(0xFFFF_FFFF)
-_SALT: Final = np.array(
-    [
-        0x47B6137B,
-        0x44974D91,
-        0x8824AD5B,
-        0xA2B7289D,
-        0x705495C7,
-        0x2DF1424B,
-        0x9EFC4947,
-        0x5C6BFB31,
-    ],
-    np.uint64,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +54,13 @@ class BloomFilter:
         """
         if num_bits <= 0 or num_bits % _BLOCK_BITS:
             raise InvalidInputError("a filter is made of blocks of 256 bits", num_bits=num_bits)
-        words = np.zeros(num_bits // 32, np.uint32)
-        places, bits = _places(hashes, num_bits)
-        np.bitwise_or.at(words, places, bits)
-        return BloomFilter(words.astype("<u4").tobytes(), num_bits)
+        return BloomFilter(build_filter(hashes, num_bits // 8), num_bits)
 
     def may_hold(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
         """Return for each hash whether the filter may hold it; False is certain."""
-        places, bits = _places(hashes, self.num_bits)
-        hits: npt.NDArray[np.bool_] = (self._words()[places] & bits != 0).all(axis=1)
-        return hits
+        whole = np.frombuffer(self.bitmap, np.uint8)
+        hits = may_have(whole, np.zeros(1, np.int64), np.array([len(whole)]), hashes)
+        return hits.reshape(-1)
 
     def may_intersect(self, other: BloomFilter) -> bool:
         """Return whether both may hold one key; filters of other parameters may."""
@@ -176,13 +153,3 @@ def key_filter_to_proto(keys: KeyFilter) -> transaction_pb.Transaction.KeyFilter
         case UnknownKeys(wire):
             proto.MergeFromString(wire)
     return proto
-
-
-def _places(hashes: Hashes, num_bits: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
-    """Return for each hash the eight words it concerns, and its bit in each."""
-    blocks = np.uint64(num_bits // _BLOCK_BITS)
-    block = (((hashes >> _HALF) * blocks) >> _HALF).astype(np.int64)
-    words = block[:, None] * _BLOCK_WORDS + np.arange(_BLOCK_WORDS)
-    with np.errstate(over="ignore"):
-        product = ((hashes & _LOW)[:, None] * _SALT[None, :]) & _LOW
-    return words, (np.uint64(1) << (product >> np.uint64(27))).astype(np.uint32)

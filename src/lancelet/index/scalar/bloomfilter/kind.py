@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.errors import CorruptDataError, InvalidInputError
+from lancelet.format.split_block import BLOCK_BYTES, build_filter, filter_bytes, may_have
 from lancelet.index.base import Found, IndexedRows, IndexTypeError, Move, Parameters, Segment
 from lancelet.index.folder import SegmentFolder, StoredFile
-from lancelet.index.parts.split_block import BLOCK_BYTES, build_filter, filter_bytes, may_have
 from lancelet.index.parts.zones import (
     ZONE_FIELDS,
     ZONE_ROWS,

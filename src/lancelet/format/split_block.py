@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.rowids.address import UInt64s
+Hashes: TypeAlias = npt.NDArray[np.uint64]
 
 BLOCK_BYTES: Final = 32
 _SALT: Final = np.array(
@@ -53,7 +53,7 @@ def filter_bytes(num_values: int, probability: float) -> int:
     return size
 
 
-def build_filter(hashes: UInt64s, size: int) -> bytes:
+def build_filter(hashes: Hashes, size: int) -> bytes:
     """Return a filter that has values with these hashes."""
     bits = np.zeros(size * 8, np.bool_)
     block = _blocks(hashes, np.uint64(size // BLOCK_BYTES))
@@ -65,7 +65,7 @@ def may_have(
     data: npt.NDArray[np.uint8],
     starts: npt.NDArray[np.int64],
     sizes: npt.NDArray[np.int64],
-    hashes: UInt64s,
+    hashes: Hashes,
 ) -> npt.NDArray[np.bool_]:
     """Return for each filter, and each hash, whether the value may have been added.
 
@@ -81,13 +81,13 @@ def may_have(
 
 
 def _blocks(
-    hashes: UInt64s, num_blocks: npt.NDArray[np.uint64] | np.uint64
+    hashes: Hashes, num_blocks: npt.NDArray[np.uint64] | np.uint64
 ) -> npt.NDArray[np.int64]:
     scaled: npt.NDArray[np.int64] = (((hashes >> _SHIFT) * num_blocks) >> _SHIFT).astype(np.int64)
     return scaled
 
 
-def _bits_of(hashes: UInt64s) -> npt.NDArray[np.int64]:
+def _bits_of(hashes: Hashes) -> npt.NDArray[np.int64]:
     """Return the eight bits of each hash within its block."""
     low = (hashes & _LOW).astype(np.uint32)
     bits: npt.NDArray[np.int64] = ((low[:, None] * _SALT) >> np.uint32(27)).astype(np.int64)
