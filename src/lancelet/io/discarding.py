@@ -70,6 +70,10 @@ class DiscardingStore(WrappedStore):
         """Return this store: what vanishes need not survive anything."""
         return self
 
+    def lazily(self) -> DiscardingStore:
+        """Return this store: what vanishes need not be waited for."""
+        return self
+
     def put(self, path: str, data: BytesLike) -> None:
         """Count an object."""
         check_path(path)

@@ -9,6 +9,17 @@ fails if it is taken. Where there are no hard links (some network and removable 
 is claimed by an exclusive create, which one caller wins, and the winner replaces its own empty
 claim; for that moment a reader can see an empty file, which no file of the format ever is.
 
+A file of rows is different: nothing leads to it before the manifest of a commit has its name. So
+its flush may run beside whatever the commit does before that, and is waited for once (`Flushes`):
+
+    a.lance            named, then flushed with its folder in the background
+    settle             the commit waits for all such flushes
+    7.manifest         flushed, named, the folder flushed: as above
+
+If the power fails before `settle` ends, what is left is at most a file without content that no
+version names, as after any write that was never committed; cleaning up finds it. What fails in
+the background is raised by `settle`, so such a manifest is never written.
+
 While a large file is being written, the disk is asked to keep up (`_FLUSH_BYTES`), so that little
 is left to wait for at the end. Without `sync` nothing is flushed: a crash of the process still
 loses nothing, a loss of power may.
@@ -19,8 +30,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from functools import partial
 from typing import BinaryIO, Final
 
@@ -43,15 +55,18 @@ class LocalWriter(ObjectWriter):
         *,
         may_replace: bool = True,
         sync: bool = True,
+        flushes: Flushes | None = None,
     ) -> None:
         """Start the file that will be `native`, whose path in the store is `path`.
 
-        With `may_replace` it takes over the name from whatever has it.
+        With `may_replace` it takes over the name from whatever has it. Given `flushes`, it has
+        its name before it is flushed; see there.
         """
         self._path = path
         self._native = native
         self._may_replace = may_replace
         self._sync = sync
+        self._flushes = flushes
         self._flush: Future[None] | None = None
         self._flush_at = _FLUSH_BYTES
         self._position = 0
@@ -75,13 +90,16 @@ class LocalWriter(ObjectWriter):
                 self._start_flush(file)
 
     def close(self) -> int:
-        """Flush the file and the folder and give the file its name."""
+        """Flush the file and the folder, or have that done, and give the file its name."""
         if self._unfinished is None:
             return self._position
         try:
             with as_storage_errors(self._path):
                 self._unfinished.file.flush()
                 self._end_flush()
+                if self._flushes is not None:
+                    self._publish_unflushed(self._unfinished, self._flushes)
+                    return self._position
                 if self._sync:
                     os.fsync(self._unfinished.file.fileno())
                 self._unfinished.publish(self._native, may_replace=self._may_replace)
@@ -103,6 +121,15 @@ class LocalWriter(ObjectWriter):
         with as_storage_errors(self._path):
             unfinished.discard()
 
+    def _publish_unflushed(self, unfinished: UnfinishedFile, flushes: Flushes) -> None:
+        handle = os.dup(unfinished.file.fileno())
+        try:
+            unfinished.publish(self._native, may_replace=self._may_replace)
+        except BaseException:
+            os.close(handle)
+            raise
+        flushes.start(self._path, handle, os.path.dirname(self._native))
+
     def _start_flush(self, file: BinaryIO) -> None:
         if self._flush is None or self._flush.done():
             self._end_flush()
@@ -114,6 +141,34 @@ class LocalWriter(ObjectWriter):
         flush, self._flush = self._flush, None
         if flush is not None:
             flush.result()
+
+
+class Flushes:
+    """Flushes of named files that run in the background, to be waited for together."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._running: deque[tuple[str, Future[None]]] = deque()
+
+    def start(self, path: str, handle: int, folder: str) -> None:
+        """Flush an open file, which is closed then, and the folder that has its name."""
+        self._running.append((path, run_in_background(partial(_flush_named, handle, folder))))
+
+    def settle(self) -> None:
+        """Wait for all, and raise what the first of them met."""
+        running = [self._running.popleft() for _ in range(len(self._running))]
+        wait([flush for _, flush in running])
+        for path, flush in running:
+            with as_storage_errors(path):
+                flush.result()
+
+
+def _flush_named(handle: int, folder: str) -> None:
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    flush_folder(folder)
 
 
 def make_folder(folder: str, *, sync: bool) -> None:

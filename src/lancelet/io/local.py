@@ -21,6 +21,7 @@ from typing import Final
 
 from lancelet.errors import StorageError
 from lancelet.io.durable import (
+    Flushes,
     LocalWriter,
     as_storage_errors,
     flush_folder,
@@ -50,15 +51,24 @@ _COPY_BYTES: Final = 1 << 20
 class LocalStore(Store):
     """The files below a folder, which need not exist yet."""
 
-    def __init__(self, root: str | os.PathLike[str], *, sync: bool = True) -> None:
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        *,
+        sync: bool = True,
+        relaxed: bool = False,
+        flushes: Flushes | None = None,
+    ) -> None:
         """Use the files below `root`; a relative root is taken from the working folder, once.
 
         With `sync` what was written survives a loss of power, which costs some milliseconds for
-        each file.
+        each file. Given `flushes`, new files may be lost until these have ended.
         """
         self._root = Path(root).absolute()
         self._base = str(self._root)
         self._sync = sync
+        self._relaxed = relaxed
+        self._flushes = flushes
 
     @property
     def uri(self) -> str:
@@ -77,7 +87,7 @@ class LocalStore(Store):
     def at(self, folder: str) -> LocalStore:
         """Return a store with a sub-folder as its root."""
         folder = check_folder(folder)
-        return LocalStore(self._root / folder, sync=self._sync) if folder else self
+        return self._like(self._root / folder) if folder else self
 
     def open_reader(self, path: str, size: int | None = None) -> ObjectReader:  # noqa: ARG002  # the map needs the size there is
         """Map a file."""
@@ -91,6 +101,9 @@ class LocalStore(Store):
 
     def put(self, path: str, data: BytesLike) -> None:
         """Write a file whole, in place of whatever had the name."""
+        if self._relaxed:
+            # To take over a name, some systems write the file to the disk at once, and wait.
+            self.delete(path)
         with self.open_writer(path) as writer:
             writer.write(data)
 
@@ -102,7 +115,7 @@ class LocalStore(Store):
 
     def open_writer(self, path: str) -> ObjectWriter:
         """Start a new file."""
-        return LocalWriter(path, self._native(path), sync=self._sync)
+        return LocalWriter(path, self._native(path), sync=self._sync, flushes=self._flushes)
 
     def list(self, folder: str = "", start_after: str | None = None) -> Iterator[ObjectInfo]:
         """Yield the files below a folder, ordered by path; sizes are read as they are yielded."""
@@ -162,7 +175,18 @@ class LocalStore(Store):
 
     def relaxed(self) -> LocalStore:
         """Return the same folder without waiting for the disk."""
-        return LocalStore(self._root, sync=False)
+        return LocalStore(self._root, sync=False, relaxed=True)
+
+    def lazily(self) -> LocalStore:
+        """Return the same folder; files are flushed in the background until `settle`."""
+        if not self._sync or os.name == "nt":  # Windows names only files that are closed
+            return self
+        return LocalStore(self._root, flushes=Flushes())
+
+    def settle(self) -> None:
+        """Wait for the flushes in the background, and raise what they met."""
+        if self._flushes is not None:
+            self._flushes.settle()
 
     def last_change(self, folder: str) -> datetime | None:
         """Return when a name in a folder was last given or taken."""
@@ -187,6 +211,9 @@ class LocalStore(Store):
                         os.unlink(temporary)
                         swept += 1
         return swept
+
+    def _like(self, root: Path) -> LocalStore:
+        return LocalStore(root, sync=self._sync, relaxed=self._relaxed, flushes=self._flushes)
 
     def _native(self, path: str) -> str:
         """Return the path that the operating system understands."""

@@ -23,6 +23,9 @@ from lancelet.io.wrapped import Request, WrappedStore, answer_bytes
 
 T = TypeVar("T")
 
+_UNCOUNTED: Final = frozenset({"open_reader", "open_writer", "settle"})
+"""What reads nothing by itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class IoCounts:
@@ -87,7 +90,7 @@ class IoMeter:
         answer = action()
         if request.is_change:
             self.add(IoCounts(write_iops=1, written_bytes=request.written_bytes))
-        elif request.operation not in {"open_reader", "open_writer"}:
+        elif request.operation not in _UNCOUNTED:
             self.add(IoCounts(read_iops=request.reads, read_bytes=answer_bytes(answer)))
         return answer
 

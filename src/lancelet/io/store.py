@@ -194,8 +194,21 @@ class Store(Protocol):
         """
 
     def relaxed(self) -> Store:
-        """Return the same store for what may be lost with the power; never half written."""
+        """Return the same store for what may be lost with the power; never half written.
+
+        What is replaced there may be missing for a moment.
+        """
         return self
+
+    def lazily(self) -> Store:
+        """Return the same store, of which new files may be lost with the power until `settle`.
+
+        That saves waiting for files that nothing leads to before a manifest names them.
+        """
+        return self
+
+    def settle(self) -> None:
+        """Wait until what was written through this store survives a loss of power."""
 
     def last_change(self, folder: str) -> datetime | None:  # noqa: ARG002  # for stores that know
         """Return when a name in a folder was last given or taken, if the store knows that."""

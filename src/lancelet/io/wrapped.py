@@ -88,6 +88,14 @@ class WrappedStore(Store):
         """Return the same store for what may be lost with the power, wrapped alike."""
         return WrappedStore(self.inner.relaxed(), self.around)
 
+    def lazily(self) -> WrappedStore:
+        """Return the same store for files that nothing leads to yet, wrapped alike."""
+        return WrappedStore(self.inner.lazily(), self.around)
+
+    def settle(self) -> None:
+        """Wait until what was written lazily survives a loss of power."""
+        self._request("settle", "", self.inner.settle)
+
     def last_change(self, folder: str) -> datetime | None:
         """Return when a name in a folder was last given or taken."""
         return self._request("last_change", folder, lambda: self.inner.last_change(folder))

@@ -82,9 +82,13 @@ def write_table(
 ) -> Snapshot:
     """Write rows and commit them; see `WriteMode`."""
     latest = latest_or_none(location)
-    prepared = prepare_write(location, latest, rows, mode, options)
+    # Nothing leads to the new files before the commit, so they are flushed beside its work.
+    lazy = replace(location, store=location.store.lazily())
+    known = None if latest is None else replace(latest, location=lazy)
+    prepared = prepare_write(lazy, known, rows, mode, options)
     transaction = new_transaction(prepared.read_version, prepared.operation, options.remarks)
-    return commit_transaction(location, transaction, prepared.options)
+    committing = replace(prepared.options, settle=lazy.store.settle)
+    return commit_transaction(location, transaction, committing)
 
 
 def prepare_write(

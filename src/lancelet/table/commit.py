@@ -20,6 +20,7 @@ from __future__ import annotations
 import random
 import secrets
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -104,6 +105,8 @@ class CommitOptions:
     """Whether old versions are left alone even if the config says that they are to be cleaned."""
     keys_are_new: KeysAreNew | None = None
     """Asked where others added rows that may have keys which a merge inserted."""
+    settle: Callable[[], None] | None = None
+    """Waits, before the manifest has its name, until the files it names survive a loss of power."""
     mark: Mark | None = None
     """Which batch of a sequence this is; a table that has it already stays as it is."""
 
@@ -250,6 +253,8 @@ def _publish(
     indices = IndexSection(prepared.state.indices)
     data, stored = write_manifest_file(manifest, indices, transaction, dictionary_values=head)
     handler = options.handler or location.handler
+    if options.settle is not None:
+        options.settle()
     try:
         handler.publish(store, path, data, version=manifest.version)
     except AlreadyExistsError:

@@ -195,6 +195,62 @@ def test_put_is_flushed_with_its_folders_before_it_counts(store: LocalStore, mon
     ]
 
 
+def spy_on_syncs(monkeypatch) -> list[str]:
+    """Return a list to which every flush and every new name adds what it was."""
+    done: list[str] = []
+    flush, link = os.fsync, os.link
+
+    def spy_flush(handle: int) -> None:
+        name = Path(f"/proc/self/fd/{handle}").readlink()
+        flush(handle)
+        done.append(f"flush {name.name}" if name.is_dir() else "flush file")
+
+    def spy_link(source: str, target: str, **options: Any) -> None:
+        link(source, target, **options)
+        done.append(f"name {Path(target).name}")
+
+    monkeypatch.setattr(durable.os, "fsync", spy_flush)
+    monkeypatch.setattr(unfinished.os, "link", spy_link)
+    return done
+
+
+def test_lazy_files_are_flushed_in_the_background_and_waited_for_once(store, monkeypatch):
+    store.put("data/0", b"x")
+    done = spy_on_syncs(monkeypatch)
+    lazy = store.at("").lazily()
+    with lazy.at("data").open_writer("a") as writer:
+        writer.write(b"x")
+    assert store.read("data/a") == b"x"
+    lazy.settle()
+    assert done == ["name a", "flush file", "flush data"]
+    lazy.settle()
+    # What must be flushed before it has its name still is.
+    lazy.put_if_absent("data/b", b"y")
+    assert done[3:] == ["flush file", "name b", "flush data"]
+
+
+def test_a_flush_that_fails_is_raised_when_it_is_waited_for(store, monkeypatch):
+    def broken(_: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    lazy = store.lazily()
+    monkeypatch.setattr(durable.os, "fsync", broken)
+    lazy.put("a", b"x")
+    with pytest.raises(StorageError) as caught:
+        lazy.settle()
+    assert (caught.value.facts["path"], caught.value.facts["errno"]) == ("a", errno.EIO)
+
+
+def test_nothing_is_replaced_by_a_rename_where_it_may_be_lost(store, monkeypatch):
+    def forbidden(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(unfinished.os, "replace", forbidden)
+    for content in (b"1", b"2"):
+        store.relaxed().put("note", content)
+        assert store.read("note") == content
+
+
 def test_large_file_is_flushed_while_it_is_written(store: LocalStore, monkeypatch):
     flushed: list[int] = []
     monkeypatch.setattr(durable.os, "fdatasync", flushed.append)
