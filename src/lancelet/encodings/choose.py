@@ -71,6 +71,9 @@ _FEW_VALUES: Final = 512
 _FAR_TOO_MANY: Final = 8
 """A part of a sample is looked at first; what it shows of the items may be so far off."""
 
+TINY_BYTES: Final = 512
+"""So few bytes are stored as they are: what describes them takes more than could be saved."""
+
 INDICES_MAX: Final = 0.95
 """Indices must be expected to take less than this share of the best without a dictionary."""
 
@@ -93,6 +96,11 @@ class MiniBlock:
 def encode_mini_block(block: Block, *, version: FileVersion, options: EncodingOptions) -> MiniBlock:
     """Encode the values of a page with what is cheapest to read."""
     limits = _limits(version, options)
+    if raw_bytes(block) <= TINY_BYTES and options == EncodingOptions():
+        codec = _plain(block)
+        if codec is not None:
+            plain = codec.encode_chunks(block, limits)
+            return MiniBlock(plain, registry.describe(plain.encoding), {})
     sample = sample_of(block)
     trials = try_all(sample, page_bytes=raw_bytes(block), options=options, limits=limits)
     best = best_of(trials, options)
@@ -177,6 +185,17 @@ def _limits(version: FileVersion, options: EncodingOptions) -> ChunkLimits:
     limits = ChunkLimits(bytes_max=bytes_max)
     aim = options.minichunk_size or limits.bytes_aim
     return replace(limits, bytes_aim=min(aim, bytes_max))
+
+
+def _plain(block: Block) -> Codec | None:
+    """Return what stores values as they are, if they are no lists and no structs."""
+    match block:
+        case Variable():
+            return VariableCodec()
+        case FixedWidth():
+            return Flat()
+        case _:
+            return None
 
 
 def _string_choices(options: EncodingOptions) -> tuple[Codec, ...]:

@@ -151,6 +151,8 @@ def join_bounds(bounds: ZoneBounds) -> ZoneBounds:
     >>> join_bounds(bounds_of(pa.array([5, 1, None, 7]), 0, zone_rows=3)).maximum.to_pylist()
     [7]
     """
+    if len(bounds.null_count) == 1:
+        return replace(bounds, first_zone=0)
     minimum, maximum = _reduced(bounds, [(0, len(bounds.null_count))])
     return ZoneBounds(
         0,

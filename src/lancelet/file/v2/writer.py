@@ -40,6 +40,9 @@ from lancelet.io.store import ObjectWriter
 
 _FIELD_BYTES: Final = 8 * 1024 * 1024
 _PAGE_BYTES_MAX: Final = 32 * 1024 * 1024
+_SMALL_BYTES: Final = 16 * 1024
+"""A page of fewer bytes is encoded at once, since another thread would only begin later."""
+
 _ROWS_MAX: Final = 1 << 62
 
 
@@ -249,13 +252,14 @@ class FileWriter:
         """Start encoding what waits, and write what is encoded."""
         if not pending.rows:
             return
-        arrays, first_row = pending.arrays, pending.first_row
+        arrays, first_row, num_bytes = pending.arrays, pending.first_row, pending.bytes
         pending.first_row += pending.rows
         pending.arrays, pending.rows, pending.bytes = [], 0, 0
         task = partial(self._encode, pending.field, arrays, first_row)
         if pending.has_blobs:
             # What was cut before goes into the file before the blobs of this page do.
             self._write_encoded(keep=0)
+        if pending.has_blobs or num_bytes < _SMALL_BYTES:
             encoded: Future[_Encoded] = Future()
             encoded.set_result(task())
         else:
