@@ -1,5 +1,6 @@
 """A store in memory: the model that every other store is compared with.
 
+`memory://` is a set of objects of its own each time that it is opened, as in the reference;
 `memory://name` is one set of objects for the whole process, so that a dataset that was written
 can be opened again by its URI. The objects do not travel: a store that was pickled is the same
 one in this process, and refuses to be unpickled in another, where it would silently be empty.
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import uuid
+import weakref
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -47,6 +49,8 @@ class _Objects:
 
 _PROCESS = uuid.uuid4().hex
 _BUCKETS: dict[str, _Objects] = {}
+_UNNAMED: weakref.WeakValueDictionary[str, _Objects] = weakref.WeakValueDictionary()
+"""Buckets that only stores know; such a bucket lives as long as one of them."""
 
 
 class MemoryStore(Store):
@@ -57,7 +61,17 @@ class MemoryStore(Store):
         self._bucket = bucket
         self._folder = check_folder(folder)
         self._prefix = f"{self._folder}/" if self._folder else ""
-        self._objects = _BUCKETS.setdefault(bucket, _Objects())
+        found = _UNNAMED.get(bucket)
+        self._objects = _BUCKETS.setdefault(bucket, _Objects()) if found is None else found
+
+    @staticmethod
+    def unnamed() -> MemoryStore:
+        """Open a bucket of its own, which no other call can open."""
+        bucket = f"~{uuid.uuid4().hex}"
+        objects = _UNNAMED[bucket] = _Objects()
+        store = MemoryStore(bucket)
+        assert store._objects is objects
+        return store
 
     @property
     def uri(self) -> str:

@@ -55,7 +55,8 @@ def _store_of(
         case "file":
             return LocalStore(location.authority, sync=_is_sync(storage_options))
         case "memory":
-            return MemoryStore(location.authority)
+            is_named = bool(location.authority)
+            return MemoryStore(location.authority) if is_named else MemoryStore.unnamed()
         case scheme if (base := scheme.removesuffix("+ddb")) in REMOTE_SCHEMES:
             return RemoteStore(open_client(base, location.authority, storage_options, provider))
         case scheme:
