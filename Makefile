@@ -5,12 +5,13 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 RUN     := $(BIN)/python
 SETUP   := $(PYTHON) tools/setup_environment.py
+SPARK_OLDEST := build/spark-oldest
 FUZZ_TARGETS := file manifest
 FUZZ_SECONDS ?= 60
 JOBS    ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-all check lint types contracts protos interop faults sanitize fuzz bench demo docs clean
+.PHONY: help setup build test test-all check lint types contracts protos interop spark faults sanitize fuzz bench demo docs clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
@@ -45,6 +46,12 @@ protos: setup
 
 interop: build ## Compare with the reference implementation only
 	$(RUN) -m pytest -q -n $(JOBS) tests/interop
+
+spark: build ## Run the Spark tests: classic and Connect, on both ends of the supported releases
+	@LANCELET_VENV=$(SPARK_OLDEST) $(SETUP) --group test --group spark-oldest
+	@for python in $(RUN) $(SPARK_OLDEST)/bin/python; do for mode in classic connect; do \
+	  LANCELET_SPARK_MODE=$$mode $$python -m pytest -q tests/spark tests/unit/spark || exit 1; \
+	done; done
 
 faults: build ## Refuse and lose every storage request
 	$(RUN) -m pytest -q -n $(JOBS) tests/faults
