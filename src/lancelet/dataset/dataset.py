@@ -19,6 +19,7 @@ from lancelet.bitmap import Bitmap
 from lancelet.dataset.arrow_methods import ArrowMethods
 from lancelet.dataset.bases import BaseMethods
 from lancelet.dataset.blob_methods import BlobMethods
+from lancelet.dataset.changes import ChangeMethods
 from lancelet.dataset.committing import CommitMethods
 from lancelet.dataset.evolution import EvolutionMethods
 from lancelet.dataset.fragment import LanceFragment
@@ -54,6 +55,7 @@ _ROW_OPTIONS: Final = {"with_row_id": "_rowid", "with_row_address": "_rowaddr"}
 class LanceDataset(
     ArrowMethods,
     HistoryMethods,
+    ChangeMethods,
     RefMethods,
     BaseMethods,
     BlobMethods,

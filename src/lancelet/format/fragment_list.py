@@ -117,6 +117,11 @@ class FragmentList(Sequence[Fragment]):
         """Return the fragment with that id."""
         return self[self.place_of(fragment_id)]
 
+    def message(self, place: int) -> bytes:
+        """Return the wire form of a fragment, without decoding it."""
+        start = int(self.position[place])
+        return self.wire[start : start + int(self.size[place])].tobytes()
+
     def select(self, places: Int64s) -> FragmentList:
         """Return the fragments at these places, in the order given."""
         pieces = [self._entries(int(a), int(b)) for a, b in _runs(places)]

@@ -1,0 +1,148 @@
+"""Pairing the rows of two versions that are the same row.
+
+By stable row ids, as the versions of rows are recorded:
+
+    version 3              version 7
+    id   created updated   id   created updated
+    0    1       1         0    1       1           the same
+    1    1       1         1    1       6           updated
+    2    2       2         -                        deleted
+    -                      3    5       5           inserted
+    4    3       3         4    7       7           deleted, and another inserted: after the table
+                                                    was overwritten ids may come again
+
+Without such ids a row is the same for as long as it stays where it is. Either way fragments are
+looked at one after another, and the rows of the other version are found through its row id index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+
+import numpy as np
+
+from lancelet.ops.changes.candidates import Candidates, candidates
+from lancelet.query.row_columns import FragmentRows
+from lancelet.rowids.address import NO_ADDRESS, UInt64s, group_by_fragment, offsets_of
+from lancelet.table.lineage import row_id_index_of
+from lancelet.table.snapshot import Snapshot
+
+_FRAGMENTS_KEPT = 64
+"""Of how many fragments of the other version the recorded versions of rows are kept."""
+
+
+class ChangeKind(Enum):
+    """What happened to a row."""
+
+    INSERT = "insert"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChangedRows:
+    """Rows that changed in one way: their ids, and where they are before and after."""
+
+    kind: ChangeKind
+    ids: UInt64s
+    before: UInt64s | None
+    after: UInt64s | None
+
+    def __len__(self) -> int:
+        """Return how many rows there are."""
+        return len(self.ids)
+
+    def slice(self, start: int, stop: int) -> ChangedRows:
+        """Return some of the rows."""
+        return ChangedRows(
+            self.kind,
+            self.ids[start:stop],
+            None if self.before is None else self.before[start:stop],
+            None if self.after is None else self.after[start:stop],
+        )
+
+
+def inserted(ids: UInt64s, addresses: UInt64s) -> ChangedRows:
+    """Return rows that are new."""
+    return ChangedRows(ChangeKind.INSERT, ids, None, addresses)
+
+
+def deleted(ids: UInt64s, addresses: UInt64s) -> ChangedRows:
+    """Return rows that are gone."""
+    return ChangedRows(ChangeKind.DELETE, ids, addresses, None)
+
+
+def rows_changed(begin: Snapshot, end: Snapshot) -> Iterator[ChangedRows]:
+    """Yield the rows that changed, those of a fragment at a time; deleted ones come last."""
+    if not end.manifest.uses_stable_row_ids:
+        for there in candidates(end, begin):
+            yield inserted(there.addresses, there.addresses)
+        for here in candidates(begin, end):
+            yield deleted(here.addresses, here.addresses)
+        return
+    before = _Records(begin)
+    for found in candidates(end, begin):
+        yield from _inserted_and_updated(end, found, before)
+    after = _Records(end)
+    for found in candidates(begin, end):
+        yield from _deleted(begin, found, after)
+
+
+class _Records:
+    """What a version records of rows, by their ids."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._index = row_id_index_of(snapshot)
+        self._rows = lru_cache(_FRAGMENTS_KEPT)(self._rows_of)
+
+    def addresses(self, ids: UInt64s) -> UInt64s:
+        """Return where rows are, `NO_ADDRESS` for those that are not there."""
+        return self._index.addresses(ids)
+
+    def versions(self, addresses: UInt64s) -> tuple[UInt64s, UInt64s]:
+        """Return in which versions rows were created and last changed."""
+        created, updated = np.empty((2, len(addresses)), np.uint64)
+        for fragment_id, places in group_by_fragment(addresses).items():
+            rows, offsets = self._rows(fragment_id), offsets_of(addresses[places])
+            created[places], updated[places] = rows.created(offsets), rows.updated(offsets)
+        return created, updated
+
+    def _rows_of(self, fragment_id: int) -> FragmentRows:
+        return FragmentRows(self._snapshot, self._snapshot.fragments.by_id(fragment_id))
+
+
+def _inserted_and_updated(
+    end: Snapshot, found: Candidates, before: _Records
+) -> Iterator[ChangedRows]:
+    rows = FragmentRows(end, found.fragment)
+    ids, created, updated = (
+        column(found.offsets) for column in (rows.ids, rows.created, rows.updated)
+    )
+    origin = before.addresses(ids)
+    known = np.flatnonzero(origin != NO_ADDRESS)
+    created_then, updated_then = before.versions(origin[known])
+    is_same_row = created_then == created[known]
+    is_new = np.ones(len(ids), np.bool_)
+    is_new[known[is_same_row]] = False
+    changed = known[is_same_row & (updated_then != updated[known])]
+    addresses = found.addresses
+    if is_new.any():
+        yield inserted(ids[is_new], addresses[is_new])
+    if len(changed):
+        yield ChangedRows(ChangeKind.UPDATE, ids[changed], origin[changed], addresses[changed])
+
+
+def _deleted(begin: Snapshot, found: Candidates, after: _Records) -> Iterator[ChangedRows]:
+    rows = FragmentRows(begin, found.fragment)
+    ids, created = rows.ids(found.offsets), rows.created(found.offsets)
+    place = after.addresses(ids)
+    known = np.flatnonzero(place != NO_ADDRESS)
+    created_now, _ = after.versions(place[known])
+    is_gone = np.ones(len(ids), np.bool_)
+    is_gone[known[created_now == created[known]]] = False
+    if is_gone.any():
+        yield deleted(ids[is_gone], found.addresses[is_gone])
