@@ -38,6 +38,9 @@ def spark(tmp_path_factory):
         [source, *filter(None, [os.environ.get("PYTHONPATH")])]
     )
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    # Spark starts many short-lived interpreters; let them share what they compile.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = str(tmp_path_factory.mktemp("bytecode"))
     builder = SparkSession.builder.appName("lancelet")
     home = tmp_path_factory.mktemp("spark")
     settings = SETTINGS | {
