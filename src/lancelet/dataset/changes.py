@@ -12,6 +12,7 @@ from lancelet.dataset.committing import Transaction, transaction_to_user
 from lancelet.dataset.handle import Handle, NegativeVersionError, open_reference
 from lancelet.errors import InvalidInputError
 from lancelet.ops.changes import CHANGE_KINDS, ChangeKind, Delta, changes, open_delta
+from lancelet.ops.diff import TableDifference, diff
 from lancelet.table.refs import open_as_of
 from lancelet.table.snapshot import Snapshot
 
@@ -107,6 +108,15 @@ class ChangeMethods:
         keys = (on,) if isinstance(on, str) else on
         first, last = self._at(begin), self._at(end)
         return changes(first, last, columns=columns, kinds=wanted, on=keys).reader()
+
+    def diff(self, begin: Moment, end: Moment = None) -> TableDifference:
+        """Return how two versions differ: in schema, settings, files, indices and rows.
+
+        Args:
+            begin: A version to compare with, or a time; it may be the newer one.
+            end: The other version; by default the one that is looked at.
+        """
+        return diff(self._at(begin), self._at(end))
 
     def _at(self, moment: Moment) -> Snapshot:
         if isinstance(moment, datetime):
