@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -31,10 +31,14 @@ Move: TypeAlias = Callable[[UInt64s], UInt64s]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IndexedRows:
-    """Rows to be indexed: values, and the number of each row, in the order of the table."""
+    """Rows to be indexed: values, and the number of each row, in the order of the table.
+
+    Those of a table can be read more than once, and `num_rows` says how many they are.
+    """
 
     data_type: pa.DataType
     parts: Iterable[tuple[pa.Array, UInt64s]]
+    num_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,6 +97,18 @@ class Segment(Protocol):
 
     def statistics(self) -> dict[str, Any]:
         """Return what there is to say of the segment, for people."""
+
+
+@runtime_checkable
+class Counting(Protocol):
+    """A segment that can count rows without finding them."""
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows it has."""
+
+    def count(self, question: Question) -> int | None:
+        """Return how many rows answer a question, or None if it cannot answer."""
 
 
 class ScalarKind(Protocol):

@@ -16,7 +16,7 @@ import pyarrow as pa
 from lancelet.encodings.base import RowRange
 from lancelet.io.metered import PROCESS_METER, IoMeter, metered
 from lancelet.query.execute import count_rows, execute
-from lancelet.query.indexing.search import choose_parts
+from lancelet.query.indexing.choose import choose_parts
 from lancelet.query.nodes.source import sources
 from lancelet.query.plan import ScanPlan
 from lancelet.query.zone_pruning import candidate_ranges
@@ -125,7 +125,7 @@ def _lines(plan: ScanPlan, predicted: Prediction, *, verbose: bool) -> list[str]
             steps.append(f"Take: columns=[{', '.join(late)}] for rows that match")
         steps += [f"Filter: {step.expression}" for step in reversed(plan.steps)]
         steps += [
-            f"ScalarIndexQuery: query=[{part.conjunct.expression}]@{index.name}, "
+            f"ScalarIndexQuery: query=[{part.expression}]@{index.name}, "
             f"estimated_rows={part.estimate}"
             for part in choose_parts(plan)
             for index in part.indices

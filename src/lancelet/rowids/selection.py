@@ -163,6 +163,23 @@ class RowSet:
         arrays = list(self._arrays(physical_rows))
         return np.concatenate(arrays) if arrays else np.empty(0, np.uint64)
 
+    def listed(self) -> UInt64s:
+        """Return the numbers of all rows, of a set that names each one."""
+        self._check_listed()
+        return self.addresses({})
+
+    @property
+    def num_listed(self) -> int:
+        """How many rows are named one by one."""
+        return sum(len(offsets) for offsets in self.parts.values() if offsets is not ALL)
+
+    def _check_listed(self) -> None:
+        whole = [part for part, offsets in self.parts.items() if offsets is ALL]
+        if whole:
+            raise CorruptDataError(
+                "a row set says all rows of a fragment where each must be named", fragment=whole[0]
+            )
+
     def _arrays(self, physical_rows: Mapping[int, int]) -> Iterator[UInt64s]:
         for part in sorted(self.parts):
             offsets = self.parts[part]

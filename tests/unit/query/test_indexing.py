@@ -1,11 +1,18 @@
 """When indices are asked, what is left for the rows they find, and what happens when they break."""
 
 import warnings
+from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import lancelet
+from lancelet.format.index_metadata import AnyDetails
+from lancelet.format.operation import CreateIndex
+from lancelet.index.scalar.btree.search import BTreeSegment
+from lancelet.ops.publish import publish
+from lancelet.query.indexing.choose import Asked, choose_parts
 from lancelet.query.indexing.search import find_candidates
 from lancelet.query.indexing.segments import IndexUnusableWarning
 from lancelet.query.plan import plan_scan
@@ -48,7 +55,7 @@ def test_fragments_without_an_index_are_scanned_unless_told_otherwise(dataset):
     assert dataset.to_table(filter="a = 1", fast_search=True)["b"].to_pylist() == [1]
 
 
-@pytest.mark.parametrize("text", ["b = 1", "a + 1 = 3", "a = 1 OR b = 1", "NOT (a = 1)"])
+@pytest.mark.parametrize("text", ["b = 1", "a + 1 = 3", "a = 1 OR b = 1"])
 def test_filters_that_indices_cannot_narrow_are_scanned(dataset, text):
     assert candidates(dataset, text) is None
 
@@ -76,9 +83,77 @@ def test_an_index_that_breaks_while_it_is_searched_is_warned_about(dataset, tmp_
         assert again.to_table(filter="a = 7")["a"].to_pylist() == [7]
 
 
+def test_an_index_of_a_kind_that_is_not_known_is_kept_and_warned_about_once(dataset):
+    (index,) = dataset.snapshot.indices.indices
+    unknown = replace(index, details=AnyDetails("/lance.table.QuantumIndexDetails", b"\x01"))
+    dataset._handle.snapshot = publish(dataset.snapshot, CreateIndex((unknown,), (index,)))
+    with pytest.warns(IndexUnusableWarning, match="unknown to this release"):
+        dataset.to_table(filter="a = 7")
+    assert dataset.to_table(filter="a = 7")["a"].to_pylist() == [7]
+    dataset.insert(pa.table({"a": [1], "b": [5]}))
+    dataset.delete("a = 3")
+    dataset.update({"b": "1"}, where="a = 5")
+    dataset.optimize.optimize_indices()
+    (kept,) = dataset.snapshot.indices.indices
+    assert kept == unknown
+    assert dataset.list_indices()[0]["type"] == "Quantum"
+
+
+def test_only_indices_of_columns_in_a_filter_are_opened(dataset, tmp_path):
+    dataset.create_scalar_index("b", "BITMAP")
+    for file in (tmp_path / "t.lance" / "_indices").glob("*/bitmap_page_lookup.lance"):
+        file.unlink()
+    again = lancelet.dataset(str(tmp_path / "t.lance"))
+    assert again.to_table(filter="a = 7")["a"].to_pylist() == [7]
+    with pytest.warns(IndexUnusableWarning):
+        again.to_table(filter="b = 7")
+
+
 def test_the_plan_says_what_is_asked(dataset):
     plan = dataset.scanner(filter="a = 7").explain_plan()
     assert "ScalarIndexQuery: query=[a = 7]@a_idx" in plan
+
+
+def test_what_is_false_is_found_too(dataset):
+    found = candidates(dataset, "NOT (a = 1) AND a < 4")
+    assert found.rows.addresses({}).tolist() == [0, 2, 3]
+    assert found.steps == ()
+
+
+def test_bounds_of_one_column_are_asked_together(dataset):
+    plan = plan_scan(dataset.snapshot, ScanOptions(filter="a > 3 AND b = 1 AND a < 12"))
+    (part,) = choose_parts(plan)
+    assert isinstance(part.part, Asked)
+    interval = part.part.question
+    assert (interval.lower.as_py(), interval.upper.as_py()) == (3, 12)
+
+
+def test_a_list_with_a_null_is_false_for_nothing(dataset):
+    assert candidates(dataset, "NOT (a IN (1, NULL))").rows.num_listed == 0
+
+
+def test_the_index_that_leaves_the_least_is_asked(dataset):
+    dataset.create_scalar_index("a", "ZONEMAP", name="zones")
+    assert candidates(dataset, "a = 1").used[0][0] == "a_idx"
+    dataset.insert(pa.table({"a": [*range(200, 700)], "b": [0] * 500}))
+    dataset.create_scalar_index("a", "BTREE", name="later")
+    assert candidates(dataset, "a = 1").used[0][0] == "later"
+
+
+def test_a_row_behind_the_end_of_its_fragment_is_a_corrupt_index(dataset, monkeypatch):
+    monkeypatch.setattr(BTreeSegment, "_ids", lambda *_: np.array([4711], np.uint64))
+    with pytest.warns(IndexUnusableWarning, match="behind the end"):
+        assert dataset.to_table(filter="a = 7")["a"].to_pylist() == [7]
+
+
+def test_rows_are_counted_by_bounds_unless_some_are_gone(dataset, monkeypatch):
+    monkeypatch.setattr(BTreeSegment, "_ids", lambda *_: pytest.fail("rows were looked up"))
+    assert dataset.count_rows("a >= 10 AND a < 30") == 20
+    assert dataset.count_rows("a IN (1, 2, 2, 500)") == 2
+    assert dataset.count_rows("NOT (a IN (1, 2))") == 98
+    monkeypatch.undo()
+    dataset.delete("a = 20")
+    assert dataset.count_rows("a >= 10 AND a < 30") == 19
 
 
 def test_counting_reads_no_column(dataset):

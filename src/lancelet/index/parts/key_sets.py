@@ -126,7 +126,7 @@ def join_sets(
 
 def moved_rows(rows: RowSet, move: Callable[[UInt64s], UInt64s]) -> RowSet:
     """Return a row set under other numbers, without the rows that are gone."""
-    numbers = move(rows.addresses({}))
+    numbers = move(rows.listed())
     return RowSet.of(numbers[numbers != NO_ADDRESS])
 
 

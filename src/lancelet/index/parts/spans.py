@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.buffers import Int64s
-from lancelet.index.parts.ordering import Side
+from lancelet.index.parts.ordering import Side, order_of
 from lancelet.index.question import (
     Contains,
     HasAll,
@@ -80,9 +80,40 @@ def interval_of(question: Interval | StartsWith, data_type: pa.DataType) -> Inte
     return None
 
 
+def interval_within(first: Interval, second: Interval) -> Interval:
+    """Return the values that are in both of two intervals.
+
+    >>> both = interval_within(Interval(pa.scalar(3)), Interval(pa.scalar(3), pa.scalar(9), False))
+    >>> both.lower, both.includes_lower, both.upper
+    (<pyarrow.Int64Scalar: 3>, False, <pyarrow.Int64Scalar: 9>)
+    """
+    lower, includes_lower = _tighter(
+        (first.lower, first.includes_lower), (second.lower, second.includes_lower), is_lower=True
+    )
+    upper, includes_upper = _tighter(
+        (first.upper, first.includes_upper), (second.upper, second.includes_upper), is_lower=False
+    )
+    return Interval(lower, upper, includes_lower, includes_upper)
+
+
 def is_nan(scalar: pa.Scalar) -> bool:
     """Return whether a constant is a float that is no number."""
     return pa.types.is_floating(scalar.type) and math.isnan(scalar.as_py())
+
+
+def _tighter(
+    first: tuple[pa.Scalar | None, bool], second: tuple[pa.Scalar | None, bool], *, is_lower: bool
+) -> tuple[pa.Scalar | None, bool]:
+    """Return the bound that leaves less; of equal ones, one that leaves its value out."""
+    if first[0] is None or second[0] is None:
+        return second if first[0] is None else first
+    order = order_of(first[0].type)
+    one, other = pa.repeat(first[0], 1), pa.repeat(second[0], 1)
+    other_is_above = int(order.search(one, other, "left")[0]) == 1
+    one_is_above = int(order.search(other, one, "left")[0]) == 1
+    if one_is_above == other_is_above:
+        return first[0], first[1] and second[1]
+    return first if one_is_above == is_lower else second
 
 
 def _spans_of_interval(interval: Interval, values: SortedValues) -> list[Span]:

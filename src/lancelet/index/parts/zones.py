@@ -116,7 +116,7 @@ def split_off_nulls(rows: IndexedRows, found: list[UInt64s]) -> IndexedRows:
 
 def staying_rows(rows: RowSet, move: Move) -> RowSet:
     """Return the rows that stay where they are."""
-    numbers = rows.addresses({})
+    numbers = rows.listed()
     return RowSet.of(numbers[move(numbers) == numbers])
 
 

@@ -12,26 +12,10 @@ from typing import Any
 
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.index.registry import kind_of_type
+from lancelet.index.titles import TITLES
 from lancelet.ops.indexing.drop import segments_of
 from lancelet.query.indexing.segments import TableSegment
 from lancelet.table.snapshot import Snapshot
-
-_TITLES = {
-    "InvertedIndexDetails": "Inverted",
-    "NGramIndexDetails": "NGram",
-    "LabelListIndexDetails": "LabelList",
-    "ZoneMapIndexDetails": "ZoneMap",
-    "BloomFilterIndexDetails": "BloomFilter",
-    "RTreeIndexDetails": "RTree",
-    "MinHashLshIndexDetails": "MinHashLsh",
-    "VectorIndexDetails": "IVF",
-    "FragmentReuseIndexDetails": "FragmentReuse",
-    "MemWalIndexDetails": "MemWal",
-    "BitmapIndexDetails": "Bitmap",
-    "JsonIndexDetails": "Json",
-    "FMIndexDetails": "Fm",
-    "BTreeIndexDetails": "BTree",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +34,7 @@ def title_of(metadata: IndexMetadata) -> str:
     if metadata.details is None:
         return "Unknown"
     name = metadata.details.type_name
-    return _TITLES.get(name, name.removesuffix("IndexDetails"))
+    return TITLES.get(name, name.removesuffix("IndexDetails"))
 
 
 def coverage_of(snapshot: Snapshot, segments: Sequence[IndexMetadata]) -> Coverage:

@@ -1,19 +1,22 @@
 """Which parts of a filter are questions that an index may answer.
 
-    age > 30             Probe(age, Interval(30, None, includes_lower=False))
-    name LIKE 'ab%'      Probe(name, StartsWith("ab"))
-    lower(name) = 'x'    None
+    age > 30                 Probe(age, Interval(30, None, includes_lower=False))
+    age > 30 AND age < 40    Probe(age, Interval(30, 40, both excluded)), once they are joined
+    name LIKE 'ab%'          Probe(name, StartsWith("ab"))
+    lower(name) = 'x'        None
 
 Literals have the type of their column already, since the filter is bound.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import assert_never
 
 import pyarrow as pa
 
+from lancelet.index.parts.spans import interval_within
 from lancelet.index.question import (
     Contains,
     HasAll,
@@ -56,6 +59,24 @@ def probe_of(expression: Expression) -> Probe | None:
             return _called(function, path, scalar)
         case _:
             return None
+
+
+def join_intervals(probes: Iterable[Probe]) -> list[Probe]:
+    """Return probes of which all must hold, one for all intervals of a column."""
+    joined: list[Probe] = []
+    places: dict[tuple[str, ...], int] = {}
+    for probe in probes:
+        if not isinstance(probe.question, Interval):
+            joined.append(probe)
+        elif probe.path not in places:
+            places[probe.path] = len(joined)
+            joined.append(probe)
+        else:
+            before = joined[places[probe.path]].question
+            assert isinstance(before, Interval), "the place is that of an interval"
+            both = interval_within(before, probe.question)
+            joined[places[probe.path]] = Probe(probe.path, both)
+    return joined
 
 
 def _compared(operator: Operator, path: tuple[str, ...], scalar: pa.Scalar) -> Probe | None:
@@ -107,7 +128,9 @@ def _called(function: str, path: tuple[str, ...], scalar: pa.Scalar) -> Probe | 
             return Probe(path, HasAny(pa.repeat(scalar, 1)))
         case "array_has_any" | "list_has_any" | "arrays_overlap":
             return Probe(path, HasAny(scalar.values.drop_null()))
-        case "array_has_all" | "list_has_all" if not scalar.values.null_count:
+        case "array_has_all" | "list_has_all" if (
+            len(scalar.values) and not scalar.values.null_count
+        ):
             return Probe(path, HasAll(scalar.values))
         case _:
             return None

@@ -11,8 +11,10 @@ fragments that the segment does not cover, or that are gone, are left out.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 
@@ -20,15 +22,20 @@ from lancelet.errors import CorruptDataError, LanceletError, ObjectNotFoundError
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.format.paths import INDICES
 from lancelet.format.version import FileVersion
-from lancelet.index.base import ScalarKind, Segment
+from lancelet.index.base import Counting, ScalarKind, Segment
 from lancelet.index.folder import SegmentFolder
-from lancelet.index.question import Question
+from lancelet.index.question import IsNull, Question
 from lancelet.index.registry import kind_of_type
+from lancelet.index.titles import TITLES
+from lancelet.index.vector.kind import IVF
 from lancelet.rowids.address import NO_ADDRESS, UInt64s, fragments_of
-from lancelet.rowids.selection import NO_ROWS, RowSet
+from lancelet.rowids.selection import ALL, NO_ROWS, RowSet
 from lancelet.table.fragment_reuse import current_coverage, fragment_reuse_of
 from lancelet.table.lineage import row_id_index_of
 from lancelet.table.snapshot import Snapshot
+
+_INEXACT: Final = frozenset({"ZONEMAP", "BLOOMFILTER", "NGRAM"})
+"""Kinds whose answers to anything but questions about nulls have to be looked at again."""
 
 
 class IndexUnusableWarning(UserWarning):
@@ -63,10 +70,35 @@ class TableSegment:
     def addresses(self, found: RowSet) -> RowSet:
         """Return where rows that the segment found are now, in fragments that it covers."""
         if self.is_by_id:
-            found = RowSet.of(_present(row_id_index_of(self.snapshot).addresses(_numbers(found))))
+            ids = found.listed()
+            found = RowSet.of(_present(row_id_index_of(self.snapshot).addresses(ids)))
         elif fragment_reuse_of(self.snapshot).versions:
-            found = RowSet.of(_present(self.moved(_numbers(found))))
-        return found.restricted(self.covered)
+            found = RowSet.of(_present(self.moved(found.listed())))
+        rows = found.restricted(self.covered)
+        self._check_offsets(rows)
+        return rows
+
+    @cached_property
+    def has_live_rows_only(self) -> bool:
+        """Whether it has every live row of its fragments and no row that is gone."""
+        opened = self.open()
+        live = (self.snapshot.fragments.by_id(each) for each in self.covered)
+        return isinstance(opened, Counting) and opened.num_rows == sum(
+            self.snapshot.live_rows(fragment) for fragment in live
+        )
+
+    def _check_offsets(self, rows: RowSet) -> None:
+        sizes = PhysicalRows(self.snapshot)
+        for fragment_id, offsets in rows.parts.items():
+            if offsets is not ALL and offsets and offsets.max() >= sizes[fragment_id]:
+                raise CorruptDataError(
+                    "an index has a row behind the end of its fragment",
+                    index=self.metadata.name,
+                    path=self.metadata.directory,
+                    fragment_id=fragment_id,
+                    offset=offsets.max(),
+                    num_rows=sizes[fragment_id],
+                )
 
     @property
     def is_by_id(self) -> bool:
@@ -104,8 +136,38 @@ class ColumnIndex:
         """The fragments that some segment has rows of."""
         return frozenset().union(*(segment.covered for segment in self.segments))
 
-    def estimate(self, question: Question) -> int | None:
-        """Return about how many rows will be found, or None if the index cannot answer."""
+    @cached_property
+    def num_rows(self) -> int:
+        """How many rows there are in the fragments that it covers."""
+        snapshot = self.segments[0].snapshot
+        return sum(snapshot.live_rows(snapshot.fragments.by_id(each)) for each in self.covered)
+
+    @cached_property
+    def num_rows_elsewhere(self) -> int:
+        """How many rows there are in other fragments."""
+        return self.segments[0].snapshot.num_rows - self.num_rows
+
+    @cached_property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of its segments, which is one unless somebody mixed them."""
+        return frozenset(segment.kind.name for segment in self.segments)
+
+    def is_exact(self, question: Question) -> bool:
+        """Return whether the rows that are found need not be looked at again."""
+        return isinstance(question, IsNull) or not self.kinds & _INEXACT
+
+    def estimate(self, question: Question, *, is_negated: bool = False) -> int | None:
+        """Return about how many rows will be found, or None if the index cannot answer.
+
+        Negated it is the rows for which the answer is no, which takes a kind that is exact.
+        """
+        if is_negated:
+            found = self._estimate(question) if self.is_exact(question) else None
+            nulls = 0 if isinstance(question, IsNull) else self._estimate(IsNull())
+            return None if nulls is None or found is None else max(0, self.num_rows - found - nulls)
+        return self._estimate(question)
+
+    def _estimate(self, question: Question) -> int | None:
         total = 0
         for segment in self.segments:
             own = segment.open().estimate(question)
@@ -123,6 +185,19 @@ class ColumnIndex:
             is_exact &= found.is_exact
         return rows, is_exact
 
+    def count(self, question: Question) -> int | None:
+        """Return how many rows answer, or None unless segments know without finding them."""
+        total = 0
+        for segment in self.segments:
+            opened = segment.open()
+            if not isinstance(opened, Counting) or not segment.has_live_rows_only:
+                return None
+            own = opened.count(question)
+            if own is None:
+                return None
+            total += own
+        return total
+
     def nulls(self) -> RowSet | None:
         """Return the rows without a value, or None if a segment does not know."""
         rows = NO_ROWS
@@ -134,9 +209,18 @@ class ColumnIndex:
         return rows
 
 
-def column_indices(snapshot: Snapshot) -> dict[tuple[str, ...], tuple[ColumnIndex, ...]]:
+def column_indices(snapshot: Snapshot) -> Mapping[tuple[str, ...], tuple[ColumnIndex, ...]]:
     """Return the indices that can be used, by the path of their column."""
-    return snapshot.kept.get_or_make("column indices", lambda: _find(snapshot))
+    return snapshot.kept.get_or_make(
+        "column indices", lambda: _find(snapshot, lambda segment: segment.kind is not IVF)
+    )
+
+
+def vector_indices(snapshot: Snapshot) -> Mapping[tuple[str, ...], tuple[ColumnIndex, ...]]:
+    """Return the indices of vectors that can be used, by the path of their column."""
+    return snapshot.kept.get_or_make(
+        "vector indices", lambda: _find(snapshot, lambda segment: segment.kind is IVF)
+    )
 
 
 def folder_of(snapshot: Snapshot, metadata: IndexMetadata) -> SegmentFolder:
@@ -152,21 +236,47 @@ def data_version_of(snapshot: Snapshot) -> FileVersion:
     return snapshot.manifest.data_version
 
 
-def _find(snapshot: Snapshot) -> dict[tuple[str, ...], tuple[ColumnIndex, ...]]:
-    by_name: dict[str, list[IndexMetadata]] = {}
+class _ByColumn(Mapping[tuple[str, ...], tuple[ColumnIndex, ...]]):
+    """The indices of each column, whose files are opened when the column is asked for."""
+
+    def __init__(self, listed: Mapping[tuple[str, ...], Sequence[TableSegment]]) -> None:
+        self._listed = listed
+        self._opened: dict[tuple[str, ...], tuple[ColumnIndex, ...]] = {}
+
+    def __getitem__(self, path: tuple[str, ...]) -> tuple[ColumnIndex, ...]:
+        if path not in self._opened:
+            by_name: dict[str, list[TableSegment]] = {}
+            for segment in self._listed[path]:
+                if segment.covered and _is_sound(segment):
+                    by_name.setdefault(segment.metadata.name, []).append(segment)
+            self._opened[path] = tuple(
+                ColumnIndex(name, path, tuple(segments)) for name, segments in by_name.items()
+            )
+        return self._opened[path]
+
+    def __iter__(self) -> Iterator[tuple[str, ...]]:
+        return iter(self._listed)
+
+    def __len__(self) -> int:
+        return len(self._listed)
+
+
+def _find(snapshot: Snapshot, is_wanted: Callable[[TableSegment], bool]) -> _ByColumn:
+    fields = {int(field.id) for field in snapshot.schema.walk()}
+    listed: dict[tuple[str, ...], list[TableSegment]] = {}
     for metadata in current_coverage(snapshot):
-        if len(metadata.fields) == 1 and not metadata.is_system:
-            by_name.setdefault(metadata.name, []).append(metadata)
-    found: dict[tuple[str, ...], tuple[ColumnIndex, ...]] = {}
-    for name, segments in by_name.items():
-        usable = [segment for segment in (_usable(snapshot, each) for each in segments) if segment]
-        if not usable:
+        if len(metadata.fields) != 1 or metadata.is_system:
             continue
-        schema = snapshot.schema
-        fields = schema.fields_on_path(schema.path_of(segments[0].fields[0]))
-        path = tuple(field.name for field in fields)
-        found[path] = (*found.get(path, ()), ColumnIndex(name, path, tuple(usable)))
-    return found
+        if int(metadata.fields[0]) not in fields:
+            _warn_once(snapshot, metadata, "the table does not have its column")
+            continue
+        segment = table_segment(snapshot, metadata)
+        if segment is None:
+            _warn_of_unknown(snapshot, metadata)
+        elif is_wanted(segment):
+            path = snapshot.schema.fields_on_path(snapshot.schema.path_of(metadata.fields[0]))
+            listed.setdefault(tuple(field.name for field in path), []).append(segment)
+    return _ByColumn(listed)
 
 
 def table_segment(snapshot: Snapshot, metadata: IndexMetadata) -> TableSegment | None:
@@ -177,26 +287,27 @@ def table_segment(snapshot: Snapshot, metadata: IndexMetadata) -> TableSegment |
     return TableSegment(snapshot, metadata, kind)
 
 
-def _numbers(rows: RowSet) -> UInt64s:
-    return rows.addresses({})
-
-
 def _present(addresses: UInt64s) -> UInt64s:
     present: UInt64s = addresses[addresses != NO_ADDRESS]
     return present
 
 
-def _usable(snapshot: Snapshot, metadata: IndexMetadata) -> TableSegment | None:
-    """Return the segment if its kind and version are known and its files are sound."""
-    segment = table_segment(snapshot, metadata)
-    if segment is None or not segment.covered:
-        return None
+def _is_sound(segment: TableSegment) -> bool:
+    """Say whether the files of a segment can be opened."""
     try:
         segment.open()
     except (ObjectNotFoundError, CorruptDataError) as error:
-        warn_unusable(error.with_facts(index=metadata.name))
-        return None
-    return segment
+        warn_unusable(error.with_facts(index=segment.metadata.name))
+        return False
+    return True
+
+
+def _warn_of_unknown(snapshot: Snapshot, metadata: IndexMetadata) -> None:
+    details = metadata.details
+    if details is None or details.type_name not in TITLES:
+        _warn_once(snapshot, metadata, "its kind is unknown to this release")
+    elif kind_of_type(details.type_url) is not None:
+        _warn_once(snapshot, metadata, "its version is newer than this release knows")
 
 
 def warn_unusable(error: LanceletError) -> None:
@@ -206,6 +317,42 @@ def warn_unusable(error: LanceletError) -> None:
         IndexUnusableWarning,
         stacklevel=2,
     )
+
+
+def _warn_once(snapshot: Snapshot, metadata: IndexMetadata, what: str) -> None:
+    """Say, once for a table that is open, why a segment is passed over."""
+
+    def warn() -> bool:
+        kind = "no details" if metadata.details is None else metadata.details.type_url
+        warnings.warn(
+            f"the index {metadata.name} cannot be used, and rows are scanned instead: {what} "
+            f"({kind}, version {metadata.index_version or 0})",
+            IndexUnusableWarning,
+            stacklevel=2,
+        )
+        return True
+
+    snapshot.location.kept.get_or_make(("index warned about", metadata.uuid), warn)
+
+
+class PhysicalRows(Mapping[int, int]):
+    """How many rows each fragment of a version has, looked up one by one."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        """Look up in a version."""
+        self._snapshot = snapshot
+
+    def __getitem__(self, fragment_id: int) -> int:
+        """Return how many rows a fragment has, deleted ones too."""
+        return self._snapshot.physical_rows(self._snapshot.fragments.by_id(fragment_id))
+
+    def __iter__(self) -> Iterator[int]:
+        """Yield the ids of the fragments."""
+        return iter(self._snapshot.fragments.ids.tolist())
+
+    def __len__(self) -> int:
+        """Return how many fragments there are."""
+        return len(self._snapshot.fragments)
 
 
 def _fragment_ids(snapshot: Snapshot) -> frozenset[int]:

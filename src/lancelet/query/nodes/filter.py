@@ -28,12 +28,13 @@ from lancelet.file.storage import take_rows
 from lancelet.format.field import Field
 from lancelet.format.roaring import numbers_of
 from lancelet.query.evaluate import evaluate_filter
-from lancelet.query.indexing.search import find_candidates
+from lancelet.query.indexing.counts import count_by_index
+from lancelet.query.indexing.search import Candidates, find_candidates
 from lancelet.query.nodes.source import FragmentSource, sources, waits_for_storage
 from lancelet.query.plan import FilterStep, ScanPlan
 from lancelet.query.projection import without_columns
 from lancelet.query.zone_pruning import candidate_ranges
-from lancelet.rowids.selection import RowSet
+from lancelet.rowids.selection import ALL, RowSet
 
 _OUTPUT_BYTES: Final = 16 * TASK_BYTES
 _ROWS_MIN: Final = 4096
@@ -62,8 +63,11 @@ class Survivors:
 
 def splits(plan: ScanPlan) -> Iterator[Split]:
     """Yield the rows that may match, cut into tasks."""
+    return _splits(plan, find_candidates(plan))
+
+
+def _splits(plan: ScanPlan, candidates: Candidates | None) -> Iterator[Split]:
     options = plan.options
-    candidates = find_candidates(plan)
     for source in sources(plan.snapshot, options.fragments, with_deleted=options.with_deleted):
         if candidates is not None:
             fragment_id = int(source.fragment.id)
@@ -87,20 +91,27 @@ def _splits_of_candidates(
     source: FragmentSource, found: RowSet, steps: tuple[FilterStep, ...]
 ) -> Iterator[Split]:
     """Yield the rows of a fragment that indices left."""
-    bitmap = found.parts.get(int(source.fragment.id))
-    if bitmap is None:
+    fragment_id = int(source.fragment.id)
+    if fragment_id not in found.parts:
         return
-    offsets = source.without_hidden(numbers_of(bitmap).astype(np.int64))
+    bitmap = found.parts[fragment_id]
+    if bitmap is ALL:
+        listed = np.arange(source.num_rows, dtype=np.int64)
+    else:
+        listed = numbers_of(bitmap).astype(np.int64)
+    offsets = source.without_hidden(listed)
     if len(offsets) and int(offsets[-1]) >= source.num_rows:
         raise CorruptDataError(
             "an index has a row behind the end of its fragment; drop it and build it again",
-            fragment_id=int(source.fragment.id),
+            fragment_id=fragment_id,
             offset=int(offsets[-1]),
             num_rows=source.num_rows,
         )
     for start in range(0, len(offsets), _CANDIDATES_PER_SPLIT):
         part = offsets[start : start + _CANDIDATES_PER_SPLIT]
-        yield Split(source, RowRange(int(part[0]), int(part[-1]) + 1), steps, part)
+        rows = RowRange(int(part[0]), int(part[-1]) + 1)
+        # Whole zones are read as what they are, and not row by row.
+        yield Split(source, rows, steps, None if len(rows) == len(part) else part)
 
 
 def filter_rows(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
@@ -113,7 +124,12 @@ def filter_rows(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
 
 def count_matching(plan: ScanPlan) -> int:
     """Return how many rows match."""
-    return sum(map_ordered(_count_split, splits(plan), waits=waits_for_storage(plan.snapshot)))
+    known = count_by_index(plan)
+    if known is not None:
+        return known
+    candidates = find_candidates(plan, counts=True)
+    tasks = _splits(plan, candidates)
+    return sum(map_ordered(_count_split, tasks, waits=waits_for_storage(plan.snapshot)))
 
 
 def matching_offsets(plan: ScanPlan) -> Iterator[tuple[int, Int64s]]:
@@ -156,6 +172,8 @@ def _filter_split(plan: ScanPlan, split: Split) -> pa.RecordBatch | None:
 
 def _count_split(split: Split) -> int:
     """Count the rows that pass; which ones pass the last step need not be known."""
+    if not split.steps and split.offsets is not None:
+        return len(split.offsets)
     found = _survivors(split, split.steps[:-1])
     if not split.steps or not found.num_rows:
         return found.num_rows

@@ -44,7 +44,7 @@ class BitmapSegment:
     def estimate(self, question: Question) -> int | None:
         """Return how many rows there are: adding sets up is as cheap as guessing."""
         spans = self.key_sets.spans(question)
-        return None if spans is None else self.key_sets.union(spans).num_rows({})
+        return None if spans is None else self.key_sets.union(spans).num_listed
 
     def search(self, question: Question) -> Found:
         """Return the rows exactly."""

@@ -72,7 +72,7 @@ class BloomFilterSegment:
         """Return how many rows the zones have that may answer."""
         match question:
             case IsNull():
-                return None if self._null_rows is None else self._null_rows.num_rows({})
+                return None if self._null_rows is None else self._null_rows.num_listed
             case OneOf(values) if len(values) <= _VALUES_MAX:
                 return self.places.num_rows(self._zones(values))
             case _:

@@ -107,6 +107,11 @@ class BTreeSegment:
         assert spans is not None, "only what has an estimate is searched"
         return Found(RowSet.of(self._ids(spans)))
 
+    def count(self, question: Question) -> int | None:
+        """Return how many rows answer a question."""
+        spans = spans_of(question, self._sorted)
+        return None if spans is None else _num_rows_of(spans)
+
     def nulls(self) -> RowSet:
         """Return the rows without a value."""
         return RowSet.of(self._ids([(0, self._num_nulls)]))
@@ -210,6 +215,19 @@ def _rows_of(starts: Int64s, stops: Int64s) -> Int64s:
     lengths = stops - starts
     before = np.cumsum(lengths) - lengths
     return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
+
+
+def _num_rows_of(spans: Sequence[Span]) -> int:
+    """Return how many rows spans have together, where they overlap once.
+
+    >>> _num_rows_of([(0, 3), (2, 5), (9, 9)])
+    5
+    """
+    total = reached = 0
+    for start, stop in sorted(spans):
+        total += max(0, stop - max(start, reached))
+        reached = max(reached, stop)
+    return total
 
 
 def _page_rows(text: str | None) -> int:

@@ -52,9 +52,9 @@ class LabelListSegment:
         """Return how many rows there are: adding sets up is as cheap as guessing."""
         match question:
             case HasAny() | HasAll():
-                return self.search(question).rows.num_rows({})
+                return self.search(question).rows.num_listed
             case IsNull():
-                return None if self._null_lists is None else self._null_lists.num_rows({})
+                return None if self._null_lists is None else self._null_lists.num_listed
             case _:
                 return None
 

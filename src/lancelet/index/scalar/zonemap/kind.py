@@ -70,7 +70,7 @@ class ZoneMapSegment:
     def estimate(self, question: Question) -> int | None:
         """Return how many rows the zones have that may answer."""
         if isinstance(question, IsNull) and self.null_rows is not None:
-            return self.null_rows.num_rows({})
+            return self.null_rows.num_listed
         chosen = self._zones(question)
         return None if chosen is None else self.places.num_rows(chosen)
 

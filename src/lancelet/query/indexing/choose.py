@@ -1,0 +1,210 @@
+"""Choosing: which index is asked which part of a filter, and which parts are left to a scan.
+
+    age > 90 AND upper(name) = 'X' AND (city = 'Rome' OR NOT age > 5)
+
+    chosen    age > 90            Asked(by_age, estimate 40)
+              city = .. OR ..     Joined(Asked(by_city, 10), Asked(by_age, is_negated, 30))
+    left      upper(name) = 'X'
+
+An index is worth its while up to a share of the rows that depends on its kind: one that has its
+sets of rows ready, or whole zones, pays longer than one that has to put them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from lancelet.index.question import Question
+from lancelet.query import expression as ex
+from lancelet.query.expression import Expression, Operator
+from lancelet.query.indexing.probes import Probe, join_intervals, probe_of
+from lancelet.query.indexing.segments import ColumnIndex, column_indices
+from lancelet.query.plan import ScanPlan
+from lancelet.query.simplify import Conjunct, split_conjuncts
+
+ROWS_ALWAYS: Final = 1 << 16
+"""So few rows are sooner found by an index than a column of many is read."""
+_SHARES: Final = {"BITMAP": 0.2, "LABEL_LIST": 0.4, "ZONEMAP": 0.7, "BLOOMFILTER": 0.7}
+_SHARE: Final = 0.05
+"""Up to this share of the rows an index finds them sooner than a scan does."""
+_ALIKE: Final = 8192
+"""Estimates below this are as good as each other: they are of whole pages or zones."""
+
+Usable: TypeAlias = Mapping[tuple[str, ...], tuple[ColumnIndex, ...]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """A question to one index; if it is negated, about the rows for which the answer is no."""
+
+    index: ColumnIndex
+    question: Question
+    estimate: int
+    is_negated: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Joined:
+    """Parts of which all must hold, or any; where all must, some may have been left out."""
+
+    parts: tuple[Part, ...]
+    is_all: bool
+    estimate: int
+    is_whole: bool = True
+
+
+Part: TypeAlias = Asked | Joined
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChosenPart:
+    """Parts of a filter that indices answer together, with about how many rows they will find."""
+
+    expressions: tuple[Expression, ...]
+    part: Part
+
+    @property
+    def estimate(self) -> int:
+        """About how many rows will be found."""
+        return self.part.estimate
+
+    @property
+    def expression(self) -> Expression:
+        """The parts of the filter as one."""
+        return self.expressions[0] if len(self.expressions) == 1 else ex.And(self.expressions)
+
+    @property
+    def indices(self) -> tuple[ColumnIndex, ...]:
+        """The indices that are asked, each once."""
+        return tuple({index.name: index for index in indices_of(self.part)}.values())
+
+
+def indices_of(part: Part) -> Iterable[ColumnIndex]:
+    """Yield the indices that a part asks."""
+    if isinstance(part, Asked):
+        yield part.index
+    else:
+        for each in part.parts:
+            yield from indices_of(each)
+
+
+def choose_parts(plan: ScanPlan, *, counts: bool = False) -> list[ChosenPart]:
+    """Return the parts of the filter for which an index is cheaper than looking at the rows.
+
+    Where rows are only counted, sets that are ready are never dearer.
+    """
+    if not plan.options.use_indices or not plan.steps:
+        return []
+    usable = column_indices(plan.snapshot)
+    if not usable:
+        return []
+    conjuncts = [
+        each for each in split_conjuncts(plan.filter) if not usable.keys().isdisjoint(each.columns)
+    ]
+    found = (_chosen(group, usable) for group in _groups(conjuncts))
+    total = plan.snapshot.num_rows
+    return [each for each in found if each is not None and _is_cheap(each, total, counts=counts)]
+
+
+def choose_whole(plan: ScanPlan) -> Part | None:
+    """Return what to ask for all of the filter, whatever it costs; None if it cannot be asked."""
+    if not plan.options.use_indices or not plan.steps:
+        return None
+    usable = column_indices(plan.snapshot)
+    if not usable:
+        return None
+    groups = _groups(split_conjuncts(plan.filter))
+    chosen = _chosen(groups[0], usable) if len(groups) == 1 else None
+    return None if chosen is None else chosen.part
+
+
+def _is_cheap(chosen: ChosenPart, total: int, *, counts: bool) -> bool:
+    kinds = {kind for index in chosen.indices for kind in index.kinds}
+    if counts and kinds <= {"BITMAP", "LABEL_LIST"}:
+        return True
+    share = min(_SHARES.get(kind, _SHARE) for kind in kinds)
+    return chosen.estimate <= max(ROWS_ALWAYS, int(share * total))
+
+
+def _groups(conjuncts: Iterable[Conjunct]) -> list[list[Expression]]:
+    """Return parts of a filter, those together that are about one column and nothing else."""
+    groups: dict[object, list[Expression]] = {}
+    for conjunct in conjuncts:
+        alone = probe_of(conjunct.expression)
+        groups.setdefault(conjunct if alone is None else alone.path, []).append(conjunct.expression)
+    return list(groups.values())
+
+
+def _chosen(expressions: list[Expression], usable: Usable) -> ChosenPart | None:
+    if len(expressions) == 1:
+        part = part_of(expressions[0], usable)
+    else:
+        part = part_of(ex.And(tuple(expressions)), usable)
+    return None if part is None else ChosenPart(tuple(expressions), part)
+
+
+def part_of(expression: Expression, usable: Usable, *, wanted: bool = True) -> Part | None:
+    """Return what to ask for the rows where an expression is true, or is false, if anything."""
+    match expression:
+        case ex.Not(operand):
+            return part_of(operand, usable, wanted=not wanted)
+        case ex.IsTrue(operand) if wanted:
+            return part_of(operand, usable)
+        case ex.Comparison(Operator.NOT_EQUAL, left, right):
+            equal = ex.Comparison(Operator.EQUAL, left, right)
+            return part_of(equal, usable, wanted=not wanted)
+        case ex.And(operands) if wanted:
+            return _all_of(operands, usable)
+        case ex.And(operands) | ex.Or(operands):
+            parts = [part_of(each, usable, wanted=wanted) for each in operands]
+            if isinstance(expression, ex.And) == wanted:
+                return _joined_all([part for part in parts if part], len(parts))
+            known = [part for part in parts if part]
+            if len(known) < len(parts):
+                return None
+            return Joined(tuple(known), False, sum(part.estimate for part in known))
+        case ex.In(operand, values) if not wanted and values.null_count:
+            # What is not in a list with a null is unknown, never false.
+            return part_of(ex.In(operand, values.slice(0, 0)), usable)
+        case _:
+            probe = probe_of(expression)
+            return None if probe is None else _asked(probe, usable, is_negated=not wanted)
+
+
+def _all_of(operands: Iterable[Expression], usable: Usable) -> Part | None:
+    probes: list[Probe] = []
+    parts: list[Part | None] = []
+    for operand in operands:
+        probe = probe_of(operand)
+        if probe is None:
+            parts.append(part_of(operand, usable))
+        else:
+            probes.append(probe)
+    parts += [_asked(probe, usable) for probe in join_intervals(probes)]
+    return _joined_all([part for part in parts if part], len(parts))
+
+
+def _joined_all(known: list[Part], number: int) -> Part | None:
+    if not known:
+        return None
+    if number == 1:
+        return known[0]
+    ordered = tuple(sorted(known, key=lambda part: part.estimate))
+    return Joined(ordered, True, ordered[0].estimate, is_whole=len(known) == number)
+
+
+def _asked(probe: Probe, usable: Usable, *, is_negated: bool = False) -> Asked | None:
+    """Return the question to the index of a column that leaves the least to look at."""
+    best: tuple[tuple[int, bool], Asked] | None = None
+    for index in usable.get(probe.path, ()):
+        question = probe.question
+        estimate = index.estimate(question, is_negated=is_negated)
+        if estimate is None:
+            continue
+        left = max(estimate, _ALIKE) + index.num_rows_elsewhere
+        rank = (left, not index.is_exact(question))
+        if best is None or rank < best[0]:
+            best = rank, Asked(index, question, estimate, is_negated)
+    return None if best is None else best[1]
