@@ -216,13 +216,42 @@ def test_lancelet_reads_sparse_structure(name, tmp_path):
     check(lancelet.file, path, table)
 
 
-@pytest.mark.parametrize("values", [[b""] * 9, [b"", None] * 9, [None] * 9])
-def test_lancelet_reads_binary_of_no_bytes(values, tmp_path):
-    """Which it does not write: only in 2.2 does the reference read what it wrote itself."""
-    table = table_of(values, pa.binary(0))
-    write(lance.file, tmp_path / "theirs.lance", table, "2.2")
-    check(lancelet.file, tmp_path / "theirs.lance", table)
-    check(lance.file, tmp_path / "theirs.lance", table)
+NO_BYTES = {
+    "none": ([None] * 9, pa.binary(0)),
+    "all": ([b""] * 9, pa.binary(0)),
+    "some": ([b"", None] * 9, pa.binary(0)),
+    "lists": ([[b"", None], None, []] * 9, pa.list_(pa.binary(0))),
+    "structs": ([{"x": b"", "y": 1}, {"x": None, "y": None}] * 9,
+                pa.struct([("x", pa.binary(0)), ("y", pa.int8())])),
+    "null in lists": ([[None], []] * 9, pa.list_(pa.binary(0))),
+    "lists of two nulls": ([[None, None]] * 9, pa.list_(pa.null(), 2)),
+    "some lists of two nulls": ([[None, None], None] * 9, pa.list_(pa.null(), 2)),
+    "lists of lists of nulls": (
+        [[[None] * 9], None, []] * 9, pa.list_(pa.list_(pa.null(), 9))
+    ),
+}  # fmt: skip
+
+
+def holds_bytes(value):
+    if isinstance(value, dict):
+        value = list(value.values())
+    return any(map(holds_bytes, value)) if isinstance(value, list) else isinstance(value, bytes)
+
+
+@pytest.mark.parametrize("version", ["2.0", "2.1", "2.2", "2.3"])
+@pytest.mark.parametrize("name", NO_BYTES)
+def test_values_of_no_bytes_read_on_both_sides(name, version, tmp_path):
+    """Wherever the reference reads what it wrote itself: values that are not null only in 2.2."""
+    values, data_type = NO_BYTES[name]
+    if holds_bytes(values) and version != "2.2":
+        return
+    table = table_of(values, data_type)
+    ours, theirs = tmp_path / "ours.lance", tmp_path / "theirs.lance"
+    write(lancelet.file, ours, table, version)
+    write(lance.file, theirs, table, version)
+    for module in (lance.file, lancelet.file):
+        for path in (ours, theirs):
+            check(module, path, table)
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.2"])

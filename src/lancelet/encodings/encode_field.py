@@ -150,7 +150,7 @@ def _is_empty_struct(data_type: pa.DataType) -> bool:
 
 
 def _check_leaf(path: Path, data_type: pa.DataType) -> None:
-    """Raise for values that take no bytes, fixed-size lists of many sizes, and odd blobs."""
+    """Raise for fixed-size lists of values of many sizes or of none, and for odd blobs."""
     field = path[-1].field
     if field.is_blob and not field.is_blob_v2 and not pa.types.is_large_binary(data_type):
         raise UnsupportedError(
@@ -159,10 +159,9 @@ def _check_leaf(path: Path, data_type: pa.DataType) -> None:
     item = data_type
     while pa.types.is_fixed_size_list(item) and item.list_size:
         item = item.value_type
-    is_plain = not pa.types.is_fixed_size_list(data_type)
-    if not is_plain and pa.types.is_null(item):
+    if not pa.types.is_fixed_size_list(data_type) or pa.types.is_null(item):
         return
-    if not has_fixed_width(item) and (not is_plain or pa.types.is_fixed_size_binary(item)):
+    if not has_fixed_width(item):
         raise UnsupportedError(
             "no file can store this type", column=_name_of(path), type=str(data_type)
         )

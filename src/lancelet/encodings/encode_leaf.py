@@ -38,6 +38,7 @@ from lancelet.encodings.constant.value import constant_value
 from lancelet.encodings.constant.write import (
     INLINE_BYTES_MAX,
     build_constant_value,
+    build_empty_value,
     build_nulls,
 )
 from lancelet.encodings.fullzip.write import build_full_zip
@@ -86,6 +87,8 @@ def _encode(
         return build_nulls(leaf, has_level_encodings=has_2_2)
     if pa.types.is_dictionary(data_type):
         return _encode_dictionary(leaf, version, options, can_be_cut=can_be_cut)
+    if pa.types.is_fixed_size_binary(data_type) and not data_type.byte_width:
+        return _encode_no_bytes(leaf, version)
     block = block_from_arrow(leaf.values)
     has_levels = leaf.repetition is not None or leaf.definition is not None
     if has_2_2 and not has_levels and isinstance(block, FixedWidth | Variable):
@@ -121,6 +124,16 @@ def _encode_empty_struct(leaf: ShreddedLeaf) -> Body:
     # The reference writes such structs as if all were null, and looks for levels otherwise.
     layers = Layers.of([LayerKind.NULLABLE_ITEM, *leaf.layers.kinds[1:]])
     return build_nulls(replace(leaf, layers=layers), has_level_encodings=False)
+
+
+def _encode_no_bytes(leaf: ShreddedLeaf, version: FileVersion) -> Body:
+    if version is not FileVersion.V2_2:
+        raise UnsupportedError(
+            "only files of version 2.2 can store binary of no bytes that is not null",
+            field=leaf.field.name,
+            version=version.value,
+        )
+    return build_empty_value(leaf)
 
 
 def _encode_dictionary(

@@ -94,7 +94,6 @@ def test_types_that_the_format_lacks_are_refused_by_name(version, data_type):
 @pytest.mark.parametrize(
     "data_type",
     [
-        pa.binary(0),
         pa.list_(pa.int8(), 0),
         pa.list_(pa.list_(pa.int8(), 0), 2),
         pa.list_(pa.binary(0), 2),
@@ -110,6 +109,18 @@ def test_values_that_could_not_be_read_again_are_refused_by_name(version, data_t
         start(store, pa.table({"s": column}), version=version)
     assert caught.value.facts["column"] == "s.x"
     assert store.started == 0
+
+
+@pytest.mark.parametrize("version", [v for v in VERSIONS if v is not FileVersion.V2_2])
+def test_binary_of_no_bytes_is_refused_unless_it_is_null(version):
+    store = MemoryStore("refused")
+    table = pa.table({"x": pa.array([None, b""], pa.binary(0))})
+    writer = start(store, table, version=version)
+    writer.write(table)
+    with pytest.raises(UnsupportedError, match=r"2\.2"):
+        writer.finish()
+    writer.abort()
+    assert not list(store.list())
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,14 @@ def build_constant_value(leaf: ShreddedLeaf, value: FixedWidth | Variable) -> Bo
     return Body(layout, (build_value(value),), "constant")
 
 
+def build_empty_value(leaf: ShreddedLeaf) -> Body:
+    """Return the layout and the buffers of a page whose values take no bytes."""
+    layout = ConstantLayout(leaf.layers, inline_value=b"")
+    if leaf.repetition is None and leaf.definition is None:
+        return Body(layout, (), "constant")
+    return Body(layout, (_bytes(None, leaf.repetition), _bytes(None, leaf.definition)), "constant")
+
+
 def build_nulls(leaf: ShreddedLeaf, *, has_level_encodings: bool) -> Body:
     """Return the layout and the buffers of a page without a single valid value.
 

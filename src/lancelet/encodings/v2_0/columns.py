@@ -65,6 +65,12 @@ def check_values(field: Field, array: pa.Array, *, path: str = "") -> None:
                 raise _refusal(path, "nulls in packed structs", since=None, child=child.name)
     elif pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
         check_values(field.children[0], array.flatten(), path=path)
+    elif _has_no_bytes(array.type) and array.null_count < len(array):
+        raise _refusal(path, "binary of no bytes that is not null", since="2.2")
+
+
+def _has_no_bytes(data_type: pa.DataType) -> bool:
+    return pa.types.is_fixed_size_binary(data_type) and not data_type.byte_width
 
 
 def _has_nulls(array: pa.Array) -> bool:
@@ -76,8 +82,6 @@ def _has_nulls(array: pa.Array) -> bool:
 def _check_leaf(path: str, data_type: pa.DataType) -> None:
     if pa.types.is_dictionary(data_type) and pa.types.is_nested(data_type.value_type):
         raise _refusal(path, "dictionaries of nested values", since=None)
-    if pa.types.is_fixed_size_binary(data_type) and not has_fixed_width(data_type):
-        raise _refusal(path, "binary of no bytes", since=None)
     if not pa.types.is_fixed_size_list(data_type):
         return
     if not data_type.list_size:
@@ -85,7 +89,7 @@ def _check_leaf(path: str, data_type: pa.DataType) -> None:
     item = data_type.value_type
     if pa.types.is_fixed_size_list(item):
         _check_leaf(path, item)
-    elif not has_fixed_width(item):
+    elif not has_fixed_width(item) and not pa.types.is_null(item):
         raise _refusal(path, f"fixed-size lists of {item}", since=None)
 
 
