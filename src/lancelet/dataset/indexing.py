@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as replace_fields
 from datetime import datetime
 from typing import Any, Self, TypedDict
 
+from lancelet.bitmap import Bitmap
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.index_values import Index, index_from_user, index_to_user
+from lancelet.dataset.progress import IndexProgress
 from lancelet.errors import UnsupportedError
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.index.registry import kind_of_type
 from lancelet.ops.indexing.build import (
     IndexRequest,
+    ReportProgress,
     build_segment,
     commit_segments,
     create_scalar_index,
 )
-from lancelet.ops.indexing.describe import coverage_of, created_at, index_statistics, title_of
+from lancelet.ops.indexing.describe import (
+    coverage_of,
+    created_at,
+    index_statistics,
+    open_segments,
+    title_of,
+)
 from lancelet.ops.indexing.drop import drop_index
 from lancelet.ops.indexing.optimize import OptimizeIndices, merge_segments, optimize_indices
 from lancelet.table.commit import CommitOptions
@@ -34,7 +44,7 @@ class IndexInformation(TypedDict):
     uuid: str
     fields: list[str]
     version: int
-    fragment_ids: set[int]
+    fragment_ids: Bitmap
     base_id: int | None
 
 
@@ -43,7 +53,7 @@ class IndexSegmentDescription:
     """One segment of an index."""
 
     uuid: str
-    fragment_ids: set[int]
+    fragment_ids: Bitmap
     dataset_version_at_last_update: int
     index_version: int
     created_at: datetime | None
@@ -82,7 +92,7 @@ class IndexMethods:
         train: bool = True,
         fragment_ids: Sequence[int] | None = None,
         index_uuid: str | None = None,
-        progress_callback: Any = None,  # noqa: ARG002 - pylance's name
+        progress_callback: Callable[[IndexProgress], None] | None = None,
         **parameters: Any,
     ) -> None:
         """Build an index that answers filters.
@@ -95,11 +105,14 @@ class IndexMethods:
             train: Whether rows are indexed now, or when the index is first optimised.
             fragment_ids: The fragments to index, by default all.
             index_uuid: The id of the segment, by default a new one.
-            progress_callback: Called as the work proceeds.
+            progress_callback: Called with an `IndexProgress` as the work proceeds; what it raises
+                stops the build, and no version lists what was written until then.
             parameters: What the kind takes beside.
         """
         request = _request(column, index_type, name, parameters)
         built = _of(request, replace, train, fragment_ids, index_uuid)
+        if progress_callback is not None:
+            built = replace_fields(built, progress=_reporting(progress_callback))
         self._handle.snapshot = create_scalar_index(self._handle.snapshot, built)
 
     def create_index_uncommitted(
@@ -165,6 +178,23 @@ class IndexMethods:
                 by_name.setdefault(index.name, []).append(index)
         return [_description(snapshot, name, found) for name, found in by_name.items()]
 
+    def prewarm_index(
+        self,
+        name: str,
+        *,
+        with_position: bool = False,  # noqa: ARG002 - only full-text indices have positions
+        index_segments: Iterable[str | uuid.UUID] | None = None,
+    ) -> None:
+        """Open the segments of an index, so that the first question finds them open.
+
+        Args:
+            name: The name of the index.
+            with_position: Whether positions of words are read too, where the kind has them.
+            index_segments: The ids of the segments, by default all.
+        """
+        chosen = None if index_segments is None else {uuid.UUID(str(one)) for one in index_segments}
+        open_segments(self._handle.snapshot, name, chosen)
+
     def index_statistics(self, index_name: str) -> dict[str, Any]:
         """Return how big an index is, and how many rows and fragments it has and lacks."""
         return index_statistics(self._handle.snapshot, index_name)
@@ -204,6 +234,15 @@ def _of(
     )
 
 
+def _reporting(callback: Callable[[IndexProgress], None]) -> ReportProgress:
+    """Return a function that hands on how far a build is as one value."""
+
+    def report(event: Any, stage: str, completed: int, total: int) -> None:
+        callback(IndexProgress(event, stage, completed, total, "rows"))
+
+    return report
+
+
 def _information(snapshot: Snapshot, index: IndexMetadata) -> IndexInformation:
     return IndexInformation(
         name=index.name,
@@ -211,7 +250,7 @@ def _information(snapshot: Snapshot, index: IndexMetadata) -> IndexInformation:
         uuid=str(index.uuid),
         fields=[snapshot.schema.path_of(field_id) for field_id in index.fields],
         version=index.dataset_version,
-        fragment_ids=set(index.fragment_bitmap or ()),
+        fragment_ids=Bitmap(index.fragment_bitmap or ()),
         base_id=index.base_id,
     )
 
@@ -241,7 +280,7 @@ def _description(
 def _segment(segment: IndexMetadata) -> IndexSegmentDescription:
     return IndexSegmentDescription(
         uuid=str(segment.uuid),
-        fragment_ids=set(segment.fragment_bitmap or ()),
+        fragment_ids=Bitmap(segment.fragment_bitmap or ()),
         dataset_version_at_last_update=segment.dataset_version,
         index_version=segment.index_version or 0,
         created_at=created_at(segment),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
 from lancelet.file.v2.reader import FileReader
+from lancelet.ops.indexing.describe import index_statistics
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
@@ -51,6 +52,10 @@ class LanceStats:
             num_fragments=len(fragments),
             num_small_files=int(np.count_nonzero(fragments.physical_rows < max_rows_per_group)),
         )
+
+    def index_stats(self, index_name: str) -> dict[str, Any]:
+        """Return how big an index is, and how many rows and fragments it has and lacks."""
+        return index_statistics(self._snapshot, index_name)
 
     def data_stats(self) -> DataStatistics:
         """Add up the bytes of pages of each field; files of 0.1 do not say."""

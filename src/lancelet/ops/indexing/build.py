@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final, TypeAlias
 
+import pyarrow as pa
 from pyroaring import FrozenBitMap
 
 from lancelet.errors import AlreadyExistsError, FieldNotFoundError, InvalidInputError
@@ -26,7 +27,13 @@ from lancelet.index.folder import SegmentFolder
 from lancelet.index.registry import kind_of_name
 from lancelet.ops.indexing.rows import rows_to_index
 from lancelet.ops.publish import publish
+from lancelet.rowids.address import UInt64s
 from lancelet.table.snapshot import Snapshot
+
+_LOADING: Final = "load_data"
+
+ReportProgress: TypeAlias = Callable[[str, str, int, int], None]
+"""Is told an event (start, progress, complete), a stage, and how many rows are done of how many."""
 
 
 class IndexNameTakenError(AlreadyExistsError, RuntimeError):
@@ -53,6 +60,7 @@ class IndexRequest:
     fragments: tuple[int, ...] | None = None
     uuid: uuid.UUID | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    progress: ReportProgress | None = None
 
 
 def create_scalar_index(snapshot: Snapshot, request: IndexRequest) -> Snapshot:
@@ -109,7 +117,7 @@ def build_segment(snapshot: Snapshot, request: IndexRequest) -> IndexMetadata:
     rows = rows_to_index(snapshot, path, fragments, by_address=by_address)
     segment_id = request.uuid or uuid.uuid4()
     folder = new_folder(snapshot, segment_id)
-    details = kind.train(rows, folder, Parameters(request.parameters))
+    details = _train(kind, rows, folder, request)
     return describe_segment(
         snapshot,
         kind,
@@ -120,6 +128,40 @@ def build_segment(snapshot: Snapshot, request: IndexRequest) -> IndexMetadata:
         details=details,
         covered=fragments,
     )
+
+
+def _train(
+    kind: ScalarKind, rows: IndexedRows, folder: SegmentFolder, request: IndexRequest
+) -> bytes:
+    """Write the files of a segment, and say how far it is."""
+    parameters = Parameters(request.parameters)
+    report = request.progress
+    if report is None:
+        return kind.train(rows, folder, parameters)
+    stage, total = f"train_{kind.name.lower()}", rows.num_rows
+    watched = _Watched(rows.parts, total, report)
+    report("start", stage, 0, total)
+    details = kind.train(replace(rows, parts=watched), folder, parameters)
+    report("complete", stage, total, total)
+    return details
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Watched:
+    """Rows that are counted as they pass."""
+
+    parts: Iterable[tuple[pa.Array, UInt64s]]
+    total: int
+    report: ReportProgress
+
+    def __iter__(self) -> Iterator[tuple[pa.Array, UInt64s]]:
+        done = 0
+        self.report("start", _LOADING, done, self.total)
+        for values, numbers in self.parts:
+            yield values, numbers
+            done += len(numbers)
+            self.report("progress", _LOADING, done, self.total)
+        self.report("complete", _LOADING, done, self.total)
 
 
 def describe_segment(

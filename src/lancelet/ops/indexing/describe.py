@@ -5,16 +5,16 @@ by_id    2 segments    3 of 4 fragments, 900 of 1000 rows indexed
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 from lancelet.format.index_metadata import IndexMetadata
-from lancelet.index.registry import kind_of_type
 from lancelet.index.titles import TITLES
 from lancelet.ops.indexing.drop import segments_of
-from lancelet.query.indexing.segments import TableSegment
+from lancelet.query.indexing.segments import table_segment
 from lancelet.table.snapshot import Snapshot
 
 
@@ -58,7 +58,7 @@ def index_statistics(snapshot: Snapshot, name: str) -> dict[str, Any]:
     coverage = coverage_of(snapshot, segments)
     own = [_statistics_of(snapshot, segment) for segment in segments]
     return {
-        "index_type": title_of(segments[0]),
+        "index_type": own[0].get("index_type", title_of(segments[0])),
         "name": name,
         "num_indices": len(segments),
         "num_segments": len(segments),
@@ -73,6 +73,14 @@ def index_statistics(snapshot: Snapshot, name: str) -> dict[str, Any]:
     }
 
 
+def open_segments(snapshot: Snapshot, name: str, chosen: Collection[UUID] | None = None) -> None:
+    """Open the segments of an index, or those with some ids; they stay open with the table."""
+    for metadata in segments_of(snapshot, name):
+        segment = table_segment(snapshot, metadata)
+        if segment is not None and (chosen is None or metadata.uuid in chosen):
+            segment.open()
+
+
 def created_at(metadata: IndexMetadata) -> datetime | None:
     """Return when a segment was made."""
     if metadata.created_at is None:
@@ -81,7 +89,5 @@ def created_at(metadata: IndexMetadata) -> datetime | None:
 
 
 def _statistics_of(snapshot: Snapshot, metadata: IndexMetadata) -> dict[str, Any]:
-    kind = None if metadata.details is None else kind_of_type(metadata.details.type_url)
-    if kind is None:
-        return {}
-    return TableSegment(snapshot, metadata, kind).open().statistics()
+    segment = table_segment(snapshot, metadata)
+    return {} if segment is None else segment.open().statistics()

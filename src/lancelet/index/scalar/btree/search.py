@@ -37,7 +37,7 @@ from lancelet.index.scalar.btree.layout import BATCH_SIZE, PAGE_DATA, PAGE_LOOKU
 from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import RowSet
 
-_PAGES_KEPT: Final = 64
+_PAGES_KEPT: Final = 1024
 _TOGETHER: Final = 8
 """From so many pages on, all between the first and the last are read at once."""
 
@@ -118,10 +118,10 @@ class BTreeSegment:
 
     def statistics(self) -> dict[str, Any]:
         """Return how many pages there are, and the smallest and greatest value."""
-        bounds = [None, None]
+        bounds: list[str | None] = [None, None]
         if len(self._maximum):
             smallest = self._minimum[0]
-            bounds = [smallest.as_py(), self._maximum[len(self._maximum) - 1].as_py()]
+            bounds = [str(smallest), str(self._maximum[len(self._maximum) - 1])]
         return {
             "num_pages": self._first_page + len(self._maximum),
             "min": bounds[0],

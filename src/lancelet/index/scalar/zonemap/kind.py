@@ -88,11 +88,7 @@ class ZoneMapSegment:
 
     def statistics(self) -> dict[str, Any]:
         """Return how many zones there are, and how many rows each has."""
-        return {
-            "type": "ZoneMap",
-            "num_zones": len(self.places),
-            "rows_per_zone": self.rows_per_zone,
-        }
+        return {"num_zones": len(self.places), "rows_per_zone": self.rows_per_zone}
 
     @property
     def rows_per_zone(self) -> int:
@@ -269,8 +265,7 @@ def _bounds_of(values: pa.Array) -> tuple[pa.Scalar, pa.Scalar, int]:
     if values.null_count == len(values):
         nothing = pa.scalar(None, values.type)
         return nothing, _nan(values.type) if num_nan else nothing, num_nan
-    if pa.types.is_fixed_size_binary(values.type):
-        # Arrow sorts these and yet does not know their least.
+    if not _has_min_max(values.type):
         valid = values.drop_null()
         order = order_of(values.type).sort(valid)
         least, greatest = valid[int(order[0])], valid[int(order[-1])]
@@ -278,6 +273,15 @@ def _bounds_of(values: pa.Array) -> tuple[pa.Scalar, pa.Scalar, int]:
         bounds = pc.min_max(values)
         least, greatest = bounds["min"], bounds["max"]
     return least, _nan(values.type) if num_nan else greatest, num_nan
+
+
+def _has_min_max(data_type: pa.DataType) -> bool:
+    """Return whether Arrow knows the least of such values; it sorts others all the same."""
+    return not (
+        pa.types.is_fixed_size_binary(data_type)
+        or pa.types.is_duration(data_type)
+        or pa.types.is_float16(data_type)
+    )
 
 
 def _nan(data_type: pa.DataType) -> pa.Scalar:

@@ -1,0 +1,96 @@
+"""Building, describing and warming indices through the dataset."""
+
+import uuid
+
+import pyarrow as pa
+import pytest
+
+import lancelet
+from lancelet.indices import IndexConfig
+from lancelet.progress import IndexProgress
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    table = pa.table({"a": range(100), "l": [[i % 3] for i in range(100)]})
+    return lancelet.write_dataset(table, str(tmp_path / "t.lance"), max_rows_per_file=50)
+
+
+def test_progress_is_told_from_the_first_row_to_the_last(dataset):
+    told = []
+    dataset.create_scalar_index("a", "BTREE", progress_callback=told.append)
+    assert all(isinstance(each, IndexProgress) for each in told)
+    assert (told[0].event, told[0].stage) == ("start", "train_btree")
+    assert (told[-1].event, told[-1].fraction) == ("complete", 1.0)
+    loaded = [each.completed for each in told if each.stage == "load_data"]
+    assert loaded == sorted(loaded)
+    assert loaded[-1] == 100
+
+
+def test_a_build_that_is_stopped_leaves_the_table_as_it_is(dataset):
+    class StoppedError(Exception):
+        pass
+
+    def stop(progress):
+        if progress.event == "progress":
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        dataset.create_scalar_index("a", "BTREE", progress_callback=stop)
+    assert lancelet.dataset(dataset.uri).list_indices() == []
+
+
+def test_configured_kinds_take_their_parameters(dataset):
+    dataset.create_scalar_index("a", IndexConfig("zonemap", {"rows_per_zone": 10}))
+    (segment,) = dataset.stats.index_stats("a_idx")["segments"]
+    assert segment == {"num_zones": 10, "rows_per_zone": 10}
+
+
+def test_statistics_of_an_index_have_the_names_of_the_reference(dataset):
+    dataset.create_scalar_index("a", "BTREE")
+    found = dataset.stats.index_stats("a_idx")
+    assert found["segments"] == [{"num_pages": 1, "min": "0", "max": "99"}]
+    assert found["index_type"] == "BTree"
+    with pytest.raises(KeyError, match="nope"):
+        dataset.stats.index_stats("nope")
+
+
+def test_an_index_is_warmed_by_name_and_segment(dataset, monkeypatch):
+    dataset.create_scalar_index("a", "BTREE")
+    (description,) = dataset.describe_indices()
+    again = lancelet.dataset(dataset.uri)
+    again.prewarm_index("a_idx", index_segments=[description.segments[0].uuid])
+    again.prewarm_index("a_idx", index_segments=[uuid.uuid4()])
+    with pytest.raises(RuntimeError, match="not found"):
+        again.prewarm_index("nope")
+
+
+def test_an_index_that_is_not_trained_covers_nothing_until_it_is_optimised(dataset):
+    dataset.create_scalar_index("a", "BTREE", train=False)
+    (listed,) = dataset.list_indices()
+    assert listed["fragment_ids"] == set()
+    assert dataset.to_table(filter="a = 7").num_rows == 1
+    dataset.optimize.optimize_indices()
+    assert dataset.list_indices()[0]["fragment_ids"] == {0, 1}
+    assert dataset.to_table(filter="a = 7").num_rows == 1
+
+
+def test_a_column_may_come_as_a_list_of_one(dataset):
+    dataset.create_scalar_index(["a"], "BTREE")
+    with pytest.raises(NotImplementedError, match="single column"):
+        dataset.create_scalar_index(["a", "l"], "BTREE")
+
+
+def test_a_segment_has_the_id_that_was_asked_for(dataset):
+    wanted = str(uuid.uuid4())
+    dataset.create_scalar_index("a", "BTREE", index_uuid=wanted)
+    assert dataset.list_indices()[0]["uuid"] == wanted
+    with pytest.raises(ValueError, match="UUID"):
+        dataset.create_scalar_index("a", "BTREE", index_uuid="x")
+
+
+@pytest.mark.parametrize("kind", ["BTREE", "BITMAP", "ZONEMAP", "BLOOMFILTER", "LABEL_LIST"])
+def test_columns_of_the_wrong_type_are_refused(dataset, kind):
+    column = "a" if kind == "LABEL_LIST" else "l"
+    with pytest.raises(TypeError):
+        dataset.create_scalar_index(column, kind)
