@@ -1,11 +1,10 @@
-"""Tables of very many columns, of very deep types, and of more text than offsets of 32 bits can count."""
+"""Tables of very many columns, of very deep types, of more text than offsets can count."""
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from lancelet.encodings.base import RowIndices, RowRange
-from lancelet.errors import UnsupportedError
 from lancelet.file.open import create_data_file, open_data_file
 from lancelet.file.v2.writer import WriterOptions
 from lancelet.format.schema import Schema
