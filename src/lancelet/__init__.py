@@ -17,6 +17,7 @@ from lancelet.dataset import (
 from lancelet.dataset.bases import DatasetBasePath
 from lancelet.dataset.counters import bytes_read_counter, iops_counter
 from lancelet.dataset.explanation import CleanupExplanation
+from lancelet.dataset.sql import sql
 from lancelet.fragment import FragmentMetadata
 from lancelet.io.metered import IoCounts as IOStats
 from lancelet.log import set_logger
@@ -56,5 +57,6 @@ __all__ = [
     "json_to_schema",
     "schema_to_json",
     "set_logger",
+    "sql",
     "write_dataset",
 ]

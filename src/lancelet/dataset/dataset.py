@@ -39,6 +39,7 @@ from lancelet.dataset.mutation import MutationMethods
 from lancelet.dataset.refs import RefMethods
 from lancelet.dataset.session import Session
 from lancelet.dataset.settings import SettingsMethods
+from lancelet.dataset.sql import SqlMethods
 from lancelet.dataset.statistics import LanceStats
 from lancelet.dataset.storage import StorageMethods
 from lancelet.errors import DatasetNotFoundError, InvalidInputError, NotFoundError
@@ -56,6 +57,7 @@ class LanceDataset(
     ArrowMethods,
     HistoryMethods,
     ChangeMethods,
+    SqlMethods,
     RefMethods,
     BaseMethods,
     BlobMethods,

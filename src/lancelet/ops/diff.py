@@ -207,4 +207,5 @@ def _rows(begin: Snapshot, end: Snapshot) -> RowsDifference:
     found: Counter[ChangeKind] = Counter()
     for rows in rows_changed(begin, end):
         found[rows.kind] += len(rows)
-    return RowsDifference(*counts, *(found[kind] for kind in ChangeKind))
+    inserted, updated, deleted = (found[kind] for kind in ChangeKind)
+    return RowsDifference(*counts, inserted, updated, deleted)

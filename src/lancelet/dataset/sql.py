@@ -1,0 +1,194 @@
+"""SQL over datasets, which DuckDB runs.
+
+    dataset.sql("SELECT name FROM dataset WHERE id > 3").build().to_batch_records()
+    lancelet.sql("SELECT * FROM a JOIN b USING (id)", tables={"a": first, "b": second}).to_table()
+
+DuckDB reads a dataset as one of pyarrow's: it asks for the columns that a query needs, and hands
+down what of the conditions it can. Rows stream through it. A query sees the tables it is given and
+nothing else: neither files nor the variables of the program.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast
+
+import pyarrow as pa
+import pyarrow.dataset
+
+from lancelet.dataset.handle import Handle
+from lancelet.dataset.sql_table import readable_by_duckdb
+from lancelet.errors import ExpressionError, InvalidInputError, UnsupportedError
+
+if TYPE_CHECKING:
+    from lancelet.dataset.dataset import LanceDataset
+
+SqlTable: TypeAlias = (
+    "pyarrow.dataset.Dataset | pa.Table | pa.RecordBatchReader | str | os.PathLike[str]"
+)
+"""What a query can read: a dataset or the uri of one, or anything of pyarrow that has rows."""
+
+_DEFAULT_NAME: Final = "dataset"
+_BATCH_ROWS: Final = 65536
+_BATCH_ROWS_MAX: Final = 2**32 - 1
+
+
+class SqlError(ExpressionError):
+    """A query cannot be understood or run; the message is DuckDB's."""
+
+
+@dataclass(frozen=True, slots=True)
+class SqlQuery:
+    """A query that is ready to run; it runs anew each time that rows are asked for."""
+
+    text: str
+    tables: Mapping[str, Any]
+    batch_size: int = _BATCH_ROWS
+    batch_size_bytes: int | None = None
+
+    def to_stream_reader(self) -> pa.RecordBatchReader:
+        """Return the rows as they are found."""
+        reader, connection = _run(self)
+        batches = _batches(reader, connection, self.batch_size_bytes)
+        return pa.RecordBatchReader.from_batches(reader.schema, batches)
+
+    def to_batch_records(self) -> list[pa.RecordBatch]:
+        """Return the rows as batches, none if there are no rows."""
+        return [batch for batch in self.to_stream_reader() if batch.num_rows]
+
+    def to_table(self) -> pa.Table:
+        """Return the rows as a table."""
+        return self.to_stream_reader().read_all()
+
+
+@dataclass(slots=True)
+class SqlQueryBuilder:
+    """Makes a query over one dataset, which is called `dataset` unless it is given a name."""
+
+    dataset: LanceDataset
+    text: str
+    _name: str = _DEFAULT_NAME
+    _options: dict[str, Any] = field(default_factory=dict)
+
+    def table_name(self, table_name: str) -> Self:
+        """Set what the query calls the dataset."""
+        self._name = table_name
+        return self
+
+    def with_row_id(self, with_row_id: bool = True) -> Self:
+        """Give the dataset a column `_rowid`."""
+        return self._set("with_row_id", with_row_id)
+
+    def with_row_addr(self, with_row_addr: bool = True) -> Self:
+        """Give the dataset a column `_rowaddr`."""
+        return self._set("with_row_address", with_row_addr)
+
+    def blob_handling(self, blob_handling: str) -> Self:
+        """Set what blob columns are read as; see `ScanRequest`."""
+        return self._set("blob_handling", blob_handling)
+
+    def batch_size(self, batch_size: int) -> Self:
+        """Set the most rows of a batch."""
+        if not 1 <= batch_size <= _BATCH_ROWS_MAX:
+            raise InvalidInputError(
+                f"batch_size must be between 1 and {_BATCH_ROWS_MAX}", found=batch_size
+            )
+        return self._set("batch_size", batch_size)
+
+    def batch_size_bytes(self, batch_size_bytes: int) -> Self:
+        """Set the most bytes of a batch, about."""
+        if batch_size_bytes < 1:
+            raise InvalidInputError("batch_size_bytes must be at least 1", found=batch_size_bytes)
+        return self._set("batch_size_bytes", batch_size_bytes)
+
+    def build(self) -> SqlQuery:
+        """Return the query."""
+        defaults = {**self.dataset.default_scan_options, **self._options}
+        options = replace(self.dataset.open_options, default_scan_options=defaults)
+        handle = Handle(self.dataset.snapshot, self.dataset.meter, options)
+        table = type(self.dataset)(self.dataset.uri, session=self.dataset.session(), _handle=handle)
+        return SqlQuery(
+            self.text,
+            {self._name: table},
+            self._options.get("batch_size", _BATCH_ROWS),
+            self._options.get("batch_size_bytes"),
+        )
+
+    def _set(self, name: str, value: object) -> Self:
+        self._options[name] = value
+        return self
+
+
+class SqlMethods:
+    """Runs SQL on a dataset."""
+
+    def sql(self, sql: str) -> SqlQueryBuilder:
+        """Return what builds a query over this dataset; needs the extra `sql`."""
+        return SqlQueryBuilder(cast("LanceDataset", self), sql)
+
+
+def sql(query: str, tables: Mapping[str, SqlTable]) -> SqlQuery:
+    """Return a query over several tables; needs the extra `sql`.
+
+    Args:
+        query: One statement of DuckDB's SQL.
+        tables: The tables by the names that the query has for them.
+    """
+    return SqlQuery(query, {name: _table(given) for name, given in tables.items()})
+
+
+def _table(given: SqlTable) -> Any:
+    if isinstance(given, str | os.PathLike):
+        from lancelet.dataset.write import dataset  # noqa: PLC0415 - made of this module's methods
+
+        return dataset(given)
+    return given
+
+
+def _run(query: SqlQuery) -> tuple[pa.RecordBatchReader, Any]:
+    """Start a query; what it reads from has to be kept for as long as it is read."""
+    duckdb = _duckdb()
+    connection = duckdb.connect(":memory:")
+    try:
+        connection.execute("SET enable_external_access = false")
+        for name, table in query.tables.items():
+            connection.register(name, readable_by_duckdb(table))
+        connection.execute("SET lock_configuration = true")
+        relation = connection.sql(query.text)
+        if relation is None:  # a statement that has no rows, not even none
+            return pa.RecordBatchReader.from_batches(pa.schema([]), []), connection
+        # Its name changed with DuckDB 2.
+        read = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
+        return read(query.batch_size), connection
+    except duckdb.Error as error:
+        connection.close()
+        raise _told(error, query) from error
+
+
+def _batches(
+    reader: pa.RecordBatchReader, connection: Any, most_bytes: int | None
+) -> Iterator[pa.RecordBatch]:
+    try:
+        for batch in reader:
+            if most_bytes is None or batch.nbytes <= most_bytes:
+                yield batch
+                continue
+            step = max(1, batch.num_rows * most_bytes // batch.nbytes)
+            for start in range(0, batch.num_rows, step):
+                yield batch.slice(start, step)
+    finally:
+        connection.close()
+
+
+def _told(error: Exception, query: SqlQuery) -> SqlError:
+    return SqlError(str(error), query=query.text, tables=sorted(query.tables))
+
+
+def _duckdb() -> Any:
+    try:
+        import duckdb  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise UnsupportedError("SQL is run by DuckDB; install `lancelet[sql]`") from error
+    return duckdb

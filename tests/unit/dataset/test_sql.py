@@ -1,0 +1,145 @@
+"""SQL through DuckDB: results, what is pushed down, and errors."""
+
+from __future__ import annotations
+
+import builtins
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import lancelet
+from lancelet.dataset.sql import SqlError, SqlQueryBuilder
+from lancelet.errors import InvalidInputError, UnsupportedError
+
+ROWS = pa.table(
+    {"id": range(100), "name": [f"n{i}" for i in range(100)], "x": [i / 2 for i in range(100)]}
+)
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> lancelet.LanceDataset:
+    return lancelet.write_dataset(ROWS, tmp_path / "t", max_rows_per_file=40)
+
+
+def test_a_query_returns_what_it_says(dataset) -> None:
+    query = dataset.sql("SELECT id, upper(name) AS n FROM dataset WHERE id BETWEEN 3 AND 4").build()
+    assert query.to_table().to_pylist() == [{"id": 3, "n": "N3"}, {"id": 4, "n": "N4"}]
+    assert query.to_batch_records()[0].num_rows == 2
+    assert query.to_stream_reader().read_all().num_rows == 2
+    total = dataset.sql("SELECT count(*) AS n, sum(x) AS s FROM t").table_name("t").build()
+    assert total.to_table().to_pylist() == [{"n": 100, "s": 2475.0}]
+    assert dataset.sql("SELECT * FROM dataset WHERE id > 100").build().to_batch_records() == []
+
+
+def test_columns_and_conditions_are_pushed_down(dataset, monkeypatch) -> None:
+    asked = []
+    scanner = lancelet.LanceDataset.scanner
+
+    def watched(self, *args, **kwargs):
+        asked.append(kwargs)
+        return scanner(self, *args, **kwargs)
+
+    monkeypatch.setattr(lancelet.LanceDataset, "scanner", watched)
+    found = dataset.sql("SELECT name FROM dataset WHERE id = 41").build().to_table()
+    assert found.to_pylist() == [{"name": "n41"}]
+    assert set(asked[0]["columns"]) <= {"id", "name"}
+    assert "41" in str(asked[0]["filter"])
+
+
+def test_row_ids_and_addresses_are_columns_if_asked_for(dataset) -> None:
+    builder = dataset.sql("SELECT * FROM dataset WHERE id = 40").with_row_id().with_row_addr()
+    assert builder.build().to_table().to_pylist() == [
+        {"id": 40, "name": "n40", "x": 20.0, "_rowid": 1 << 32, "_rowaddr": 1 << 32}
+    ]
+    assert dataset.sql(
+        "SELECT id FROM dataset WHERE _rowid = 7"
+    ).with_row_id().build().to_table().to_pylist() == [{"id": 7}]
+    with pytest.raises(SqlError, match="_rowid"):
+        dataset.sql("SELECT _rowid FROM dataset").build().to_table()
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_batches_have_no_more_rows_or_bytes_than_asked_for(dataset, size: int) -> None:
+    query = dataset.sql("SELECT id FROM dataset")
+    rows = [batch.num_rows for batch in query.batch_size(size).build().to_batch_records()]
+    assert sum(rows) == 100
+    assert max(rows) <= size
+    small = dataset.sql("SELECT id FROM dataset").batch_size_bytes(80).build().to_batch_records()
+    assert max(batch.num_rows for batch in small) <= 10
+    assert pa.Table.from_batches(small)["id"].to_pylist() == list(range(100))
+
+
+def test_several_tables_are_joined(dataset, tmp_path: Path) -> None:
+    other = lancelet.write_dataset(pa.table({"id": [1, 2, 200], "y": [10, 20, 30]}), tmp_path / "o")
+    query = lancelet.sql(
+        "SELECT a.name, b.y + c.z AS s FROM a JOIN b USING (id) JOIN c USING (id) ORDER BY id",
+        tables={"a": dataset, "b": other.uri, "c": pa.table({"id": [2, 1], "z": [1, 2]})},
+    )
+    assert query.to_table().to_pylist() == [{"name": "n1", "s": 12}, {"name": "n2", "s": 21}]
+    assert query.to_table().num_rows == 2
+
+
+def test_types_that_duckdb_lacks_are_converted(tmp_path: Path) -> None:
+    rows = pa.table(
+        {
+            "id": [1, 2],
+            "h": pa.array([0.5, None], pa.float16()),
+            "v": pa.array([[1.5, 2.0], None], pa.list_(pa.float16(), 2)),
+            "d": pa.array([Decimal("1.25"), None], pa.decimal256(50, 2)),
+            "s": pa.array([{"h": 2.5}, None], pa.struct([("h", pa.float16())])),
+        }
+    )
+    dataset = lancelet.write_dataset(rows, tmp_path)
+    expected = [
+        {"id": 1, "h": 0.5, "v": [1.5, 2.0], "d": 1.25, "s": {"h": 2.5}},
+        {"id": 2, "h": None, "v": None, "d": None, "s": None},
+    ]
+    for table in (dataset, rows, rows.to_reader()):
+        assert lancelet.sql("SELECT * FROM t", {"t": table}).to_table().to_pylist() == expected
+    few = dataset.sql("SELECT id FROM dataset WHERE h > 0.25 AND id < 2").build()
+    assert few.to_table().to_pylist() == [{"id": 1}]
+    assert dataset.sql("SELECT id FROM dataset WHERE id = 2").build().to_table().num_rows == 1
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELEC",
+        "SELECT * FROM nope",
+        "SELECT nope FROM dataset",
+        "SELECT CAST(name AS INTEGER) FROM dataset",
+        "INSERT INTO dataset VALUES (1)",
+        "SELECT * FROM read_csv('/etc/hostname')",
+        "COPY dataset TO '/tmp/never.csv'",
+        "SELECT * FROM ROWS",
+    ],
+)
+def test_what_cannot_run_is_an_error_with_the_query(dataset, query: str) -> None:
+    with pytest.raises(SqlError) as caught:
+        dataset.sql(query).build().to_batch_records()
+    assert isinstance(caught.value, ValueError)
+    assert caught.value.facts["query"] == query
+
+
+def test_wrong_sizes_are_refused(dataset) -> None:
+    builder = dataset.sql("SELECT 1")
+    assert isinstance(builder, SqlQueryBuilder)
+    with pytest.raises(InvalidInputError, match="between 1"):
+        builder.batch_size(0)
+    with pytest.raises(InvalidInputError, match="at least 1"):
+        builder.batch_size_bytes(0)
+
+
+def test_without_duckdb_the_extra_is_named(dataset, monkeypatch) -> None:
+    real = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name == "duckdb":
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(UnsupportedError, match=r"lancelet\[sql\]"):
+        dataset.sql("SELECT 1").build().to_table()
