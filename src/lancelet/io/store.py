@@ -209,6 +209,7 @@ class Store(Protocol):
 
     def settle(self) -> None:
         """Wait until what was written through this store survives a loss of power."""
+        return
 
     def last_change(self, folder: str) -> datetime | None:  # noqa: ARG002  # for stores that know
         """Return when a name in a folder was last given or taken, if the store knows that."""
