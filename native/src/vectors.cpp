@@ -226,4 +226,71 @@ int64_t sq_distances(ConstBytes codes, ConstBytes query, Span<const float> weigh
   return 0;
 }
 
+int64_t sum_by_label(ConstBytes vectors, int64_t element_bytes, int64_t dimension,
+                     ConstInts labels, Span<double> out) {
+  if (element_bytes != 4 && element_bytes != 8) return fail(kBadWidth, 0);
+  if (dimension < 1 || out.size % dimension != 0) return fail(kBadCount, 0);
+  if (vectors.size != labels.size * dimension * element_bytes) return fail(kBadLength, 0);
+  const int64_t count = out.size / dimension;
+  for (int64_t k = 0; k < out.size; ++k) out.data[k] = 0;
+  for (int64_t row = 0; row < labels.size; ++row) {
+    const int64_t label = labels.data[row];
+    if (LANCELET_UNLIKELY(label < 0 || label >= count)) return fail(kBadIndex, row);
+    double* LANCELET_RESTRICT sums = out.data + label * dimension;
+    const uint8_t* own = vectors.data + row * dimension * element_bytes;
+    if (element_bytes == 4) {
+      for (int64_t k = 0; k < dimension; ++k) sums[k] += load<float>(own + k * 4);
+    } else {
+      for (int64_t k = 0; k < dimension; ++k) sums[k] += load<double>(own + k * 8);
+    }
+  }
+  return 0;
+}
+
+int64_t nearest_words(Span<const float> vectors, Span<const float> words, int64_t pieces,
+                      int64_t count, Bytes codes, Span<float> distances) {
+  constexpr int64_t kWords = 16;
+  if (pieces < 1 || count < kWords || count > 256 || count % kWords != 0) return fail(kBadCount, 0);
+  const int64_t size = words.size / (pieces * count);
+  if (size < 1 || words.size != pieces * count * size) return fail(kBadLength, 0);
+  const int64_t rows = vectors.size / (pieces * size);
+  if (vectors.size != rows * pieces * size || codes.size != rows * pieces ||
+      distances.size != codes.size)
+    return fail(kBadLength, 1);
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t piece = 0; piece < pieces; ++piece) {
+      const float* LANCELET_RESTRICT own = vectors.data + (row * pieces + piece) * size;
+      const float* LANCELET_RESTRICT book = words.data + piece * count * size;
+      float best[kWords];
+      int32_t which[kWords];
+      for (int64_t lane = 0; lane < kWords; ++lane) {
+        best[lane] = 3.4028235e38f;
+        which[lane] = 0;
+      }
+      for (int32_t first = 0; first < count; first += kWords) {
+        float sums[kWords] = {};
+        for (int64_t k = 0; k < size; ++k) {
+          const float x = own[k];
+          const float* LANCELET_RESTRICT line = book + k * count + first;
+          for (int64_t lane = 0; lane < kWords; ++lane) {
+            const float apart = x - line[lane];
+            sums[lane] += apart * apart;
+          }
+        }
+        for (int64_t lane = 0; lane < kWords; ++lane) {
+          const bool is_less = sums[lane] < best[lane];
+          best[lane] = is_less ? sums[lane] : best[lane];
+          which[lane] = is_less ? first + static_cast<int32_t>(lane) : which[lane];
+        }
+      }
+      int64_t at = 0;
+      for (int64_t lane = 1; lane < kWords; ++lane)
+        if (best[lane] < best[at] || (best[lane] == best[at] && which[lane] < which[at])) at = lane;
+      codes.data[row * pieces + piece] = static_cast<uint8_t>(which[at]);
+      distances.data[row * pieces + piece] = best[at];
+    }
+  }
+  return 0;
+}
+
 }  // namespace LANCELET_NAMESPACE

@@ -42,6 +42,7 @@ from lancelet.dataset.settings import SettingsMethods
 from lancelet.dataset.sql import SqlMethods
 from lancelet.dataset.statistics import LanceStats
 from lancelet.dataset.storage import StorageMethods
+from lancelet.dataset.vector_indexing import VectorIndexMethods
 from lancelet.errors import DatasetNotFoundError, InvalidInputError, NotFoundError
 from lancelet.io.metered import IoCounts, IoMeter
 from lancelet.io.open import open_folder
@@ -68,6 +69,7 @@ class LanceDataset(
     MutationMethods,
     MaintenanceMethods,
     IndexMethods,
+    VectorIndexMethods,
     pa.dataset.Dataset,  # type: ignore[misc]  # pyarrow has no types for it
 ):
     """A table at some version."""

@@ -11,6 +11,7 @@ from lancelet.index.scalar.bloomfilter import BloomFilter
 from lancelet.index.scalar.btree import BTree
 from lancelet.index.scalar.label_list import LabelList
 from lancelet.index.scalar.zonemap import ZoneMap
+from lancelet.index.vector.kind import IVF
 
 SCALAR_KINDS: Final[tuple[ScalarKind, ...]] = (
     BTree(),
@@ -20,8 +21,8 @@ SCALAR_KINDS: Final[tuple[ScalarKind, ...]] = (
     BloomFilter(),
 )
 _BY_NAME: Final = {kind.name: kind for kind in SCALAR_KINDS}
-_BY_TYPE: Final = {kind.type_url.lower(): kind for kind in SCALAR_KINDS}
-assert len(_BY_NAME) == len(_BY_TYPE) == len(SCALAR_KINDS), "two kinds claim one name"
+_BY_TYPE: Final = {kind.type_url.lower(): kind for kind in (*SCALAR_KINDS, IVF)}
+assert len(_BY_NAME) == len(_BY_TYPE) - 1 == len(SCALAR_KINDS), "two kinds claim one name"
 
 
 def kind_of_name(name: str) -> ScalarKind:

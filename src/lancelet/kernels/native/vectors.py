@@ -80,3 +80,34 @@ def sq_products(codes: Bytes, weights: Floats) -> Floats:
     )
     checked(status, kernel="sq_products")
     return out
+
+
+def sum_by_label(vectors: npt.NDArray[Any], labels: Int64s, count: int) -> npt.NDArray[np.float64]:
+    """Return, for each of so many labels, the sum of the rows that have it."""
+    out = np.empty(count * vectors.shape[1])
+    status = _native.sum_by_label(
+        as_bytes(vectors.reshape(-1)), vectors.dtype.itemsize, vectors.shape[1], labels, out
+    )
+    checked(status, kernel="sum_by_label")
+    return out.reshape(count, vectors.shape[1])
+
+
+def nearest_words(vectors: Floats, words: Floats) -> tuple[npt.NDArray[np.uint8], Floats]:
+    """Return which word is the nearest of each piece of each vector, and the squared distance.
+
+    Words have the shape (pieces, words, elements); there are 16, or some more times that, up to
+    256. The first of several that are as near is taken.
+    """
+    pieces, count, _ = words.shape
+    rows = len(vectors)
+    codes, distances = np.empty(rows * pieces, np.uint8), np.empty(rows * pieces, np.float32)
+    status = _native.nearest_words(
+        np.ascontiguousarray(vectors, np.float32).reshape(-1),
+        np.ascontiguousarray(words.transpose(0, 2, 1), np.float32).reshape(-1),
+        pieces,
+        count,
+        codes,
+        distances,
+    )
+    checked(status, kernel="nearest_words")
+    return codes.reshape(rows, pieces), distances.reshape(rows, pieces)

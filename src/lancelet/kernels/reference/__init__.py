@@ -27,6 +27,7 @@ from lancelet.kernels.reference.dictionary import look_up_fixed, look_up_variabl
 from lancelet.kernels.reference.fsst import fsst_decode, fsst_decode_chunks, fsst_encode, pick_fsst
 from lancelet.kernels.reference.fsst_training import fsst_train
 from lancelet.kernels.reference.full_zip import unzip_fixed, unzip_variable, zip_fixed, zip_variable
+from lancelet.kernels.reference.graphs import build_graph, edge_distances, search_graph
 from lancelet.kernels.reference.hashing import xxh64_many
 from lancelet.kernels.reference.jsonb import decode_jsonb, encode_jsonb
 from lancelet.kernels.reference.key_match import bucket_rows, match_words, mix_words
@@ -45,11 +46,21 @@ from lancelet.kernels.reference.rle import count_runs, rle_decode_chunks, rle_en
 from lancelet.kernels.reference.row_levels import chunks_of_rows, take_row_levels
 from lancelet.kernels.reference.split_bytes import join_bytes_chunks, split_bytes_chunks
 from lancelet.kernels.reference.variable import concat_variable, pick_variable
-from lancelet.kernels.reference.vectors import pq_distances, sq_l2, sq_products, vector_distances
+from lancelet.kernels.reference.vectors import (
+    nearest_words,
+    pq_distances,
+    sq_l2,
+    sq_products,
+    sum_by_label,
+    vector_distances,
+)
 from lancelet.kernels.reference.zones import zone_min_max, zone_min_max_strings
 from lancelet.kernels.zstd import zstd_code_chunks, zstd_decompress_chunks
 
 __all__ = [
+    "build_graph",
+    "edge_distances",
+    "search_graph",
     "bit_widths",
     "bucket_rows",
     "chunks_of_rows",
@@ -88,6 +99,7 @@ __all__ = [
     "pick_variable",
     "place_chunks",
     "place_slices",
+    "nearest_words",
     "pq_distances",
     "rank_slots",
     "read_ahead",
@@ -98,6 +110,7 @@ __all__ = [
     "split_chunks",
     "sq_l2",
     "sq_products",
+    "sum_by_label",
     "take_fixed",
     "take_row_levels",
     "take_variable",

@@ -70,5 +70,30 @@ def sq_products(codes: Bytes, weights: Floats) -> Floats:
     return _single((codes.reshape(-1, len(weights)).astype(np.float32) * weights).sum(axis=1))
 
 
+def sum_by_label(vectors: npt.NDArray[Any], labels: Int64s, count: int) -> npt.NDArray[np.float64]:
+    """Return, for each of so many labels, the sum of the rows that have it."""
+    sums = np.zeros((count, vectors.shape[1]))
+    np.add.at(sums, labels, vectors)
+    return sums
+
+
+def nearest_words(vectors: Floats, words: Floats) -> tuple[npt.NDArray[np.uint8], Floats]:
+    """Return which word is the nearest of each piece of each vector, and the squared distance.
+
+    Words have the shape (pieces, words, elements); there are 16, or some more times that, up to
+    256. The first of several that are as near is taken.
+    """
+    pieces, _, size = words.shape
+    rows = len(vectors)
+    codes = np.empty((rows, pieces), np.uint8)
+    distances = np.empty((rows, pieces), np.float32)
+    for piece, own in enumerate(words):
+        apart = vectors.reshape(rows, pieces, size)[:, piece, None, :] - own
+        squares = (apart * apart).sum(axis=2)
+        codes[:, piece] = squares.argmin(axis=1)
+        distances[:, piece] = squares.min(axis=1, initial=np.inf)
+    return codes, distances
+
+
 def _single(values: npt.NDArray[Any]) -> Floats:
     return values.astype(np.float32)

@@ -18,9 +18,11 @@ from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.format.operation import CreateIndex
 from lancelet.index.base import IndexedRows, Parameters, ScalarKind
+from lancelet.index.vector.kind import IVF
 from lancelet.ops.indexing.build import describe_segment, new_folder
 from lancelet.ops.indexing.drop import segments_of
 from lancelet.ops.indexing.rows import rows_to_index
+from lancelet.ops.indexing.vectors import add_rows, merge_rows, retrain
 from lancelet.ops.publish import Retries, publish, with_retries
 from lancelet.query.indexing.segments import TableSegment, table_segment
 from lancelet.table.commit import CommitOptions
@@ -129,11 +131,15 @@ def _opened(snapshot: Snapshot, index: IndexMetadata) -> TableSegment:
 
 
 def _trained(snapshot: Snapshot, like: TableSegment) -> IndexMetadata:
+    if like.kind is IVF:
+        return retrain(snapshot, like)
     return _added(snapshot, like, snapshot.fragments.ids.tolist())
 
 
 def _added(snapshot: Snapshot, like: TableSegment, fragments: Sequence[int]) -> IndexMetadata:
     """Write a segment of rows that were not indexed, as the index was asked for."""
+    if like.kind is IVF:
+        return add_rows(snapshot, like, fragments)
     segment_id = uuid.uuid4()
     folder = new_folder(snapshot, segment_id)
     rows = _rows(snapshot, like, fragments)
@@ -153,9 +159,11 @@ def _added(snapshot: Snapshot, like: TableSegment, fragments: Sequence[int]) -> 
 def _merged(
     snapshot: Snapshot, old: Sequence[TableSegment], missing: Sequence[int]
 ) -> IndexMetadata:
+    like = old[0]
+    if like.kind is IVF:
+        return merge_rows(snapshot, old, missing)
     segment_id = uuid.uuid4()
     folder = new_folder(snapshot, segment_id)
-    like = old[0]
     details = like.kind.merge(
         [segment.open() for segment in old],
         [segment.renumber for segment in old],

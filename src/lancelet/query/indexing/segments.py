@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from lancelet.errors import CorruptDataError, LanceletError, ObjectNotFoundError
+from lancelet.errors import CorruptDataError, LanceletError, ObjectNotFoundError, UnsupportedError
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.format.paths import INDICES
 from lancelet.format.version import FileVersion
@@ -296,7 +296,7 @@ def _is_sound(segment: TableSegment) -> bool:
     """Say whether the files of a segment can be opened."""
     try:
         segment.open()
-    except (ObjectNotFoundError, CorruptDataError) as error:
+    except (ObjectNotFoundError, CorruptDataError, UnsupportedError) as error:
         warn_unusable(error.with_facts(index=segment.metadata.name))
         return False
     return True

@@ -22,6 +22,7 @@ from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowRange
 from lancelet.file.pool import map_ordered
 from lancelet.format.field import Field
+from lancelet.index.vector.vectors import values_of
 from lancelet.kernels import Metric, vector_distances
 from lancelet.query.nodes.source import FragmentSource, sources, waits_for_storage
 from lancelet.query.search.hits import Hits, smallest
@@ -123,17 +124,6 @@ def distances_to(
     if vectors.null_count:
         scores[vectors.is_null().to_numpy(zero_copy_only=False)] = np.nan
     return scores
-
-
-def values_of(vectors: pa.Array) -> npt.NDArray[Any]:
-    """Return the elements of vectors one after another, whatever is there where one is null."""
-    dimension = vectors.type.list_size
-    elements = vectors.values.slice(vectors.offset * dimension, len(vectors) * dimension)
-    data = elements.buffers()[1]
-    dtype = np.dtype(elements.type.to_pandas_dtype())
-    if data is None:
-        return np.zeros(len(elements), dtype)
-    return np.frombuffer(data, dtype, count=elements.offset + len(elements))[elements.offset :]
 
 
 def _distances_of(

@@ -5,7 +5,7 @@ nearest={"column": "v", "q": [0.1, 0.2], "k": 10, "metric": "cosine"}
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,10 +17,18 @@ from lancelet.buffers import Int64s
 from lancelet.errors import FieldNotFoundError, InvalidInputError
 from lancelet.format.field import Field
 from lancelet.format.schema import Schema
+from lancelet.index.vector.model import IvfModel
+from lancelet.index.vector.segment import IvfSegment
 from lancelet.kernels import Metric
+from lancelet.query.indexing.segments import TableSegment, vector_indices
+from lancelet.query.nodes.source import sources
 from lancelet.query.plan import ScanPlan
-from lancelet.query.search.exact import ExactQuery, exact_search
+from lancelet.query.projection import project
+from lancelet.query.search.exact import ExactQuery, distances_to, exact_search
 from lancelet.query.search.hits import Hits
+from lancelet.query.search.indexed import IndexQuery, search_segments
+from lancelet.query.take import take_addresses
+from lancelet.table.snapshot import Snapshot
 
 METRICS: Final = {
     "l2": Metric.L2,
@@ -30,6 +38,8 @@ METRICS: Final = {
     "hamming": Metric.HAMMING,
 }
 COUNT: Final = 10
+_LIST_FACTOR: Final = 4
+"""How many candidates for each row wanted, where rows are lists of vectors."""
 
 
 class NotVectorsError(InvalidInputError, TypeError):
@@ -45,6 +55,7 @@ class VectorSearch:
     is_batch: bool
     count: int = COUNT
     metric: Metric | None = None
+    probes: int | None = None
     probes_min: int | None = None
     probes_max: int | None = None
     refine_factor: int | None = None
@@ -59,13 +70,112 @@ class VectorSearch:
         return pa.field("_distance", pa.float32())
 
     def find(self, plan: ScanPlan, rows: Mapping[int, Int64s] | None) -> Hits:
-        """Return the nearest rows."""
-        is_bits = _element(self.field.arrow_type) == pa.uint8()
-        metric = self.metric
-        if metric is None:
-            metric = Metric.HAMMING if is_bits else Metric.L2
-        query = ExactQuery(self.field, self.queries, metric, self.count, self.lower, self.upper)
-        return exact_search(plan.snapshot, query, plan.options.fragments, rows)
+        """Return the nearest rows, through an index if there is one for the metric."""
+        snapshot, fragments = plan.snapshot, plan.options.fragments
+        if fragments is not None and rows is None:
+            rows = {
+                int(each.fragment.id): each.without_hidden(np.arange(each.num_rows))
+                for each in sources(snapshot, fragments)
+            }
+        segments = self._segments(snapshot)
+        if not segments:
+            return self._exact(snapshot, fragments, rows)
+        found = self._through_index(snapshot, segments, rows)
+        covered = frozenset().union(*(segment.covered for segment in segments))
+        known = snapshot.fragments.ids.tolist() if fragments is None else fragments
+        missing = [each for each in known if each not in covered]
+        if not missing or plan.options.indexed_only:
+            return found
+        # Distances of an index may be estimates: those of rows that it has not are compared with
+        # exact ones only.
+        beside = self._exact(snapshot, missing, rows)
+        refined = self._refined(snapshot, found, segments)
+        return self._within(Hits.join([refined, beside])).nearest(self.count)
+
+    def _segments(self, snapshot: Snapshot) -> tuple[TableSegment, ...]:
+        """Return the segments of an index that knows the metric, or none."""
+        if not self.use_index:
+            return ()
+        for indices in vector_indices(snapshot).values():
+            for index in indices:
+                if index.segments[0].metadata.fields[0] != self.field.id:
+                    continue
+                metrics = {model_of(segment).metric for segment in index.segments}
+                if len(metrics) == 1 and (self.metric is None or self.metric in metrics):
+                    return index.segments
+        return ()
+
+    def _exact(
+        self, snapshot: Snapshot, fragments: Sequence[int] | None, rows: Mapping[int, Int64s] | None
+    ) -> Hits:
+        query = self._exact_query(self._metric_of(self._segments(snapshot)))
+        return exact_search(snapshot, query, fragments, rows)
+
+    def _exact_query(self, metric: Metric) -> ExactQuery:
+        return ExactQuery(self.field, self.queries, metric, self.count, self.lower, self.upper)
+
+    def _metric_of(self, segments: Sequence[TableSegment]) -> Metric:
+        if self.metric is not None:
+            return self.metric
+        if segments:
+            return model_of(segments[0]).metric
+        return Metric.HAMMING if _element(self.field.arrow_type) == pa.uint8() else Metric.L2
+
+    def _through_index(
+        self,
+        snapshot: Snapshot,
+        segments: Sequence[TableSegment],
+        rows: Mapping[int, Int64s] | None,
+    ) -> Hits:
+        has_lists = not pa.types.is_fixed_size_list(self.field.arrow_type)
+        count = self.count * (self.refine_factor or (_LIST_FACTOR if has_lists else 1))
+        is_refined = has_lists or self.refine_factor is not None
+        bounds = (None, None) if is_refined else (self.lower, self.upper)
+        queries = [
+            IndexQuery(one, count, self.probes, self.probes_min, self.probes_max, self.ef, *bounds)
+            for query in self.queries
+            for one in query.reshape(-1, query.shape[-1])
+        ]
+        found = search_segments(snapshot, segments, queries, rows)
+        if has_lists:
+            # Every vector of the query has its own hits; they are all of one query.
+            found = Hits.of_query(found.addresses, found.scores)
+            places = np.unique(found.addresses, return_index=True)[1]
+            return self._within(self._refined(snapshot, found.take(places), segments)).nearest(
+                self.count
+            )
+        if is_refined:
+            found = self._within(self._refined(snapshot, found.nearest(count), segments))
+        return found.nearest(self.count)
+
+    def _refined(self, snapshot: Snapshot, found: Hits, segments: Sequence[TableSegment]) -> Hits:
+        """Return rows with exact distances instead of those of an index."""
+        metric = self._metric_of(segments)
+        projection = project(snapshot.schema, (snapshot.schema.path_of(self.field.id),))
+        scores = found.scores.copy()
+        for index, query in enumerate(self.queries):
+            places = np.flatnonzero(found.queries == index)
+            if len(places):
+                vectors = take_addresses(snapshot, found.addresses[places], projection)
+                column = vectors.column(0).combine_chunks()
+                scores[places] = distances_to(column, query, metric)
+        return Hits(found.addresses, scores, found.queries)
+
+    def _within(self, found: Hits) -> Hits:
+        """Return the rows whose distances are within the bounds, and are numbers."""
+        kept = ~np.isnan(found.scores)
+        if self.lower is not None:
+            kept &= found.scores >= self.lower
+        if self.upper is not None:
+            kept &= found.scores < self.upper
+        return found.take(np.flatnonzero(kept))
+
+
+def model_of(segment: TableSegment) -> IvfModel:
+    """Return the centroids of a segment of an index of vectors."""
+    opened = segment.open()
+    assert isinstance(opened, IvfSegment), "segments of vectors were chosen"
+    return opened.model
 
 
 def read_vector_search(schema: Schema, wanted: Mapping[str, Any]) -> VectorSearch:
@@ -76,6 +186,7 @@ def read_vector_search(schema: Schema, wanted: Mapping[str, Any]) -> VectorSearc
     if count < 1:
         raise InvalidInputError(f"Nearest-K must be > 0 but got {count}")
     least, most = _probes(wanted)
+    probes = wanted.get("nprobes")
     lower, upper = wanted.get("distance_range") or (None, None)
     refine = wanted.get("refine_factor")
     if refine is not None and int(refine) < 1:
@@ -86,6 +197,7 @@ def read_vector_search(schema: Schema, wanted: Mapping[str, Any]) -> VectorSearc
         is_batch,
         count,
         _metric(wanted.get("metric"), field),
+        None if probes is None else int(probes),
         least,
         most,
         None if refine is None else int(refine),
@@ -174,11 +286,8 @@ def _metric(given: str | None, field: Field) -> Metric | None:
 
 
 def _probes(wanted: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    exact = wanted.get("nprobes")
     least, most = wanted.get("minimum_nprobes"), wanted.get("maximum_nprobes")
-    if exact is not None:
-        least = most = exact
-    for given in (least, most):
+    for given in (least, most, wanted.get("nprobes")):
         if given is not None and int(given) < 1:
             raise InvalidInputError(f"Nprobes must be > 0 but got {given}")
     if least is not None and most is not None and int(least) > int(most):

@@ -1,0 +1,85 @@
+"""What the table's metadata say of an index of vectors; nothing at all is allowed.
+
+metric L2, target 8192 rows, pq {8 bits, 16 pieces}, hints {"lance.ivf.max_iters": "50", ...}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from lancelet.format.protos import index_pb
+from lancelet.format.wire import parse_message, render_message
+from lancelet.index.vector.quantizers.registry import GRAPH, quantizer_name
+from lancelet.kernels import Metric
+
+TYPE_URL: Final = "/lance.index.pb.VectorIndexDetails"
+CONNECTIONS: Final = 20
+CANDIDATES: Final = 150
+LEVELS: Final = 7
+
+
+@dataclass(frozen=True, slots=True)
+class IvfDetails:
+    """What an index was asked for; `name` is None where the metadata do not say."""
+
+    name: str | None = None
+    metric: Metric = Metric.L2
+    target_rows: int = 0
+    values: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    hints: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    @staticmethod
+    def parse(data: bytes) -> IvfDetails:
+        """Read from metadata."""
+        found = parse_message(index_pb.VectorIndexDetails, data)
+        if not data:
+            return IvfDetails()
+        values: dict[str, Any] = {}
+        kind = found.WhichOneof("quantizer") or "flat"
+        if kind == "pq":
+            values = {"num_bits": found.pq.num_bits, "num_sub_vectors": found.pq.num_sub_vectors}
+        elif kind == "sq":
+            values = {"num_bits": found.sq.num_bits}
+        elif kind == "rq":
+            values = {"num_bits": found.rq.num_bits}
+        if found.HasField("hnsw"):
+            config = found.hnsw
+            values["m"], values["max_level"] = config.max_connections, config.max_level
+            values["ef_construction"] = config.construction_ef
+        name = ("IVF_HNSW_" if "m" in values else "IVF_") + kind.upper()
+        return IvfDetails(
+            name,
+            Metric(found.metric_type),
+            found.target_partition_size,
+            values,
+            dict(found.runtime_hints),
+        )
+
+    def render(self) -> bytes:
+        """Return the form that metadata have."""
+        if self.name is None:
+            return b""
+        message = index_pb.VectorIndexDetails(
+            metric_type=index_pb.VectorMetricType.Name(int(self.metric)),
+            target_partition_size=self.target_rows,
+            runtime_hints=dict(self.hints),
+        )
+        bits = int(self.values.get("num_bits", 8))
+        match quantizer_name(self.name):
+            case "PQ":
+                message.pq.num_bits = bits
+                message.pq.num_sub_vectors = int(self.values["num_sub_vectors"])
+            case "SQ":
+                message.sq.num_bits = bits
+            case "RQ":
+                message.rq.num_bits = bits
+            case _:
+                message.flat.SetInParent()
+        if self.name.startswith(GRAPH):
+            config = message.hnsw
+            config.max_connections = int(self.values.get("m", CONNECTIONS))
+            config.construction_ef = int(self.values.get("ef_construction", CANDIDATES))
+            config.max_level = int(self.values.get("max_level", LEVELS))
+        return render_message(message)

@@ -1,0 +1,200 @@
+"""All kinds of indices of vectors as one: partitions around centroids, of one layout.
+
+    train     sample -> centroids -> codebook or bounds; then every row -> partition, code
+    merge     codes of segments with the same model, and new rows
+    remap     the same codes under other numbers
+
+The name of the kind, such as `IVF_PQ`, says how vectors are kept and whether there are graphs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet.buffers import Int64s
+from lancelet.errors import InternalError, InvalidInputError
+from lancelet.index.base import IndexedRows, Move, Parameters, Segment
+from lancelet.index.folder import SegmentFolder
+from lancelet.index.vector.details import TYPE_URL, IvfDetails
+from lancelet.index.vector.graph import GraphSettings
+from lancelet.index.vector.layout import METRIC_NAMES
+from lancelet.index.vector.model import IvfModel
+from lancelet.index.vector.quantizers.base import Codes, Quantizer
+from lancelet.index.vector.segment import IvfSegment
+from lancelet.index.vector.train import IvfRequest, train_models
+from lancelet.index.vector.vectors import NotVectorsError, matrix_of, vector_type_of
+from lancelet.index.vector.writer import grouped, write_segment
+from lancelet.rowids.address import NO_ADDRESS, UInt64s
+
+RQ_VERSION: Final = 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Encoded:
+    """Rows that were encoded: numbers, partitions and codes."""
+
+    numbers: UInt64s
+    labels: Int64s
+    codes: Codes
+
+
+class Ivf:
+    """Every kind of index of vectors."""
+
+    name = "IVF"
+    title = "IVF"
+    type_url = TYPE_URL
+    newest_version = RQ_VERSION
+    can_remap = True
+
+    def version(self, *, stable_row_ids: bool) -> int:  # noqa: ARG002
+        """Return 1; kinds that need another say so themselves."""
+        return 1
+
+    def uses_addresses(self, version: int) -> bool:  # noqa: ARG002
+        """Return that stable ids are kept where there are any."""
+        return False
+
+    def describe(self, details: bytes) -> dict[str, Any]:
+        """Return what the details say."""
+        found = IvfDetails.parse(details)
+        if found.name is None:
+            return {}
+        return {
+            "index_type": found.name,
+            "metric": METRIC_NAMES[found.metric],
+            "target_partition_size": found.target_rows,
+            **found.values,
+            **found.hints,
+        }
+
+    def check_type(self, data_type: pa.DataType, column: str) -> None:
+        """Raise unless the column holds vectors."""
+        if vector_type_of(data_type) is None:
+            raise NotVectorsError(
+                f"Vector column {column} must be FixedSizeListArray of floats or bytes, or lists "
+                f"of them, got {data_type}",
+                column=column,
+            )
+
+    def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:
+        """Train models on a sample of the rows, then encode all of them."""
+        request = IvfRequest.of(parameters)
+        model, quantizer = train_models(rows, request)
+        encoded = encode_rows(rows, model, quantizer)
+        settings = request.graph_settings
+        write_segment(
+            folder, request.name, model, quantizer, _parts(encoded, model.partitions), settings
+        )
+        return request.details(quantizer).render()
+
+    def open(self, folder: SegmentFolder, details: bytes) -> IvfSegment:
+        """Open a segment."""
+        return IvfSegment(folder, details)
+
+    def merge(
+        self,
+        segments: Sequence[Segment],
+        moves: Sequence[Move],
+        rows: IndexedRows,
+        folder: SegmentFolder,
+    ) -> bytes:
+        """Put the rows of segments with one model together, and new rows with them."""
+        opened = [_opened(segment) for segment in segments]
+        first = opened[0]
+        for other in opened[1:]:
+            if not first.model.is_same(other.model):
+                raise InvalidInputError("segments cannot be merged: centroids mismatch")
+            if not first.quantizer.same_codes(other.quantizer):
+                raise InvalidInputError("segments cannot be merged: their codes differ in meaning")
+        encoded = encode_rows(rows, first.model, first.quantizer)
+        write_segment(
+            folder,
+            first.name,
+            first.model,
+            first.quantizer,
+            _merged(opened, moves, encoded),
+            graph_settings_of(first),
+        )
+        return first.details.render()
+
+    def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> bytes:
+        """Write a segment whose rows have other numbers."""
+        opened = _opened(segment)
+        write_segment(
+            folder,
+            opened.name,
+            opened.model,
+            opened.quantizer,
+            _merged([opened], [move], None),
+            graph_settings_of(opened),
+        )
+        return opened.details.render()
+
+
+IVF: Final = Ivf()
+
+
+def graph_settings_of(segment: IvfSegment) -> GraphSettings | None:
+    """Return what the graphs of a segment were built with, or None if it has none."""
+    return None if segment.graphs is None else segment.graphs.settings
+
+
+def encode_rows(rows: IndexedRows, model: IvfModel, quantizer: Quantizer) -> _Encoded:
+    """Return every row that can be compared, with its partition and its code."""
+    numbers: list[UInt64s] = []
+    labels: list[Int64s] = []
+    codes: list[Codes] = []
+    for values, own in rows.parts:
+        vectors, kept = matrix_of(values, own, model.metric)
+        where = model.assign(vectors)
+        numbers.append(kept)
+        labels.append(where)
+        codes.append(quantizer.encode(vectors, where, model.centroids))
+    return _Encoded(
+        np.concatenate([*numbers, np.empty(0, np.uint64)]),
+        np.concatenate([*labels, np.empty(0, np.int64)]),
+        _concatenated(codes),
+    )
+
+
+def _parts(encoded: _Encoded, count: int) -> Iterator[tuple[UInt64s, Codes]]:
+    return grouped(encoded.numbers, encoded.codes, encoded.labels, count)
+
+
+def _merged(
+    segments: Sequence[IvfSegment], moves: Sequence[Move], encoded: _Encoded | None
+) -> Iterator[tuple[UInt64s, Codes]]:
+    count = segments[0].model.partitions
+    fresh = None if encoded is None or not len(encoded.numbers) else _parts(encoded, count)
+    for number in range(count):
+        numbers: list[UInt64s] = []
+        codes: list[Codes] = []
+        for segment, move in zip(segments, moves, strict=True):
+            own, stored = segment.codes(number)
+            moved = move(own)
+            kept = np.flatnonzero(moved != NO_ADDRESS)
+            numbers.append(moved[kept])
+            codes.append({key: each[kept] for key, each in stored.items()})
+        if fresh is not None:
+            own, stored = next(fresh)
+            numbers.append(own)
+            codes.append(stored)
+        together, joined = np.concatenate(numbers), _concatenated(codes)
+        order = np.argsort(together, kind="stable")
+        yield together[order], {key: each[order] for key, each in joined.items()}
+
+
+def _concatenated(codes: Sequence[Codes]) -> Codes:
+    return {key: np.concatenate([each[key] for each in codes]) for key in codes[0]} if codes else {}
+
+
+def _opened(segment: Segment) -> IvfSegment:
+    if not isinstance(segment, IvfSegment):
+        raise InternalError("a segment of another kind was to be merged with vectors")
+    return segment

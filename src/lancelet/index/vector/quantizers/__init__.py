@@ -1,0 +1,1 @@
+"""How the vectors of a partition are kept: whole, or as codes that distances are guessed from."""

@@ -1,0 +1,143 @@
+"""SQ: each element becomes a byte, by its place between two bounds.
+
+bounds -1 and 1    0.0 -> floor(1 / 2 * 255) = 127    squared distance of bytes x (2 / 255)^2
+
+A query is made bytes as well, but for products, which take it as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lancelet.buffers import Int64s
+from lancelet.errors import CorruptDataError
+from lancelet.index.vector.quantizers.base import (
+    Codes,
+    Distances,
+    GraphView,
+    Matrix,
+    StorageNotes,
+    list_field,
+    number_of,
+)
+from lancelet.kernels import Comparison, Metric, sq_l2, sq_products
+from lancelet.kernels.metric import Floats
+
+_STEPS: Final = 255
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScalarCodes:
+    """Bytes between two bounds."""
+
+    metric: Metric
+    dimension: int
+    start: float
+    end: float
+
+    @staticmethod
+    def parse(notes: StorageNotes, metric: Metric, columns: Sequence[pa.Field]) -> ScalarCodes:  # noqa: ARG004
+        """Read from a file."""
+        bounds = notes.values.get("bounds")
+        number_of(notes, "num_bits", 8, 8)
+        try:
+            start, end = float(bounds["start"]), float(bounds["end"])  # type: ignore[index]  # checked by the errors
+        except (TypeError, KeyError, ValueError) as error:
+            raise CorruptDataError("the notes of an index lack bounds", found=bounds) from error
+        return ScalarCodes(metric, number_of(notes, "dim", 1, 1 << 16), start, end)
+
+    @staticmethod
+    def train(sample: Matrix, metric: Metric) -> ScalarCodes:
+        """Take the bounds from the least and the greatest element of a sample."""
+        least, most = (float(sample.min()), float(sample.max())) if sample.size else (0.0, 0.0)
+        return ScalarCodes(metric, sample.shape[1], least, most)
+
+    @property
+    def fields(self) -> tuple[pa.Field, ...]:
+        """The bytes."""
+        return (list_field("__sq_code", pa.uint8(), self.dimension),)
+
+    def encode(self, vectors: Matrix, partitions: Int64s, centroids: Matrix) -> Codes:  # noqa: ARG002
+        """Return the bytes of vectors."""
+        return {"code": self.codes_of(vectors)}
+
+    def codes_of(self, vectors: Matrix) -> npt.NDArray[np.uint8]:
+        """Return the bytes of elements: rounded down, and held to what a byte can be."""
+        if self.end <= self.start:
+            return np.zeros(vectors.shape, np.uint8)
+        share = (vectors.astype(np.float64) - self.start) / (self.end - self.start)
+        return np.clip(share * _STEPS, 0, _STEPS).astype(np.uint8)
+
+    def store(self, codes: Codes) -> list[npt.NDArray[Any]]:
+        """Return the bytes."""
+        return [codes["code"]]
+
+    def load(self, columns: Sequence[npt.NDArray[Any]]) -> Codes:
+        """Return the bytes."""
+        return {"code": columns[0]}
+
+    def searchable(self, codes: Codes) -> npt.NDArray[Any]:
+        """Return the bytes of one row behind those of another."""
+        return codes["code"].reshape(-1)
+
+    def ask(self, query: Matrix) -> Distances:
+        """Return what compares bytes with those of a query."""
+        scale = (self.end - self.start) / _STEPS
+        if self.metric is Metric.DOT:
+            weights = (query * scale).astype(np.float32)
+            base = np.float32(1 - self.start * float(query.sum(dtype=np.float64)))
+
+            def products(codes: Any, centroid: Matrix, rows: Int64s | None) -> Floats:  # noqa: ARG001
+                found: Floats = base - sq_products(self._chosen(codes, rows), weights)
+                return found
+
+            return products
+        own = self.codes_of(query)
+        square = np.float32(scale * scale)
+
+        def distances(codes: Any, centroid: Matrix, rows: Int64s | None) -> Floats:  # noqa: ARG001
+            found: Floats = sq_l2(self._chosen(codes, rows), own) * square
+            return found
+
+        return distances
+
+    def graph_view(self, codes: Codes) -> GraphView:
+        """Return the bytes, or what they stand for where products are compared."""
+        scale = (self.end - self.start) / _STEPS
+        if self.metric is not Metric.DOT:
+            return GraphView(codes["code"], Comparison.BYTE_L2, factor=scale * scale)
+        decoded = codes["code"].astype(np.float32) * np.float32(scale) + np.float32(self.start)
+        return GraphView(decoded, Comparison.FLOAT_DOT, base=1.0)
+
+    def graph_query(self, query: Matrix, centroid: Matrix) -> tuple[Comparison, Matrix]:  # noqa: ARG002
+        """Return the bytes of a query, or weights for the bytes of rows."""
+        if self.metric is Metric.DOT:
+            return Comparison.BYTE_DOT, query.astype(np.float32)
+        return Comparison.BYTE_L2, self.codes_of(query)
+
+    def graph_codes(self, searchable: Any) -> npt.NDArray[Any]:
+        """Return the bytes."""
+        found: npt.NDArray[Any] = searchable.reshape(-1, self.dimension)
+        return found
+
+    def notes(self, add_buffer: Callable[[bytes], int]) -> dict[str, Any]:  # noqa: ARG002
+        """Return the bounds."""
+        bounds = {"start": self.start, "end": self.end}
+        return {"dim": self.dimension, "num_bits": 8, "bounds": bounds}
+
+    def settings(self) -> dict[str, Any]:
+        """Return how many bits an element has."""
+        return {"num_bits": 8}
+
+    def same_codes(self, other: Any) -> bool:
+        """Return whether the other has the same bounds."""
+        return isinstance(other, ScalarCodes) and (self.start, self.end) == (other.start, other.end)
+
+    def _chosen(self, codes: Any, rows: Int64s | None) -> Any:
+        return codes if rows is None else codes.reshape(-1, self.dimension)[rows].reshape(-1)

@@ -1,0 +1,172 @@
+"""An open segment of an index of vectors: its model in memory, its partitions read as needed.
+
+model       centroids of 3 partitions       rows 0:328 | 328:667 | 667:1000
+partition   numbers of rows, their codes    kept, the least recently used go first
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lancelet.encodings.base import RowRange
+from lancelet.errors import CorruptDataError, InternalError, ObjectNotFoundError, UnsupportedError
+from lancelet.index.base import Found
+from lancelet.index.folder import SegmentFolder, StoredFile
+from lancelet.index.question import Question
+from lancelet.index.vector import layout
+from lancelet.index.vector.details import IvfDetails
+from lancelet.index.vector.graph import StoredGraphs
+from lancelet.index.vector.model import IvfModel
+from lancelet.index.vector.quantizers.base import Codes, Quantizer, StorageNotes
+from lancelet.index.vector.quantizers.registry import GRAPH, parse_quantizer
+from lancelet.index.vector.vectors import values_of
+from lancelet.kernels import Graph
+from lancelet.rowids.address import UInt64s
+from lancelet.rowids.selection import RowSet
+
+_KEPT_BYTES: Final = 1 << 30
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Partition:
+    """The rows of a partition: their numbers, and their codes as distances want them."""
+
+    numbers: UInt64s
+    codes: Any
+    num_bytes: int
+
+
+class IvfSegment:
+    """A segment that was opened, for any number of threads."""
+
+    def __init__(self, folder: SegmentFolder, details: bytes) -> None:
+        """Read the model."""
+        self.details = IvfDetails.parse(details)
+        try:
+            self._storage: StoredFile = folder.open(layout.STORAGE_FILE)
+        except ObjectNotFoundError as error:
+            raise UnsupportedError(
+                "an index of vectors in one file, of an older layout, cannot be read",
+                path=folder.path,
+            ) from error
+        self._index: StoredFile = folder.open(layout.INDEX_FILE)
+        self.name, metric = layout.read_kind(self._index)
+        own = layout.read_partitions(self._index)
+        rows = layout.read_partitions(self._storage)
+        if own.centroids is None or own.centroids.ndim != 2:
+            raise CorruptDataError("an index of vectors has no centroids", path=folder.path)
+        if len(own.centroids) != len(rows.lengths):
+            raise CorruptDataError(
+                "an index has not as many partitions as centroids",
+                path=folder.path,
+                partitions=len(rows.lengths),
+                centroids=len(own.centroids),
+            )
+        self.model = IvfModel(metric, own.centroids, own.loss)
+        self.starts, self.lengths = rows.starts, rows.lengths
+        notes = StorageNotes(
+            layout.read_notes(self._storage),
+            lambda number: self._storage.global_buffer(str(number)),
+        )
+        self.notes = notes.values
+        columns = [field for field in self._storage.schema if field.name != "_rowid"]
+        self.quantizer: Quantizer = parse_quantizer(self.name, notes, metric, columns)
+        self._kept: OrderedDict[int, Partition] = OrderedDict()
+        self._kept_bytes = 0
+        self._kept_graphs: dict[int, tuple[Graph, npt.NDArray[Any]]] = {}
+        self._lock = threading.Lock()
+
+    def estimate(self, question: Question) -> None:
+        """Return None: an index of vectors answers no filter."""
+
+    def search(self, question: Question) -> Found:
+        """Refuse: no filter asks this."""
+        raise InternalError("an index of vectors answers no filter", question=str(question))
+
+    def nulls(self) -> RowSet | None:
+        """Return None: rows without a vector are not in the index."""
+        return None
+
+    def statistics(self) -> dict[str, Any]:
+        """Return what there is to say of the segment, by pylance's names."""
+        return {
+            "index_type": self.name,
+            "metric_type": layout.METRIC_NAMES[self.model.metric],
+            "num_partitions": self.model.partitions,
+            "sub_index": {"index_type": self.name.rsplit("_", 1)[-1], **self.notes},
+            "partitions": [{"size": size} for size in self.lengths.tolist()],
+            "centroids": self.model.centroids.tolist(),
+            "loss": self.model.loss,
+            "index_file_version": "V3",
+        }
+
+    @property
+    def num_rows(self) -> int:
+        """How many vectors there are."""
+        return int(self.lengths.sum())
+
+    def partition(self, number: int) -> Partition:
+        """Return a partition, which is kept."""
+        with self._lock:
+            found = self._kept.get(number)
+            if found is not None:
+                self._kept.move_to_end(number)
+                return found
+        numbers, codes = self.codes(number)
+        ready = self.quantizer.searchable(codes)
+        made = Partition(numbers, ready, numbers.nbytes + _bytes_of(ready))
+        with self._lock:
+            if number not in self._kept:
+                self._kept[number] = made
+                self._kept_bytes += made.num_bytes
+            while self._kept_bytes > _KEPT_BYTES and len(self._kept) > 1:
+                _, dropped = self._kept.popitem(last=False)
+                self._kept_bytes -= dropped.num_bytes
+        return made
+
+    def codes(self, number: int) -> tuple[UInt64s, Codes]:
+        """Return the numbers of the rows of a partition, and their codes row by row."""
+        start, count = int(self.starts[number]), int(self.lengths[number])
+        names = ["_rowid", *(field.name for field in self.quantizer.fields)]
+        ids, *columns = self._storage.read(names, RowRange(start, start + count))
+        arrays = [_array_of(column) for column in columns]
+        return ids.to_numpy(zero_copy_only=False).astype(np.uint64), self.quantizer.load(arrays)
+
+    @cached_property
+    def graphs(self) -> StoredGraphs | None:
+        """The graphs of kinds that have them."""
+        return StoredGraphs(self._index) if self.name.startswith(GRAPH) else None
+
+    def graph(self, number: int) -> tuple[Graph, npt.NDArray[Any]] | None:
+        """Return the graph of a partition and its rows, or None if there is none; it is kept."""
+        if self.graphs is None:
+            return None
+        found = self._kept_graphs.get(number)
+        if found is None:
+            graph = self.graphs.read(number, int(self.lengths[number]))
+            if graph is None:
+                return None
+            found = graph, self.quantizer.graph_codes(self.partition(number).codes)
+            self._kept_graphs[number] = found
+        return found
+
+
+def _array_of(column: pa.Array) -> npt.NDArray[Any]:
+    if pa.types.is_fixed_size_list(column.type):
+        return values_of(column).reshape(len(column), column.type.list_size)
+    values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return values.reshape(len(column), 1)
+
+
+def _bytes_of(codes: Any) -> int:
+    if isinstance(codes, np.ndarray):
+        return codes.nbytes
+    return sum(_bytes_of(each) for each in codes)

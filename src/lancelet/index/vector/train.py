@@ -1,0 +1,267 @@
+"""What an index of vectors is asked for, and the models that are found for it.
+
+    rows 100000, target 8192       12 partitions, centroids from 256 rows for each
+    codebook of 16 x 256 words     from 256 residuals for each word
+
+Samples are taken in one pass over the rows, so as much memory is needed as they have, and no more.
+A request may bring centroids and a codebook of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet.errors import InvalidInputError
+from lancelet.index.base import IndexedRows, Parameters
+from lancelet.index.vector.details import CANDIDATES, CONNECTIONS, LEVELS, IvfDetails
+from lancelet.index.vector.graph import GraphSettings
+from lancelet.index.vector.model import ROWS_PER_CENTROID, IvfModel
+from lancelet.index.vector.quantizers.base import Matrix, Quantizer, residuals, work_type
+from lancelet.index.vector.quantizers.flat import Flat
+from lancelet.index.vector.quantizers.pq import ProductCodes
+from lancelet.index.vector.quantizers.registry import GRAPH, quantizer_name
+from lancelet.index.vector.quantizers.sq import ScalarCodes
+from lancelet.index.vector.segment import IvfSegment
+from lancelet.index.vector.vectors import matrix_of, vector_type_of
+from lancelet.kernels import Metric
+
+PARTITIONS_MAX: Final = 4096
+_TARGETS: Final = {"IVF_FLAT": 4096, "IVF_PQ": 8192, "IVF_SQ": 8192, "IVF_RQ": 4096}
+_GRAPH_TARGET: Final = 1 << 20
+_SEED: Final = 42
+Progress = Callable[[str, int, int], None]
+
+
+def _silent(phase: str, done: int, total: int) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IvfRequest:
+    """An index that is asked for; None lets the index choose."""
+
+    name: str
+    metric: Metric = Metric.L2
+    partitions: int | None = None
+    target_rows: int | None = None
+    pieces: int | None = None
+    bits: int | None = None
+    rounds: int = 50
+    sample_rate: int = ROWS_PER_CENTROID
+    transposed: bool = True
+    centroids: Matrix | None = None
+    codebook: Matrix | None = None
+    m: int = CONNECTIONS
+    ef_construction: int = CANDIDATES
+    max_level: int = LEVELS
+    seed: int = _SEED
+    progress: Progress = _silent
+
+    @staticmethod
+    def of(parameters: Parameters) -> IvfRequest:
+        """Return the request that parameters hold."""
+        found = parameters.values["request"]
+        if not isinstance(found, IvfRequest):
+            raise InvalidInputError("an index of vectors is asked for by a request")
+        return found
+
+    @property
+    def graph_settings(self) -> GraphSettings | None:
+        """What graphs are built with, or None if the kind has none."""
+        if not self.name.startswith(GRAPH):
+            return None
+        return GraphSettings(self.m, self.ef_construction, self.max_level)
+
+    @property
+    def target(self) -> int:
+        """How many rows a partition should have."""
+        return self.target_rows or _TARGETS.get(self.name, _GRAPH_TARGET)
+
+    def count_for(self, num_rows: int) -> int:
+        """Return how many partitions there are for so many rows.
+
+        >>> IvfRequest("IVF_FLAT").count_for(20_000)
+        4
+        """
+        if self.centroids is not None:
+            return len(self.centroids)
+        wanted = self.partitions or min(max(num_rows // self.target, 1), PARTITIONS_MAX)
+        return max(1, min(wanted, num_rows // self.sample_rate))
+
+    @staticmethod
+    def like(segment: IvfSegment) -> IvfRequest:
+        """Return the request that a segment was made by, as far as it says."""
+        details, own = segment.details, segment.quantizer.settings()
+        asked = IvfRequest(
+            segment.name,
+            segment.model.metric,
+            target_rows=details.target_rows or None,
+            partitions=None if details.target_rows else segment.model.partitions,
+            pieces=own.get("num_sub_vectors"),
+            bits=own.get("num_bits"),
+            transposed=not own.get("skip_transpose", False),
+        )
+        if segment.graphs is None:
+            return asked
+        built = segment.graphs.settings
+        return replace(
+            asked,
+            m=built.m,
+            ef_construction=built.ef_construction,
+            max_level=built.max_level,
+        )
+
+    def untrained_details(self, data_type: pa.DataType) -> IvfDetails:
+        """Return what the metadata say of an index that has no rows yet."""
+        vector_type = vector_type_of(data_type)
+        assert vector_type is not None, "the column was checked to hold vectors"
+        pieces = self.pieces or default_pieces(vector_type.list_size)
+        return self._details({"num_bits": self.bits or 8, "num_sub_vectors": pieces})
+
+    def details(self, quantizer: Quantizer) -> IvfDetails:
+        """Return what the metadata say of the index."""
+        return self._details(quantizer.settings())
+
+    def _details(self, settings: Mapping[str, Any]) -> IvfDetails:
+        values = dict(settings)
+        if self.graph_settings is not None:
+            values |= {
+                "m": self.m,
+                "ef_construction": self.ef_construction,
+                "max_level": self.max_level,
+            }
+        hints = {
+            "lance.ivf.max_iters": str(self.rounds),
+            "lance.ivf.sample_rate": str(self.sample_rate),
+        }
+        if quantizer_name(self.name) == "PQ":
+            hints["lance.skip_transpose"] = "false" if self.transposed else "true"
+        return IvfDetails(self.name, self.metric, self.target_rows or 0, values, hints)
+
+
+def train_models(rows: IndexedRows, request: IvfRequest) -> tuple[IvfModel, Quantizer]:
+    """Find what a request does not bring, from a sample of rows."""
+    vector_type = vector_type_of(rows.data_type)
+    if vector_type is None:
+        raise InvalidInputError("the column does not hold vectors", found=str(rows.data_type))
+    dtype = np.dtype(vector_type.value_type.to_pandas_dtype())
+    num_rows = rows.num_rows
+    partitions = request.count_for(num_rows)
+    needed = max(partitions, 1 << (request.bits or 8)) * request.sample_rate
+    sample = sample_rows(rows, request.metric, needed, request.seed)
+    if not len(sample):
+        sample = np.zeros(
+            (0, vector_type.list_size), dtype if dtype == np.uint8 else work_type(dtype)
+        )
+    request.progress("train_ivf", 0, 1)
+    model = _model(sample, request, dtype, partitions)
+    request.progress("train_ivf", 1, 1)
+    return model, _quantizer(sample, model, request, dtype)
+
+
+def sample_rows(rows: IndexedRows, metric: Metric, count: int, seed: int) -> Matrix:
+    """Return about so many vectors, chosen by chance, or all if there are not more."""
+    random = np.random.default_rng(seed)
+    share = 1.0 if count >= rows.num_rows else count / rows.num_rows
+    found: list[Matrix] = []
+    for values, numbers in rows.parts:
+        if share == 1:
+            found.append(matrix_of(values, numbers, metric)[0])
+            continue
+        chosen = np.flatnonzero(random.random(len(values)) < share)
+        found.append(matrix_of(values.take(chosen), numbers[chosen], metric)[0])
+    if not found:
+        return np.empty((0, 0))
+    return np.concatenate(found)
+
+
+def _model(sample: Matrix, request: IvfRequest, dtype: np.dtype[Any], partitions: int) -> IvfModel:
+    if request.centroids is not None:
+        if request.centroids.ndim != 2 or request.centroids.shape[1] != sample.shape[1]:
+            raise InvalidInputError(
+                "Ivf centroids must be vectors of the dimension of the column",
+                found=list(request.centroids.shape),
+                dimension=sample.shape[1],
+            )
+        return IvfModel(request.metric, request.centroids.astype(dtype))
+    return IvfModel.train(
+        sample,
+        request.metric,
+        dtype,
+        partitions=partitions,
+        seed=request.seed,
+        rounds=request.rounds,
+    )
+
+
+def _quantizer(
+    sample: Matrix, model: IvfModel, request: IvfRequest, dtype: np.dtype[Any]
+) -> Quantizer:
+    metric, dimension = request.metric, sample.shape[1]
+    match quantizer_name(request.name):
+        case "SQ":
+            return ScalarCodes.train(sample, metric)
+        case "PQ":
+            return _product_codes(sample, model, request, dtype)
+        case _:
+            return Flat(metric, dimension, dtype)
+
+
+def _product_codes(
+    sample: Matrix, model: IvfModel, request: IvfRequest, dtype: np.dtype[Any]
+) -> ProductCodes:
+    dimension, bits = sample.shape[1], request.bits or 8
+    pieces = request.pieces or default_pieces(dimension)
+    if dimension % pieces:
+        raise InvalidInputError(
+            f"dimension ({dimension}) must be divisible by num_sub_vectors ({pieces})"
+        )
+    if bits not in {4, 8} or pieces * bits % 8:
+        raise InvalidInputError(
+            "codes have 8 bits, or 4 with an even number of sub-vectors",
+            num_bits=bits,
+            num_sub_vectors=pieces,
+        )
+    if request.codebook is not None:
+        if request.codebook.size != dimension << bits:
+            raise InvalidInputError(
+                "a codebook has not as many values as its words need",
+                found=request.codebook.size,
+                expected=dimension << bits,
+            )
+        book = request.codebook.reshape(pieces, 1 << bits, dimension // pieces).astype(dtype)
+        return ProductCodes(request.metric, book, bits, request.transposed)
+    random = np.random.default_rng(request.seed)
+    most = request.sample_rate << bits
+    if len(sample) > most:
+        sample = sample[np.sort(random.choice(len(sample), most, replace=False))]
+    rest = residuals(sample, model.assign(sample), model.centroids, request.metric)
+    return ProductCodes.train(
+        rest,
+        request.metric,
+        dtype,
+        pieces=pieces,
+        bits=bits,
+        seed=request.seed,
+        rounds=request.rounds,
+        transposed=request.transposed,
+        progress=lambda done: request.progress("train_quantizer", done, pieces),
+    )
+
+
+def default_pieces(dimension: int) -> int:
+    """Return into how many pieces a vector is cut: of 16 elements each, else 8, else one.
+
+    >>> default_pieces(128), default_pieces(24), default_pieces(7)
+    (8, 3, 1)
+    """
+    for size in (16, 8):
+        if dimension % size == 0:
+            return dimension // size
+    return math.gcd(dimension, 1)

@@ -1,0 +1,205 @@
+"""Graphs of near neighbours in levels: built by insertion, searched from the top.
+
+To insert a vector, descend greedily to its highest level; on each level down look at the best
+candidates and connect it with some of them. One is kept if it is nearer to the vector than to all
+that were kept before, so that connections point in different directions.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.kernels.graph import Comparison, Graph, LevelNumbers, UInt32s, assemble
+
+_Near: TypeAlias = tuple[float, int]
+_Measure: TypeAlias = Callable[[Sequence[int]], list[float]]
+_Links: TypeAlias = Callable[[int], Sequence[int]]
+
+
+def build_graph(
+    vectors: npt.NDArray[Any],
+    comparison: Comparison,
+    tops: LevelNumbers,
+    connections: int,
+    candidates: int,
+) -> Graph:
+    """Return a graph of the rows of a matrix, each up to its highest level.
+
+    Lists have at most `connections` members, on level 0 twice as many; they are chosen from the
+    best `candidates`.
+    """
+    lists: list[list[list[int]]] = [[[] for _ in range(int(top) + 1)] for top in tops]
+    entry = 0
+    for row in range(1, len(tops)):
+        measure = _measure(vectors, comparison, vectors[row])
+        near = (measure([entry])[0], entry)
+        top, own = int(tops[entry]), int(tops[row])
+        for level in range(top, own, -1):
+            near = _descend(measure, near, lambda each, at=level: lists[each][at])  # type: ignore[misc]  # a default binds the level
+        for level in range(min(top, own), -1, -1):
+            found = _widen(
+                measure,
+                near,
+                candidates,
+                lambda each, at=level: lists[each][at],  # type: ignore[misc]  # a default binds the level
+                None,
+            )
+            near = found[0]
+            kept = _diverse(vectors, comparison, found, connections, connections)
+            lists[row][level] = kept
+            room = connections * (2 if level == 0 else 1)
+            for other in kept:
+                _link_back(vectors, comparison, lists[other][level], other, row, room)
+        if own > top:
+            entry = row
+    width = int(tops.sum(dtype=np.int64))
+    base, base_counts = _padded([each[0] for each in lists], 2 * connections)
+    upper, upper_counts = _padded([own for each in lists for own in each[1:]], connections)
+    assert len(upper) == width, "each level above the first has a list"
+    return assemble(entry, tops, base, base_counts, upper, upper_counts)
+
+
+def search_graph(
+    graph: Graph,
+    vectors: npt.NDArray[Any],
+    comparison: Comparison,
+    query: npt.NDArray[Any],
+    candidates: int,
+    admitted: npt.NDArray[np.bool_] | None = None,
+) -> tuple[UInt32s, npt.NDArray[np.float32]]:
+    """Return the rows nearest to a query, the best first, with how they compare.
+
+    The graph was checked: it has only rows of `vectors`. With `admitted` only some are found.
+    """
+    measure = _measure(vectors, comparison, query)
+    near = (measure([graph.entry])[0], graph.entry)
+    for level in range(len(graph.level_offsets) - 2, 0, -1):
+        near = _descend(measure, near, lambda each, at=level: _links(graph, each, at))  # type: ignore[misc]  # a default binds the level
+    found = _widen(measure, near, candidates, lambda each: _links(graph, each, 0), admitted)
+    return (
+        np.array([row for _, row in found], np.uint32),
+        np.array([distance for distance, _ in found], np.float32),
+    )
+
+
+def edge_distances(
+    graph: Graph, vectors: npt.NDArray[Any], comparison: Comparison
+) -> npt.NDArray[np.float32]:
+    """Return how each neighbour compares with the vector whose list it is in."""
+    found = [
+        _measure(vectors, comparison, vectors[node])(graph.neighbors[first:stop].tolist())
+        for node, first, stop in zip(
+            graph.nodes, graph.offsets[:-1], graph.offsets[1:], strict=True
+        )
+    ]
+    return np.array([distance for own in found for distance in own], np.float32)
+
+
+def _measure(
+    vectors: npt.NDArray[Any], comparison: Comparison, query: npt.NDArray[Any]
+) -> _Measure:
+    def measured(rows: Sequence[int]) -> list[float]:
+        chosen = vectors[list(rows)]
+        if comparison is Comparison.TABLE:
+            entries = query.reshape(-1, 256)
+            found = entries[np.arange(len(entries)), chosen].sum(axis=1)
+        elif comparison in {Comparison.FLOAT_DOT, Comparison.BYTE_DOT}:
+            found = -(chosen.astype(np.float32) @ query)
+        else:
+            apart = chosen.astype(np.float32) - query
+            found = (apart * apart).sum(axis=1)
+        return [float(each) for each in found.astype(np.float32)]
+
+    return measured
+
+
+def _descend(measure: _Measure, near: _Near, links: _Links) -> _Near:
+    while True:
+        rows = links(near[1])
+        best = min(zip(measure(rows), rows, strict=True), key=lambda each: each[0], default=near)
+        if best[0] >= near[0]:
+            return near
+        near = best
+
+
+def _widen(
+    measure: _Measure,
+    start: _Near,
+    candidates: int,
+    links: _Links,
+    admitted: npt.NDArray[np.bool_] | None,
+) -> list[_Near]:
+    """Return the best candidates in order; `best` is a heap whose first is the farthest."""
+    seen = {start[1]}
+    waiting = [start]
+    best: list[_Near] = []
+    if admitted is None or admitted[start[1]]:
+        best.append((-start[0], -start[1]))
+    while waiting:
+        distance, row = heapq.heappop(waiting)
+        if len(best) >= candidates and distance > -best[0][0]:
+            break
+        fresh = [each for each in links(row) if each not in seen]
+        seen.update(fresh)
+        for apart, other in zip(measure(fresh), fresh, strict=True):
+            if len(best) < candidates or apart < -best[0][0]:
+                heapq.heappush(waiting, (apart, other))
+                if admitted is None or admitted[other]:
+                    heapq.heappush(best, (-apart, -other))
+                    if len(best) > candidates:
+                        heapq.heappop(best)
+    return sorted((-distance, -row) for distance, row in best)
+
+
+def _diverse(
+    vectors: npt.NDArray[Any],
+    comparison: Comparison,
+    ordered: Sequence[_Near],
+    least: int,
+    most: int,
+) -> list[int]:
+    kept: list[int] = []
+    for distance, row in ordered:
+        if len(kept) == most:
+            break
+        if all(each > distance for each in _measure(vectors, comparison, vectors[row])(kept)):
+            kept.append(row)
+    for _, row in ordered:
+        if len(kept) < least and row not in kept:
+            kept.append(row)
+    return kept
+
+
+def _link_back(
+    vectors: npt.NDArray[Any],
+    comparison: Comparison,
+    own: list[int],
+    row: int,
+    other: int,
+    room: int,
+) -> None:
+    own.append(other)
+    if len(own) <= room:
+        return
+    ordered = sorted(zip(_measure(vectors, comparison, vectors[row])(own), own, strict=True))
+    own[:] = _diverse(vectors, comparison, ordered, 0, room)
+
+
+def _padded(lists: Sequence[Sequence[int]], width: int) -> tuple[UInt32s, UInt32s]:
+    rows = np.zeros((len(lists), width), np.uint32)
+    for row, own in zip(rows, lists, strict=True):
+        row[: len(own)] = own
+    return rows, np.array([len(own) for own in lists], np.uint32)
+
+
+def _links(graph: Graph, row: int, level: int) -> list[int]:
+    first, stop = graph.level_offsets[level : level + 2]
+    at = first + np.searchsorted(graph.nodes[first:stop], row)
+    if at == stop or graph.nodes[at] != row:
+        return []
+    return graph.neighbors[graph.offsets[at] : graph.offsets[at + 1]].tolist()  # type: ignore[no-any-return]  # numpy does not say

@@ -1,0 +1,160 @@
+"""Building indices of vectors, and bringing them up to date.
+
+build      IVF_PQ on v, 16 partitions          one segment, one commit
+append     new rows, with the old centroids    another segment
+merge      segments of one model, new rows     one segment
+retrain    all rows, new models                one segment
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from pyroaring import FrozenBitMap
+
+from lancelet.errors import FieldNotFoundError, InvalidInputError
+from lancelet.format.field import Field
+from lancelet.format.index_metadata import AnyDetails, IndexMetadata
+from lancelet.format.operation import CreateIndex
+from lancelet.index.base import Parameters
+from lancelet.index.folder import SegmentFolder
+from lancelet.index.vector.details import IvfDetails
+from lancelet.index.vector.kind import IVF, RQ_VERSION
+from lancelet.index.vector.quantizers.registry import quantizer_name
+from lancelet.index.vector.segment import IvfSegment
+from lancelet.index.vector.train import IvfRequest
+from lancelet.ops.indexing.build import (
+    IndexNameTakenError,
+    UnknownColumnError,
+    default_name,
+    new_folder,
+)
+from lancelet.ops.indexing.rows import rows_to_index
+from lancelet.ops.publish import publish
+from lancelet.query.indexing.segments import TableSegment
+from lancelet.rowids.address import NO_ADDRESS, UInt64s
+from lancelet.table.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VectorIndexRequest:
+    """What index of vectors to build; see `IndexRequest` for the names in common."""
+
+    column: str
+    ivf: IvfRequest
+    name: str | None = None
+    replaces: bool = False
+    is_trained: bool = True
+    fragments: tuple[int, ...] | None = None
+    uuid: uuid.UUID | None = None
+
+
+def create_vector_index(snapshot: Snapshot, request: VectorIndexRequest) -> Snapshot:
+    """Build an index and commit it, in place of one of the same name if there is any."""
+    name = request.name or default_name(request.column)
+    replaced = tuple(index for index in snapshot.indices.indices if index.name == name)
+    if replaced and not request.replaces:
+        raise IndexNameTakenError(f"Index {name} already exists; choose another or replace it")
+    return publish(snapshot, CreateIndex((build_vector_segment(snapshot, request),), replaced))
+
+
+def build_vector_segment(snapshot: Snapshot, request: VectorIndexRequest) -> IndexMetadata:
+    """Write the files of a segment, which no version lists yet."""
+    try:
+        leaf = snapshot.schema.fields_on_path(request.column)[-1]
+    except FieldNotFoundError as error:
+        raise UnknownColumnError(f"{request.column} not found in schema", **error.facts) from error
+    IVF.check_type(leaf.arrow_type, request.column)
+    known: list[int] = snapshot.fragments.ids.tolist()
+    covered = known if request.fragments is None else sorted(set(request.fragments))
+    unknown = sorted(set(covered) - set(known))
+    if unknown:
+        raise InvalidInputError("the table has no such fragments", fragments=unknown[:10])
+    segment_id = request.uuid or uuid.uuid4()
+    folder = new_folder(snapshot, segment_id)
+    name = request.name or default_name(request.column)
+    rows = rows_to_index(snapshot, _path(snapshot, leaf), covered, by_address=_by_address(snapshot))
+    if not request.is_trained or not rows.num_rows:
+        details = request.ivf.untrained_details(leaf.arrow_type)
+        return _metadata(snapshot, folder, segment_id, name, leaf, details.render(), ())
+    written = IVF.train(rows, folder, Parameters({"request": request.ivf}))
+    return _metadata(snapshot, folder, segment_id, name, leaf, written, covered)
+
+
+def add_rows(snapshot: Snapshot, like: TableSegment, fragments: Sequence[int]) -> IndexMetadata:
+    """Write a segment of rows that were not indexed, with the model of another segment."""
+    return merge_rows(snapshot, [like], fragments, keeps_rows=False)
+
+
+def merge_rows(
+    snapshot: Snapshot,
+    old: Sequence[TableSegment],
+    fragments: Sequence[int],
+    *,
+    keeps_rows: bool = True,
+) -> IndexMetadata:
+    """Write one segment of the rows of several, and of those that were not indexed."""
+    like = old[0]
+    leaf = snapshot.schema.field_by_id(like.metadata.fields[0])
+    segment_id = uuid.uuid4()
+    folder = new_folder(snapshot, segment_id)
+    rows = rows_to_index(
+        snapshot, _path(snapshot, leaf), fragments, by_address=_by_address(snapshot)
+    )
+    moves = [segment.renumber if keeps_rows else _nowhere for segment in old]
+    details = IVF.merge([segment.open() for segment in old], moves, rows, folder)
+    kept = [segment.covered for segment in old] if keeps_rows else []
+    covered = sorted(frozenset(fragments).union(*kept))
+    built = _metadata(snapshot, folder, segment_id, like.metadata.name, leaf, details, covered)
+    return replace(built, index_version=like.metadata.index_version)
+
+
+def retrain(snapshot: Snapshot, like: TableSegment) -> IndexMetadata:
+    """Write a segment of all rows with new models, asked for as the old one was."""
+    opened = like.open()
+    assert isinstance(opened, IvfSegment), "segments of vectors were chosen"
+    leaf = snapshot.schema.field_by_id(like.metadata.fields[0])
+    request = VectorIndexRequest(
+        snapshot.schema.path_of(leaf.id), IvfRequest.like(opened), name=like.metadata.name
+    )
+    return build_vector_segment(snapshot, request)
+
+
+def _nowhere(numbers: UInt64s) -> UInt64s:
+    return np.full(len(numbers), NO_ADDRESS, np.uint64)
+
+
+def _by_address(snapshot: Snapshot) -> bool:
+    return not snapshot.manifest.uses_stable_row_ids
+
+
+def _path(snapshot: Snapshot, leaf: Field) -> tuple[str, ...]:
+    fields = snapshot.schema.fields_on_path(snapshot.schema.path_of(leaf.id))
+    return tuple(each.name for each in fields)
+
+
+def _metadata(
+    snapshot: Snapshot,
+    folder: SegmentFolder,
+    segment_id: uuid.UUID,
+    name: str,
+    leaf: Field,
+    details: bytes,
+    covered: Sequence[int],
+) -> IndexMetadata:
+    kind = IvfDetails.parse(details).name or ""
+    return IndexMetadata(
+        uuid=segment_id,
+        name=name,
+        fields=(int(leaf.id),),
+        dataset_version=snapshot.version,
+        fragment_bitmap=FrozenBitMap(covered),
+        details=AnyDetails(IVF.type_url, details),
+        index_version=RQ_VERSION if quantizer_name(kind) == "RQ" else 1,
+        created_at=int(time.time() * 1000),
+        files=tuple(folder.written),
+    )

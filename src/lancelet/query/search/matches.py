@@ -1,0 +1,72 @@
+"""Rows and scores that queries find, put together: all arrays are sorted by row.
+
+    must      rows 1 2 5    scores 2 1 3
+    should    rows 2 7      scores 4 1
+    together  rows 1 2 5    scores 2 5 3
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.rowids.address import UInt64s
+
+Float32s = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matches:
+    """Rows by address, ascending, and the score of each."""
+
+    addresses: UInt64s
+    scores: Float32s
+
+    @staticmethod
+    def of(addresses: UInt64s, scores: Float32s) -> Matches:
+        """Return rows in any order, each at most once."""
+        order = np.argsort(addresses)
+        return Matches(addresses[order], scores[order])
+
+    def among(self, other: Matches) -> Float32s:
+        """Return the scores that rows of another have here, 0 where they are not found."""
+        found = np.zeros(len(other.addresses), np.float32)
+        if len(self.addresses):
+            places = np.searchsorted(self.addresses, other.addresses)
+            places = np.minimum(places, len(self.addresses) - 1)
+            hit = self.addresses[places] == other.addresses
+            found[hit] = self.scores[places[hit]]
+        return found
+
+    def has(self, addresses: UInt64s) -> npt.NDArray[np.bool_]:
+        """Return for each row whether it is found."""
+        if not len(self.addresses):
+            return np.zeros(len(addresses), np.bool_)
+        places = np.minimum(np.searchsorted(self.addresses, addresses), len(self.addresses) - 1)
+        return np.asarray(self.addresses[places] == addresses)
+
+    def where(self, kept: npt.NDArray[np.bool_]) -> Matches:
+        """Return some of the rows."""
+        return Matches(self.addresses[kept], self.scores[kept])
+
+    def both(self, other: Matches) -> Matches:
+        """Return the rows that both find, their scores added up."""
+        shared = self.where(other.has(self.addresses))
+        return Matches(shared.addresses, shared.scores + other.among(shared))
+
+    def either(self, other: Matches) -> Matches:
+        """Return the rows that either finds, their scores added up."""
+        addresses = np.union1d(self.addresses, other.addresses)
+        rows = Matches(addresses, np.empty(0, np.float32))
+        return Matches(addresses, self.among(rows) + other.among(rows))
+
+    def better(self, other: Matches) -> Matches:
+        """Return the rows that either finds, each with its better score."""
+        addresses = np.union1d(self.addresses, other.addresses)
+        rows = Matches(addresses, np.empty(0, np.float32))
+        return Matches(addresses, np.maximum(self.among(rows), other.among(rows)))
+
+
+NOTHING = Matches(np.empty(0, np.uint64), np.empty(0, np.float32))

@@ -1,0 +1,200 @@
+"""Indices of vectors both ways: each searches what the other wrote, with the same distances.
+
+Vectors lie in clusters. Recall is the share of the ten nearest rows that a search finds, over a few
+queries. What one index returns does not depend on who searches it, so the two recalls of one index
+are equal; those of two indices are near each other, since models are found by chance.
+"""
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import lancelet
+from lancelet.query.indexing.segments import IndexUnusableWarning
+
+pytestmark = pytest.mark.interop
+DIMENSION = 32
+ROWS = 2000
+KINDS = (
+    "IVF_FLAT",
+    "IVF_PQ",
+    "IVF_SQ",
+    "IVF_HNSW_FLAT",
+    "IVF_HNSW_PQ",
+    "IVF_HNSW_SQ",
+)
+CASES = [(kind, pa.float32()) for kind in KINDS]
+CASES += [(kind, element) for kind in KINDS[:3] for element in (pa.float16(), pa.float64())]
+NEAREST = 10
+
+
+def clustered(seed, rows=ROWS):
+    random = np.random.default_rng(7)
+    centers = random.normal(size=(30, DIMENSION)) * 3
+    random = np.random.default_rng(seed)
+    return centers[random.integers(0, 30, rows)] + random.normal(size=(rows, DIMENSION))
+
+
+def table_of(vectors, element, first=0):
+    values = pa.array(vectors.astype(element.to_pandas_dtype()).reshape(-1), element)
+    array = pa.FixedSizeListArray.from_arrays(values, vectors.shape[1])
+    return pa.table({"id": range(first, first + len(vectors)), "v": array})
+
+
+def arguments(kind, **others):
+    own = {"num_sub_vectors": 8} if "PQ" in kind else {}
+    return {"num_partitions": 3, **own, **others}
+
+
+def found(dataset, query, **options):
+    result = dataset.to_table(
+        nearest={"column": "v", "q": query, "k": NEAREST, "nprobes": 3, **options},
+        columns=["id", "_distance"],
+    )
+    return dict(zip(result["id"].to_pylist(), result["_distance"].to_pylist(), strict=True))
+
+
+def queries_of(element, count=16):
+    random = np.random.default_rng(3)
+    near = clustered(1)[:count] + random.normal(size=(count, DIMENSION)) * 0.2
+    return near.astype(element.to_pandas_dtype())
+
+
+def compare(path, element, metric):
+    """Return the recall of each on the index there is, after comparing distances."""
+    theirs, ours = lance.dataset(path), lancelet.dataset(path)
+    hits = {"theirs": 0, "ours": 0}
+    tolerance = 3e-2 if element == pa.float16() else 1e-3
+    for query in queries_of(element):
+        exact = set(found(ours, query, use_index=False, metric=metric))
+        one, other = found(theirs, query), found(ours, query)
+        assert len(other) == NEAREST
+        common = one.keys() & other.keys()
+        assert len(common) >= NEAREST - 2
+        for row in common:
+            assert other[row] == pytest.approx(one[row], rel=tolerance, abs=tolerance)
+        hits["theirs"] += len(exact & one.keys())
+        hits["ours"] += len(exact & other.keys())
+    total = NEAREST * len(queries_of(element))
+    return {name: count / total for name, count in hits.items()}
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
+@pytest.mark.parametrize(("kind", "element"), CASES, ids=str)
+def test_each_searches_what_the_other_wrote(tmp_path, kind, element, metric):
+    recalls = {}
+    for writer in (lance, lancelet):
+        path = str(tmp_path / f"{writer.__name__}.lance")
+        lance.write_dataset(table_of(clustered(1), element), path, max_rows_per_file=2000)
+        writer.dataset(path).create_index("v", kind, metric=metric, **arguments(kind))
+        recalls[writer.__name__] = compare(path, element, metric)
+    for own in recalls.values():
+        assert own["ours"] >= own["theirs"] - 0.03
+    assert recalls["lancelet"]["ours"] >= recalls["lance"]["ours"] - 0.1
+
+
+@pytest.mark.parametrize("writer", [lance, lancelet])
+def test_hamming_finds_bytes_by_their_bits(tmp_path, writer):
+    random = np.random.default_rng(5)
+    vectors = random.integers(0, 256, (2000, 16)).astype(np.uint8)
+    path = str(tmp_path / "bits.lance")
+    lance.write_dataset(table_of(vectors, pa.uint8()), path)
+    writer.dataset(path).create_index("v", "IVF_FLAT", metric="hamming", num_partitions=3)
+    for query in vectors[:5]:
+        exact = np.unpackbits(vectors ^ query, axis=1).sum(axis=1)
+        own = found(lancelet.dataset(path), query)
+        assert sorted(own.values()) == sorted(exact)[:NEAREST]
+        for row, distance in found(lance.dataset(path), query).items():
+            assert distance == exact[row]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_reference_appends_to_and_optimises_what_is_written_here(tmp_path, kind):
+    path = str(tmp_path / "life.lance")
+    lancelet.write_dataset(table_of(clustered(1), pa.float32()), path)
+    lancelet.dataset(path).create_index("v", kind, **arguments(kind))
+    for count in (0, 1):
+        first = lance.dataset(path).count_rows()
+        lance.write_dataset(table_of(clustered(9, 500), pa.float32(), first), path, mode="append")
+        lance.dataset(path).optimize.optimize_indices(num_indices_to_merge=count)
+    ours, theirs = lancelet.dataset(path), lance.dataset(path)
+    assert ours.index_statistics("v_idx")["num_unindexed_rows"] == 0
+    for query in clustered(9, 5).astype(np.float32):
+        exact = set(found(ours, query, use_index=False))
+        for dataset in (ours, theirs):
+            own = found(dataset, query, refine_factor=10)
+            assert len(exact & own.keys()) >= NEAREST - 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("stable", [False, True])
+def test_what_the_reference_wrote_lives_on_here(tmp_path, kind, stable):
+    path = str(tmp_path / "life.lance")
+    lance.write_dataset(
+        table_of(clustered(1), pa.float32()),
+        path,
+        max_rows_per_file=1000,
+        enable_stable_row_ids=stable,
+    )
+    lance.dataset(path).create_index("v", kind, **arguments(kind))
+    ours = lancelet.dataset(path)
+    ours.delete("id % 3 = 0")
+    ours.optimize.compact_files()
+    ours = lancelet.write_dataset(
+        table_of(clustered(9, 500), pa.float32(), ROWS), path, mode="append"
+    )
+    ours.optimize.optimize_indices()
+    assert ours.index_statistics("v_idx")["num_unindexed_rows"] == 0
+    theirs = lance.dataset(path)
+    for query in clustered(4, 5).astype(np.float32):
+        exact = set(found(ours, query, use_index=False))
+        for dataset in (ours, theirs):
+            own = found(dataset, query, refine_factor=10)
+            assert len(own) == NEAREST
+            assert all(row % 3 or row >= ROWS for row in own)
+            assert len(exact & own.keys()) >= NEAREST - 2
+
+
+def test_statistics_have_the_names_of_the_reference(tmp_path):
+    path = str(tmp_path / "statistics.lance")
+    lance.write_dataset(table_of(clustered(1), pa.float32()), path)
+    lance.dataset(path).create_index("v", "IVF_PQ", **arguments("IVF_PQ"))
+    theirs = lance.dataset(path).stats.index_stats("v_idx")
+    ours = lancelet.dataset(path).index_statistics("v_idx")
+    own, other = ours["indices"][0], theirs["indices"][0]
+    for key in ("index_type", "metric_type", "num_partitions", "partitions", "loss"):
+        assert own[key] == other[key], key
+    assert own["sub_index"]["num_sub_vectors"] == other["sub_index"]["num_sub_vectors"]
+    assert ours["index_type"] == theirs["index_type"]
+
+
+def test_the_older_layout_is_not_used(tmp_path):
+    path = str(tmp_path / "legacy.lance")
+    lance.write_dataset(table_of(clustered(1), pa.float32()), path)
+    lance.dataset(path).create_index(
+        "v", "IVF_PQ", index_file_version="LEGACY", **arguments("IVF_PQ")
+    )
+    query = clustered(4, 1)[0].astype(np.float32)
+    ours = lancelet.dataset(path)
+    exact = found(ours, query, use_index=False)
+    with pytest.warns(IndexUnusableWarning, match="older layout"):
+        assert found(ours, query) == exact
+
+
+@pytest.mark.parametrize("writer", [lance, lancelet])
+def test_lists_of_vectors_are_searched(tmp_path, writer):
+    random = np.random.default_rng(2)
+    lists = [clustered(row, int(random.integers(1, 4))).tolist() for row in range(600)]
+    column = pa.array(lists, pa.list_(pa.list_(pa.float32(), DIMENSION)))
+    path = str(tmp_path / "lists.lance")
+    lance.write_dataset(pa.table({"id": range(600), "v": column}), path)
+    writer.dataset(path).create_index("v", "IVF_FLAT", metric="cosine", num_partitions=1)
+    query = np.array(lists[17], np.float32)
+    for dataset in (lance.dataset(path), lancelet.dataset(path)):
+        assert next(iter(found(dataset, query))) == 17
+    ours = lancelet.dataset(path)
+    exact = found(ours, query, use_index=False, metric="cosine")
+    own = found(ours, query)
+    assert own.keys() == exact.keys()
+    assert list(own.values()) == pytest.approx(list(exact.values()), abs=1e-4)
