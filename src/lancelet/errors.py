@@ -67,8 +67,12 @@ class SchemaMismatchError(InvalidInputError):
     """Data do not fit the schema of the table or file; the message shows the difference."""
 
 
-class ExpressionError(InvalidInputError):
-    """A filter or projection cannot be understood; the message points at the character."""
+class ExpressionError(InvalidInputError, OSError):
+    """A filter or projection cannot be understood; the message points at the character.
+
+    In the reference implementation it depends on the call whether that is one of values or of
+    the system.
+    """
 
 
 class NotFoundError(LanceletError, LookupError):

@@ -87,7 +87,10 @@ def _first_row(snapshot: Snapshot, reads: Sequence[str] | None) -> pa.RecordBatc
 
 
 def _rows(data: Any, schema: pa.Schema | None) -> RowStream:
-    if schema is None and isinstance(data, Iterator | list | tuple):
+    is_plain = isinstance(data, Iterator | list | tuple) and not isinstance(
+        data, pa.RecordBatchReader
+    )
+    if schema is None and is_plain:
         raise InvalidInputError("Must provide schema to write dataset from RecordBatch iterable")
     try:
         return read_rows_of(data, schema)

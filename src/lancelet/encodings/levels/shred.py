@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,10 @@ from lancelet.kernels import Levels, expand_list
 _Flags: TypeAlias = npt.NDArray[np.bool_]
 
 _NULL, _EMPTY = 1, 2
+_NULLABLE: Final = {
+    LayerKind.ALL_VALID_ITEM: LayerKind.NULLABLE_ITEM,
+    LayerKind.ALL_VALID_LIST: LayerKind.NULLABLE_LIST,
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -191,10 +195,10 @@ def _tightest(is_list: tuple[bool, ...], occurring: frozenset[int]) -> list[Laye
             has_nulls=2 * depth + _NULL in occurring,
             has_empties=2 * depth + _EMPTY in occurring,
         )
-        if kind is LayerKind.ALL_VALID_LIST and is_null_around:
-            # The reference implementation reads a list under a null struct as a null list, and
-            # miscounts in layers that have no level for one.
-            kind = LayerKind.NULLABLE_LIST
+        if is_null_around:
+            # The reference implementation reads what is under a null struct as null too: it
+            # miscounts lists that have no level for that, and takes other values to be valid.
+            kind = _NULLABLE.get(kind, kind)
         is_null_around = not layer_is_list and (is_null_around or kind.can_be_null)
         kinds.append(kind)
     return kinds

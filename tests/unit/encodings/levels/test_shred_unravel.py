@@ -156,6 +156,15 @@ def test_lists_under_a_null_struct_are_left_behind():
     assert there_and_back(array).to_pylist() == [{"l": [1]}, None, {"l": [4]}]
 
 
+def test_what_lies_under_a_null_struct_may_be_null_too():
+    """The reference takes values of a layer without nulls to be valid, whatever is around them."""
+    inner = pa.StructArray.from_arrays([pa.array([1, 2, 3])], ["x"])
+    outer = pa.StructArray.from_arrays([inner], ["s"], mask=pa.array([False, True, False]))
+    (leaf,) = shred(nest(field_of(outer.type), FileVersion.V2_2), outer)
+    assert [layer.kind for layer in leaf.layers.each] == [LayerKind.NULLABLE_ITEM] * 3
+    assert leaf.definition.tolist() == [0, 3, 0]
+
+
 def test_null_dictionary_items_are_nulls():
     array = pa.DictionaryArray.from_arrays(pa.array([0, 1, None]), pa.array(["a", None]))
     (leaf,) = shred(nest(field_of(array.type), FileVersion.V2_2), array)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import lancelet
-from lancelet.errors import CommitConflictError, UnsupportedError
+from lancelet.errors import CommitConflictError, InvalidInputError, UnsupportedError
 from lancelet.ops.columns.fields import ColumnError
 
 ROWS = pa.table({"a": [1, 2, 3, 4], "b": ["w", "x", "y", "z"]})
@@ -76,6 +76,13 @@ def test_columns_that_others_add_meanwhile_keep_their_ids(dataset):
     ]
     assert lance.dataset(dataset.uri).to_table().equals(dataset.to_table())
     assert len(data_files(dataset)) == 6
+
+
+def test_a_reader_says_its_schema_itself(dataset):
+    dataset.add_columns(pa.table({"n": [1, 2, 3, 4]}).to_reader())
+    assert dataset.to_table()["n"].to_pylist() == [1, 2, 3, 4]
+    with pytest.raises(InvalidInputError, match="Must provide schema"):
+        dataset.add_columns(iter(pa.table({"m": [1, 2, 3, 4]}).to_batches()))
 
 
 def test_a_stream_cannot_serve_rows_that_came_later(dataset):
