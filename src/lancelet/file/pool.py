@@ -29,6 +29,9 @@ R = TypeVar("R")
 FEW_TASKS: Final = 4
 """Fewer tasks than this run in the caller's thread, since starting others costs more."""
 
+FEW_LONG_TASKS: Final = 2
+"""The same where each is known to compute for milliseconds."""
+
 _worker = threading.local()
 
 
@@ -61,7 +64,12 @@ if hasattr(os, "register_at_fork"):
 
 
 def map_ordered(
-    task: Callable[[T], R], items: Iterable[T], *, waits: bool = False, window: int | None = None
+    task: Callable[[T], R],
+    items: Iterable[T],
+    *,
+    waits: bool = False,
+    window: int | None = None,
+    few: int = FEW_TASKS,
 ) -> Iterator[R]:
     """Yield `task(item)` for each item, in order, working ahead by `window` items.
 
@@ -70,6 +78,7 @@ def map_ordered(
         items: Taken one by one, as the window moves.
         waits: Whether tasks mostly wait for a network, so that more of them should run at once.
         window: How many tasks may be started before the first result is taken.
+        few: Fewer tasks than this, 2 at least, run in the caller's thread.
 
     >>> list(map_ordered(abs, range(-5, 0)))
     [5, 4, 3, 2, 1]
@@ -77,7 +86,7 @@ def map_ordered(
     threads = IO_THREADS if waits else CPU_THREADS
     ahead = window or 2 * threads
     source = iter(items)
-    few = list(islice(source, 1 if waits else FEW_TASKS - 1))
+    few = list(islice(source, 1 if waits else few - 1))
     following = list(islice(source, 1))
     if is_worker() or threads == 1 or not following:
         yield from map(task, few)

@@ -26,7 +26,7 @@ from lancelet.encodings.base import FieldReader, FileVersion, RowIndices, RowRan
 from lancelet.errors import InvalidInputError, LanceletError
 from lancelet.file.base import check_rows, distinct_rows
 from lancelet.file.batches import rebatch
-from lancelet.file.pool import map_ordered
+from lancelet.file.pool import FEW_LONG_TASKS, FEW_TASKS, map_ordered
 from lancelet.file.schedule import SPLIT_ROWS_MIN, TASK_BYTES, decoded_row_bytes, plan_read
 from lancelet.file.storage import from_storage, has_json, take_rows
 from lancelet.format.schema import Field
@@ -78,11 +78,20 @@ class Selection:
     @cached_property
     def row_bytes(self) -> list[float]:
         """Estimate the decoded bytes per row of each field."""
-        rows, count = RowRange(0, self.num_rows), max(1, self.num_rows)
         return [
-            decoded_row_bytes(column.reader.data_type, column.reader.encoded_bytes(rows) / count)
-            for column in self.columns
+            decoded_row_bytes(column.reader.data_type, encoded)
+            for column, encoded in zip(self.columns, self._encoded_row_bytes, strict=True)
         ]
+
+    @cached_property
+    def is_packed(self) -> bool:
+        """Whether decoding makes twice as many bytes as there are, which takes its time."""
+        return 2 * sum(self._encoded_row_bytes) <= sum(self.row_bytes)
+
+    @cached_property
+    def _encoded_row_bytes(self) -> list[float]:
+        rows, count = RowRange(0, self.num_rows), max(1, self.num_rows)
+        return [column.reader.encoded_bytes(rows) / count for column in self.columns]
 
 
 class RowReader(ABC):
@@ -205,7 +214,9 @@ class RowReader(ABC):
         plan = plan_read(rows, selection.row_bytes, borders=borders, batch_size=batch_size)
         groups = [columns[group.start : group.stop] for group in plan.groups]
         tasks = ((split, group) for split in plan.splits for group in groups)
-        results = map_ordered(partial(_read_part, self._fetch), tasks, waits=self._waits)
+        few = FEW_LONG_TASKS if selection.is_packed else FEW_TASKS
+        read = partial(_read_part, self._fetch)
+        results = map_ordered(read, tasks, waits=self._waits, few=few)
         for _ in plan.splits:
             yield [array for part in islice(results, len(groups)) for array in part]
 

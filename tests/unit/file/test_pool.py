@@ -26,6 +26,12 @@ def test_few_tasks_run_in_the_thread_of_the_caller(count):
     assert threads == [here] * count
 
 
+def test_few_long_tasks_run_side_by_side(monkeypatch):
+    monkeypatch.setattr(pool, "CPU_THREADS", 2)
+    both = threading.Barrier(2, timeout=10)
+    assert len(list(map_ordered(lambda _: both.wait(), range(2), few=2))) == 2
+
+
 def test_only_a_window_of_tasks_is_started(monkeypatch):
     monkeypatch.setattr(pool, "CPU_THREADS", 2)
     started = []
