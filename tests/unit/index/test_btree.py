@@ -33,7 +33,8 @@ def trained(values, numbers=None):
 def small_pages(values, page_rows):
     """An index of sorted values with pages of a few rows."""
     place = folder()
-    write_pages(values, np.arange(len(values), dtype=np.uint64), place, page_rows=page_rows)
+    ids = np.arange(len(values), dtype=np.uint64)
+    write_pages([(values, ids)], values.type, place, page_rows=page_rows)
     return BTree().open(place, b"")
 
 
@@ -164,7 +165,7 @@ def test_an_index_of_no_rows_finds_none():
 def test_the_summary_says_what_the_reference_says():
     place = folder()
     values = pa.array([None, None, None, 1, 2, 3], pa.int32())
-    write_pages(values, np.arange(6, dtype=np.uint64), place, page_rows=2)
+    write_pages([(values, np.arange(6, dtype=np.uint64))], values.type, place, page_rows=2)
     lookup = place.open(PAGE_LOOKUP)
     minimum, maximum, nulls, pages = lookup.read(["min", "max", "null_count", "page_idx"])
     assert minimum.to_pylist() == [None, None, 2]

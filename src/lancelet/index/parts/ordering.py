@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.buffers import Int64s
+from lancelet.index.parts.text_order import sort_texts
 
 Side: TypeAlias = Literal["left", "right"]
 
@@ -53,6 +54,38 @@ def order_of(data_type: pa.DataType) -> Order:
     if _number_type(data_type) is not None:
         return _NumberOrder()
     return _ValueOrder()
+
+
+def is_bytes(data_type: pa.DataType) -> bool:
+    """Return whether values are texts or byte strings of any length."""
+    return bool(
+        pa.types.is_string(data_type)
+        or pa.types.is_large_string(data_type)
+        or pa.types.is_binary(data_type)
+        or pa.types.is_large_binary(data_type)
+    )
+
+
+def floats_as_keys(values: pa.Array) -> pa.Array:
+    """Return the integers that have the order of floats, nulls where they are.
+
+    >>> floats_as_keys(pa.array([0.0, -0.0, None])).to_pylist()
+    [0, -1, None]
+    """
+    keys = _float_keys(_floats(values))
+    if not values.null_count:
+        return pa.array(keys)
+    return pa.array(keys, mask=values.is_null().to_numpy(zero_copy_only=False))
+
+
+def keys_as_floats(keys: pa.Array, data_type: pa.DataType) -> pa.Array:
+    """Return the floats that integers stand for: turning bits around twice changes nothing."""
+    dtype = np.dtype(f"f{data_type.bit_width // 8}")
+    bits = _bits(keys, np.dtype(f"i{dtype.itemsize}"))
+    floats = _float_keys(bits.view(dtype)).view(dtype)
+    if not keys.null_count:
+        return pa.array(floats, data_type)
+    return pa.array(floats, data_type, mask=keys.is_null().to_numpy(zero_copy_only=False))
 
 
 class _NumberOrder:
@@ -102,6 +135,12 @@ class _ValueOrder:
         return np.array([find(items, value.as_py()) for value in values], np.int64)
 
     def sort(self, values: pa.Array) -> Int64s:
+        if not values.null_count and is_bytes(values.type):
+            return sort_texts(values)
+        if values.null_count and is_bytes(values.type):
+            valid = values.is_valid().to_numpy(zero_copy_only=False)
+            filled = np.flatnonzero(valid)
+            return np.concatenate([np.flatnonzero(~valid), filled[sort_texts(values.drop_null())]])
         order = pc.array_sort_indices(values, null_placement="at_start")
         places: Int64s = order.to_numpy().astype(np.int64)
         return places

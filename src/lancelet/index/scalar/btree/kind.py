@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from lancelet.index.base import (
@@ -14,11 +14,10 @@ from lancelet.index.base import (
     Move,
     Parameters,
     Segment,
-    gather,
     is_ordered_type,
 )
 from lancelet.index.folder import SegmentFolder
-from lancelet.index.parts.ordering import order_of
+from lancelet.index.parts.sorted_runs import sorted_parts
 from lancelet.index.scalar.btree.layout import write_pages
 from lancelet.index.scalar.btree.search import BTreeSegment
 from lancelet.rowids.address import NO_ADDRESS, UInt64s
@@ -55,8 +54,8 @@ class BTree:
             )
 
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:  # noqa: ARG002
-        """Sort all rows and write them."""
-        _write_sorted(*gather(rows), folder)
+        """Sort all rows, on disk if they are many, and write them."""
+        write_pages(sorted_parts(rows.parts, rows.data_type), rows.data_type, folder)
         return b""
 
     def open(self, folder: SegmentFolder, details: bytes) -> BTreeSegment:  # noqa: ARG002
@@ -71,32 +70,26 @@ class BTree:
         folder: SegmentFolder,
     ) -> bytes:
         """Sort the rows of all together."""
-        parts = [gather(rows)]
-        for segment, move in zip(segments, moves, strict=True):
-            parts.append(_moved(_opened(segment), move))
-        values = pa.concat_arrays([part[0].cast(rows.data_type) for part in parts])
-        _write_sorted(values, np.concatenate([part[1] for part in parts]), folder)
+        moved = (_moved(_opened(one), move) for one, move in zip(segments, moves, strict=True))
+        old = ((values.cast(rows.data_type), ids) for part in moved for values, ids in part)
+        write_pages(sorted_parts(chain(old, rows.parts), rows.data_type), rows.data_type, folder)
         return b""
 
     def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> bytes:
         """Write the same values with other numbers; the order does not change."""
-        write_pages(*_moved(_opened(segment), move), folder)
+        opened = _opened(segment)
+        write_pages(_moved(opened, move), opened.data_type, folder)
         return b""
 
 
-def _moved(segment: BTreeSegment, move: Move) -> tuple[pa.Array, UInt64s]:
-    """Return the values and new numbers of the rows that are still there."""
-    values, ids = segment.read_all()
-    moved = move(ids)
-    kept = moved != NO_ADDRESS
-    return values.filter(pa.array(kept)), moved[kept]
+def _moved(segment: BTreeSegment, move: Move) -> Iterator[tuple[pa.Array, UInt64s]]:
+    """Yield the values and new numbers of the rows that are still there."""
+    for values, ids in segment.read_parts():
+        moved = move(ids)
+        kept = moved != NO_ADDRESS
+        yield values.filter(pa.array(kept)), moved[kept]
 
 
 def _opened(segment: Segment) -> BTreeSegment:
     assert isinstance(segment, BTreeSegment), "segments of one index are of one kind"
     return segment
-
-
-def _write_sorted(values: pa.Array, ids: UInt64s, folder: SegmentFolder) -> None:
-    order = order_of(values.type).sort(values)
-    write_pages(values.take(pa.array(order)), ids[order], folder)

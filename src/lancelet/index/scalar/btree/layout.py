@@ -10,6 +10,7 @@ Nulls come first. A page is a fixed number of rows, which the metadata of the se
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -26,35 +27,71 @@ PAGE_ROWS: Final = 4096
 
 
 def write_pages(
-    values: pa.Array, ids: UInt64s, folder: SegmentFolder, *, page_rows: int = PAGE_ROWS
+    parts: Iterable[tuple[pa.Array, UInt64s]],
+    data_type: pa.DataType,
+    folder: SegmentFolder,
+    *,
+    page_rows: int = PAGE_ROWS,
 ) -> None:
-    """Write both files for rows in order."""
-    data = pa.schema(
-        [pa.field("values", values.type), pa.field("ids", pa.uint64(), nullable=False)]
-    )
-    table = pa.Table.from_arrays([values, pa.array(ids)], schema=data)
-    folder.write(PAGE_DATA, table, {BATCH_SIZE: str(page_rows)})
-    metadata = {BATCH_SIZE: str(page_rows), RANGE_PARTITIONED: "false"}
-    folder.write(PAGE_LOOKUP, _summary(values, page_rows), metadata)
-
-
-def _summary(values: pa.Array, page_rows: int) -> pa.Table:
-    """Return the first and last value of each page, and how many nulls it has."""
-    starts = np.arange(0, len(values), page_rows)
-    stops = np.minimum(starts + page_rows, len(values))
-    null_counts = np.clip(values.null_count - starts, 0, stops - starts)
+    """Write both files for rows that come in order."""
     schema = pa.schema(
-        [
-            pa.field("min", values.type),
-            pa.field("max", values.type),
-            pa.field("null_count", pa.uint32(), nullable=False),
-            pa.field("page_idx", pa.uint32(), nullable=False),
-        ]
+        [pa.field("values", data_type), pa.field("ids", pa.uint64(), nullable=False)]
     )
-    columns = [
-        values.take(pa.array(starts)),
-        values.take(pa.array(np.maximum(stops - 1, 0))),
-        pa.array(null_counts.astype(np.uint32)),
-        pa.array(np.arange(len(starts), dtype=np.uint32)),
-    ]
-    return pa.Table.from_arrays(columns, schema=schema)
+    bounds = _Bounds(data_type, page_rows)
+    with folder.create(PAGE_DATA, schema) as file:
+        for values, ids in parts:
+            file.write(pa.Table.from_arrays([values, pa.array(ids)], schema=schema))
+            bounds.add(values)
+        file.add_schema_metadata(BATCH_SIZE, str(page_rows))
+    metadata = {BATCH_SIZE: str(page_rows), RANGE_PARTITIONED: "false"}
+    folder.write(PAGE_LOOKUP, bounds.table(), metadata)
+
+
+class _Bounds:
+    """The first and last value of each page, picked from rows as they pass."""
+
+    def __init__(self, data_type: pa.DataType, page_rows: int) -> None:
+        self._data_type = data_type
+        self._page_rows = page_rows
+        self._firsts: list[pa.Array] = [pa.array([], data_type)]
+        self._lasts: list[pa.Array] = [pa.array([], data_type)]
+        self._final = pa.array([], data_type)
+        self._num_rows = 0
+        self._num_nulls = 0
+
+    def add(self, values: pa.Array) -> None:
+        """Look at the rows that come next."""
+        if not len(values):
+            return
+        size = self._page_rows
+        first = -self._num_rows % size
+        last = (size - 1 - self._num_rows) % size
+        self._firsts.append(values.take(pa.array(np.arange(first, len(values), size))))
+        self._lasts.append(values.take(pa.array(np.arange(last, len(values), size))))
+        self._final = values.take(pa.array([len(values) - 1]))
+        self._num_rows += len(values)
+        self._num_nulls += values.null_count
+
+    def table(self) -> pa.Table:
+        """Return a row for each page, and how many nulls it has."""
+        size = self._page_rows
+        if self._num_rows % size:
+            self._lasts.append(self._final)
+        starts = np.arange(0, self._num_rows, size)
+        stops = np.minimum(starts + size, self._num_rows)
+        null_counts = np.clip(self._num_nulls - starts, 0, stops - starts)
+        schema = pa.schema(
+            [
+                pa.field("min", self._data_type),
+                pa.field("max", self._data_type),
+                pa.field("null_count", pa.uint32(), nullable=False),
+                pa.field("page_idx", pa.uint32(), nullable=False),
+            ]
+        )
+        columns = [
+            pa.concat_arrays(self._firsts),
+            pa.concat_arrays(self._lasts),
+            pa.array(null_counts.astype(np.uint32)),
+            pa.array(np.arange(len(starts), dtype=np.uint32)),
+        ]
+        return pa.Table.from_arrays(columns, schema=schema)

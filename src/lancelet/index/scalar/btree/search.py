@@ -9,7 +9,7 @@ Only pages with a bound in them are read for their values; between two bounds it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, assert_never
 
@@ -38,6 +38,7 @@ from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import RowSet
 
 _PAGES_KEPT: Final = 1024
+_PART_ROWS: Final = 1 << 20
 _TOGETHER: Final = 8
 """From so many pages on, all between the first and the last are read at once."""
 
@@ -80,10 +81,12 @@ class BTreeSegment:
         """The type of the values."""
         return self._maximum.type
 
-    def read_all(self) -> tuple[pa.Array, UInt64s]:
-        """Return the values and numbers of all rows, in order."""
-        values, ids = self._data.read(["values", "ids"])
-        return values, ids.to_numpy()
+    def read_parts(self) -> Iterator[tuple[pa.Array, UInt64s]]:
+        """Yield the values and numbers of all rows, in order."""
+        for start in range(0, self.num_rows, _PART_ROWS):
+            rows = RowRange(start, min(start + _PART_ROWS, self.num_rows))
+            values, ids = self._data.read(["values", "ids"], rows)
+            yield values, ids.to_numpy()
 
     def estimate(self, question: Question) -> int | None:
         """Return at most how many rows there are, judged by whole pages."""
