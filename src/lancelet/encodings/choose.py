@@ -139,11 +139,16 @@ def encode_items(items: Block, options: EncodingOptions) -> EncodedBlock:
     if isinstance(items, FixedWidth) and items.bits in WORDS:
         choices.append(OutOfLineBitpacking())
     level = options.dict_values_compression_level
+    is_large = raw_bytes(items) >= COMPRESS_FROM_BYTES
+    may_compress = is_large and options.compression is not Compression.NONE
     match options.dict_values_compression:
         case Compression.LZ4 | Compression.ZSTD as wanted:
             choices = [General(plain, wanted, level)]
-        case None if raw_bytes(items) >= COMPRESS_FROM_BYTES:
-            choices.append(General(plain, Compression.ZSTD, level))
+        case None if may_compress:
+            asked_for_lz4 = options.compression is Compression.LZ4
+            choices.append(
+                General(plain, Compression.LZ4 if asked_for_lz4 else Compression.ZSTD, level)
+            )
         case _:
             pass
     return min((codec.encode_block(items) for codec in choices), key=lambda item: len(item.data))
@@ -234,7 +239,7 @@ def _try_dictionary(
     if items.count > items_max:
         return None
     words = indices.astype(WORDS[_index_bits(items.count)])
-    index_options = replace(options, compression=None, bss=ByteStreamSplitMode.OFF)
+    index_options = replace(options, bss=ByteStreamSplitMode.OFF)
     values = from_words(words)
     index_sample = sample_of(values)
     trials = try_all(

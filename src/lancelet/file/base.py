@@ -99,9 +99,8 @@ class DataFileWriter(Protocol):
     def num_rows(self) -> int:
         """How many rows were taken so far."""
 
-    @property
-    def bytes_written(self) -> int:
-        """How many bytes are in the file so far; rows that wait are not."""
+    def reaches(self, num_bytes: int) -> bool:
+        """Whether so many bytes are in the file; rows that wait to be cut do not count."""
 
     def write(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Take rows; the columns are found by name, and others are left alone."""

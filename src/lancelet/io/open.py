@@ -19,6 +19,10 @@ from lancelet.io.store import StorageOptions, Store
 from lancelet.io.uri import Location, parse_uri
 
 
+class UnknownSchemeError(UnsupportedError, ValueError):
+    """No store has the scheme of a URI."""
+
+
 def open_store(
     uri: str | os.PathLike[str],
     storage_options: StorageOptions | None = None,
@@ -61,7 +65,7 @@ def _store_of(
             return RemoteStore(open_client(base, location.authority, storage_options, provider))
         case scheme:
             known = sorted({"file", "memory", "s3+ddb", *REMOTE_SCHEMES})
-            raise UnsupportedError("no store has this scheme", scheme=scheme, known=known)
+            raise UnknownSchemeError("no store has this scheme", scheme=scheme, known=known)
 
 
 def _is_sync(storage_options: StorageOptions) -> bool:

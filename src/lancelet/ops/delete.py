@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lancelet.buffers import Int64s
+from lancelet.file.arguments import ArgumentTypeError
 from lancelet.file.pool import map_ordered
 from lancelet.format.fragment import Fragment
 from lancelet.format.operation import Delete
@@ -85,6 +86,7 @@ def report_delete(snapshot: Snapshot, predicate: Writable) -> ChangeReport:
 
 def prepare_delete(snapshot: Snapshot, predicate: Writable) -> PreparedDelete:
     """Write deletion files and return what is left to be committed."""
+    check_predicate(predicate)
     plan = plan_scan(snapshot, ScanOptions(columns=(), filter=predicate))
     if not plan.is_filtered:
         everything = tuple(snapshot.fragments.ids.tolist())
@@ -93,6 +95,12 @@ def prepare_delete(snapshot: Snapshot, predicate: Writable) -> PreparedDelete:
     removal = write_deletions(snapshot, rows)
     operation = Delete(removal.updated, removal.removed, str(predicate))
     return PreparedDelete(operation, rows, sum(map(len, rows.values())))
+
+
+def check_predicate(predicate: Writable) -> None:
+    """Refuse None: a scan without a filter finds every row, and all would be gone by mistake."""
+    if predicate is None:
+        raise ArgumentTypeError("rows to delete must be named by a predicate", found="None")
 
 
 def find_rows(plan: ScanPlan) -> dict[int, Int64s]:

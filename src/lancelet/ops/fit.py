@@ -20,8 +20,13 @@ from lancelet.format import logical_type
 from lancelet.format.field import Field
 from lancelet.format.schema import Schema
 from lancelet.query.names import similar_names
+from lancelet.query.row_columns import ROW_FIELDS
 
 _Needs: TypeAlias = Callable[[Field], bool]
+
+
+class ReservedNameError(InvalidInputError, OSError):
+    """A column has a name that scans use for something else."""
 
 
 class AppendMismatchError(SchemaMismatchError, OSError):
@@ -46,8 +51,17 @@ def fit_to_table(table: Schema, rows: pa.Schema, *, may_lack_required: bool = Fa
     return Schema(tuple(_parts(table.fields, found)), table.metadata)
 
 
-def check_metadata(schema: pa.Schema) -> None:
-    """Refuse metadata that is not text, which other readers could not open the table with."""
+def check_new_schema(schema: pa.Schema) -> None:
+    """Refuse what a table must not begin with: names of row columns, metadata that are no text.
+
+    Other readers could not open the table, and nobody could ask for its row ids.
+    """
+    for name in schema.names:
+        if name in ROW_FIELDS:
+            raise ReservedNameError(
+                "the name is reserved for a column of row ids or versions; rename the column",
+                column=name,
+            )
     for key, value in (schema.metadata or {}).items():
         try:
             key.decode()

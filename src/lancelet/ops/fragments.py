@@ -19,8 +19,8 @@ from lancelet.format.fragment import DataFile, Fragment, FragmentId
 from lancelet.format.paths import DATA
 from lancelet.format.schema import Schema
 from lancelet.format.version import DEFAULT_VERSION, FileVersion
-from lancelet.ops.delete import find_rows, write_deletions
-from lancelet.ops.fit import check_metadata
+from lancelet.ops.delete import check_predicate, find_rows, write_deletions
+from lancelet.ops.fit import check_new_schema
 from lancelet.ops.rows import RowStream
 from lancelet.ops.write import checked_batches, write_fragments
 from lancelet.ops.write_table import WriteMode, WriteOptions, append_fragments
@@ -53,7 +53,7 @@ def write_fragment(
     if latest is not None and mode is WriteMode.APPEND:
         written = append_fragments(latest, rows, replace(options, files=files))
     else:
-        check_metadata(rows.schema)
+        check_new_schema(rows.schema)
         version = options.version or DEFAULT_VERSION
         schema = Schema.from_arrow(rows.schema, blob_v2=version >= FileVersion.V2_2)
         targets = options.targets.targets(location, {})
@@ -73,6 +73,7 @@ def fragment_of_file(snapshot: Snapshot, file: DataFile, fragment_id: int) -> Fr
 
 def delete_matching(snapshot: Snapshot, fragment: Fragment, predicate: Writable) -> Fragment | None:
     """Return a fragment without the rows for which a predicate is true; None if none is left."""
+    check_predicate(predicate)
     scan = ScanOptions(columns=(), filter=predicate, fragments=(int(fragment.id),))
     plan = plan_scan(snapshot, scan)
     if not plan.is_filtered:

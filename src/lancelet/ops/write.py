@@ -113,7 +113,7 @@ class _FragmentWriter:
             writer.write(part)
             start += count
             is_full = writer.num_rows >= limits.max_rows_per_file
-            if is_full or writer.bytes_written >= limits.max_bytes_per_file:
+            if is_full or writer.reaches(limits.max_bytes_per_file):
                 self._end()
 
     def finish(self) -> tuple[Fragment, ...]:

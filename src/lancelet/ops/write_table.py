@@ -21,7 +21,7 @@ from lancelet.format.schema import Schema
 from lancelet.format.version import DEFAULT_VERSION, FileVersion
 from lancelet.ops.bases import BaseChoice, BaseError, number_bases
 from lancelet.ops.blob_input import checked_uris
-from lancelet.ops.fit import check_metadata, fit_to_table
+from lancelet.ops.fit import check_new_schema, fit_to_table
 from lancelet.ops.publish import Remarks, commit_transaction, new_transaction
 from lancelet.ops.rows import RowStream
 from lancelet.ops.write import FileOptions, Target, checked_batches, write_fragments
@@ -110,7 +110,7 @@ def prepare_write(
         fragments = append_fragments(latest, rows, options)
         return PreparedWrite(Append(fragments), latest.version, options.commit)
     version = _version_of_table(latest, options)
-    check_metadata(rows.schema)
+    check_new_schema(rows.schema)
     schema = Schema.from_arrow(rows.schema, blob_v2=version >= FileVersion.V2_2)
     files = replace(options.files, version=version)
     new_bases = number_bases(options.bases)

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.errors import InternalError
+from lancelet.file.arguments import ArgumentTypeError
 from lancelet.query.arrow_expression import from_arrow
 from lancelet.query.bind import bind_filter, bind_value
 from lancelet.query.bound import Bound
@@ -88,4 +89,9 @@ def _read(written: Writable) -> tuple[Expression, Source]:
         return parse_with_source(written)
     if isinstance(written, pc.Expression):
         return from_arrow(written), Source("")
+    if not isinstance(written, Expression):
+        raise ArgumentTypeError(
+            "an expression is text in SQL, or an expression of pyarrow",
+            found=type(written).__name__,
+        )
     return written, Source("")

@@ -217,3 +217,36 @@ def test_metadata_that_is_no_text_is_refused(tmp_path):
     data = ids(0, 1).replace_schema_metadata({"foo": b"\xff\x00"})
     with pytest.raises(ValueError, match="UTF-8"):
         lancelet.write_dataset(data, str(tmp_path / "t.lance"))
+
+
+@pytest.mark.parametrize("predicate", [None, 5, True])
+def test_rows_are_deleted_by_a_predicate_only(dataset, predicate):
+    for delete in (dataset.delete, dataset.get_fragment(0).delete):
+        with pytest.raises(TypeError):
+            delete(predicate)
+    assert dataset.count_rows() == 10
+
+
+def test_arguments_of_other_types_are_refused_by_name(dataset):
+    for call in (
+        lambda: dataset.to_table(filter=5),
+        lambda: dataset.update({"id": 5}),
+        lambda: dataset.take(["id"]),
+        lambda: dataset.take([1.0]),
+    ):
+        with pytest.raises(TypeError, match=r"found='int'|dtype="):
+            call()
+
+
+@pytest.mark.parametrize("name", ["_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version"])
+def test_columns_must_not_have_the_names_of_row_columns(dataset, tmp_path, name):
+    rows = pa.table({name: [1]})
+    for mode, uri in (("create", tmp_path / "new"), ("overwrite", dataset.uri)):
+        with pytest.raises(OSError, match="reserved"):
+            lancelet.write_dataset(rows, uri, mode=mode)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_scheme_that_no_store_has_is_a_wrong_value():
+    with pytest.raises(ValueError, match="no store has this scheme"):
+        lancelet.dataset("nope://bucket/t")

@@ -4,6 +4,8 @@ Data are made so that one encoding is far ahead; the exact sizes are `tests/inte
 benchmarks' concern. Whatever is chosen has to decode to what was given.
 """
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -199,6 +201,15 @@ def test_dictionary_items_are_compressed_as_asked() -> None:
         )
     )
     assert zstd < lz4 < plain
+
+
+def test_a_dictionary_is_compressed_as_the_column_is_asked_to_be() -> None:
+    texts = [f"value number {place % 500}" for place in range(20_000)]
+    block = block_from_arrow(pa.array(texts))
+    for compression in ("lz4", "zstd"):
+        options = EncodingOptions.from_metadata("x", {"lance-encoding:compression": compression})
+        chosen = encode_mini_block(block, version=FileVersion.V2_2, options=options)
+        assert re.findall(r"general\((\w+)\)", chosen.description) == [compression] * 2
 
 
 def test_arrow_dictionaries_keep_their_items_and_keys() -> None:

@@ -186,11 +186,35 @@ def test_a_failed_write_leaves_no_file(fail_after):
     assert list(store.list()) == []
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_pages_in_the_making_count_as_soon_as_they_might_matter(version):
+    values = pa.array(np.random.default_rng(0).integers(-(2**62), 2**62, 2**18))
+    table = pa.table({"x": values})
+    writer = start(RecordingStore("pages"), table, version=version, data_cache_bytes=values.nbytes)
+    writer.write(table)
+    assert writer.reaches(values.nbytes)
+    assert not writer.reaches(2 * values.nbytes)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_items_that_are_null_do_not_keep_dictionaries_apart(version):
+    parts = [
+        pa.DictionaryArray.from_arrays(pa.array([2, 1, None, 0], pa.int8()), ["a", None, "b"]),
+        pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), ["c", "a"]),
+    ]
+    table = pa.table({"x": pa.chunked_array(parts)})
+    store = RecordingStore("items")
+    write_all(start(store, table, version=version), table)
+    reader = open_data_file(store, "data/f.lance")
+    (found,) = reader.read(reader.schema.fields, RowRange(0, 6))
+    assert found.to_pylist() == ["b", None, None, "a", "c", "a"]
+
+
 def test_nothing_is_visible_before_the_end(store):
     table = random_table()
     writer = start(store, table, data_cache_bytes=1000)
     writer.write(table)
-    assert writer.bytes_written > 0
+    assert writer.reaches(1)
     assert list(store.list()) == []
     summary = writer.finish()
     assert [info.path for info in store.list()] == ["data/f.lance"]

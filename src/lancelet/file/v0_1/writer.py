@@ -96,10 +96,9 @@ class LegacyFileWriter:
         """How many rows were taken so far."""
         return self._num_rows
 
-    @property
-    def bytes_written(self) -> int:
-        """How many bytes are in the file so far; rows that wait for their batch are not."""
-        return self._target.position
+    def reaches(self, num_bytes: int) -> bool:
+        """Whether so many bytes are in the file; rows that wait for their batch do not count."""
+        return self._target.position >= num_bytes
 
     @property
     def dictionaries(self) -> Mapping[int, pa.Array]:

@@ -21,6 +21,7 @@ from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lancelet.config import CPU_THREADS
 from lancelet.encodings.base import ColumnChoice, EncodedPage, FileVersion
@@ -122,7 +123,7 @@ class FileWriter:
         self._zones = zones
         self._columns: list[list[WrittenPage]] = [[] for _ in self._placement]
         self._pending = self._make_pending()
-        self._encoding: deque[tuple[_Pending, int, Future[_Encoded]]] = deque()
+        self._encoding: deque[tuple[_Pending, int, int, Future[_Encoded]]] = deque()
         self._metadata = dict(schema.metadata)
         self._global_buffers: list[Place] = []
         self._report: list[ColumnChoice] = []
@@ -143,10 +144,15 @@ class FileWriter:
         """How many rows were taken so far."""
         return self._num_rows
 
-    @property
-    def bytes_written(self) -> int:
-        """How many bytes are in the file so far; values that wait for their page are not."""
-        return self._container.position
+    def reaches(self, num_bytes: int) -> bool:
+        """Whether so many bytes are in the file; values that wait for their page do not count.
+
+        Pages that are being encoded do. They are waited for only if they could matter.
+        """
+        encoding = sum(page_bytes for _, _, page_bytes, _ in self._encoding)
+        if self._container.position + encoding >= num_bytes:
+            self._write_encoded(keep=0)
+        return self._container.position >= num_bytes
 
     def add_schema_metadata(self, key: str, value: str) -> None:
         """Keep an entry in the metadata of the file's schema."""
@@ -193,7 +199,7 @@ class FileWriter:
 
     def abort(self) -> None:
         """Leave nothing behind."""
-        for _, _, encoded in self._encoding:
+        for *_, encoded in self._encoding:
             encoded.cancel()
         self._encoding.clear()
         self._container.abort()
@@ -264,7 +270,7 @@ class FileWriter:
             encoded.set_result(task())
         else:
             encoded = submit(task)
-        self._encoding.append((pending, first_row, encoded))
+        self._encoding.append((pending, first_row, num_bytes, encoded))
         self._write_encoded(keep=CPU_THREADS)
 
     def _encode(self, node: Field, arrays: Sequence[pa.Array], first_row: int) -> _Encoded:
@@ -291,7 +297,7 @@ class FileWriter:
     def _write_encoded(self, *, keep: int) -> None:
         """Write pages in the order they were cut, until only `keep` are being encoded."""
         while len(self._encoding) > keep:
-            pending, first_row, encoded = self._encoding.popleft()
+            pending, first_row, _, encoded = self._encoding.popleft()
             found = encoded.result()
             for page in found.pages:
                 self._write_page(pending, first_row, page)
@@ -343,13 +349,25 @@ def _joins(page: WrittenPage, following: WrittenPage) -> bool:
 
 def _joined(arrays: Sequence[pa.Array], node: Field) -> pa.Array:
     try:
-        return pa.concat_arrays(arrays)
+        return pa.concat_arrays([_without_null_items(array) for array in arrays])
     except pa.ArrowInvalid as error:
         raise InvalidInputError(
             "the dictionaries of the batches have more values together than their keys can number",
             field=node.name,
             type=str(node.storage_type),
         ) from error
+
+
+def _without_null_items(array: pa.Array) -> pa.Array:
+    """Return a dictionary array whose nulls are in its indices alone, or others have no union."""
+    if not isinstance(array, pa.DictionaryArray) or not array.dictionary.null_count:
+        return array
+    kept = array.dictionary.is_valid()
+    counts = pc.cumulative_sum(kept.cast(pa.int64()))
+    places = pc.if_else(kept, pc.subtract(counts, 1), None)
+    indices = places.take(array.indices).cast(array.type.index_type)
+    items = array.dictionary.filter(kept)
+    return pa.DictionaryArray.from_arrays(indices, items, ordered=array.type.ordered)
 
 
 def _value_bytes(array: pa.Array) -> int:

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Any, Final
 
 from lancelet.errors import InvalidInputError
+from lancelet.file.arguments import OutOfRangeError
 
 CONFIG_PREFIX: Final = "lance.compaction."
 
@@ -76,6 +77,11 @@ class CompactionOptions:
 
     def __post_init__(self) -> None:
         """Refuse limits under which nothing can be done."""
+        if self.target_rows_per_fragment < 0:
+            raise OutOfRangeError(
+                "target_rows_per_fragment must not be negative",
+                found=self.target_rows_per_fragment,
+            )
         for name in ("max_source_fragments", "max_source_rows", "max_source_bytes"):
             if getattr(self, name) == 0:
                 raise InvalidInputError(
