@@ -267,6 +267,17 @@ def test_migrated_row_ids_are_the_addresses_so_that_indices_stay_true(tmp_path, 
     assert len(set(ids)) == len(ids)
 
 
+@pytest.mark.parametrize("api", [lancelet, lance])
+def test_a_version_from_before_a_migration_is_not_restored(tmp_path, api):
+    """Addresses would be row ids again, and may be those of other rows by then."""
+    dataset = two_fragments(tmp_path, "2.2")
+    dataset.migrate_to_stable_row_ids()
+    old = api.dataset(tmp_path, version=1)
+    with pytest.raises(OSError, match="stable"):
+        old.restore()
+    assert lance.dataset(tmp_path).version == dataset.version
+
+
 def test_writers_who_do_not_know_of_a_migration_conflict_with_it(tmp_path):
     dataset = two_fragments(tmp_path, "2.2")
     stale = lancelet.fragment.write_fragments(NESTED, str(tmp_path), mode="append")

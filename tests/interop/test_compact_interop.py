@@ -225,7 +225,10 @@ def historical_tables():
 def test_old_tables_can_be_appended_to_and_compacted(tmp_path, source):
     uri = str(tmp_path / "t")
     shutil.copytree(source, uri)
-    before = lance.dataset(uri).to_table()
+    reference = lance.dataset(uri)
+    before, past = reference.to_table(), {}
+    for number in (each["version"] for each in reference.versions()):
+        past[number] = reference.checkout_version(number).to_table()
     ours = lancelet.dataset(uri)
     assert ours.to_table().equals(before)
     if before.num_rows:
@@ -241,6 +244,10 @@ def test_old_tables_can_be_appended_to_and_compacted(tmp_path, source):
         theirs.validate()
     assert theirs.to_table().combine_chunks().equals(expected.combine_chunks())
     assert ours.to_table().combine_chunks().equals(expected.combine_chunks())
+    assert [each for each in ours.check("indices") if each.severity.value == "error"] == []
+    for number, table in past.items():
+        for each in (ours, theirs):
+            assert each.checkout_version(number).to_table().equals(table)
 
 
 def test_cleanup_deletes_what_that_of_the_reference_does(tmp_path):

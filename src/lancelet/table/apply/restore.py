@@ -1,17 +1,22 @@
 """Restore: an older version becomes the latest, under a new number.
 
 Schema, rows, config and index segments are those of the old version. Counters never go back, or a
-later fragment would take the name of one that newer versions still show.
+later fragment would take the name of one that newer versions still show. Stable row ids are not
+turned off for the same reason: addresses would be row ids again, which may be those of other rows.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from lancelet.errors import InternalError
+from lancelet.errors import InternalError, InvalidInputError
 from lancelet.format.flags import Feature
 from lancelet.format.operation import Restore
 from lancelet.table.apply.state import CommitContext, State
+
+
+class RestoreError(InvalidInputError, OSError):
+    """A version cannot become the latest again."""
 
 
 def apply_restore(operation: Restore, state: State, context: CommitContext) -> State:
@@ -20,6 +25,13 @@ def apply_restore(operation: Restore, state: State, context: CommitContext) -> S
     if old is None or old.manifest.version != operation.version:
         raise InternalError("a restore needs the state it goes back to", version=operation.version)
     latest = state.manifest
+    if latest.uses_stable_row_ids and not old.manifest.uses_stable_row_ids:
+        raise RestoreError(
+            "rows got stable ids after that version, and the addresses that it goes by may be ids "
+            "of other rows by now; read it with checkout_version and write its rows anew",
+            version=operation.version,
+            latest=latest.version,
+        )
     counts_field_ids = latest.writer_flags & Feature.NON_REUSABLE_FIELD_IDS
     manifest = replace(
         old.manifest,
