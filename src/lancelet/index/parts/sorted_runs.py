@@ -12,6 +12,7 @@ Floats are sorted as the integers that have their order, so that equal means equ
 
 from __future__ import annotations
 
+import mmap
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -38,7 +39,7 @@ def sorted_parts(
     key_type = pa.from_numpy_dtype(f"i{data_type.bit_width // 8}") if is_float else data_type
     order = order_of(key_type)
     with tempfile.TemporaryDirectory(prefix="lancelet-sort-") as folder:
-        runs: list[Part] = []
+        runs: list[_SpilledRun] = []
         waiting: list[Part] = []
         size = 0
         for values, numbers in parts:
@@ -48,8 +49,15 @@ def sorted_parts(
                 runs.append(_spill(_sorted(waiting, key_type, order), folder, len(runs)))
                 waiting, size = [], 0
         last = _sorted(waiting, key_type, order)
-        merged = _merge([*runs, last], order, run_bytes) if runs else iter([last])
+        if not runs:
+            merged: Iterator[Part] = iter([last])
+        else:
+            runs.append(_spill(last, folder, len(runs)))
+            del last
+            merged = _merge([run.part for run in runs], order, run_bytes)
         for values, numbers in merged:
+            for run in runs:
+                run.forget()
             yield (keys_as_floats(values, data_type) if is_float else values), numbers
 
 
@@ -60,14 +68,28 @@ def _sorted(parts: Sequence[Part], data_type: pa.DataType, order: Order) -> Part
     return values.take(pa.array(places)), numbers[places]
 
 
-def _spill(run: Part, folder: str, number: int) -> Part:
+class _SpilledRun:
+    """A sorted run in a file, which is mapped; pages that were read can be given back."""
+
+    def __init__(self, path: str) -> None:
+        with open(path, "rb") as file:  # noqa: PTH123 - a number of a file is what mmap takes
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        batch = pa.ipc.open_file(pa.py_buffer(self._map)).get_batch(0)
+        self.part: Part = batch.column("values"), batch.column("numbers").to_numpy()
+
+    def forget(self) -> None:
+        """Let go of the memory of what was read; it is read again if it is needed again."""
+        if hasattr(self._map, "madvise"):
+            self._map.madvise(mmap.MADV_DONTNEED)
+
+
+def _spill(run: Part, folder: str, number: int) -> _SpilledRun:
     """Write a run to a file, and return it mapped from there."""
     path = str(Path(folder) / f"{number}.arrow")
     batch = pa.record_batch({"values": run[0], "numbers": pa.array(run[1])})
     with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
-    mapped = pa.ipc.open_file(pa.memory_map(path)).get_batch(0)
-    return mapped.column("values"), mapped.column("numbers").to_numpy()
+    return _SpilledRun(path)
 
 
 def _merge(runs: Sequence[Part], order: Order, run_bytes: int) -> Iterator[Part]:
@@ -102,11 +124,13 @@ def _between(
 
 def _bounds(runs: Sequence[Part], order: Order, run_bytes: int) -> pa.Array:
     """Return values that cut all runs into ranges of about the size of one."""
+    filled = [values for values, _ in runs if len(values)]
+    if not filled:
+        return runs[0][0]
     samples = pa.concat_arrays(
         [
             values.take(pa.array(np.linspace(0, len(values) - 1, _SAMPLES).astype(np.int64)))
-            for values, _ in runs
-            if len(values)
+            for values in filled
         ]
     )
     samples = samples.take(pa.array(order.sort(samples)))
