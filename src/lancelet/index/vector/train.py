@@ -26,6 +26,7 @@ from lancelet.index.vector.quantizers.base import Matrix, Quantizer, residuals, 
 from lancelet.index.vector.quantizers.flat import Flat
 from lancelet.index.vector.quantizers.pq import ProductCodes
 from lancelet.index.vector.quantizers.registry import GRAPH, quantizer_name
+from lancelet.index.vector.quantizers.rq import BITS_MAX, DEFAULT_BITS, RotatedCodes
 from lancelet.index.vector.quantizers.sq import ScalarCodes
 from lancelet.index.vector.segment import IvfSegment
 from lancelet.index.vector.vectors import matrix_of, vector_type_of
@@ -153,7 +154,7 @@ def train_models(rows: IndexedRows, request: IvfRequest) -> tuple[IvfModel, Quan
     dtype = np.dtype(vector_type.value_type.to_pandas_dtype())
     num_rows = rows.num_rows
     partitions = request.count_for(num_rows)
-    needed = max(partitions, 1 << (request.bits or 8)) * request.sample_rate
+    needed = max(partitions, 1 << min(request.bits or 8, 8)) * request.sample_rate
     sample = sample_rows(rows, request.metric, needed, request.seed)
     if not len(sample):
         sample = np.zeros(
@@ -207,10 +208,23 @@ def _quantizer(
     match quantizer_name(request.name):
         case "SQ":
             return ScalarCodes.train(sample, metric)
+        case "RQ":
+            return _rotated_codes(dimension, request)
         case "PQ":
             return _product_codes(sample, model, request, dtype)
         case _:
             return Flat(metric, dimension, dtype)
+
+
+def _rotated_codes(dimension: int, request: IvfRequest) -> RotatedCodes:
+    bits = request.bits or DEFAULT_BITS
+    if dimension % 8 or bits > BITS_MAX:
+        raise InvalidInputError(
+            "RQ keeps 1 to 9 bits of vectors whose dimension is divisible by 8",
+            num_bits=bits,
+            dimension=dimension,
+        )
+    return RotatedCodes.train(dimension, request.metric, bits=bits, seed=request.seed)
 
 
 def _product_codes(

@@ -110,9 +110,10 @@ class ProductCodes:
     def encode(self, vectors: Matrix, partitions: Int64s, centroids: Matrix) -> Codes:
         """Return the nearest words of each piece of each vector."""
         rest = residuals(vectors, partitions, centroids, self.metric)
-        codes, _ = nearest_words(rest.astype(np.float32), self._words.astype(np.float32))
+        found, _ = nearest_words(rest.astype(np.float32), self._words.astype(np.float32))
+        codes: npt.NDArray[Any] = found
         if self.bits == _SMALL:
-            codes = codes[:, 0::2] | codes[:, 1::2] << 4
+            codes = found[:, 0::2] | found[:, 1::2] << 4
         return {"code": codes}
 
     def store(self, codes: Codes) -> list[npt.NDArray[Any]]:

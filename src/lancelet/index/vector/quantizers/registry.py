@@ -11,6 +11,7 @@ from lancelet.errors import UnsupportedError
 from lancelet.index.vector.quantizers.base import Quantizer, StorageNotes
 from lancelet.index.vector.quantizers.flat import Flat
 from lancelet.index.vector.quantizers.pq import ProductCodes
+from lancelet.index.vector.quantizers.rq import RotatedCodes
 from lancelet.index.vector.quantizers.sq import ScalarCodes
 from lancelet.kernels import Metric
 
@@ -18,6 +19,7 @@ _PARSERS: Final[dict[str, Callable[[StorageNotes, Metric, Sequence[pa.Field]], Q
     "FLAT": Flat.parse,
     "PQ": ProductCodes.parse,
     "SQ": ScalarCodes.parse,
+    "RQ": RotatedCodes.parse,
 }
 GRAPH: Final = "IVF_HNSW_"
 """How the names of kinds with graphs begin."""
@@ -25,6 +27,7 @@ KINDS: Final = (
     "IVF_FLAT",
     "IVF_PQ",
     "IVF_SQ",
+    "IVF_RQ",
     "IVF_HNSW_FLAT",
     "IVF_HNSW_PQ",
     "IVF_HNSW_SQ",
