@@ -26,7 +26,7 @@ from lancelet.rowids.address import UInt64s
 
 Part: TypeAlias = tuple[pa.Array, UInt64s]
 
-RUN_BYTES: Final = 32 * 1024 * 1024
+RUN_BYTES: Final = 16 * 1024 * 1024
 _SAMPLES: Final = 256
 _PIECE_ROWS: Final = 1 << 18
 

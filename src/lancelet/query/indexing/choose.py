@@ -24,10 +24,10 @@ from lancelet.query.indexing.segments import ColumnIndex, column_indices
 from lancelet.query.plan import ScanPlan
 from lancelet.query.simplify import Conjunct, split_conjuncts
 
-ROWS_ALWAYS: Final = 1 << 16
+ROWS_ALWAYS: Final = 1 << 13
 """So few rows are sooner found by an index than a column of many is read."""
-_SHARES: Final = {"BITMAP": 0.2, "LABEL_LIST": 0.4, "ZONEMAP": 0.7, "BLOOMFILTER": 0.7}
-_SHARE: Final = 0.05
+_SHARES: Final = {"BITMAP": 0.6, "LABEL_LIST": 0.6, "ZONEMAP": 0.7, "BLOOMFILTER": 0.7}
+_SHARE: Final = 0.03
 """Up to this share of the rows an index finds them sooner than a scan does."""
 _ALIKE: Final = 8192
 """Estimates below this are as good as each other: they are of whole pages or zones."""

@@ -10,7 +10,7 @@ Only pages with a bound in them are read for their values; between two bounds it
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Final, assert_never
 
 import numpy as np
@@ -38,6 +38,7 @@ from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import RowSet
 
 _PAGES_KEPT: Final = 1024
+_PAGES_SAMPLED: Final = 3
 _PART_ROWS: Final = 1 << 20
 _TOGETHER: Final = 8
 """From so many pages on, all between the first and the last are read at once."""
@@ -96,13 +97,28 @@ class BTreeSegment:
             case OneOf(values):
                 first = self._order.search(self._maximum, values, "left")
                 stop = self._stop_pages(values)
-                return int(np.maximum(stop - first, 0).sum()) * self._page_rows
+                pages = np.maximum(stop - first, 0)
+                inside = np.minimum(pages, 1) * self._rows_per_value
+                return min(
+                    self.num_rows, int((inside + (pages - 1).clip(0) * self._page_rows).sum())
+                )
             case Interval() | StartsWith():
                 interval = interval_of(question, self.data_type)
                 return None if interval is None else self._estimate(interval)
             case Contains() | HasAny() | HasAll():
                 return None
         assert_never(question)
+
+    @cached_property
+    def _rows_per_value(self) -> int:
+        """About how many rows have the same value, from a look at a few pages."""
+        pages = np.unique(np.linspace(0, max(len(self._maximum) - 1, 0), _PAGES_SAMPLED, dtype=int))
+        rows = distinct = 0
+        for page in pages[: len(self._maximum)].tolist():
+            _, values, _ = self._page(page)
+            rows += len(values)
+            distinct += int(self._order.changes(values).sum())
+        return -(-rows // max(distinct, 1))
 
     def search(self, question: Question) -> Found:
         """Return the rows exactly."""
