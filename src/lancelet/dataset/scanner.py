@@ -25,6 +25,7 @@ from lancelet.query.execute import count_rows, execute, execute_to_table
 from lancelet.query.explain import ScanMetrics, analyze_plan, explain_plan, measure_scan
 from lancelet.query.plan import ScanPlan, plan_scan
 from lancelet.query.scan_options import Columns, Ordering, ScanOptions
+from lancelet.query.search.text import read_text_search
 from lancelet.query.search.vector import read_vector_search
 from lancelet.table.snapshot import Snapshot
 
@@ -207,9 +208,15 @@ class ScannerBuilder:
         """Return scores only where they are asked for by name."""
         return self._set(adds_scores=not disable)
 
-    def full_text_search(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse: text cannot be searched."""
-        raise UnsupportedError("full text search is not available in this release")
+    def full_text_search(self, query: Any, columns: Sequence[str] | None = None) -> Self:
+        """Return the rows whose texts match a query, the best first.
+
+        Args:
+            query: A query of `lancelet.query`, or words.
+            columns: Where words are looked for; by default every column with a text index.
+        """
+        wanted = {"query": query, "columns": columns} if isinstance(query, str) else query
+        return self._set(search=read_text_search(self._dataset.snapshot, wanted))
 
     def to_scanner(self) -> LanceScanner:
         """Return the scanner of the options so far."""

@@ -6,6 +6,7 @@ from typing import Final
 
 from lancelet.errors import UnsupportedError
 from lancelet.index.base import ScalarKind
+from lancelet.index.inverted import Inverted
 from lancelet.index.scalar.bitmap import Bitmap
 from lancelet.index.scalar.bloomfilter import BloomFilter
 from lancelet.index.scalar.btree import BTree
@@ -19,7 +20,9 @@ SCALAR_KINDS: Final[tuple[ScalarKind, ...]] = (
     LabelList(),
     ZoneMap(),
     BloomFilter(),
+    Inverted(),
 )
+_ALIASES: Final = {"FTS": "INVERTED"}
 _BY_NAME: Final = {kind.name: kind for kind in SCALAR_KINDS}
 _BY_TYPE: Final = {kind.type_url.lower(): kind for kind in (*SCALAR_KINDS, IVF)}
 assert len(_BY_NAME) == len(_BY_TYPE) - 1 == len(SCALAR_KINDS), "two kinds claim one name"
@@ -31,7 +34,7 @@ def kind_of_name(name: str) -> ScalarKind:
     >>> kind_of_name("btree").title
     'BTree'
     """
-    kind = _BY_NAME.get(name.upper())
+    kind = _BY_NAME.get(_ALIASES.get(name.upper(), name.upper()))
     if kind is None:
         raise UnsupportedError("no index is of that kind", found=name, known=sorted(_BY_NAME))
     return kind

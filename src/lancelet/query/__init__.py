@@ -5,3 +5,29 @@ match, `evaluate` computes over batches.
 """
 
 from __future__ import annotations
+
+from lancelet.query.full_text import (
+    BooleanQuery,
+    BoostQuery,
+    DocumentGranularity,
+    FullTextOperator,
+    FullTextQuery,
+    FullTextQueryType,
+    MatchQuery,
+    MultiMatchQuery,
+    Occur,
+    PhraseQuery,
+)
+
+__all__ = [
+    "BooleanQuery",
+    "BoostQuery",
+    "DocumentGranularity",
+    "FullTextOperator",
+    "FullTextQuery",
+    "FullTextQueryType",
+    "MatchQuery",
+    "MultiMatchQuery",
+    "Occur",
+    "PhraseQuery",
+]

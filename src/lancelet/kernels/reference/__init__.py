@@ -40,6 +40,12 @@ from lancelet.kernels.reference.levels import (
     unravel_list,
 )
 from lancelet.kernels.reference.lz4 import lz4_compress, lz4_compress_chunks, lz4_decompress_chunks
+from lancelet.kernels.reference.postings import (
+    decode_postings,
+    decode_streams,
+    encode_postings,
+    encode_streams,
+)
 from lancelet.kernels.reference.protobuf import find_parts, read_varints
 from lancelet.kernels.reference.read_ahead import read_ahead
 from lancelet.kernels.reference.rle import count_runs, rle_decode_chunks, rle_encode_chunks
@@ -54,32 +60,39 @@ from lancelet.kernels.reference.vectors import (
     sum_by_label,
     vector_distances,
 )
+from lancelet.kernels.reference.words import counting_order, find_words, intern_slices
 from lancelet.kernels.reference.zones import zone_min_max, zone_min_max_strings
 from lancelet.kernels.zstd import zstd_code_chunks, zstd_decompress_chunks
 
 __all__ = [
-    "build_graph",
-    "edge_distances",
-    "search_graph",
     "bit_widths",
     "bucket_rows",
+    "build_graph",
     "chunks_of_rows",
     "concat_variable",
     "copy_slices",
     "count_runs",
     "count_slots",
+    "counting_order",
     "crc32c",
     "crc32c_blocks",
     "crc32c_slices",
     "crc32c_verify",
     "decode_jsonb",
+    "decode_postings",
+    "decode_streams",
+    "edge_distances",
     "encode_jsonb",
+    "encode_postings",
+    "encode_streams",
     "expand_list",
     "find_parts",
+    "find_words",
     "fsst_decode",
     "fsst_decode_chunks",
     "fsst_encode",
     "fsst_train",
+    "intern_slices",
     "join_bytes_chunks",
     "join_slices",
     "locate_rows",
@@ -90,6 +103,7 @@ __all__ = [
     "lz4_decompress_chunks",
     "match_words",
     "mix_words",
+    "nearest_words",
     "pack_blocks",
     "pack_chunks",
     "pack_validity",
@@ -99,13 +113,13 @@ __all__ = [
     "pick_variable",
     "place_chunks",
     "place_slices",
-    "nearest_words",
     "pq_distances",
     "rank_slots",
     "read_ahead",
     "read_varints",
     "rle_decode_chunks",
     "rle_encode_chunks",
+    "search_graph",
     "split_bytes_chunks",
     "split_chunks",
     "sq_l2",

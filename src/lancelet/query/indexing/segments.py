@@ -110,6 +110,15 @@ class TableSegment:
         """Return where rows are now that its files have at older addresses."""
         return fragment_reuse_of(self.snapshot).translate(addresses)
 
+    def locate(self, numbers: UInt64s) -> UInt64s:
+        """Return where rows are now; `NO_ADDRESS` where they are gone or not covered."""
+        if self.is_by_id:
+            addresses = row_id_index_of(self.snapshot).addresses(numbers)
+        else:
+            addresses = self.moved(numbers)
+        covered = np.isin(fragments_of(addresses), np.array(sorted(self.covered), np.int64))
+        return np.where((addresses != NO_ADDRESS) & covered, addresses, NO_ADDRESS)
+
     def renumber(self, numbers: UInt64s) -> UInt64s:
         """Return the numbers that rows have for an index made today.
 

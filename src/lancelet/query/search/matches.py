@@ -1,8 +1,8 @@
 """Rows and scores that queries find, put together: all arrays are sorted by row.
 
-    must      rows 1 2 5    scores 2 1 3
-    should    rows 2 7      scores 4 1
-    together  rows 1 2 5    scores 2 5 3
+must      rows 1 2 5    scores 2 1 3
+should    rows 2 7      scores 4 1
+together  rows 1 2 5    scores 2 5 3
 """
 
 from __future__ import annotations

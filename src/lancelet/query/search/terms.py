@@ -50,7 +50,7 @@ class Statistics:
     def norms(self, partition: Partition) -> Float32s:
         """Return the norms of the documents of a partition."""
         lengths = partition.lengths
-        if partition.block_docs == 256:  # noqa: PLR2004 - the version whose lengths are rounded
+        if partition.block_docs == 256:
             lengths = quantized_lengths(lengths)
         return self.corpus.norms(lengths)
 

@@ -12,18 +12,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.buffers import Int64s
+from lancelet.encodings.base import RowRange
 from lancelet.errors import FieldNotFoundError, InvalidInputError
 from lancelet.format.schema import Schema
 from lancelet.index.inverted.kind import InvertedSegment, texts_per_row
 from lancelet.index.inverted.partition import MemoryPartition, Partition
 from lancelet.index.inverted.postings import invert
-from lancelet.index.text.analyzer import Analyzer, Vocabulary
+from lancelet.index.text.analyzer import Analyzer, Vocabulary, Words
 from lancelet.index.text.options import TextOptions
 from lancelet.query.full_text import (
     BooleanQuery,
@@ -34,6 +35,7 @@ from lancelet.query.full_text import (
     MultiMatchQuery,
     Occur,
     PhraseQuery,
+    check_query,
     columns_of_query,
 )
 from lancelet.query.indexing.segments import ColumnIndex, column_indices
@@ -44,6 +46,13 @@ from lancelet.query.search.matches import NOTHING, Matches
 from lancelet.query.search.terms import Statistics, expand, score_phrase, score_words
 from lancelet.rowids.address import NO_ADDRESS, UInt64s, addresses_of, fragments_of, offsets_of
 from lancelet.table.snapshot import Snapshot
+
+_UNINDEXED: Final = TextOptions(stem=False, remove_stop_words=False, ascii_folding=False)
+"""How texts are cut in a column that has no index."""
+
+
+class NoTextColumnError(FieldNotFoundError, ValueError):
+    """Texts are searched in a column that does not exist."""
 
 
 class NoTextIndexError(InvalidInputError):
@@ -85,14 +94,13 @@ def read_text_search(snapshot: Snapshot, wanted: object) -> TextSearch:
             "a query of texts is words, a query, or a dict with `query` and `columns`",
             found=type(wanted).__name__,
         )
+    check_query(query)
     for column in columns_of_query(query):
         _check_column(snapshot.schema, column)
     return TextSearch(query)
 
 
-def _words_query(
-    snapshot: Snapshot, words: str, columns: Sequence[str] | None
-) -> FullTextQuery:
+def _words_query(snapshot: Snapshot, words: str, columns: Sequence[str] | None) -> FullTextQuery:
     if not columns:
         columns = sorted({".".join(path) for path in _text_indices(snapshot)})
         if not columns:
@@ -109,7 +117,9 @@ def _check_column(schema: Schema, column: str) -> None:
     try:
         data_type = schema.field_by_path(column).arrow_type
     except FieldNotFoundError as error:
-        raise FieldNotFoundError(f"Column {column} not found", column=column) from error
+        raise NoTextColumnError(
+            "FTS field path does not exist in the dataset schema", column=column
+        ) from error
     if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
         data_type = data_type.value_type
     if not (pa.types.is_string(data_type) or pa.types.is_large_string(data_type)):
@@ -181,9 +191,7 @@ class _Evaluation:
 
     def _column(self, name: str) -> _Column:
         if name not in self._columns:
-            path = tuple(
-                field.name for field in self._snapshot.schema.fields_on_path(name)
-            )
+            path = tuple(field.name for field in self._snapshot.schema.fields_on_path(name))
             self._columns[name] = _Column(self._plan, self._rows, path, self._indices.get(path))
         return self._columns[name]
 
@@ -202,7 +210,7 @@ class _Column:
         segments = () if index is None else index.segments
         opened = [segment.open() for segment in segments]
         stored = [each for each in opened if isinstance(each, InvertedSegment)]
-        self._analyzer = stored[0].analyzer if stored else Analyzer(TextOptions())
+        self._analyzer = stored[0].analyzer if stored else Analyzer(_UNINDEXED)
         partitions: list[Partition] = []
         addresses: list[UInt64s] = []
         for segment, own in zip(segments, stored, strict=True):
@@ -225,8 +233,16 @@ class _Column:
         return found
 
     def _matches(self, query: MatchQuery | PhraseQuery, group: _Group) -> Matches:
+        if isinstance(query, PhraseQuery) and not all(
+            partition.has_positions for partition in group.partitions
+        ):
+            raise InvalidInputError(
+                "position is not found but required for phrase queries, try recreating the index "
+                "with position",
+                column=query.column,
+            )
         tokens = self._analyzer.tokens(query.query)
-        words = [(token.text,) for token in tokens]
+        words: list[tuple[str, ...]] = [(token.text,) for token in tokens]
         searched = (*group.partitions, *group.beside)
         if isinstance(query, MatchQuery) and query.fuzziness:
             words = [
@@ -251,9 +267,7 @@ class _Column:
                 docs, own = score_phrase(partition, tokens, statistics, norms, slop=query.slop)
             else:
                 needs_all = query.operator is FullTextOperator.AND
-                docs, own = score_words(
-                    partition, words, statistics, norms, needs_all=needs_all
-                )
+                docs, own = score_words(partition, words, statistics, norms, needs_all=needs_all)
                 own *= np.float32(query.boost)
             visible = where[docs]
             kept = visible != NO_ADDRESS
@@ -287,12 +301,24 @@ class _Column:
         for source in sources(self._plan.snapshot, self._plan.options.fragments):
             if int(source.fragment.id) in covered:
                 continue
-            for split in source.splits(field, self._rows):
-                texts.append(texts_per_row(split.values).cast(pa.large_string()))
-                where.append(addresses_of(source.fragment.id, split.offsets))
+            whole = RowRange(0, source.num_rows)
+            offsets = source.visible(whole)
+            if self._rows is not None:
+                offsets = self._rows.get(int(source.fragment.id), np.empty(0, np.int64))
+            (values,) = source.read([field], whole, offsets)
+            texts.append(texts_per_row(values).cast(pa.large_string()))
+            where.append(
+                addresses_of(
+                    source.fragment.id, np.arange(len(whole)) if offsets is None else offsets
+                )
+            )
         if not texts:
             return None
         words = self._analyzer.analyze(pa.concat_arrays(texts), vocabulary)
+        has_tokens = words.counts > 0
+        words = Words(words.ids, words.positions, words.counts[has_tokens])
         postings = invert(words, len(vocabulary.tokens), 0, with_position=True)
         lengths = words.counts.astype(np.uint32)
-        return MemoryPartition(vocabulary.tokens, postings, np.concatenate(where), lengths)
+        return MemoryPartition(
+            vocabulary.tokens, postings, np.concatenate(where)[has_tokens], lengths
+        )

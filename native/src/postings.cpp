@@ -1,0 +1,310 @@
+// Posting lists: blocks of documents and frequencies, bit-packed in lanes, and their tails.
+//
+// A packed run of 32 * L values has L lanes: value i is the (i / L)-th of lane i % L. Each lane
+// fills 32-bit words from their lowest bit up, and word r of all lanes lie side by side.
+#include "kernel.hpp"
+
+namespace LANCELET_NAMESPACE {
+namespace {
+
+constexpr int64_t kStreamRun = 128;
+
+LANCELET_INLINE int width_of(uint32_t bits) {
+  int width = 0;
+  for (; bits; bits >>= 1) ++width;
+  return width;
+}
+
+template <int lanes>
+void pack(const uint32_t* values, int width, uint8_t* out) {
+  memset(out, 0, static_cast<size_t>(width) * lanes * 4);
+  for (int lane = 0; lane < lanes; ++lane) {
+    uint64_t held = 0;
+    int bits = 0, row = 0;
+    for (int k = 0; k < 32; ++k) {
+      held |= static_cast<uint64_t>(values[k * lanes + lane]) << bits;
+      bits += width;
+      if (bits >= 32) {
+        store<uint32_t>(out + (row++ * lanes + lane) * 4, static_cast<uint32_t>(held));
+        held >>= 32;
+        bits -= 32;
+      }
+    }
+  }
+}
+
+template <int lanes>
+void unpack(const uint8_t* data, int width, uint32_t* out) {
+  if (width == 0) {
+    memset(out, 0, lanes * 32 * 4);
+    return;
+  }
+  const uint32_t mask = width == 32 ? 0xffffffffu : (1u << width) - 1;
+  uint32_t words[lanes];
+  memcpy(words, data, sizeof words);
+  int row = 0, bits = 0;
+  for (int k = 0; k < 32; ++k) {
+    uint32_t* to = out + k * lanes;
+    for (int lane = 0; lane < lanes; ++lane) to[lane] = words[lane] >> bits;
+    bits += width;
+    if (bits >= 32) {
+      bits -= 32;
+      if (++row < width) {
+        memcpy(words, data + static_cast<int64_t>(row) * lanes * 4, sizeof words);
+        if (bits > 0)
+          for (int lane = 0; lane < lanes; ++lane) to[lane] |= words[lane] << (width - bits);
+      }
+    }
+    for (int lane = 0; lane < lanes; ++lane) to[lane] &= mask;
+  }
+}
+
+LANCELET_INLINE uint8_t* put_varint(uint8_t* out, uint32_t value) {
+  for (; value >= 0x80; value >>= 7) *out++ = static_cast<uint8_t>(value | 0x80);
+  *out++ = static_cast<uint8_t>(value);
+  return out;
+}
+
+// Returns behind the number, or nothing where it is cut short or too large.
+LANCELET_INLINE const uint8_t* get_varint(const uint8_t* at, const uint8_t* end, uint32_t* value) {
+  uint64_t found = 0;
+  for (int shift = 0; shift < 35 && at < end; shift += 7) {
+    const uint8_t byte = *at++;
+    found |= static_cast<uint64_t>(byte & 0x7f) << shift;
+    if (byte < 0x80) {
+      *value = static_cast<uint32_t>(found);
+      return found >> 32 ? nullptr : at;
+    }
+  }
+  return nullptr;
+}
+
+template <int lanes>
+uint8_t* put_packed(const uint32_t* values, uint8_t* out) {
+  uint32_t bits = 0;
+  for (int k = 0; k < lanes * 32; ++k) bits |= values[k];
+  const int width = width_of(bits);
+  *out++ = static_cast<uint8_t>(width);
+  pack<lanes>(values, width, out);
+  return out + static_cast<int64_t>(width) * lanes * 4;
+}
+
+template <int lanes>
+const uint8_t* get_packed(const uint8_t* at, const uint8_t* end, uint32_t* values) {
+  if (at >= end) return nullptr;
+  const int width = *at++;
+  if (width > 32 || end - at < static_cast<int64_t>(width) * lanes * 4) return nullptr;
+  unpack<lanes>(at, width, values);
+  return at + static_cast<int64_t>(width) * lanes * 4;
+}
+
+// Frequencies in blocks of 256: the width that is cheapest, and what does not fit it apart.
+uint8_t* put_patched(const uint32_t* values, uint8_t* out) {
+  int64_t needs[33] = {};
+  for (int k = 0; k < 256; ++k) ++needs[width_of(values[k])];
+  int best = 32;
+  int64_t best_bytes = 32 * 32;
+  int64_t above = 0;
+  for (int width = 31; width >= 0; --width) {
+    above += needs[width + 1];
+    if (above > 255) break;
+    int64_t bytes = 32 * width;
+    for (int more = width + 1; more <= 32; ++more) bytes += needs[more] * (1 + (more - width + 6) / 7);
+    if (bytes < best_bytes) {
+      best = width;
+      best_bytes = bytes;
+    }
+  }
+  const uint32_t mask = best == 32 ? 0xffffffffu : (1u << best) - 1;
+  uint32_t low[256];
+  int exceptions = 0;
+  for (int k = 0; k < 256; ++k) {
+    low[k] = values[k] & mask;
+    exceptions += values[k] > mask;
+  }
+  *out++ = static_cast<uint8_t>(best);
+  *out++ = static_cast<uint8_t>(exceptions);
+  pack<8>(low, best, out);
+  out += 32 * best;
+  for (int k = 0; k < 256; ++k) {
+    if (values[k] <= mask) continue;
+    *out++ = static_cast<uint8_t>(k);
+    out = put_varint(out, values[k] >> best);
+  }
+  return out;
+}
+
+const uint8_t* get_patched(const uint8_t* at, const uint8_t* end, uint32_t* values) {
+  if (end - at < 2) return nullptr;
+  const int width = at[0], exceptions = at[1];
+  at += 2;
+  if (width > 32 || end - at < 32 * width) return nullptr;
+  unpack<8>(at, width, values);
+  at += 32 * width;
+  for (int k = 0; k < exceptions; ++k) {
+    uint32_t high = 0;
+    if (at >= end) return nullptr;
+    const uint8_t place = *at++;
+    at = get_varint(at, end, &high);
+    if (!at || width == 32) return nullptr;
+    values[place] |= high << width;
+  }
+  return at;
+}
+
+// The tail of a list, whose documents are fewer than a block.
+uint8_t* put_tail(const uint32_t* docs, const uint32_t* freqs, int64_t count, bool is_varint,
+                  uint8_t* out) {
+  if (!is_varint) {
+    memcpy(out, docs, count * 4);
+    memcpy(out + count * 4, freqs, count * 4);
+    return out + count * 8;
+  }
+  for (int64_t k = 0; k < count; ++k) out = put_varint(out, k ? docs[k] - docs[k - 1] : docs[k]);
+  for (int64_t k = 0; k < count; ++k) out = put_varint(out, freqs[k]);
+  return out;
+}
+
+const uint8_t* get_tail(const uint8_t* at, const uint8_t* end, int64_t count, bool is_varint,
+                        uint32_t* docs, uint32_t* freqs) {
+  if (!is_varint) {
+    if (end - at < count * 8) return nullptr;
+    memcpy(docs, at, count * 4);
+    memcpy(freqs, at + count * 4, count * 4);
+    return at + count * 8;
+  }
+  uint32_t doc = 0;
+  for (int64_t k = 0; k < count; ++k) {
+    uint32_t delta = 0;
+    if (!(at = get_varint(at, end, &delta))) return nullptr;
+    docs[k] = doc += delta;
+  }
+  for (int64_t k = 0; k < count; ++k)
+    if (!(at = get_varint(at, end, &freqs[k]))) return nullptr;
+  return at;
+}
+
+template <int lanes>
+uint8_t* put_block(const uint32_t* docs, const uint32_t* freqs, uint8_t* out) {
+  constexpr int count = lanes * 32;
+  uint32_t deltas[count];
+  deltas[0] = 0;
+  for (int k = 1; k < count; ++k) deltas[k] = docs[k] - docs[k - 1];
+  store<uint32_t>(out, docs[0]);
+  out = put_packed<lanes>(deltas, out + 4);
+  if constexpr (lanes == 8) return put_patched(freqs, out);
+  return put_packed<lanes>(freqs, out);
+}
+
+template <int lanes>
+const uint8_t* get_block(const uint8_t* at, const uint8_t* end, uint32_t* docs, uint32_t* freqs) {
+  constexpr int count = lanes * 32;
+  if (end - at < 4) return nullptr;
+  uint32_t doc = load<uint32_t>(at);
+  at = get_packed<lanes>(at + 4, end, docs);
+  if (!at) return nullptr;
+  for (int k = 0; k < count; ++k) docs[k] = doc += docs[k];
+  if constexpr (lanes == 8) return get_patched(at, end, freqs);
+  return get_packed<lanes>(at, end, freqs);
+}
+
+}  // namespace
+
+// Lists of `count[i]` documents each, one behind the other, become blocks; `end` has the end of
+// every block. Blocks of 128 have the best score of their documents in front.
+int64_t encode_postings(Span<const uint32_t> docs, Span<const uint32_t> freqs, ConstInts count,
+                        Span<const float> block_score, int64_t block_docs, int64_t is_varint,
+                        Bytes out, Ints end) {
+  int64_t from = 0, block = 0;
+  uint8_t* at = out.data;
+  const uint8_t* limit = out.data + out.size;
+  for (int64_t i = 0; i < count.size; ++i) {
+    if (count.data[i] < 0 || count.data[i] > docs.size - from) return fail(kBadCount, i);
+    for (int64_t left = count.data[i]; left > 0; ++block) {
+      const int64_t own = smaller(left, block_docs);
+      if (block >= end.size || block >= block_score.size || limit - at < 64 + own * 10)
+        return fail(kOutputFull, i);
+      if (block_docs == 128) {
+        store<float>(at, block_score.data[block]);
+        at += 4;
+      }
+      if (own < block_docs) {
+        at = put_tail(docs.data + from, freqs.data + from, own, is_varint != 0, at);
+      } else if (block_docs == 128) {
+        at = put_block<4>(docs.data + from, freqs.data + from, at);
+      } else {
+        at = put_block<8>(docs.data + from, freqs.data + from, at);
+      }
+      end.data[block] = at - out.data;
+      from += own;
+      left -= own;
+    }
+  }
+  return at - out.data;
+}
+
+// Blocks of `count[i]` documents each.
+int64_t decode_postings(ConstBytes source, ConstInts position, ConstInts size, ConstInts count,
+                        int64_t block_docs, int64_t is_varint, Span<uint32_t> docs,
+                        Span<uint32_t> freqs) {
+  int64_t to = 0;
+  for (int64_t i = 0; i < position.size; ++i) {
+    if (!within(position.data[i], size.data[i], source.size)) return fail(kOutOfSource, i);
+    const int64_t own = count.data[i];
+    if (own < 0 || own > block_docs || own > docs.size - to) return fail(kBadCount, i);
+    const uint8_t* at = source.data + position.data[i];
+    const uint8_t* end = at + size.data[i];
+    if (block_docs == 128) {
+      if (end - at < 4) return fail(kTooShort, i);
+      at += 4;
+    }
+    if (own < block_docs) {
+      at = get_tail(at, end, own, is_varint != 0, docs.data + to, freqs.data + to);
+    } else if (block_docs == 128) {
+      at = get_block<4>(at, end, docs.data + to, freqs.data + to);
+    } else {
+      at = get_block<8>(at, end, docs.data + to, freqs.data + to);
+    }
+    if (!at) return fail(kBadStream, i);
+    to += own;
+  }
+  return to;
+}
+
+// Streams of `count[i]` values: packed runs of 128, and the rest as varints.
+int64_t encode_streams(Span<const uint32_t> values, ConstInts count, Bytes out, Ints end) {
+  int64_t from = 0;
+  uint8_t* at = out.data;
+  const uint8_t* limit = out.data + out.size;
+  for (int64_t i = 0; i < count.size; ++i) {
+    int64_t left = count.data[i];
+    if (left < 0 || left > values.size - from) return fail(kBadCount, i);
+    for (; left >= kStreamRun; left -= kStreamRun, from += kStreamRun) {
+      if (limit - at < 1 + kStreamRun * 4) return fail(kOutputFull, i);
+      at = put_packed<4>(values.data + from, at);
+    }
+    if (limit - at < left * 5) return fail(kOutputFull, i);
+    for (; left > 0; --left) at = put_varint(at, values.data[from++]);
+    end.data[i] = at - out.data;
+  }
+  return at - out.data;
+}
+
+int64_t decode_streams(ConstBytes source, ConstInts position, ConstInts size, ConstInts count,
+                       Span<uint32_t> values) {
+  int64_t to = 0;
+  for (int64_t i = 0; i < position.size; ++i) {
+    if (!within(position.data[i], size.data[i], source.size)) return fail(kOutOfSource, i);
+    int64_t left = count.data[i];
+    if (left < 0 || left > values.size - to) return fail(kBadCount, i);
+    const uint8_t* at = source.data + position.data[i];
+    const uint8_t* end = at + size.data[i];
+    for (; left >= kStreamRun; left -= kStreamRun, to += kStreamRun)
+      if (!(at = get_packed<4>(at, end, values.data + to))) return fail(kBadStream, i);
+    for (; left > 0; --left)
+      if (!(at = get_varint(at, end, &values.data[to++]))) return fail(kBadStream, i);
+  }
+  return to;
+}
+
+}  // namespace LANCELET_NAMESPACE

@@ -1,0 +1,254 @@
+"""The INVERTED kind: texts by their tokens, scored by BM25.
+
+    texts      0 "a red fox"    1 "red, red"
+    postings   fox {0: 1}       red {0: 1, 1: 2}
+
+The search for the best rows is in `query`, since scores of several segments are compared; here is
+how segments are made, read, merged and renumbered.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet.errors import CorruptDataError, InvalidInputError
+from lancelet.format.protos import index_details_pb
+from lancelet.format.wire import parse_message, render_message
+from lancelet.index.base import Found, IndexedRows, IndexTypeError, Move, Parameters, Segment
+from lancelet.index.folder import SegmentFolder
+from lancelet.index.inverted import layout
+from lancelet.index.inverted.layout import Codec
+from lancelet.index.inverted.partition import StoredPartition
+from lancelet.index.inverted.postings import Postings, selected
+from lancelet.index.inverted.write import POSTINGS_MAX, SegmentWriter
+from lancelet.index.question import Question
+from lancelet.index.text.analyzer import Analyzer
+from lancelet.index.text.options import TextOptions
+from lancelet.rowids.address import NO_ADDRESS
+from lancelet.rowids.selection import RowSet
+
+_VERSION_OF_256: Final = 3
+
+
+class InvertedSegment:
+    """An open INVERTED."""
+
+    def __init__(self, folder: SegmentFolder) -> None:
+        """Read what the segment was asked for, and open its partitions."""
+        file = folder.open(layout.METADATA)
+        metadata = file.metadata
+        self.options = TextOptions.parse(metadata.get(layout.PARAMS, "{}"))
+        self.codec = Codec.of(metadata)
+        is_automaton = metadata.get(layout.TOKEN_SET) == "fst"
+        numbers = json.loads(metadata.get(layout.PARTITIONS, "[]"))
+        if not isinstance(numbers, list):
+            raise CorruptDataError("the partitions of a text index are a list", found=str(numbers))
+        self.partitions = [
+            StoredPartition(folder, int(number), is_automaton=is_automaton) for number in numbers
+        ]
+
+    @cached_property
+    def analyzer(self) -> Analyzer:
+        """What makes tokens of texts as the segment was built."""
+        return Analyzer(self.options)
+
+    def estimate(self, question: Question) -> int | None:  # noqa: ARG002
+        """Return None: filters are not answered."""
+        return None
+
+    def search(self, question: Question) -> Found:
+        """Refuse: filters are not answered."""
+        raise InvalidInputError("a text index answers no filter", question=str(question))
+
+    def nulls(self) -> RowSet | None:
+        """Return None: rows without tokens are not listed."""
+        return None
+
+    def statistics(self) -> dict[str, Any]:
+        """Return the options, and how many tokens and documents there are."""
+        return {
+            "params": self.options.as_params(),
+            "num_tokens": sum(each.num_tokens for each in self.partitions),
+            "num_docs": sum(each.corpus.num_docs for each in self.partitions),
+        }
+
+
+class Inverted:
+    """Posting lists of tokens."""
+
+    name = "INVERTED"
+    title = "Inverted"
+    type_url = "/lance.table.InvertedIndexDetails"
+    newest_version = 3
+    can_remap = True
+
+    def version(self, *, stable_row_ids: bool) -> int:  # noqa: ARG002
+        """Return 2: positions of a token are one stream."""
+        return 2
+
+    def uses_addresses(self, version: int) -> bool:  # noqa: ARG002
+        """Return False: rows are numbered by id."""
+        return False
+
+    def describe(self, details: bytes) -> dict[str, Any]:
+        """Return the options that the details name."""
+        found = parse_message(index_details_pb.InvertedIndexDetails, details)
+        described: dict[str, Any] = {
+            "base_tokenizer": found.base_tokenizer or "simple",
+            "language": json.loads(found.language) if found.language else "English",
+            "with_position": found.with_position,
+            "max_token_length": found.max_token_length
+            if found.HasField("max_token_length")
+            else None,
+            "lower_case": found.lower_case,
+            "stem": found.stem,
+            "remove_stop_words": found.remove_stop_words,
+            "ascii_folding": found.ascii_folding,
+            "min_ngram_length": found.min_ngram_length or 3,
+            "max_ngram_length": found.max_ngram_length or 3,
+            "prefix_only": found.prefix_only,
+            "block_size": found.block_size or 128,
+        }
+        if found.posting_format_version:
+            described["format_version"] = found.posting_format_version
+        if found.HasField("code_config"):
+            code = found.code_config
+            described |= {
+                "split_identifiers": code.split_identifiers,
+                "split_on_numerics": code.split_on_numerics,
+                "preserve_original": code.preserve_original,
+                "index_operators": code.index_operators,
+            }
+        return described
+
+    def check_type(self, data_type: pa.DataType, column: str) -> None:
+        """Raise unless it is text, or lists of texts."""
+        if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
+            data_type = data_type.value_type
+        if not (pa.types.is_string(data_type) or pa.types.is_large_string(data_type)):
+            raise IndexTypeError(
+                "an INVERTED index needs a column of texts, or of lists of texts",
+                column=column,
+                found=str(data_type),
+            )
+
+    def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:
+        """Cut the texts into tokens and write posting lists."""
+        options = TextOptions.of(parameters.values)
+        codec = _codec_of(parameters, options)
+        writer = SegmentWriter(folder, options, codec, POSTINGS_MAX)
+        _add_rows(writer, rows, Analyzer(options))
+        writer.finish()
+        return _details(options, codec)
+
+    def open(self, folder: SegmentFolder, details: bytes) -> InvertedSegment:  # noqa: ARG002
+        """Open a segment."""
+        return InvertedSegment(folder)
+
+    def merge(
+        self,
+        segments: Sequence[Segment],
+        moves: Sequence[Move],
+        rows: IndexedRows,
+        folder: SegmentFolder,
+    ) -> bytes:
+        """Write the documents of all partitions that are still there, and those of the new rows."""
+        opened = [_opened(segment) for segment in segments]
+        options, codec = opened[-1].options, opened[-1].codec
+        writer = SegmentWriter(folder, options, codec, POSTINGS_MAX)
+        for segment, move in zip(opened, moves, strict=True):
+            _add_segment(writer, segment, move)
+        _add_rows(writer, rows, opened[-1].analyzer)
+        writer.finish()
+        return _details(options, codec)
+
+    def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> bytes:
+        """Write the documents that are still there under their new numbers."""
+        own = _opened(segment)
+        writer = SegmentWriter(folder, own.options, own.codec, POSTINGS_MAX)
+        _add_segment(writer, own, move)
+        writer.finish()
+        return _details(own.options, own.codec)
+
+
+def texts_per_row(values: pa.Array) -> pa.Array:
+    """Return a text for each row; the texts of a list are one, apart by a blank."""
+    if not (pa.types.is_list(values.type) or pa.types.is_large_list(values.type)):
+        return values
+    joined = [
+        None if texts is None else " ".join(text for text in texts if text is not None)
+        for texts in values.to_pylist()
+    ]
+    return pa.array(joined, pa.large_string())
+
+
+def _add_rows(writer: SegmentWriter, rows: IndexedRows, analyzer: Analyzer) -> None:
+    for values, numbers in rows.parts:
+        writer.add_texts(texts_per_row(values), numbers, analyzer)
+
+
+def _add_segment(writer: SegmentWriter, segment: InvertedSegment, move: Move) -> None:
+    for partition in segment.partitions:
+        tokens, postings = partition.everything()
+        numbers = move(partition.numbers)
+        lives = numbers != NO_ADDRESS
+        lengths = partition.lengths
+        if not lives.all():
+            kept = selected(postings, lives[postings.docs])
+            renumbered = (np.cumsum(lives) - 1).astype(np.uint32)
+            postings = Postings(kept.tokens, renumbered[kept.docs], kept.freqs, kept.positions)
+            numbers, lengths = numbers[lives], lengths[lives]
+            used = np.unique(postings.tokens)
+            tokens = [tokens[place] for place in used.tolist()]
+            postings = Postings(
+                np.searchsorted(used, postings.tokens).astype(np.uint32),
+                postings.docs,
+                postings.freqs,
+                postings.positions,
+            )
+        writer.add_postings(tokens, postings, numbers, lengths)
+
+
+def _codec_of(parameters: Parameters, options: TextOptions) -> Codec:
+    given = parameters.values.get("format_version")
+    if given is None:
+        is_third = options.block_size == 256 or options.base_tokenizer == "code"
+        return Codec(_VERSION_OF_256 if is_third else 2, options.block_size)
+    text = str(given).lower().removeprefix("v")
+    return Codec(int(text) if text.isdecimal() else 0, options.block_size)
+
+
+def _details(options: TextOptions, codec: Codec) -> bytes:
+    details = index_details_pb.InvertedIndexDetails(
+        base_tokenizer=options.base_tokenizer,
+        language=json.dumps(options.language),
+        with_position=options.with_position,
+        lower_case=options.lower_case,
+        stem=options.stem,
+        remove_stop_words=options.remove_stop_words,
+        ascii_folding=options.ascii_folding,
+        min_ngram_length=options.min_ngram_length,
+        max_ngram_length=options.max_ngram_length,
+        prefix_only=options.prefix_only,
+        block_size=codec.block_docs,
+        posting_format_version=codec.version,
+    )
+    if options.max_token_length is not None:
+        details.max_token_length = options.max_token_length
+    if options.base_tokenizer == "code":
+        details.code_config.split_identifiers = options.split_identifiers
+        details.code_config.split_on_numerics = options.split_on_numerics
+        details.code_config.preserve_original = options.preserve_original
+        details.code_config.index_operators = options.index_operators
+    return render_message(details)
+
+
+def _opened(segment: Segment) -> InvertedSegment:
+    assert isinstance(segment, InvertedSegment), "segments of one index are of one kind"
+    return segment

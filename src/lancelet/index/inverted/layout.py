@@ -1,0 +1,94 @@
+"""The files of an INVERTED segment, and what stands in their metadata.
+
+    metadata.lance         the numbers of the partitions, the options of the text
+    part_0_docs.lance      _rowid, _num_tokens            row = document
+    part_0_tokens.lance    _token, _token_id              or an automaton, as the reference has it
+    part_0_invert.lance    _posting, _length, ...         row = token
+
+Which codecs were used is read from the metadata of the files, whatever the version says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from lancelet.errors import InvalidInputError
+
+METADATA: Final = "metadata.lance"
+DELETED_FRAGMENTS: Final = "deleted_fragments"
+PARTITIONS: Final = "partitions"
+PARAMS: Final = "params"
+TOKEN_SET: Final = "token_set_format"  # noqa: S105 - a name in metadata
+TOTAL_TOKENS: Final = "total_tokens"
+_VARINT_TAIL: Final = "varint_delta_v1"
+_SHARED_STREAM: Final = {
+    "positions_layout": "shared_stream_v2",
+    "positions_codec": "packed_delta_v1",
+}
+
+DOCS_SCHEMA: Final = pa.schema(
+    [
+        pa.field("_rowid", pa.uint64(), nullable=False),
+        pa.field("_num_tokens", pa.uint32(), nullable=False),
+    ]
+)
+TOKENS_SCHEMA: Final = pa.schema(
+    [
+        pa.field("_token", pa.string(), nullable=False),
+        pa.field("_token_id", pa.uint32(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """How posting lists are stored."""
+
+    version: int = 2
+    block_docs: int = 128
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be written."""
+        if self.version not in (1, 2, 3):
+            raise InvalidInputError("format_version must be 1, 2 or 3", found=self.version)
+        if self.block_docs == 256 and self.version != 3:
+            raise InvalidInputError("blocks of 256 need format_version 3", found=self.version)
+
+    @property
+    def is_varint(self) -> bool:
+        """Whether tails are varints."""
+        return self.version > 1
+
+    @staticmethod
+    def of(metadata: Mapping[str, str]) -> Codec:
+        """Return the codec that the metadata of a file name."""
+        block_docs = int(metadata.get("posting_block_size", "128"))
+        is_varint = metadata.get("posting_tail_codec") == _VARINT_TAIL
+        if block_docs not in (128, 256):
+            raise InvalidInputError("posting_block_size must be 128 or 256", found=block_docs)
+        return Codec(3 if block_docs == 256 else 2 if is_varint else 1, block_docs)
+
+    def as_metadata(self, *, with_position: bool) -> dict[str, str]:
+        """Return what the metadata of the files say of the codec."""
+        named = {
+            "format_version": str(self.version),
+            "posting_block_size": str(self.block_docs),
+        }
+        if self.is_varint:
+            named["posting_tail_codec"] = _VARINT_TAIL
+        if with_position and self.is_varint:
+            named |= _SHARED_STREAM
+        return named
+
+
+def file_name(partition: int, what: str) -> str:
+    """Return the name of a file of a partition.
+
+    >>> file_name(0, "docs")
+    'part_0_docs.lance'
+    """
+    return f"part_{partition}_{what}.lance"

@@ -1,0 +1,251 @@
+"""A partition: documents, tokens, and which token is in which document.
+
+One that is stored is read as it is asked; one in memory holds rows that no index has. Both answer
+the same questions, so that scores are computed in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lancelet.buffers import Slices
+from lancelet.encodings.base import RowRange
+from lancelet.errors import CorruptDataError
+from lancelet.index.folder import SegmentFolder
+from lancelet.index.inverted import layout
+from lancelet.index.inverted.automaton import TokenAutomaton
+from lancelet.index.inverted.bm25 import Corpus
+from lancelet.index.inverted.layout import Codec
+from lancelet.index.inverted.positions import parse_positions
+from lancelet.index.inverted.postings import Postings, positions_of
+from lancelet.index.inverted.tokens import (
+    AutomatonTokens,
+    SortedTokens,
+    TokenSet,
+    all_tokens,
+)
+from lancelet.index.inverted.write import block_sizes
+from lancelet.kernels import decode_postings, decode_streams
+from lancelet.rowids.address import UInt64s
+
+UInt32s = npt.NDArray[np.uint32]
+
+
+class Partition(Protocol):
+    """Documents, and what there is to find them by."""
+
+    @property
+    def numbers(self) -> UInt64s:
+        """The number of the row of each document."""
+
+    @property
+    def lengths(self) -> UInt32s:
+        """How many tokens each document has."""
+
+    @property
+    def corpus(self) -> Corpus:
+        """How many documents and tokens there are."""
+
+    @property
+    def block_docs(self) -> int:
+        """How many documents a block has."""
+
+    @property
+    def has_positions(self) -> bool:
+        """Whether positions are known."""
+
+    @property
+    def tokens(self) -> TokenSet:
+        """The tokens."""
+
+    def num_docs_with(self, token: int) -> int:
+        """Return how many documents have a token."""
+
+    def postings(self, token: int, *, with_position: bool = False) -> Postings:
+        """Return the documents that have a token."""
+
+
+class StoredPartition:
+    """A partition in files."""
+
+    def __init__(self, folder: SegmentFolder, number: int, *, is_automaton: bool) -> None:
+        """Open the files of a partition."""
+        self._docs = folder.open(layout.file_name(number, "docs"))
+        self._token_file = folder.open(layout.file_name(number, "tokens"))
+        self._invert = folder.open(layout.file_name(number, "invert"))
+        self._is_automaton = is_automaton
+        self.codec = Codec.of(self._invert.metadata)
+        names = self._invert.schema.names
+        self._position_column = next(
+            (name for name in ("_compressed_position", "_position") if name in names), None
+        )
+
+    @property
+    def block_docs(self) -> int:
+        """How many documents a block has."""
+        return self.codec.block_docs
+
+    @property
+    def has_positions(self) -> bool:
+        """Whether positions are known."""
+        return self._position_column is not None
+
+    @cached_property
+    def numbers(self) -> UInt64s:
+        """The number of the row of each document."""
+        (column,) = self._docs.read(["_rowid"])
+        found: UInt64s = column.to_numpy()
+        return found
+
+    @cached_property
+    def lengths(self) -> UInt32s:
+        """How many tokens each document has."""
+        (column,) = self._docs.read(["_num_tokens"])
+        found: UInt32s = column.to_numpy()
+        return found
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        """How many documents and tokens there are."""
+        return Corpus(self._docs.num_rows, int(self.lengths.sum(dtype=np.int64)))
+
+    @property
+    def num_tokens(self) -> int:
+        """How many tokens there are."""
+        return self._invert.num_rows
+
+    @cached_property
+    def tokens(self) -> TokenSet:
+        """The tokens."""
+        if self._is_automaton:
+            (data,) = self._token_file.read(["_token_fst_bytes"])
+            return AutomatonTokens(TokenAutomaton(data[0].as_py() if len(data) else b""))
+        tokens, ids = self._token_file.read(["_token", "_token_id"])
+        return SortedTokens(tokens, ids.to_numpy())
+
+    @cached_property
+    def _counts(self) -> UInt32s:
+        (column,) = self._invert.read(["_length"])
+        found: UInt32s = column.to_numpy()
+        return found
+
+    def num_docs_with(self, token: int) -> int:
+        """Return how many documents have a token."""
+        if token >= self.num_tokens:
+            raise CorruptDataError("a token has no postings", token=token, tokens=self.num_tokens)
+        return int(self._counts[token])
+
+    def postings(self, token: int, *, with_position: bool = False) -> Postings:
+        """Return the documents that have a token."""
+        return self._read(RowRange(token, token + 1), with_position=with_position)
+
+    def everything(self) -> tuple[list[str], Postings]:
+        """Return all tokens and all postings."""
+        tokens = all_tokens(self.tokens, self.num_tokens)
+        rows = RowRange(0, self.num_tokens)
+        return tokens, self._read(rows, with_position=self.has_positions)
+
+    def _read(self, rows: RowRange, *, with_position: bool) -> Postings:
+        counts = self._counts[rows.start : rows.stop].astype(np.int64)
+        (lists,) = self._invert.read(["_posting"], rows)
+        blocks, sizes = block_sizes(counts, self.block_docs)
+        stored = lists.flatten()
+        if lists.value_lengths().to_numpy(zero_copy_only=False).tolist() != blocks.tolist():
+            raise CorruptDataError("a posting list has not as many blocks as it must have")
+        docs, freqs = decode_postings(
+            _slices(stored), sizes, block_docs=self.block_docs, is_varint=self.codec.is_varint
+        )
+        if len(docs) and int(docs.max()) >= self.corpus.num_docs:
+            raise CorruptDataError("a posting list names a document that is not there")
+        tokens = np.repeat(np.arange(rows.start, rows.stop, dtype=np.uint32), counts)
+        positions = self._positions(rows, freqs, sizes, blocks) if with_position else None
+        return Postings(tokens, docs, freqs, positions)
+
+    def _positions(
+        self,
+        rows: RowRange,
+        freqs: UInt32s,
+        sizes: npt.NDArray[np.int64],
+        blocks: npt.NDArray[np.int64],
+    ) -> UInt32s:
+        column = self._position_column
+        if column is None:
+            raise CorruptDataError("the index has no positions")
+        if "_position_block_offset" not in self._invert.schema.names:
+            (documents,) = self._invert.read([column], rows)
+            return parse_positions(documents.flatten(), freqs)
+        streams, offsets = self._invert.read([column, "_position_block_offset"], rows)
+        whole = _slices(streams)
+        starts = np.repeat(whole.position, blocks)
+        ends = np.repeat(whole.position + whole.size, blocks)
+        own = offsets.flatten().to_numpy().astype(np.int64)
+        if len(own) != len(starts):
+            raise CorruptDataError("a position stream has not as many blocks as it must have")
+        begins = starts + own
+        stops = np.append(begins[1:], 0)
+        last = np.cumsum(blocks) - 1
+        stops[last] = ends[last]
+        ends_of_docs = np.cumsum(sizes)
+        total = np.concatenate([np.zeros(1, np.int64), np.cumsum(freqs, dtype=np.int64)])
+        counts = total[ends_of_docs] - total[ends_of_docs - sizes]
+        steps = decode_streams(Slices(whole.source, begins, stops - begins), counts)
+        return positions_of(steps, freqs)
+
+
+class MemoryPartition:
+    """A partition of rows that were just read."""
+
+    has_positions = True
+    block_docs = 128
+
+    def __init__(
+        self, tokens: Sequence[str], postings: Postings, numbers: UInt64s, lengths: UInt32s
+    ) -> None:
+        """Search posting lists."""
+        order = sorted(range(len(tokens)), key=lambda place: tokens[place].encode())
+        texts = pa.array([tokens[place] for place in order], pa.string())
+        self.tokens: TokenSet = SortedTokens(texts, np.array(order, np.uint32))
+        self.numbers, self.lengths = numbers, lengths
+        self.corpus = Corpus(len(numbers), int(lengths.sum(dtype=np.int64)))
+        self._postings = postings
+        self._ends = np.cumsum(postings.counts(len(tokens)))
+        self._position_ends = np.cumsum(postings.freqs, dtype=np.int64)
+
+    def num_docs_with(self, token: int) -> int:
+        """Return how many documents have a token."""
+        start, end = self._span(token)
+        return end - start
+
+    def postings(self, token: int, *, with_position: bool = False) -> Postings:
+        """Return the documents that have a token."""
+        start, end = self._span(token)
+        all_of = self._postings
+        positions = None
+        if with_position and all_of.positions is not None:
+            before = int(self._position_ends[start] - all_of.freqs[start]) if end > start else 0
+            after = int(self._position_ends[end - 1]) if end > start else 0
+            positions = all_of.positions[before:after]
+        return Postings(
+            all_of.tokens[start:end], all_of.docs[start:end], all_of.freqs[start:end], positions
+        )
+
+    def _span(self, token: int) -> tuple[int, int]:
+        return int(self._ends[token - 1]) if token else 0, int(self._ends[token])
+
+
+def _slices(strings: pa.Array) -> Slices:
+    """Return byte strings as slices of their buffer."""
+    strings = strings.cast(pa.large_binary())
+    _, offsets, data = strings.buffers()
+    if offsets is None:
+        nothing = np.empty(0, np.int64)
+        return Slices(np.empty(0, np.uint8), nothing, nothing)
+    ends = np.frombuffer(offsets, np.int64)[strings.offset : strings.offset + len(strings) + 1]
+    source = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    return Slices(source, ends[:-1], np.diff(ends))

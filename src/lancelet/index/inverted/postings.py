@@ -1,0 +1,110 @@
+"""Posting lists in memory: every occurrence of a token in a document, token by token.
+
+tokens     0 0 0 1       token 0 is in documents 2, 5 and 9, token 1 in 5
+docs       2 5 9 5
+freqs      1 3 1 2
+positions  4 0 7 9 1 2 6      as many as the frequency says, each
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.buffers import Int64s
+from lancelet.index.text.analyzer import Words
+from lancelet.kernels import counting_order
+
+UInt32s = npt.NDArray[np.uint32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Postings:
+    """Posting lists, sorted by token and then by document."""
+
+    tokens: UInt32s
+    docs: UInt32s
+    freqs: UInt32s
+    positions: UInt32s | None
+
+    def __len__(self) -> int:
+        """Return how many pairs of token and document there are."""
+        return len(self.tokens)
+
+    def counts(self, num_tokens: int) -> Int64s:
+        """Return how many documents each token is in."""
+        return np.bincount(self.tokens, minlength=num_tokens).astype(np.int64)
+
+
+def invert(words: Words, num_tokens: int, first_doc: int, *, with_position: bool) -> Postings:
+    """Return the posting lists of texts, which are documents from `first_doc` on."""
+    numbers = np.arange(first_doc, first_doc + len(words.counts), dtype=np.uint32)
+    docs = np.repeat(numbers, words.counts)
+    order = counting_order(words.ids, num_tokens)
+    tokens, docs = words.ids[order], docs[order]
+    is_first = np.ones(len(tokens), np.bool_)
+    is_first[1:] = (tokens[1:] != tokens[:-1]) | (docs[1:] != docs[:-1])
+    starts = np.flatnonzero(is_first)
+    freqs = np.diff(starts, append=len(tokens)).astype(np.uint32)
+    positions = words.positions[order] if with_position else None
+    return Postings(tokens[starts], docs[starts], freqs, positions)
+
+
+def join(parts: Sequence[Postings], num_tokens: int, *, with_position: bool) -> Postings:
+    """Return the posting lists of parts whose documents follow one another."""
+    tokens = np.concatenate([np.empty(0, np.uint32), *(part.tokens for part in parts)])
+    docs = np.concatenate([np.empty(0, np.uint32), *(part.docs for part in parts)])
+    freqs = np.concatenate([np.empty(0, np.uint32), *(part.freqs for part in parts)])
+    order = counting_order(tokens, num_tokens)
+    positions = None
+    if with_position:
+        own = [part.positions for part in parts if part.positions is not None]
+        stored = np.concatenate([np.empty(0, np.uint32), *own])
+        positions = _regrouped(stored, freqs, order)
+    return Postings(tokens[order], docs[order], freqs[order], positions)
+
+
+def selected(postings: Postings, kept: npt.NDArray[np.bool_]) -> Postings:
+    """Return the pairs of token and document that are kept."""
+    places = np.flatnonzero(kept)
+    positions = postings.positions
+    if positions is not None:
+        positions = _regrouped(positions, postings.freqs, places)
+    return Postings(
+        postings.tokens[places], postings.docs[places], postings.freqs[places], positions
+    )
+
+
+def position_steps(positions: UInt32s, freqs: UInt32s) -> UInt32s:
+    """Return how far each position is from the one before it in the same document."""
+    steps = np.diff(positions, prepend=np.uint32(0))
+    ends = np.cumsum(freqs, dtype=np.int64)
+    starts = ends - freqs
+    steps[starts] = positions[starts]
+    return steps
+
+
+def positions_of(steps: UInt32s, freqs: UInt32s) -> UInt32s:
+    """Return the positions whose steps these are."""
+    if not len(steps):
+        return steps
+    total = np.cumsum(steps, dtype=np.int64)
+    ends = np.cumsum(freqs, dtype=np.int64)
+    starts = ends - freqs
+    before = total[starts] - steps[starts]
+    found: UInt32s = (total - np.repeat(before, freqs)).astype(np.uint32)
+    return found
+
+
+def _regrouped(positions: UInt32s, freqs: UInt32s, order: npt.NDArray[np.integer]) -> UInt32s:
+    """Return positions with the documents they belong to in another order."""
+    starts = np.cumsum(freqs, dtype=np.int64) - freqs
+    counts = freqs[order].astype(np.int64)
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    places = np.arange(total) + np.repeat(starts[order] - (ends - counts), counts)
+    found: UInt32s = positions[places]
+    return found

@@ -1,0 +1,98 @@
+"""The tokens of a partition: a sorted column, or an automaton.
+
+_token      apple  pear  plum
+_token_id   4      0     2        the row of the token in the file of postings
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lancelet.errors import CorruptDataError
+from lancelet.index.inverted.automaton import TokenAutomaton
+
+UInt32s = npt.NDArray[np.uint32]
+
+
+class TokenSet(Protocol):
+    """Tokens by number and numbers by token."""
+
+    def find(self, token: str) -> int | None:
+        """Return the number of a token, or None."""
+
+    def starting_with(self, prefix: str) -> Iterator[tuple[str, int]]:
+        """Yield the tokens with a beginning, in order, and their numbers."""
+
+
+class SortedTokens:
+    """Tokens in order, searched by halves."""
+
+    def __init__(self, tokens: pa.Array, ids: UInt32s) -> None:
+        """Search a column of tokens whose bytes ascend."""
+        self._tokens = tokens.cast(pa.large_string())
+        self._ids = ids
+
+    def find(self, token: str) -> int | None:
+        """Return the number of a token, or None."""
+        wanted = token.encode()
+        place = self._place(wanted)
+        if place < len(self._tokens) and self._at(place) == wanted:
+            return int(self._ids[place])
+        return None
+
+    def starting_with(self, prefix: str) -> Iterator[tuple[str, int]]:
+        """Yield the tokens with a beginning, in order, and their numbers."""
+        for place in range(self._place(prefix.encode()), len(self._tokens)):
+            token = self._tokens[place].as_py()
+            if not token.startswith(prefix):
+                return
+            yield token, int(self._ids[place])
+
+    def _at(self, place: int) -> bytes:
+        found: bytes = self._tokens[place].as_buffer().to_pybytes()
+        return found
+
+    def _place(self, wanted: bytes) -> int:
+        low, high = 0, len(self._tokens)
+        while low < high:
+            middle = (low + high) // 2
+            if self._at(middle) < wanted:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
+class AutomatonTokens:
+    """Tokens of an automaton."""
+
+    def __init__(self, automaton: TokenAutomaton) -> None:
+        """Walk an automaton."""
+        self._automaton = automaton
+
+    def find(self, token: str) -> int | None:
+        """Return the number of a token, or None."""
+        return self._automaton.find(token.encode())
+
+    def starting_with(self, prefix: str) -> Iterator[tuple[str, int]]:
+        """Yield the tokens with a beginning, in order, and their numbers."""
+        for token, number in self._automaton.items(prefix.encode()):
+            yield token.decode(errors="replace"), number
+
+
+def all_tokens(tokens: TokenSet, count: int) -> list[str]:
+    """Return every token by its number; each number must have one."""
+    found: list[str | None] = [None] * count
+    for token, number in tokens.starting_with(""):
+        if number >= count or found[number] is not None:
+            raise CorruptDataError("a token set has a wrong number", number=number, tokens=count)
+        found[number] = token
+    named = [token for token in found if token is not None]
+    if len(named) != count:
+        raise CorruptDataError("a token set lacks tokens", tokens=count, found=len(named))
+    return named

@@ -1,0 +1,236 @@
+"""Writing a partition: documents are gathered in memory, and posting lists written when full.
+
+    texts         tokens of a batch, inverted at once
+    partitions    of segments that are merged, their documents renumbered
+    flush         everything sorted by token, cut into blocks, written as one partition
+
+A partition has at most so many postings, so memory is bounded however many rows there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet.buffers import Bytes, Int64s
+from lancelet.index.folder import SegmentFolder
+from lancelet.index.inverted import layout
+from lancelet.index.inverted.bm25 import Corpus, weights
+from lancelet.index.inverted.layout import Codec
+from lancelet.index.inverted.positions import render_positions
+from lancelet.index.inverted.postings import Postings, invert, join, position_steps
+from lancelet.index.text.analyzer import Analyzer, Vocabulary
+from lancelet.index.text.options import TextOptions
+from lancelet.kernels import encode_postings, encode_streams
+from lancelet.rowids.address import UInt64s
+
+POSTINGS_MAX: Final = 32 * 1024 * 1024
+"""So many pairs of token and document make a partition, about."""
+
+_PLAIN: Final = {"lance-encoding:compression": "none"}
+
+
+class SegmentWriter:
+    """Writes the partitions of a segment one after another, and then its metadata."""
+
+    def __init__(
+        self,
+        folder: SegmentFolder,
+        options: TextOptions,
+        codec: Codec,
+        postings_max: int,
+    ) -> None:
+        """Write to a folder."""
+        self._folder, self._options, self._codec = folder, options, codec
+        self._postings_max = postings_max
+        self._partitions = 0
+        self._start()
+
+    def add_texts(self, texts: pa.Array, numbers: UInt64s, analyzer: Analyzer) -> None:
+        """Add the rows of texts; those without a token are left out."""
+        words = analyzer.analyze(texts, self._vocabulary)
+        has_tokens = words.counts > 0
+        if not has_tokens.all():
+            numbers, counts = numbers[has_tokens], words.counts[has_tokens]
+            words = type(words)(words.ids, words.positions, counts)
+        postings = invert(
+            words,
+            len(self._vocabulary.tokens),
+            self._num_docs,
+            with_position=self._options.with_position,
+        )
+        self._add(postings, numbers, words.counts.astype(np.uint32))
+
+    def add_postings(
+        self,
+        tokens: Sequence[str],
+        postings: Postings,
+        numbers: UInt64s,
+        lengths: np.ndarray[tuple[int], np.dtype[np.uint32]],
+    ) -> None:
+        """Add documents of another partition, whose postings number them from 0."""
+        number = self._vocabulary.number
+        ids = np.fromiter((number(token) for token in tokens), np.uint32, len(tokens))
+        docs = postings.docs + np.uint32(self._num_docs)
+        renumbered = Postings(ids[postings.tokens], docs, postings.freqs, postings.positions)
+        self._add(renumbered, numbers, lengths)
+
+    def finish(self) -> None:
+        """Write what is left, and the metadata."""
+        if self._num_docs:
+            self._flush()
+        metadata = {
+            layout.PARTITIONS: f"[{','.join(map(str, range(self._partitions)))}]",
+            layout.PARAMS: self._options.render(),
+            layout.TOKEN_SET: "arrow",
+            **self._codec.as_metadata(with_position=self._options.with_position),
+        }
+        empty = bytes.fromhex("3a30000000000000")
+        field = pa.field(layout.DELETED_FRAGMENTS, pa.binary(), nullable=False)
+        table = pa.Table.from_arrays([pa.array([empty], pa.binary())], schema=pa.schema([field]))
+        self._folder.write(layout.METADATA, table, metadata)
+
+    def _start(self) -> None:
+        self._vocabulary = Vocabulary()
+        self._parts: list[Postings] = []
+        self._numbers: list[UInt64s] = []
+        self._lengths: list[np.ndarray[tuple[int], np.dtype[np.uint32]]] = []
+        self._num_docs = self._num_postings = 0
+
+    def _add(
+        self,
+        postings: Postings,
+        numbers: UInt64s,
+        lengths: np.ndarray[tuple[int], np.dtype[np.uint32]],
+    ) -> None:
+        self._parts.append(postings)
+        self._numbers.append(numbers)
+        self._lengths.append(lengths)
+        self._num_docs += len(numbers)
+        self._num_postings += len(postings)
+        if self._num_postings >= self._postings_max:
+            self._flush()
+
+    def _flush(self) -> None:
+        tokens = self._vocabulary.tokens
+        with_position = self._options.with_position
+        postings = join(self._parts, len(tokens), with_position=with_position)
+        self._parts = []
+        lengths = np.concatenate(self._lengths)
+        numbers = np.concatenate(self._numbers)
+        number = self._partitions
+        docs = pa.Table.from_arrays(
+            [pa.array(numbers), pa.array(lengths)], schema=layout.DOCS_SCHEMA
+        )
+        total = int(lengths.sum(dtype=np.int64))
+        self._folder.write(
+            layout.file_name(number, "docs"), docs, {layout.TOTAL_TOKENS: str(total)}
+        )
+        self._folder.write(layout.file_name(number, "tokens"), _token_table(tokens))
+        table = _posting_table(postings, lengths, len(tokens), self._codec)
+        codec = self._codec.as_metadata(with_position=with_position)
+        self._folder.write(layout.file_name(number, "invert"), table, codec)
+        self._partitions += 1
+        self._start()
+
+
+def _token_table(tokens: Sequence[str]) -> pa.Table:
+    order = sorted(range(len(tokens)), key=lambda place: tokens[place].encode())
+    texts = pa.array([tokens[place] for place in order], pa.string())
+    return pa.Table.from_arrays([texts, pa.array(order, pa.uint32())], schema=layout.TOKENS_SCHEMA)
+
+
+def _posting_table(
+    postings: Postings,
+    lengths: np.ndarray[tuple[int], np.dtype[np.uint32]],
+    num_tokens: int,
+    codec: Codec,
+) -> pa.Table:
+    counts = postings.counts(num_tokens)
+    blocks, block_counts = block_sizes(counts, codec.block_docs)
+    corpus = Corpus(len(lengths), int(lengths.sum(dtype=np.int64)))
+    idf = np.array([corpus.idf(count) for count in counts.tolist()], np.float32)
+    norms = corpus.norms(lengths)
+    scores = idf[postings.tokens] * weights(postings.freqs, norms[postings.docs])
+    block_scores = np.maximum.reduceat(scores, _first(block_counts)) if len(scores) else scores
+    best = np.maximum.reduceat(block_scores, _first(blocks)) if len(scores) else scores
+    data, ends = encode_postings(
+        postings.docs,
+        postings.freqs,
+        counts,
+        block_scores,
+        block_docs=codec.block_docs,
+        is_varint=codec.is_varint,
+    )
+    columns = {
+        _field("_posting", pa.list_(pa.large_binary())): _lists(_binaries(data, ends), blocks),
+        _field("_max_score", pa.float32()): pa.array(best, pa.float32()),
+        _field("_length", pa.uint32()): pa.array(counts.astype(np.uint32)),
+    }
+    if postings.positions is not None:
+        columns |= _position_columns(postings, postings.positions, blocks, block_counts, codec)
+    return pa.Table.from_arrays(list(columns.values()), schema=pa.schema(list(columns)))
+
+
+def _position_columns(
+    postings: Postings,
+    positions: np.ndarray[tuple[int], np.dtype[np.uint32]],
+    blocks: Int64s,
+    block_counts: Int64s,
+    codec: Codec,
+) -> dict[pa.Field, pa.Array]:
+    if not codec.is_varint:
+        old = render_positions(
+            positions, postings.freqs, np.add.reduceat(block_counts, _first(blocks))
+        )
+        return {_field("_position", pa.list_(pa.list_(pa.large_binary()))): old}
+    steps = position_steps(positions, postings.freqs)
+    per_block = np.add.reduceat(postings.freqs.astype(np.int64), _first(block_counts))
+    data, ends = encode_streams(steps, per_block)
+    last = np.cumsum(blocks) - 1
+    token_ends = ends[last]
+    token_starts = np.concatenate([np.zeros(1, np.int64), token_ends[:-1]])
+    starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
+    offsets = (starts - np.repeat(token_starts, blocks)).astype(np.uint32)
+    return {
+        _field("_compressed_position", pa.large_binary()): _binaries(data, token_ends),
+        _field("_position_block_offset", pa.list_(pa.uint32())): _lists(pa.array(offsets), blocks),
+    }
+
+
+def block_sizes(counts: Int64s, block_docs: int) -> tuple[Int64s, Int64s]:
+    """Return how many blocks each list has, and how many documents each block.
+
+    >>> blocks, sizes = block_sizes(np.array([3, 300]), 128)
+    >>> blocks.tolist(), sizes.tolist()
+    ([1, 3], [3, 128, 128, 44])
+    """
+    blocks = -(-counts // block_docs)
+    sizes = np.full(int(blocks.sum()), block_docs, np.int64)
+    last = np.cumsum(blocks) - 1
+    sizes[last] = counts - (blocks - 1) * block_docs
+    return blocks, sizes
+
+
+def _first(counts: Int64s) -> Int64s:
+    """Return where groups of these sizes begin."""
+    starts: Int64s = np.cumsum(counts) - counts
+    return starts
+
+
+def _field(name: str, data_type: pa.DataType) -> pa.Field:
+    return pa.field(name, data_type, nullable=False, metadata=_PLAIN)
+
+
+def _binaries(data: Bytes, ends: Int64s) -> pa.Array:
+    offsets = np.concatenate([np.zeros(1, np.int64), ends])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.large_binary(), len(ends), buffers)
+
+
+def _lists(values: pa.Array, counts: Int64s) -> pa.Array:
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), values)

@@ -1,0 +1,1 @@
+"""From texts to tokens: what indices of words and of letters share."""

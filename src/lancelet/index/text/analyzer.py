@@ -1,0 +1,114 @@
+"""Texts to tokens, a batch at a time: cut all of them, then look at each different piece once.
+
+    texts      "The cat, the Cat"
+    pieces     The cat the Cat          numbers 0 1 2 3
+    tokens     -   cat -   cat          The and the are left out, cat and Cat are one
+    tokens     [1 1]   positions [1 3]  those left out leave gaps
+
+What a filter does to a piece is done once for the whole build, whatever how often it is met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lancelet.buffers import Int64s, Slices
+from lancelet.index.text.cutters import Cutter, cutter_of
+from lancelet.index.text.filters import token_filter
+from lancelet.index.text.options import TextOptions
+from lancelet.kernels import intern_slices
+
+UInt32s = npt.NDArray[np.uint32]
+_LEFT_OUT = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token, and where it stands among the pieces of its text."""
+
+    text: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Words:
+    """The tokens of some texts: number and position of each, and how many each text has."""
+
+    ids: UInt32s
+    positions: UInt32s
+    counts: Int64s
+
+
+@dataclass(slots=True)
+class Vocabulary:
+    """Tokens, numbered in the order in which they are first met."""
+
+    tokens: list[str] = field(default_factory=list)
+    ids: dict[str, int] = field(default_factory=dict)
+    made_of: dict[bytes, int] = field(default_factory=dict)
+    """The number of the token that a piece of text becomes, or -1."""
+
+    def number(self, token: str) -> int:
+        """Return the number of a token."""
+        found = self.ids.setdefault(token, len(self.tokens))
+        if found == len(self.tokens):
+            self.tokens.append(token)
+        return found
+
+
+class Analyzer:
+    """Makes tokens of texts as options say."""
+
+    def __init__(self, options: TextOptions) -> None:
+        """Prepare what the options need; raise if a package is missing."""
+        self.options = options
+        self._cut: Cutter = cutter_of(options)
+        self._filter: Callable[[str], str | None] = token_filter(options)
+
+    def analyze(self, texts: pa.Array, vocabulary: Vocabulary) -> Words:
+        """Return the tokens of texts; a null has none."""
+        pieces, positions, counts = self._cut(texts)
+        ids, first = intern_slices(pieces)
+        made = self._tokens_of(pieces, first, vocabulary)[ids]
+        kept = made != _LEFT_OUT
+        if kept.all():
+            return Words(made.astype(np.uint32), positions, counts)
+        ends = np.cumsum(counts)
+        kept_before = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept)])
+        return Words(
+            made[kept].astype(np.uint32),
+            positions[kept],
+            kept_before[ends] - kept_before[ends - counts],
+        )
+
+    def tokens(self, text: str) -> list[Token]:
+        """Return the tokens of a text in order; the first has position 0, as in queries."""
+        vocabulary = Vocabulary()
+        words = self.analyze(pa.array([text], pa.string()), vocabulary)
+        first = int(words.positions[0]) if len(words.positions) else 0
+        return [
+            Token(vocabulary.tokens[number], position - first)
+            for number, position in zip(words.ids.tolist(), words.positions.tolist(), strict=True)
+        ]
+
+    def _tokens_of(self, pieces: Slices, first: Int64s, vocabulary: Vocabulary) -> Int64s:
+        """Return the number of the token of each different piece, -1 where it is left out."""
+        source = pieces.source.data
+        starts = pieces.position[first].tolist()
+        ends = (pieces.position[first] + pieces.size[first]).tolist()
+        known = vocabulary.made_of
+        made = np.empty(len(first), np.int64)
+        for place, (start, end) in enumerate(zip(starts, ends, strict=True)):
+            piece = bytes(source[start:end])
+            number = known.get(piece)
+            if number is None:
+                token = self._filter(piece.decode(errors="replace"))
+                number = _LEFT_OUT if token is None else vocabulary.number(token)
+                known[piece] = number
+            made[place] = number
+        return made

@@ -1,0 +1,91 @@
+"""Words of texts: where runs of characters of a set are, and which slices are equal.
+
+    "to be, or"   members a-z      words 0..2  3..5  7..9
+    slices        to be to         numbers 0 1 0      first 0 1
+
+A set of characters has a bit for each; what is not UTF-8 is in none.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.kernels.arguments import check_slices
+from lancelet.kernels.faults import Fault, corrupt
+
+UInt32s = npt.NDArray[np.uint32]
+
+
+def find_words(offsets: Int64s, data: Bytes, members: Bytes) -> tuple[Slices, Int64s]:
+    """Return the words of texts, and how many each text has."""
+    _check_texts(offsets, data)
+    starts: list[int] = []
+    sizes: list[int] = []
+    counts: list[int] = []
+    source = data.tobytes()
+    for first, last in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+        before = len(starts)
+        word = -1
+        at = first
+        while at < last:
+            code, size = _character(source, at, last)
+            if code < len(members) * 8 and members[code >> 3] >> (code & 7) & 1:
+                word = at if word < 0 else word
+            elif word >= 0:
+                starts.append(word)
+                sizes.append(at - word)
+                word = -1
+            at += size
+        if word >= 0:
+            starts.append(word)
+            sizes.append(last - word)
+        counts.append(len(starts) - before)
+    words = Slices(data, np.array(starts, np.int64), np.array(sizes, np.int64))
+    return words, np.array(counts, np.int64)
+
+
+def intern_slices(slices: Slices) -> tuple[UInt32s, Int64s]:
+    """Return a number for each slice, the same for equal ones, and where each is first met."""
+    check_slices(slices, kernel="intern_slices")
+    known: dict[bytes, int] = {}
+    first: list[int] = []
+    ids = np.empty(len(slices), np.uint32)
+    source = slices.source.tobytes()
+    ends = (slices.position + slices.size).tolist()
+    for place, (start, end) in enumerate(zip(slices.position.tolist(), ends, strict=True)):
+        number = known.setdefault(source[start:end], len(first))
+        if number == len(first):
+            first.append(place)
+        ids[place] = number
+    return ids, np.array(first, np.int64)
+
+
+def counting_order(keys: UInt32s, num_keys: int) -> UInt32s:
+    """Return the places of keys in ascending order, equal ones as they stand."""
+    large = keys >= num_keys
+    if large.any():
+        raise corrupt(Fault.BAD_INDEX, kernel="counting_order", place=int(large.argmax()))
+    return np.argsort(keys, kind="stable").astype(np.uint32)
+
+
+def _check_texts(offsets: Int64s, data: Bytes) -> None:
+    backwards = np.flatnonzero(np.diff(offsets) < 0)
+    if not len(offsets) or offsets[0] < 0 or len(backwards) or offsets[-1] > data.nbytes:
+        place = int(backwards[0]) if len(backwards) else 0
+        raise corrupt(Fault.BAD_OFFSETS, kernel="find_words", place=place)
+
+
+def _character(source: bytes, at: int, end: int) -> tuple[int, int]:
+    first = source[at]
+    if first < 0x80:
+        return first, 1
+    size = 4 if first >= 0xF0 else 3 if first >= 0xE0 else 2
+    rest = source[at + 1 : at + size]
+    if first < 0xC0 or at + size > end or any(byte & 0xC0 != 0x80 for byte in rest):
+        return 0x110000, 1
+    code = first & (0x7F >> size)
+    for byte in rest:
+        code = code << 6 | byte & 0x3F
+    return code, size

@@ -1,0 +1,181 @@
+"""Text indices through their life, each implementation searching and keeping up the other's.
+
+Goal: after every step both find the same rows with the same scores. Method: one table of random
+words with an index of each format version, written by either, changed, extended, merged by the
+other, compacted; queries of every kind.
+"""
+
+import random
+
+import lance
+import lance.query
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import lancelet
+import lancelet.query
+from lancelet.index.text.analyzer import Analyzer
+from lancelet.index.text.characters import fold, letters_and_digits, lower
+from lancelet.index.text.options import LANGUAGES, TextOptions
+
+pytestmark = pytest.mark.interop
+
+WORDS = ["fox", "red", "dog", "cat", "the"] + [f"w{number}" for number in range(200)]
+VERSIONS = ({"format_version": 1}, {}, {"block_size": 256})
+TEXTS = (
+    "The quick brown Fox's can't x_y naïve Thé, running runs",
+    "日本語テキスト mixed 漢字 U.S.A. 3.14 тест БОЛЬШОЙ",
+    "Straße ΟΔΟΣ İstanbul ﬁne Œuvre ½ ² \U0001d518nicode",
+    "getUserName foo_bar x2y HTTPServer a->b(c==d) i++ _x $v 0xFF ab12cd",
+    "",
+    "  \t ",
+    "supercalifragilisticexpialidociousandsomemore short",
+)
+OPTIONS = (
+    {},
+    {"stem": False, "remove_stop_words": False},
+    {"base_tokenizer": "whitespace"},
+    {"base_tokenizer": "raw"},
+    {"base_tokenizer": "ngram"},
+    {"base_tokenizer": "ngram", "min_ngram_length": 1, "max_ngram_length": 4},
+    {"base_tokenizer": "ngram", "prefix_only": True},
+    {"base_tokenizer": "code"},
+    {"base_tokenizer": "code", "split_identifiers": True},
+    {"lower_case": False},
+    {"ascii_folding": False},
+    {"max_token_length": 5},
+    {"custom_stop_words": ["fox", "running"]},
+)
+
+
+def rows(first, stop):
+    chance = random.Random(first)
+
+    def text():
+        count = chance.choice([0, 1, 3, 10, 60, 200])
+        if chance.random() < 0.05:
+            return None
+        picked = (min(int(chance.expovariate(0.05)), len(WORDS) - 1) for _ in range(count))
+        return " ".join(WORDS[place] for place in picked)
+
+    numbers = range(first, stop)
+    return pa.table({"id": numbers, "t": [text() for _ in numbers], "u": [text() for _ in numbers]})
+
+
+def queries(q):
+    return (
+        q.MatchQuery("fox", "t"),
+        q.MatchQuery("red w7 dog fox the", "t", boost=2.0),
+        q.MatchQuery("red dog", "t", operator=q.FullTextOperator.AND),
+        q.MatchQuery("fox fox", "t"),
+        q.MatchQuery("foxes", "t"),
+        q.PhraseQuery("red dog", "t"),
+        q.PhraseQuery("fox cat", "t", slop=3),
+        q.MultiMatchQuery("fox w3", ["t", "u"], boosts=[1.0, 3.0]),
+        q.BooleanQuery(
+            [
+                (q.Occur.MUST, q.MatchQuery("cat", "t")),
+                (q.Occur.SHOULD, q.MatchQuery("dog", "u")),
+                (q.Occur.MUST_NOT, q.MatchQuery("w1", "t")),
+            ]
+        ),
+        q.MatchQuery("cat", "t") | q.MatchQuery("dog", "u"),
+        q.BoostQuery(q.MatchQuery("cat", "t"), q.MatchQuery("dog", "u"), negative_boost=0.3),
+    )
+
+
+def found(module, path, query, **options):
+    table = module.dataset(path).to_table(columns=["id"], full_text_query=query, **options)
+    return dict(zip(table["id"].to_pylist(), table["_score"].to_pylist(), strict=True))
+
+
+def agree(path, step, **options):
+    for place, (ours, theirs) in enumerate(
+        zip(queries(lancelet.query), queries(lance.query), strict=True)
+    ):
+        mine = found(lancelet, path, ours, **options)
+        expected = found(lance, path, theirs, **options)
+        assert mine.keys() == expected.keys(), (step, place)
+        for number, score in expected.items():
+            assert mine[number] == pytest.approx(score, rel=1e-5, abs=1e-5), (step, place)
+
+
+@pytest.mark.parametrize("writer", [lancelet, lance], ids=["ours", "theirs"])
+@pytest.mark.parametrize("version", VERSIONS, ids=str)
+def test_both_find_the_same_through_the_life_of_an_index(tmp_path, writer, version):
+    other = lance if writer is lancelet else lancelet
+    path = str(tmp_path / "table.lance")
+    lancelet.write_dataset(rows(0, 900), path, max_rows_per_file=300)
+    dataset = writer.dataset(path)
+    for column in ("t", "u"):
+        dataset.create_scalar_index(column, "INVERTED", with_position=True, **version)
+    agree(path, "built")
+    lancelet.dataset(path).delete("id % 7 = 3")
+    lancelet.write_dataset(rows(900, 1000), path, mode="append")
+    agree(path, "changed")
+    agree(path, "fast", fast_search=True)
+    agree(path, "filtered", filter="id % 3 = 0", prefilter=True)
+    writer.dataset(path).optimize.optimize_indices(num_indices_to_merge=0)
+    agree(path, "extended")
+    other.dataset(path).optimize.optimize_indices(num_indices_to_merge=3)
+    agree(path, "merged by the other")
+    writer.dataset(path).optimize.compact_files()
+    agree(path, "compacted")
+
+
+def test_columns_without_an_index_are_searched_alike(tmp_path):
+    path = str(tmp_path / "table.lance")
+    lancelet.write_dataset(rows(0, 300), path)
+    agree(path, "no index")
+
+
+def test_several_partitions_are_one_index(tmp_path, monkeypatch):
+    monkeypatch.setattr("lancelet.index.inverted.kind.POSTINGS_MAX", 4000)
+    path = str(tmp_path / "table.lance")
+    dataset = lancelet.write_dataset(rows(0, 900), path, max_rows_per_file=300)
+    for column in ("t", "u"):
+        dataset.create_scalar_index(column, "INVERTED", with_position=True)
+    assert len(list((tmp_path / "table.lance").rglob("part_1_docs.lance"))) == 2
+    agree(path, "partitions")
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_tokens_are_the_same(options):
+    analyzer = Analyzer(TextOptions.of(options))
+    for text in TEXTS:
+        mine = [(token.text, token.position) for token in analyzer.tokens(text)]
+        theirs = [(token.text, token.position) for token in lance.tokenize(text, **options)]
+        assert mine == theirs, text
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_languages_have_the_same_stems_and_stop_words(language):
+    letters = {"Russian": "абвгдеилнорстуыья", "Greek": "αβγδεικλνοπρστυως", "Tamil": "கசதபமனிுா"}
+    alphabet = letters.get(language, "abdeghilnorstuåäöéèçğ")
+    chance = random.Random(language)
+    words = ["".join(chance.choices(alphabet, k=chance.randint(1, 9))) for _ in range(2000)]
+    text = " ".join(words)
+    options = {"language": language, "base_tokenizer": "whitespace"}
+    mine = [token.text for token in Analyzer(TextOptions.of(options)).tokens(text)]
+    assert mine == [token.text for token in lance.tokenize(text, **options)]
+
+
+def test_every_character_is_treated_alike():
+    codes = [code for code in range(1, 0x110000) if not 0xD800 <= code < 0xE000]
+    plain = {"stem": False, "remove_stop_words": False, "max_token_length": None}
+    kept = {**plain, "lower_case": False, "ascii_folding": False}
+    member = np.unpackbits(letters_and_digits(), bitorder="little")
+    for start in range(0, len(codes), 50_000):
+        part = codes[start : start + 50_000]
+        text = " ".join(f"a{chr(code)}b" for code in part)
+        tokens = iter(lance.tokenize(text, base_tokenizer="simple", **kept))
+        for code in part:
+            whole = next(tokens).text == f"a{chr(code)}b"
+            assert whole == bool(member[code]), hex(code)
+            if not whole:
+                next(tokens)
+        text = "\x01".join(map(chr, part))
+        for change, name in ((lower, "lower_case"), (fold, "ascii_folding")):
+            options = {**kept, name: True, "base_tokenizer": "raw"}
+            assert change(text) == lance.tokenize(text, **options)[0].text

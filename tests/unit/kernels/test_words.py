@@ -1,0 +1,133 @@
+"""Words and posting lists: the native code against the definition, and encoding undone."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lancelet.buffers import Slices
+from lancelet.errors import CorruptDataError
+from lancelet.index.text.characters import letters_and_digits, no_blanks
+
+TEXTS = st.lists(st.text(alphabet="ab é日-_ \t😀", max_size=12), max_size=6)
+COUNTS = st.lists(st.integers(1, 600), min_size=1, max_size=5)
+
+
+def joined(texts):
+    parts = [text.encode() for text in texts]
+    offsets = np.cumsum([0, *map(len, parts)]).astype(np.int64)
+    return offsets, np.frombuffer(b"".join(parts), np.uint8)
+
+
+def words_of(slices):
+    ends = slices.position + slices.size
+    return [
+        slices.source[start:end].tobytes().decode()
+        for start, end in zip(slices.position, ends, strict=True)
+    ]
+
+
+def random_lists(counts, seed):
+    rng = np.random.default_rng(seed)
+    docs = [np.sort(rng.choice(2**31, count, replace=False)) for count in counts]
+    freqs = rng.zipf(1.3, sum(counts)).clip(1, 2**32 - 1).astype(np.uint32)
+    return np.concatenate(docs).astype(np.uint32), freqs, np.array(counts, np.int64)
+
+
+def blocks_of(counts, block_docs):
+    sizes = []
+    for count in counts.tolist():
+        sizes += [block_docs] * (count // block_docs)
+        if count % block_docs:
+            sizes.append(count % block_docs)
+    return np.array(sizes, np.int64)
+
+
+@given(texts=TEXTS)
+def test_words_are_runs_of_letters(agree, texts):
+    slices, counts = agree("find_words", *joined(texts), letters_and_digits())
+    expected = ["".join(c if c.isalnum() else " " for c in text).split() for text in texts]
+    assert words_of(slices) == [word for words in expected for word in words]
+    assert counts.tolist() == [len(words) for words in expected]
+
+
+@given(data=st.binary(max_size=20))
+def test_bytes_that_are_no_text_are_cut_alike(agree, data):
+    offsets = np.array([0, len(data)], np.int64)
+    agree("find_words", offsets, np.frombuffer(data, np.uint8), no_blanks())
+
+
+def test_offsets_that_leave_their_bytes_are_refused(agree):
+    data = np.zeros(4, np.uint8)
+    for offsets in ([0, 5], [3, 1], [-1, 2]):
+        assert (
+            agree("find_words", np.array(offsets, np.int64), data, no_blanks()) is CorruptDataError
+        )
+
+
+@given(words=st.lists(st.binary(max_size=10), max_size=40))
+def test_equal_slices_have_one_number(agree, words):
+    sizes = np.array([len(word) for word in words], np.int64)
+    source = np.frombuffer(b"".join(words), np.uint8)
+    ids, first = agree("intern_slices", Slices(source, np.cumsum(sizes) - sizes, sizes))
+    assert [words[place] for place in first] == list(dict.fromkeys(words))
+    assert [words[first[number]] for number in ids] == words
+
+
+def test_many_slices_outgrow_the_first_table(agree):
+    words = [str(number % 3000).encode() for number in range(9000)]
+    sizes = np.array([len(word) for word in words], np.int64)
+    source = np.frombuffer(b"".join(words), np.uint8)
+    ids, first = agree("intern_slices", Slices(source, np.cumsum(sizes) - sizes, sizes))
+    assert len(first) == 3000
+    assert ids.tolist() == [number % 3000 for number in range(9000)]
+
+
+@given(keys=st.lists(st.integers(0, 9), max_size=50))
+def test_keys_are_ordered_and_stay_in_turn(agree, keys):
+    order = agree("counting_order", np.array(keys, np.uint32), 10)
+    assert order.tolist() == sorted(range(len(keys)), key=lambda place: keys[place])
+
+
+def test_keys_beyond_their_number_are_refused(agree):
+    assert agree("counting_order", np.array([1, 7], np.uint32), 7) is CorruptDataError
+
+
+@pytest.mark.parametrize("block_docs", [128, 256])
+@pytest.mark.parametrize("is_varint", [True, False])
+@given(counts=COUNTS, seed=st.integers(0, 2**32))
+def test_postings_are_read_as_they_were_written(agree, block_docs, is_varint, counts, seed):
+    docs, freqs, counts = random_lists(counts, seed)
+    sizes = blocks_of(counts, block_docs)
+    codec = {"block_docs": block_docs, "is_varint": is_varint}
+    scores = np.arange(len(sizes), dtype=np.float32)
+    data, ends = agree("encode_postings", docs, freqs, counts, scores, **codec)
+    starts = np.concatenate([[0], ends[:-1]])
+    blocks = Slices(data, starts, ends - starts)
+    found = agree("decode_postings", blocks, sizes, **codec)
+    np.testing.assert_array_equal(found[0], docs)
+    np.testing.assert_array_equal(found[1], freqs)
+
+
+@given(counts=COUNTS, seed=st.integers(0, 2**32))
+def test_damaged_postings_are_refused_or_read_alike(agree, damage, counts, seed):
+    docs, freqs, counts = random_lists(counts, seed)
+    rng = np.random.default_rng(seed)
+    for block_docs in (128, 256):
+        sizes = blocks_of(counts, block_docs)
+        scores = np.zeros(len(sizes), np.float32)
+        data, ends = agree(
+            "encode_postings", docs, freqs, counts, scores, block_docs=block_docs, is_varint=True
+        )
+        starts = np.concatenate([[0], ends[:-1]])
+        blocks = Slices(damage(rng, data), starts, ends - starts)
+        agree("decode_postings", blocks, sizes, block_docs=block_docs, is_varint=True)
+
+
+@given(counts=COUNTS, seed=st.integers(0, 2**32))
+def test_streams_are_read_as_they_were_written(agree, counts, seed):
+    _, values, counts = random_lists(counts, seed)
+    data, ends = agree("encode_streams", values, counts)
+    starts = np.concatenate([[0], ends[:-1]])
+    found = agree("decode_streams", Slices(data, starts, ends - starts), counts)
+    np.testing.assert_array_equal(found, values)
