@@ -11,13 +11,13 @@ FUZZ_SECONDS ?= 60
 JOBS    ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-all check lint types contracts protos interop spark faults sanitize fuzz bench demo docs clean
+.PHONY: help setup build test test-all check lint types contracts protos interop spark faults sanitize fuzz bench demo demo-files docs clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
 
 setup: ## Create .venv with everything that development needs
-	@$(SETUP) --group test --group check --extra sql --extra spark --extra postgres
+	@$(SETUP) --group test --group check --group demo --extra sql --extra spark --extra postgres
 
 build: setup ## Compile the native kernels in place
 	@$(RUN) native/build.py
@@ -77,7 +77,10 @@ bench: build ## Compare speed and size with the reference and with Parquet
 	$(RUN) benchmarks/bench_kernels.py
 	$(RUN) benchmarks/report.py
 
-demo: build ## A tour that runs: write, read, compare sizes, find damage
+demo: build ## The main job: Spark writes, streams, embeds, merges, compacts and searches tables
+	$(RUN) demo/pipeline.py --folder demo-output
+
+demo-files: build ## A tour of data files: write, read, compare sizes, find damage
 	$(RUN) demo/files.py --folder demo-output
 
 docs: setup ## Build the documentation into site/

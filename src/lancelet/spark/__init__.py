@@ -1,8 +1,9 @@
 """Lance tables in Spark: the format `lance`, and jobs that SQL has no words for."""
 
 from lancelet.ops.jobs.bar import TerminalBar
-from lancelet.spark.change import cleanup, compact, delete, update
+from lancelet.spark.change import check, cleanup, compact, delete, migrate, update
 from lancelet.spark.columns import add_columns
+from lancelet.spark.conversion.run import convert
 from lancelet.spark.ingest import ingest_files
 from lancelet.spark.merging import Merge, merge
 from lancelet.spark.running import Finished, Running
@@ -17,12 +18,15 @@ __all__ = [
     "Running",
     "TerminalBar",
     "add_columns",
+    "check",
     "cleanup",
     "compact",
+    "convert",
     "count",
     "delete",
     "ingest_files",
     "merge",
+    "migrate",
     "register",
     "scan",
     "update",

@@ -12,13 +12,18 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Unpack
 
+from lancelet.format.version import FileVersion
+from lancelet.ops.check.finding import Finding, Level
 from lancelet.ops.cleanup.policy import CleanupPolicy, policy_of
 from lancelet.ops.cleanup.run import CleanupStats, cleanup_old_versions
 from lancelet.ops.compact.options import CompactionOptions
 from lancelet.ops.compact.rewrite import CompactionMetrics
 from lancelet.ops.jobs import change_rows
+from lancelet.ops.jobs.check import check as check_in_tasks
 from lancelet.ops.jobs.compact import compact as compact_in_tasks
 from lancelet.ops.jobs.engine import JobReport
+from lancelet.ops.jobs.migrate import migrate as migrate_in_tasks
+from lancelet.ops.publish import Remarks
 from lancelet.spark.running import Finished, Running, begin
 
 _OLDER_THAN: Final = timedelta(days=14)
@@ -73,6 +78,7 @@ def cleanup(
     older_than: timedelta | None = None,
     retain_versions: int | None = None,
     delete_unverified: bool = False,
+    error_if_tagged_old_versions: bool = True,
     **running: Unpack[Running],
 ) -> CleanupStats:
     """Delete old versions, by default those of 14 days ago, and what failed tasks left behind.
@@ -88,6 +94,42 @@ def cleanup(
         snapshot,
         older_than=older_than,
         retain_versions=retain_versions,
-        policy=CleanupPolicy(delete_unverified=delete_unverified),
+        policy=CleanupPolicy(
+            delete_unverified=delete_unverified,
+            error_if_tagged_old_versions=error_if_tagged_old_versions,
+        ),
     )
     return cleanup_old_versions(snapshot, policy)
+
+
+def check(
+    uri: str | os.PathLike[str],
+    level: str | int | Level = Level.DECODE,
+    *,
+    version: int | None = None,
+    **running: Unpack[Running],
+) -> list[Finding]:
+    """Return what is wrong with a version, by default the latest; see `dataset.check`.
+
+    Fragments without any live row are not looked at.
+    """
+    job, table = begin(uri, running)
+    pinned = table.at(version).open().version
+    return check_in_tasks(job, table.at(pinned), Level.parse(level))
+
+
+def migrate(
+    uri: str | os.PathLike[str],
+    data_storage_version: str,
+    *,
+    message: str | None = None,
+    **running: Unpack[Running],
+) -> Finished:
+    """Write a table anew in another file version, as its next version.
+
+    Rows get new ids and there are no indices afterwards; older versions stay as they are.
+    """
+    job, table = begin(uri, running)
+    version = FileVersion.parse(data_storage_version)
+    published = migrate_in_tasks(job, table, version, Remarks(message))
+    return Finished(published.version, job.report.work.rows, job.report)

@@ -20,11 +20,12 @@ from pyspark.sql.types import StructType
 
 from lancelet.errors import AlreadyExistsError, StorageError
 from lancelet.file.batches import rebatch
+from lancelet.format.base_paths import BasePath
 from lancelet.format.fragment import Fragment
 from lancelet.format.operation import Append, Overwrite
-from lancelet.format.paths import DATA
 from lancelet.format.schema import Schema
 from lancelet.format.version import DEFAULT_VERSION, FileVersion
+from lancelet.ops.bases import BaseChoice
 from lancelet.ops.fit import fit_to_table
 from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.ops.publish import Remarks, commit_transaction, new_transaction
@@ -53,6 +54,12 @@ class FilePlan:
     arrow: pa.Schema
     version: FileVersion
     limits: FileLimits
+    chosen: BaseChoice = field(default_factory=BaseChoice)
+    bases: tuple[BasePath, ...] = ()
+
+    def targets(self) -> list[Target]:
+        """Return where files go in turn."""
+        return self.chosen.targets(self.table.locate(), {base.id: base for base in self.bases})
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,22 +90,28 @@ def plan_files(
     """Return how the rows of a data frame are written, beside or instead of those of a version."""
     known = None if latest is None else with_true_version(latest.manifest).data_version
     read_version = 0 if latest is None else latest.version
+    chosen = BaseChoice(settings.target_bases)
+    bases = () if latest is None else latest.manifest.base_paths
     if latest is not None and known is not None and not replaces:
         arrow = schema_for_table(latest.schema, schema)
         fields = fit_to_table(latest.schema, arrow)
-        return FilePlan(settings.table, read_version, fields, arrow, known, settings.limits)
+        return FilePlan(
+            settings.table, read_version, fields, arrow, known, settings.limits, chosen, bases
+        )
     version = settings.version or known or DEFAULT_VERSION
     arrow = schema_for_new_table(schema, settings)
     fields = Schema.from_arrow(arrow, blob_v2=version >= FileVersion.V2_2)
-    return FilePlan(settings.table, read_version, fields, arrow, version, settings.limits)
+    return FilePlan(
+        settings.table, read_version, fields, arrow, version, settings.limits, chosen, bases
+    )
 
 
 def write_task(plan: FilePlan, batches: Iterable[pa.RecordBatch]) -> tuple[Fragment, ...]:
     """Write the rows of a task under names that no other attempt has."""
     converted = (convert_batch(batch, plan.arrow) for batch in batches)
     options = FileOptions(version=plan.version, limits=plan.limits)
-    target = Target(plan.table.locate().store)
-    return write_fragments([target], rebatch(converted, _PAGE_ROWS), plan.schema, options)
+    rows = rebatch(converted, _PAGE_ROWS)
+    return write_fragments(plan.targets(), rows, plan.schema, options)
 
 
 def publish_rows(
@@ -127,13 +140,14 @@ def publish_rows(
         return _append(plan, latest.version, fragments, how) if fragments else None
 
 
-def delete_files(table: TableRef, fragments: Iterable[Fragment]) -> None:
+def delete_files(plan: FilePlan, fragments: Iterable[Fragment]) -> None:
     """Delete the files of fragments that will not be committed, as far as the store lets us."""
-    store = table.locate().store
+    targets = {target.base_id: target for target in plan.targets()}
     for fragment in fragments:
         for file in fragment.files:
+            target = targets[file.base_id]
             with contextlib.suppress(StorageError):
-                store.delete(f"{DATA}/{file.path}")
+                target.store.delete(f"{target.folder}/{file.path}".lstrip("/"))
 
 
 def latest_of(table: TableRef) -> Snapshot | None:

@@ -129,7 +129,7 @@ def commit_merge(
     if not counts.total:
         return snapshot, counts
     if len(np.unique(gone)) < len(gone):
-        delete_files(files.table, fragments)
+        delete_files(files, fragments)
         raise MergeMatchError(
             "several rows of the source change the same row of the table; make the keys of the "
             "source distinct first",

@@ -51,6 +51,7 @@ WRITE_NAMES: Final = frozenset(
         "data_storage_version",
         "enable_stable_row_ids",
         "commit_message",
+        "target_bases",
     }
 )
 STREAM_READ_NAMES: Final = frozenset(
@@ -185,6 +186,7 @@ class WriteSettings:
     message: str | None = None
     dimensions: Mapping[str, int] = field(default_factory=dict)
     encodings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    target_bases: tuple[str, ...] = ()
     stream_id: str | None = None
     upsert_on: tuple[str, ...] = ()
 
@@ -215,6 +217,7 @@ class WriteSettings:
             given.get("commit_message"),
             _dimensions(given),
             _encodings(given),
+            _names(given.get("target_bases", "")),
         )
 
 

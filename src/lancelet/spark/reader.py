@@ -153,6 +153,9 @@ def plan_tasks(
 ) -> tuple[ScanTask, ...]:
     """Return the tasks that read columns of a version."""
     table = replace(wanted.table, version=snapshot.version)
+    if wanted.tag is not None:
+        # A tag may name a version of another branch than the one that was asked.
+        table = replace(table, uri=snapshot.location.uri, branch=None)
     fields = [field for field in snapshot.schema.fields if field.name in names]
     splits = plan_splits(
         snapshot,

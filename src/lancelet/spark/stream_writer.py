@@ -87,7 +87,7 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
         mark = Mark(self.stream_id, batchId)
         latest = latest_of(self.plan.table)
         if latest is not None and mark.is_reached(latest.manifest.config):
-            delete_files(self.plan.table, fragments)
+            delete_files(self.plan, fragments)
         elif self.upsert_on:
             self._upsert(latest or self._created(), fragments, mark)
         else:
@@ -95,7 +95,7 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's name
         """Delete the files of a batch that failed."""
-        delete_files(self.plan.table, fragments_of(messages))
+        delete_files(self.plan, fragments_of(messages))
 
     def _created(self) -> Snapshot:
         """Make the table, without rows, so that the first batch is merged like any other."""
@@ -110,7 +110,7 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
         rows = RowStream(self.plan.arrow, staged_rows(latest, self.plan.schema, fragments))
         options = CommitOptions(mark=mark)
         merge_rows(latest, rows, spec, retries=_UPSERT_RETRIES, options=options)
-        delete_files(self.plan.table, fragments)
+        delete_files(self.plan, fragments)
 
 
 def checkpoint_id(options: Mapping[str, str]) -> str:

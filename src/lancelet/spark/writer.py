@@ -61,7 +61,7 @@ class LanceWriter(DataSourceArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Delete the files of tasks that ended well; those of others are not known."""
-        delete_files(self.plan.table, fragments_of(messages))
+        delete_files(self.plan, fragments_of(messages))
 
 
 def fragments_of(messages: Iterable[WriterCommitMessage | None]) -> tuple[Fragment, ...]:

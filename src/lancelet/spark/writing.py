@@ -175,4 +175,4 @@ def _forget_if_repeated(
         return
     paths = {file.path for fragment in published.fragments for file in fragment.files}
     unused = [each for each in fragments if each.files[0].path not in paths]
-    delete_files(plan.table, unused)
+    delete_files(plan, unused)

@@ -373,3 +373,32 @@ def test_some_fields_of_a_struct_can_be_read(uri):
     lance.write_dataset(pa.table({"s": [{"x": 1, "y": "a"}, None]}), uri)
     part = StructType([StructField("s", StructType([StructField("y", StringType())]))])
     assert read(source(uri), part).to_pydict() == {"s": [{"y": "a"}, None]}
+
+
+def test_a_tag_of_another_branch_is_read_where_that_branch_is(tmp_path):
+    uri = str(tmp_path / "t.lance")
+    table = lance.write_dataset(ROWS, uri)
+    branch = table.create_branch("dev/a")
+    branch.delete("id >= 10")
+    table.tags.create("small", ("dev/a", branch.version))
+    for options in ({"tag": "small"}, {"tag": "small", "branch": "dev/a"}):
+        made = source(uri, **options)
+        reader = sent(made.reader(made.schema()))
+        ids = [i for part in reader.partitions() for b in reader.read(part) for i in b["id"]]
+        assert len(ids) == 10
+
+
+def test_writers_put_files_where_bases_are(tmp_path):
+    uri, cold = str(tmp_path / "t.lance"), tmp_path / "cold"
+    bases = [lance.DatasetBasePath(str(cold), name="cold", is_dataset_root=True)]
+    lance.write_dataset(ROWS, uri, initial_bases=bases)
+    made = source(uri, target_bases="cold")
+    schema = made.schema()
+    writer = sent(made.writer(schema, overwrite=False))
+    written = writer.write(iter(ROWS.to_batches()))
+    assert len(list((cold / "data").iterdir())) == 1
+    writer.abort([written, None])
+    assert not list((cold / "data").iterdir())
+    writer.commit([sent(writer.write(iter(ROWS.to_batches())))])
+    assert len(list((cold / "data").iterdir())) == 1
+    assert lance.dataset(uri).count_rows() == 200

@@ -52,24 +52,31 @@ def iter_findings(
         yield from _check_version(version, level, seen)
 
 
-def _check_version(snapshot: Snapshot, level: Level, seen: set[bytes]) -> Iterator[Finding]:
+def check_fragments(
+    snapshot: Snapshot, fragments: Iterable[Fragment], level: Level
+) -> Iterator[Finding]:
+    """Yield what is wrong with the files of fragments."""
+
+    def check_one(fragment: Fragment) -> list[Finding]:
+        return list(FragmentCheck(snapshot, fragment, level).findings())
+
+    for findings in map_ordered(check_one, fragments, waits=waits_for_storage(snapshot)):
+        yield from findings
+
+
+def check_beside_fragments(snapshot: Snapshot, level: Level) -> Iterator[Finding]:
+    """Yield what is wrong with a version apart from the files of its fragments."""
     yield from check_manifest(snapshot)
-    fragments = (fragment for fragment in snapshot.fragments if _is_new(fragment, seen))
-    yield from _check_fragments(snapshot, fragments, level)
     yield from _check_transaction(snapshot)
     yield from check_indices(snapshot, level)
     if level >= Level.INDICES:
         yield from check_ids(snapshot)
 
 
-def _check_fragments(
-    snapshot: Snapshot, fragments: Iterable[Fragment], level: Level
-) -> Iterator[Finding]:
-    def check_one(fragment: Fragment) -> list[Finding]:
-        return list(FragmentCheck(snapshot, fragment, level).findings())
-
-    for findings in map_ordered(check_one, fragments, waits=waits_for_storage(snapshot)):
-        yield from findings
+def _check_version(snapshot: Snapshot, level: Level, seen: set[bytes]) -> Iterator[Finding]:
+    fragments = (fragment for fragment in snapshot.fragments if _is_new(fragment, seen))
+    yield from check_fragments(snapshot, fragments, level)
+    yield from check_beside_fragments(snapshot, level)
 
 
 def _check_transaction(snapshot: Snapshot) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from typing import Final
 
 from lancelet.io.metered import PROCESS_METER, metered
 from lancelet.table.location import TableLocation
+from lancelet.table.refs import branch_location
 from lancelet.table.snapshot import Snapshot, open_snapshot
 
 _KEPT_VERSIONS: Final = 8
@@ -63,7 +64,7 @@ class TableRef:
 def _locate(uri: str, options: tuple[tuple[str, str], ...], branch: str | None) -> TableLocation:
     location = TableLocation.open(uri, dict(options))
     location = replace(location, store=metered(location.store, PROCESS_METER.scope()))
-    return location if branch is None else location.below(f"tree/{branch}")
+    return branch_location(location, branch)
 
 
 @lru_cache(maxsize=_KEPT_VERSIONS)

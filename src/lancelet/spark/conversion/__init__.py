@@ -1,0 +1,1 @@
+"""Tables of other kinds, read and written in tasks: Parquet, Delta, and plain files."""

@@ -1,0 +1,119 @@
+"""Folders of Parquet files: read by groups of files, written under hidden names first.
+
+out/_lancelet/3f.parquet    while tasks run; readers of Parquet skip names with an underscore
+out/3f.parquet              when all tasks are done
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lancelet.errors import DatasetNotFoundError, SchemaMismatchError, UnsupportedError
+from lancelet.io import Store, open_folder
+from lancelet.io.store import ObjectInfo
+from lancelet.spark.conversion.streams import StoredFile, UnfinishedFile
+
+SUFFIX: Final = ".parquet"
+_HIDDEN: Final = "_lancelet"
+
+Options = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A file that a task wrote."""
+
+    path: str
+    size: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetFolder:
+    """Parquet files of one schema below a folder."""
+
+    uri: str
+    options: Options
+
+    def files(self) -> list[ObjectInfo]:
+        """Return the files.
+
+        Raises:
+            DatasetNotFoundError: There are none.
+            UnsupportedError: Names of folders hold values of columns.
+        """
+        found = [info for info in self.store().list() if _is_data(info.path)]
+        if not found:
+            raise DatasetNotFoundError("there are no Parquet files", uri=self.uri)
+        partitioned = [info.path for info in found if "=" in info.path.rpartition("/")[0]]
+        if partitioned:
+            raise UnsupportedError(
+                "columns lie in the names of folders; read them by Spark and write the data frame",
+                path=partitioned[0],
+            )
+        return found
+
+    def schema(self) -> pa.Schema:
+        """Return the schema of the first file."""
+        with self.open(self.files()[0].path) as file:
+            return file.schema_arrow.remove_metadata()
+
+    def read(self, paths: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of some files.
+
+        Raises:
+            SchemaMismatchError: A file has other columns than the first one.
+        """
+        for path in paths:
+            with self.open(path) as file:
+                if file.schema_arrow.names != schema.names:
+                    raise SchemaMismatchError(
+                        "a file has other columns than the first one",
+                        path=path,
+                        expected=schema.names,
+                        found=file.schema_arrow.names,
+                    )
+                yield from file.iter_batches()
+
+    def open(self, path: str) -> pq.ParquetFile:
+        """Open a file, which closes what it reads from when it is closed."""
+        return pq.ParquetFile(StoredFile(self.store().open_reader(path)), pre_buffer=False)
+
+    def store(self) -> Store:
+        """Return the folder."""
+        return open_folder(self.uri, dict(self.options))
+
+    def write_hidden(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> WrittenFile:
+        """Write the rows of a task under a name that nobody else has and readers skip."""
+        return self.write(f"{_HIDDEN}/{uuid.uuid4()}{SUFFIX}", batches, schema)
+
+    def write(self, path: str, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> WrittenFile:
+        """Write a file."""
+        rows = 0
+        with (
+            self.store().open_writer(path) as target,
+            pq.ParquetWriter(UnfinishedFile(target), schema, compression="zstd") as writer,
+        ):
+            for batch in batches:
+                writer.write_batch(batch)
+                rows += batch.num_rows
+        return WrittenFile(path, self.store().size(path), rows)
+
+    def publish(self, files: Sequence[WrittenFile]) -> None:
+        """Give files the names under which readers see them, one after another."""
+        store = self.store()
+        for file in files:
+            if file.rows:
+                store.rename_if_absent(file.path, file.path.removeprefix(f"{_HIDDEN}/"))
+        store.delete_folder(_HIDDEN)
+
+
+def _is_data(path: str) -> bool:
+    hidden = any(part.startswith(("_", ".")) for part in path.split("/"))
+    return path.endswith(SUFFIX) and not hidden

@@ -1,0 +1,246 @@
+"""Converting tables of other kinds to Lance and back, in tasks.
+
+    convert("sales/", "sales.lance")                             from Parquet, by the names there
+    convert("lake/orders", "orders.lance", source_format="delta")
+    convert("photos/", "photos.lance", source_format="files")    each file a blob with its path
+    convert("orders.lance", "out/", target_format="parquet")
+
+One of both is Lance. What is read is pinned when the job begins, and what is written is one version
+of a Lance or Delta table; a folder of Parquet files gets them one after another at the end.
+Parquet keeps Arrow's types; Delta has the types of Spark.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Unpack
+
+import pyarrow as pa
+
+from lancelet.errors import AlreadyExistsError, InvalidInputError
+from lancelet.format.fragment import Fragment
+from lancelet.format.schema import Schema
+from lancelet.format.version import DEFAULT_VERSION, FileVersion
+from lancelet.io import open_folder
+from lancelet.ops.fit import fit_to_table
+from lancelet.ops.jobs.engine import Done
+from lancelet.ops.jobs.scan_task import ScanTask, scan
+from lancelet.ops.jobs.table_ref import TableRef
+from lancelet.spark.conversion.delta import DeltaFolder
+from lancelet.spark.conversion.parquet import ParquetFolder, WrittenFile
+from lancelet.spark.files import FilePlan, Publication, latest_of, publish_rows, write_task
+from lancelet.spark.ingest import ingest_files
+from lancelet.spark.options import ReadOptions, WriteSettings
+from lancelet.spark.reader import pinned, plan_tasks, run_scan, schema_of_snapshot
+from lancelet.spark.running import Finished, Running, begin
+from lancelet.spark.types import arrow_schema
+from lancelet.table.apply.state import with_true_version
+
+FORMATS: Final = ("lance", "parquet", "delta", "files")
+MODES: Final = ("create", "append", "overwrite")
+_TASK_BYTES: Final = 256 * 1024 * 1024
+
+Rows = ParquetFolder | DeltaFolder
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Files of a source that one task reads."""
+
+    source: Rows
+    paths: tuple[str, ...]
+    schema: pa.Schema
+
+
+def convert(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    source_format: str | None = None,
+    target_format: str | None = None,
+    mode: str = "create",
+    version: int | None = None,
+    options: Mapping[str, Any] | None = None,
+    bytes_per_task: int = _TASK_BYTES,
+    **running: Unpack[Running],
+) -> Finished:
+    """Convert a table.
+
+    Args:
+        source: What to read.
+        target: Where to write.
+        source_format: `lance`, `parquet`, `delta` or `files`; by default what lies there.
+        target_format: `lance`, `parquet` or `delta`; by default `lance`, or `parquet` for a source
+            that is Lance.
+        mode: `create` refuses where there is something, `append` adds rows, `overwrite` replaces
+            them, which folders of Parquet files cannot do.
+        version: The version of a Lance or Delta table to read; by default the latest.
+        options: Options of files of a Lance table, as for `format("lance")`.
+        bytes_per_task: How much a task reads, about.
+        running: See `Running`; storage options are those of both sides.
+    """
+    if mode not in MODES:
+        raise InvalidInputError("no mode has this name", mode=mode, known=MODES)
+    here, there = os.fspath(source), os.fspath(target)
+    stored = tuple(sorted((running.get("storage_options") or {}).items()))
+    kind = source_format or _format_at(here, stored)
+    into = target_format or ("parquet" if kind == "lance" else "lance")
+    match kind, into:
+        case "lance", "parquet" | "delta":
+            return _export(here, there, into, mode, version, bytes_per_task, running)
+        case "files", "lance":
+            if mode == "create":
+                _refuse_table(begin(there, running)[1])
+            return ingest_files(here, there, bytes_per_task=bytes_per_task, **running)
+        case "parquet", "lance":
+            folder: Rows = ParquetFolder(here, stored)
+        case "delta", "lance":
+            folder = DeltaFolder(here, stored, version).pinned()
+        case _:
+            raise InvalidInputError(
+                "there is no way from this format to that", source=kind, target=into, known=FORMATS
+            )
+    return _import(folder, there, mode, options, bytes_per_task, running)
+
+
+def _format_at(uri: str, stored: tuple[tuple[str, str], ...]) -> str:
+    """Return what lies at a place, by the names there."""
+    listing = open_folder(uri, dict(stored)).list_delimited()
+    folders = {folder.rstrip("/").rpartition("/")[2] for folder in listing.folders}
+    for name, kind in (("_versions", "lance"), ("_delta_log", "delta")):
+        if name in folders:
+            return kind
+    if any(info.path.endswith(".parquet") for info in listing.objects):
+        return "parquet"
+    raise InvalidInputError("say by `source_format` what the source is", uri=uri, known=FORMATS)
+
+
+def _import(
+    folder: Rows,
+    target: str,
+    mode: str,
+    options: Mapping[str, Any] | None,
+    bytes_per_task: int,
+    running: Running,
+) -> Finished:
+    job, table = begin(target, running)
+    if mode == "create":
+        _refuse_table(table)
+    schema = folder.schema()
+    plan = _plan(table, schema, mode, options)
+    pieces = [Piece(folder, paths, schema) for paths in _groups(folder, bytes_per_task)]
+    parts = job.run("convert", partial(import_piece, plan), pieces)
+    fragments = tuple(fragment for part in parts for fragment in part)
+    settings = _settings(table, options)
+    how = Publication(mode == "overwrite", settings.stable_row_ids, settings.message)
+    published = publish_rows(plan, fragments, how) or table.open()
+    return Finished(published.version, job.report.work.rows, job.report)
+
+
+def import_piece(plan: FilePlan, piece: Piece) -> Done[tuple[Fragment, ...]]:
+    """Write the rows of some files."""
+    match piece.source:
+        case ParquetFolder():
+            batches = piece.source.read(piece.paths, piece.schema)
+        case DeltaFolder():
+            batches = piece.source.read(piece.paths)
+    fragments = write_task(plan, batches)
+    return Done(fragments, sum(fragment.physical_rows for fragment in fragments))
+
+
+def _plan(
+    table: TableRef, schema: pa.Schema, mode: str, options: Mapping[str, Any] | None
+) -> FilePlan:
+    settings = _settings(table, options)
+    latest = latest_of(table)
+    known = None if latest is None else with_true_version(latest.manifest).data_version
+    if latest is not None and known is not None and mode == "append":
+        fields = fit_to_table(latest.schema, schema)
+        arrow = pa.schema([latest.schema.to_arrow().field(name) for name in schema.names])
+        return FilePlan(table, latest.version, fields, arrow, known, settings.limits)
+    version = settings.version or known or DEFAULT_VERSION
+    fields = Schema.from_arrow(schema, blob_v2=version >= FileVersion.V2_2)
+    read_version = 0 if latest is None else latest.version
+    return FilePlan(table, read_version, fields, schema, version, settings.limits)
+
+
+def _settings(table: TableRef, options: Mapping[str, Any] | None) -> WriteSettings:
+    given = {name: str(value).lower() for name, value in (options or {}).items()}
+    return WriteSettings.parse({"path": table.uri} | given)
+
+
+def _groups(folder: Rows, most: int) -> Iterator[tuple[str, ...]]:
+    match folder:
+        case ParquetFolder():
+            files = [(info.path, info.size) for info in folder.files()]
+        case DeltaFolder():
+            files = folder.sizes()
+    group: list[str] = []
+    held = 0
+    for path, size in files:
+        if group and held + size > most:
+            yield tuple(group)
+            group, held = [], 0
+        group.append(path)
+        held += size
+    if group:
+        yield tuple(group)
+
+
+def _refuse_table(table: TableRef) -> None:
+    if latest_of(table) is not None:
+        raise AlreadyExistsError("Dataset already exists", uri=table.uri)
+
+
+def _export(
+    source: str,
+    target: str,
+    into: str,
+    mode: str,
+    version: int | None,
+    bytes_per_task: int,
+    running: Running,
+) -> Finished:
+    job, table = begin(source, running)
+    wanted = ReadOptions(table, version=version, split_bytes=bytes_per_task)
+    snapshot = pinned(wanted)
+    spark_types = schema_of_snapshot(snapshot, wanted)
+    tasks = plan_tasks(snapshot, wanted, tuple(spark_types.fieldNames()))
+    if into == "delta":
+        schema = arrow_schema(spark_types)
+        delta = DeltaFolder(target, table.options)
+        files = job.run("convert", partial(export_delta, delta, schema), tasks)
+        delta.publish(files, schema, mode)
+    else:
+        folder = ParquetFolder(target, table.options)
+        _check_folder(folder, mode)
+        schema = snapshot.schema.to_arrow().remove_metadata()
+        files = job.run("convert", partial(export_parquet, folder, schema), tasks)
+        folder.publish(files)
+    return Finished(snapshot.version, sum(file.rows for file in files), job.report)
+
+
+def export_parquet(folder: ParquetFolder, schema: pa.Schema, task: ScanTask) -> Done[WrittenFile]:
+    """Write the rows of a task as a file of Parquet."""
+    batches = (pa.RecordBatch.from_arrays(each.columns, schema=schema) for each in scan(task))
+    written = folder.write_hidden(batches, schema)
+    return Done(written, written.rows)
+
+
+def export_delta(folder: DeltaFolder, schema: pa.Schema, task: ScanTask) -> Done[WrittenFile]:
+    """Write the rows of a task as a file of a Delta table."""
+    written = folder.write(run_scan(task, schema), schema)
+    return Done(written, written.rows)
+
+
+def _check_folder(folder: ParquetFolder, mode: str) -> None:
+    if mode == "overwrite":
+        raise InvalidInputError(
+            "files of Parquet cannot be replaced at once; write into an empty folder",
+            target=folder.uri,
+        )
+    if mode == "create" and any(True for _ in folder.store().list()):
+        raise AlreadyExistsError("the folder is not empty", uri=folder.uri)

@@ -1,0 +1,38 @@
+"""The demo is a test: it ends with an error where anything is not as it should be."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import lance
+import pytest
+
+PROGRAM = Path(__file__).resolve().parents[2] / "demo" / "pipeline.py"
+SECONDS_MAX = 300
+
+
+def run(folder, rows):
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), "--folder", str(folder), "--rows", str(rows)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=4 * SECONDS_MAX,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "rows", [5_000, pytest.param(1_000_000, marks=pytest.mark.slow)], ids=["small", "whole"]
+)
+def test_the_main_job_runs_through_and_reports(tmp_path, rows):
+    printed = run(tmp_path, rows)
+    for word in ("stream, restarted", "Parquet", "Rewrite", "have the same label"):
+        assert word in printed
+    folder = tmp_path / "pipeline"
+    page = (folder / "report.html").read_text()
+    assert page.count("<svg") == 4
+    assert "http" not in page
+    assert lance.dataset(str(folder / "orders.lance")).count_rows() > rows
