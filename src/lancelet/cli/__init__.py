@@ -1,0 +1,1 @@
+"""The command `lancelet`: one module per command, a literal list of them."""

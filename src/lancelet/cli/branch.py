@@ -1,0 +1,48 @@
+"""`lancelet branch TABLE [list | create | delete | forward]`: lines of versions of their own."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import UTC, datetime
+
+from lancelet.cli.exit_codes import ExitCode
+from lancelet.cli.output import Output
+from lancelet.cli.table_arguments import add_table, add_version, open_table
+from lancelet.cli.tag import named
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what the command takes."""
+    add_table(parser)
+    add_version(parser)
+    parser.add_argument(
+        "action", nargs="?", choices=("list", "create", "delete", "forward"), default="list"
+    )
+    parser.add_argument("name", nargs="?", help="the branch; needed unless branches are listed")
+
+
+def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
+    """Do it; `create` starts at the version that --at says, `forward` gives it to the parent."""
+    table = open_table(arguments)
+    name = named(arguments)
+    match arguments.action:
+        case "create":
+            table = table.create_branch(name)
+        case "delete":
+            table.branches.delete(name)
+        case "forward":
+            table = table.branches.fast_forward(name)
+        case _:
+            rows = [
+                (
+                    name,
+                    branch["parent_branch"],
+                    branch["parent_version"],
+                    datetime.fromtimestamp(branch["create_at"], UTC),
+                )
+                for name, branch in sorted(table.branches.list().items())
+            ]
+            out.table(("name", "parent", "parent_version", "created"), rows)
+            return ExitCode.DONE
+    out.facts({"branch": name, "done": arguments.action, "version": table.version})
+    return ExitCode.DONE

@@ -1,0 +1,62 @@
+"""`lancelet cleanup TABLE`: deletes old versions, and the files that no version needs."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from typing import Any
+
+from lancelet.cli.exit_codes import ExitCode
+from lancelet.cli.output import Output, bytes_text
+from lancelet.cli.table_arguments import add_table, open_table
+from lancelet.ops.cleanup import parse_duration
+
+_FILES_SHOWN = 10_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what the command takes."""
+    add_table(parser)
+    parser.add_argument("--older-than", metavar="TIME", help="such as 7d or '36h'; default 14d")
+    parser.add_argument("--keep", type=int, metavar="N", help="keep the last N versions anyway")
+    parser.add_argument(
+        "--delete-unverified",
+        action="store_true",
+        help="delete new files that no version mentions; only where nobody writes meanwhile",
+    )
+    parser.add_argument(
+        "--clone", action="append", default=[], metavar="URI", help="a clone whose files stay"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only list what would go, and why")
+
+
+def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
+    """Delete what may go; versions with tags stay."""
+    table = open_table(arguments)
+    older_than = arguments.older_than
+    options: dict[str, Any] = {
+        "older_than": None if older_than is None else parse_duration(older_than),
+        "retain_versions": arguments.keep,
+        "delete_unverified": arguments.delete_unverified,
+        "error_if_tagged_old_versions": False,
+        "clones": arguments.clone,
+    }
+    if not arguments.dry_run:
+        out.facts(asdict(table.cleanup_old_versions(**options)))
+        return ExitCode.DONE
+    plan = table.explain_cleanup_old_versions(**options, include_files=True, max_files=_FILES_SHOWN)
+    for warning in plan.warnings:
+        out.warn(warning)
+    out.table(
+        ("type", "path", "bytes", "reason"),
+        (
+            (
+                file.kind,
+                file.path,
+                file.size_bytes if out.is_json else bytes_text(file.size_bytes),
+                file.reason,
+            )
+            for file in plan.candidate_files
+        ),
+    )
+    return ExitCode.DONE

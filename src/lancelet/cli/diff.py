@@ -1,0 +1,37 @@
+"""`lancelet diff TABLE FROM [TO]`: how two versions differ; with --rows, in which rows."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+
+from lancelet.cli.exit_codes import ExitCode
+from lancelet.cli.output import Output
+from lancelet.cli.table_arguments import add_table, open_table, parse_version
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what the command takes."""
+    add_table(parser)
+    parser.add_argument("begin", metavar="FROM", help="a version: a number, tag, branch: or time")
+    parser.add_argument("end", metavar="TO", nargs="?", help="another; by default the latest")
+    parser.add_argument("--rows", action="store_true", help="list the rows that changed")
+    parser.add_argument("--on", help="columns by which rows are the same, with commas between")
+
+
+def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
+    """Print the difference."""
+    table = open_table(arguments)
+    begin, end = parse_version(arguments.begin), parse_version(arguments.end)
+    if arguments.rows:
+        on = arguments.on.split(",") if arguments.on else None
+        rows = [
+            list(row.values())
+            for batch in table.changes(begin, end, on=on)
+            for row in batch.to_pylist()
+        ]
+        out.table(("kind", "_rowid", "before", "after"), rows)
+        return ExitCode.FOUND if rows else ExitCode.DONE
+    found = table.diff(begin, end)
+    out.text(str(found), asdict(found))
+    return ExitCode.FOUND if found else ExitCode.DONE

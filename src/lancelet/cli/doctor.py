@@ -1,0 +1,65 @@
+"""`lancelet doctor`: what this installation can do. The exit code is 1 if something is amiss."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+from lancelet import config
+from lancelet.about import __version__
+from lancelet.cli.exit_codes import ExitCode
+from lancelet.cli.output import Output, bytes_text
+from lancelet.format.version import DEFAULT_VERSION, FileVersion
+from lancelet.kernels.select import backend, instruction_sets
+
+_NEEDED: Final = ("numpy", "pyarrow", "protobuf", "obstore", "pyroaring", "zstandard")
+_EXTRAS: Final = {
+    "spark": "pyspark",
+    "sql": "duckdb",
+    "dynamodb": "boto3",
+    "postgres": "psycopg",
+    "delta": "deltalake",
+    "torch": "torch",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what the command takes: nothing."""
+
+
+def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
+    """Print the facts."""
+    del arguments
+    out.facts(
+        {
+            "lancelet": __version__,
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+            "kernels": backend(),
+            "instruction sets": list(instruction_sets()),
+            "file versions": [each.value for each in FileVersion],
+            "default file version": DEFAULT_VERSION.value,
+            "processors": config.CPU_THREADS,
+            "memory limit": _bytes(config.MEMORY_LIMIT_BYTES, out),
+            "cache": _bytes(config.CACHE_BYTES, out),
+            **{name: _installed(name) for name in _NEEDED},
+            **{f"extra {extra}": _installed(name) for extra, name in _EXTRAS.items()},
+        }
+    )
+    if backend() == "reference":
+        out.warn("the native kernels are not in use, so reading and writing are slow")
+        return ExitCode.FOUND
+    return ExitCode.DONE
+
+
+def _installed(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _bytes(count: int, out: Output) -> int | str:
+    return count if out.is_json else bytes_text(count)

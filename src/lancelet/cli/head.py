@@ -1,0 +1,36 @@
+"""`lancelet head TABLE`: the first rows, or the first that match."""
+
+from __future__ import annotations
+
+import argparse
+
+from lancelet.cli.exit_codes import ExitCode
+from lancelet.cli.output import Output
+from lancelet.cli.table_arguments import add_table, add_version, open_table
+
+_ROWS = 10
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what the command takes."""
+    add_table(parser)
+    add_version(parser)
+    parser.add_argument("-n", "--rows", type=int, default=_ROWS, help=f"how many; {_ROWS} if not")
+    parser.add_argument("--columns", help="names with commas between; all if not given")
+    parser.add_argument("--filter", help="SQL, such as \"id > 3 AND name LIKE 'a%%'\"")
+    parser.add_argument("--offset", type=int, default=0, help="how many rows to leave out first")
+    parser.add_argument("--row-id", action="store_true", help="show the ids of rows too")
+
+
+def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
+    """Print the rows."""
+    table = open_table(arguments).to_table(
+        columns=arguments.columns.split(",") if arguments.columns else None,
+        filter=arguments.filter,
+        limit=arguments.rows,
+        offset=arguments.offset,
+        with_row_id=arguments.row_id,
+    )
+    names = table.schema.names
+    out.table(names, (list(row.values()) for row in table.to_pylist()))
+    return ExitCode.DONE

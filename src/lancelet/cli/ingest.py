@@ -1,0 +1,85 @@
+"""`lancelet ingest SOURCE TARGET`: loads files into a table by Spark, here or on a cluster.
+
+Folders of Parquet, Delta tables and files of any kind are read by tasks of ours; csv, json and
+whatever else Spark reads by its reader of that name. Needs the extra `spark`.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from lancelet.cli.exit_codes import ExitCode
+from lancelet.cli.output import Output
+from lancelet.cli.table_arguments import add_storage_options, storage_options_of
+from lancelet.errors import InvalidInputError, UnsupportedError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what the command takes."""
+    parser.add_argument("source", metavar="SOURCE", help="a folder or a Delta table")
+    parser.add_argument("target", metavar="TARGET", help="the table")
+    add_storage_options(parser)
+    parser.add_argument(
+        "--format", help="parquet, delta, files, or a reader of Spark; by default what lies there"
+    )
+    parser.add_argument(
+        "--mode",
+        choices=("create", "append", "overwrite"),
+        default="append",
+        help="what to do if the table is there",
+    )
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="an option of Spark's reader, such as header=true; may be repeated",
+    )
+    parser.add_argument("--master", help="a master of Spark; local[*] if not given")
+    parser.add_argument("--remote", help="a server of Spark Connect, such as sc://host:15002")
+
+
+def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
+    """Load, and print the version, the rows and what it took."""
+    try:
+        from lancelet.spark import loading  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise UnsupportedError(
+            "this needs the extra `spark`: pip install 'lancelet[spark]'", missing=error.name
+        ) from error
+    spark = loading.open_session(arguments.master, arguments.remote)
+    try:
+        done = loading.load(
+            arguments.source,
+            arguments.target,
+            source_format=arguments.format,
+            mode=arguments.mode,
+            read_options=_read_options(arguments.option),
+            storage_options=storage_options_of(arguments),
+            spark=spark,
+        )
+    finally:
+        spark.stop()
+    work = done.report.work
+    out.facts(
+        {
+            "target": arguments.target,
+            "version": done.version,
+            "rows": done.num_rows,
+            "read_bytes": work.read_bytes,
+            "written_bytes": work.written_bytes,
+            "requests": work.requests,
+            "task_seconds": round(work.seconds, 3),
+        }
+    )
+    return ExitCode.DONE
+
+
+def _read_options(texts: list[str]) -> dict[str, str]:
+    found = {}
+    for text in texts:
+        key, mark, value = text.partition("=")
+        if not mark:
+            raise InvalidInputError("an option is KEY=VALUE", found=text)
+        found[key] = value
+    return found

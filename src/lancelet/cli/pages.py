@@ -1,0 +1,95 @@
+"""`lancelet pages TABLE-OR-FILE`: the pages of data files: rows, bytes and encodings."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from lancelet.cli.exit_codes import ExitCode
+from lancelet.cli.output import Output, bytes_text
+from lancelet.cli.table_arguments import (
+    add_table,
+    add_version,
+    open_table,
+    storage_options_of,
+)
+from lancelet.errors import ObjectNotFoundError, UnsupportedError
+from lancelet.file.api import open_file
+from lancelet.file.messages import encoding_text
+from lancelet.file.v2.reader import FileReader
+from lancelet.format.fragment import Fragment
+from lancelet.io.open import open_store
+from lancelet.io.store import Store
+from lancelet.table.snapshot import Snapshot
+
+_COLUMNS = ("fragment", "file", "column", "page", "rows", "bytes", "encoding")
+_KIND = re.compile(r"(\w+) \{")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what the command takes."""
+    add_table(parser)
+    add_version(parser)
+    parser.add_argument("--fragment", type=int, help="only of this fragment")
+    parser.add_argument("--column", help="only of columns whose path starts so")
+
+
+def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
+    """Print the pages."""
+    store, name = open_store(arguments.uri, storage_options_of(arguments))
+    rows = _of_file(store, name) if _is_object(store, name) else _of_table(arguments)
+    out.table(_COLUMNS, (_shown(row, out) for row in rows))
+    return ExitCode.DONE
+
+
+def _is_object(store: Store, name: str) -> bool:
+    """Return whether there is a file of that name, and so no table."""
+    try:
+        store.info(name)
+    except ObjectNotFoundError:
+        return False
+    return True
+
+
+def _of_table(arguments: argparse.Namespace) -> Iterator[tuple[Any, ...]]:
+    snapshot = open_table(arguments).snapshot
+    for fragment in snapshot.fragments:
+        if arguments.fragment in (None, fragment.id):
+            yield from _of_fragment(snapshot, fragment, arguments.column or "")
+
+
+def _of_fragment(snapshot: Snapshot, fragment: Fragment, prefix: str) -> Iterator[tuple[Any, ...]]:
+    paths = {int(field.id): snapshot.schema.path_of(field.id) for field in snapshot.schema.walk()}
+    for file in fragment.files:
+        reader = snapshot.open_file(file)
+        if not isinstance(reader, FileReader):
+            raise UnsupportedError(
+                "files of version 0.1 do not describe their pages", path=file.path
+            )
+        for field_id, column in zip(file.fields, file.column_indices, strict=True):
+            path = paths.get(field_id)
+            if path is not None and path.startswith(prefix) and column >= 0:
+                for row in _of_column(reader, column):
+                    yield (int(fragment.id), file.path, path, *row)
+
+
+def _of_file(store: Store, name: str) -> Iterator[tuple[Any, ...]]:
+    """Yield the pages of a single file, whose columns are known by their numbers only."""
+    reader = open_file(store, name, verify="off")
+    for column in range(len(reader.metadata.columns)):
+        for row in _of_column(reader, column):
+            yield (None, name, f"column {column}", *row)
+
+
+def _of_column(reader: FileReader, index: int) -> Iterator[tuple[Any, ...]]:
+    for place, page in enumerate(reader.column(index).pages):
+        yield place, page.length, int(page.size.sum()), encoding_text(page.encoding)
+
+
+def _shown(row: tuple[Any, ...], out: Output) -> tuple[Any, ...]:
+    *rest, size, encoding = row
+    if out.is_json:
+        return row
+    return (*rest, bytes_text(size), " > ".join(_KIND.findall(encoding)))

@@ -1,0 +1,60 @@
+"""`lancelet show TABLE`: what a version is made of."""
+
+from __future__ import annotations
+
+import argparse
+
+from lancelet.cli.exit_codes import ExitCode
+from lancelet.cli.output import Output, bytes_text
+from lancelet.cli.table_arguments import add_table, add_version, open_table
+from lancelet.cli.versions import operation_of
+from lancelet.dataset.history import local_time
+from lancelet.debug import format_manifest
+from lancelet.format.flags import Feature
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what the command takes."""
+    add_table(parser)
+    add_version(parser)
+    parser.add_argument("--manifest", action="store_true", help="show all that the manifest says")
+
+
+def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
+    """Print the facts."""
+    table = open_table(arguments)
+    if arguments.manifest:
+        text = format_manifest(table)
+        out.text(text, {"manifest": text})
+        return ExitCode.DONE
+    snapshot = table.snapshot
+    manifest, fragments = snapshot.manifest, snapshot.fragments
+    size = sum(file.size_bytes for fragment in fragments for file in fragment.files)
+    writer = manifest.writer_version
+    out.facts(
+        {
+            "uri": snapshot.location.uri,
+            "version": snapshot.version,
+            "branch": manifest.branch,
+            "committed": local_time(manifest.timestamp_ns),
+            "operation": operation_of(snapshot),
+            "rows": snapshot.num_rows,
+            "deleted rows": int(fragments.num_deleted_rows.sum()),
+            "fragments": len(fragments),
+            "bytes": size if out.is_json else bytes_text(size),
+            "columns": len(snapshot.schema.fields),
+            "file version": manifest.data_version.value,
+            "features": _names(manifest.reader_flags | manifest.writer_flags),
+            "written by": None if writer is None else f"{writer.library} {writer.version}",
+            "indices": sorted({index.name for index in snapshot.indices.indices}),
+            "bases": [base.path for base in manifest.base_paths],
+            "config": dict(manifest.config),
+            "metadata": dict(manifest.table_metadata),
+            "manifest": snapshot.entry.path,
+        }
+    )
+    return ExitCode.DONE
+
+
+def _names(flags: int) -> list[str]:
+    return [each.name.lower() for each in Feature if flags & each and each.name]

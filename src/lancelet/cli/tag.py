@@ -1,0 +1,49 @@
+"""`lancelet tag TABLE [list | create | move | delete]`: names of versions."""
+
+from __future__ import annotations
+
+import argparse
+
+from lancelet.cli.exit_codes import ExitCode
+from lancelet.cli.output import Output
+from lancelet.cli.table_arguments import add_table, add_version, open_table
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what the command takes."""
+    add_table(parser)
+    add_version(parser)
+    parser.add_argument(
+        "action", nargs="?", choices=("list", "create", "move", "delete"), default="list"
+    )
+    parser.add_argument("name", nargs="?", help="the tag; needed unless tags are listed")
+
+
+def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
+    """Do it; `create` and `move` name the version that --at says."""
+    table = open_table(arguments)
+    tags, name = table.tags, named(arguments)
+    match arguments.action:
+        case "create":
+            tags.create(name)
+        case "move":
+            tags.update(name)
+        case "delete":
+            tags.delete(name)
+        case _:
+            rows = [
+                (name, tag["version"], tag["branch"], tag["created_at"], tag["updated_at"])
+                for name, tag in sorted(tags.list().items())
+            ]
+            out.table(("name", "version", "branch", "created", "updated"), rows)
+            return ExitCode.DONE
+    out.facts({"tag": name, "done": arguments.action, "version": table.version})
+    return ExitCode.DONE
+
+
+def named(arguments: argparse.Namespace) -> str:
+    """Return the name that an action is about; end with a message if there is none."""
+    if arguments.name is None and arguments.action != "list":
+        command = argparse.ArgumentParser(prog="lancelet")
+        command.error(f"{arguments.action} needs a name")
+    return arguments.name or ""

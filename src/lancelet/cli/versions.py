@@ -1,0 +1,57 @@
+"""`lancelet versions TABLE`: the versions there are, what made each, and how much is in it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import Any
+
+from lancelet.cli.exit_codes import ExitCode
+from lancelet.cli.output import Output, bytes_text
+from lancelet.cli.table_arguments import add_table, open_table
+from lancelet.dataset import LanceDataset
+from lancelet.dataset.history import local_time
+from lancelet.table.manifests import list_versions
+from lancelet.table.snapshot import Snapshot, open_entry
+
+_COLUMNS = ("version", "committed", "operation", "rows", "fragments", "bytes", "tags")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what the command takes."""
+    add_table(parser)
+    parser.add_argument("-n", "--last", type=int, help="only so many, the newest")
+
+
+def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
+    """Print the versions, oldest first."""
+    out.table(_COLUMNS, _rows(open_table(arguments), arguments.last, out))
+    return ExitCode.DONE
+
+
+def _rows(table: LanceDataset, last: int | None, out: Output) -> Iterator[tuple[Any, ...]]:
+    location = table.snapshot.location
+    tags: dict[int, list[str]] = {}
+    for name, tag in table.tags.list().items():
+        if tag["branch"] == table.snapshot.manifest.branch:
+            tags.setdefault(tag["version"], []).append(name)
+    entries = list_versions(location.store)
+    for entry in entries[-last:] if last else entries:
+        snapshot = open_entry(location, entry)
+        fragments = snapshot.fragments
+        size = sum(file.size_bytes for fragment in fragments for file in fragment.files)
+        yield (
+            snapshot.version,
+            local_time(snapshot.manifest.timestamp_ns),
+            operation_of(snapshot),
+            snapshot.num_rows,
+            len(fragments),
+            size if out.is_json else bytes_text(size),
+            sorted(tags.get(snapshot.version, [])) or None,
+        )
+
+
+def operation_of(snapshot: Snapshot) -> str:
+    """Return what made a version, in a word."""
+    transaction = snapshot.transaction
+    return "unknown" if transaction is None else type(transaction.operation).__name__

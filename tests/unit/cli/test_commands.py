@@ -1,0 +1,311 @@
+"""Every command on small tables: what it prints, its JSON, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import lancelet
+from lancelet.cli.commands import COMMANDS, load_command
+from lancelet.cli.exit_codes import ExitCode
+from lancelet.cli.main import main
+
+ROWS = pa.table(
+    {
+        "id": [1, 2, 3, 4],
+        "name": ["a", "b", None, "d"],
+        "s": [{"x": 1.5}, None, {"x": 2.5}, {"x": 3}],
+    }
+)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    uri = str(tmp_path / "shop" / "t.lance")
+    lancelet.write_dataset(ROWS, uri, max_rows_per_file=2, enable_stable_row_ids=True)
+    return uri
+
+
+@pytest.fixture
+def call(capsys):
+    """Return a function that runs a command and returns its exit code and what it printed."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        code = main(list(words))
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def told(call):
+    """Return a function that runs a command, which must do well, and returns its JSON."""
+
+    def run(*words: str, code: int = ExitCode.DONE):
+        found, out, err = call(*words, "--json")
+        assert (found, err) == (code, "")
+        return json.loads(out)
+
+    return run
+
+
+def test_every_command_is_a_module_with_both_functions() -> None:
+    for name in COMMANDS:
+        command = load_command(name)
+        assert callable(command.add_arguments)
+        assert callable(command.run)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_says_how_it_is_called(name: str, capsys) -> None:
+    with pytest.raises(SystemExit) as end:
+        main([name, "--help"])
+    assert end.value.code == 0
+    assert f"lancelet {name}" in capsys.readouterr().out
+
+
+def test_tables_of_a_folder_are_listed(table: str, told, call) -> None:
+    folder = str(Path(table).parent)
+    lancelet.write_dataset(ROWS, f"{folder}/deep/er.lance")
+    rows = told("ls", folder)
+    assert [(row["name"], row["rows"]) for row in rows] == [("deep/er.lance", 4), ("t.lance", 4)]
+    assert told("ls", table)[0]["name"] == "."
+    code, out, _ = call("ls", folder)
+    assert code == 0
+    assert out.splitlines()[0].split() == [
+        "name",
+        "version",
+        "rows",
+        "fragments",
+        "bytes",
+        "committed",
+    ]
+    assert call("ls", f"{folder}/nowhere")[0] == ExitCode.NOT_FOUND
+
+
+def test_tables_in_other_stores_are_listed(told) -> None:
+    for name in ("a.lance", "a.lance/tree/x", "b/c.lance"):
+        lancelet.write_dataset(ROWS, f"memory://cli-ls/{name}")
+    assert [row["name"] for row in told("ls", "memory://cli-ls")] == ["a.lance", "b/c.lance"]
+
+
+def test_a_table_that_cannot_be_opened_is_named_beside_the_others(table: str, call) -> None:
+    folder = Path(table).parent
+    (folder / "broken.lance" / "_versions").mkdir(parents=True)
+    (folder / "broken.lance" / "_versions" / "1.manifest").write_bytes(b"no manifest")
+    code, out, err = call("ls", str(folder))
+    assert code == ExitCode.FOUND
+    assert "t.lance" in out
+    assert "broken.lance" in err
+
+
+def test_the_schema_has_paths_and_field_ids(table: str, told, call) -> None:
+    rows = told("schema", table)
+    assert [(row["id"], row["name"]) for row in rows] == [
+        (0, "id"),
+        (1, "name"),
+        (2, "s"),
+        (3, "s.x"),
+    ]
+    assert "double" in call("schema", table)[1]
+
+
+def test_rows_are_shown_chosen_and_counted(table: str, told, call) -> None:
+    assert told("head", table, "-n", "1") == [{"id": 1, "name": "a", "s": {"x": 1.5}}]
+    chosen = told("head", table, "--columns", "name", "--filter", "id > 2", "--row-id")
+    assert chosen == [{"name": None, "_rowid": 2}, {"name": "d", "_rowid": 3}]
+    assert call("head", table, "--columns", "id,name", "--offset", "3")[1] == "id  name\n4   d\n"
+    assert told("count", table) == {"rows": 4}
+    assert call("count", table, "--filter", "name IS NULL")[1] == "1\n"
+
+
+def test_versions_are_found_by_number_tag_branch_and_time(table: str, told) -> None:
+    told("tag", table, "create", "first")
+    lancelet.dataset(table).delete("id = 1")
+    told("branch", table, "create", "dev", "--at", "first")
+    assert [row["operation"] for row in told("versions", table)] == ["Overwrite", "Delete"]
+    assert told("versions", table)[0]["tags"] == ["first"]
+    assert len(told("versions", table, "-n", "1")) == 1
+    for version, rows in (("1", 4), ("2", 3), ("first", 4), ("dev:", 4), ("2100-01-01", 3)):
+        assert told("count", table, "--at", version) == {"rows": rows}
+
+
+def test_tags_and_branches_are_made_moved_listed_and_deleted(table: str, told, call) -> None:
+    told("tag", table, "create", "first")
+    lancelet.dataset(table).delete("id = 1")
+    assert told("tag", table, "move", "first") == {"tag": "first", "done": "move", "version": 2}
+    assert [(row["name"], row["version"]) for row in told("tag", table)] == [("first", 2)]
+    assert call("tag", table, "create", "first")[0] == ExitCode.EXISTS
+    told("tag", table, "delete", "first")
+    assert call("tag", table)[1] == "nothing\n"
+    assert call("tag", table, "delete", "first")[0] == ExitCode.NOT_FOUND
+    told("branch", table, "create", "dev")
+    lancelet.dataset(table, ("dev", None)).delete("id = 2")
+    assert [row["name"] for row in told("branch", table)] == ["dev"]
+    assert told("branch", table, "forward", "dev")["version"] == 3
+    assert told("count", table) == {"rows": 2}
+    told("branch", table, "delete", "dev")
+    with pytest.raises(SystemExit) as end:
+        main(["tag", table, "create"])
+    assert end.value.code == ExitCode.USAGE
+
+
+def test_a_version_and_its_files_and_pages_are_shown(table: str, told, call) -> None:
+    lancelet.dataset(table).delete("id = 1")
+    shown = told("show", table)
+    assert (shown["rows"], shown["deleted rows"], shown["fragments"]) == (3, 1, 2)
+    assert "stable_row_ids" in shown["features"]
+    assert "DataFile" in call("show", table, "--manifest")[1]
+    kinds = [row["type"] for row in told("files", table)]
+    assert sorted(kinds) == [
+        "data file",
+        "data file",
+        "deletion file",
+        "manifest",
+        "transaction file",
+    ]
+    assert all(row["bytes"] for row in told("files", table))
+    assert {row["type"] for row in told("files", table, "--others")} == {"not needed"}
+    pages = told("pages", table, "--column", "s", "--fragment", "0")
+    assert [(row["fragment"], row["column"], row["rows"]) for row in pages] == [(0, "s.x", 2)]
+    path = next(row["path"] for row in told("files", table) if row["type"] == "data file")
+    of_file = told("pages", f"{table}/{path}")
+    assert {row["column"] for row in of_file} == {"column 0", "column 1", "column 2"}
+    assert "PageLayout" in call("pages", table)[1]
+
+
+def test_differences_end_with_their_own_exit_code(table: str, told, call) -> None:
+    lancelet.dataset(table).delete("id = 1")
+    code, out, _ = call("diff", table, "1")
+    assert code == ExitCode.FOUND
+    assert "rows: 4 -> 3 (0 inserted, 0 updated, 1 deleted)" in out
+    assert told("diff", table, "1", "2", code=ExitCode.FOUND)["rows"]["deleted"] == 1
+    rows = told("diff", table, "1", "--rows", code=ExitCode.FOUND)
+    assert [(row["kind"], row["before"]["id"]) for row in rows] == [("delete", 1)]
+    assert told("diff", table, "1", "--rows", "--on", "id", code=ExitCode.FOUND) == rows
+    assert call("diff", table, "2", "2")[0] == ExitCode.DONE
+    assert call("diff", table, "2", "2", "--rows")[0] == ExitCode.DONE
+    assert call("diff", table, "9")[0] == ExitCode.NOT_FOUND
+
+
+def test_damage_is_found_and_repaired(table: str, told, call) -> None:
+    assert call("check", table, "--level", "indices") == (ExitCode.DONE, "sound\n", "")
+    assert told("check", table) == []
+    path = next(row["path"] for row in told("files", table) if row["type"] == "data file")
+    (Path(table) / path).unlink()
+    found = told("check", table, "--level", "present", code=ExitCode.FOUND)
+    assert (found[0]["severity"], found[0]["fragment_id"]) == ("error", 0)
+    assert told("check", table, "--all-versions", code=ExitCode.FOUND)
+    code, out, err = call("repair", table, "--drop-fragment", "0")
+    assert (code, "--apply" in err) == (ExitCode.DONE, True)
+    assert "rows_after" in out
+    assert told("count", table) == {"rows": 4}
+    assert told("repair", table, "--drop-fragment", "0", "--apply")["rows_after"] == 2
+    assert told("check", table) == []
+    source = ("--restore-fragment", "0", "--source", "1")
+    assert call("repair", table, *source)[0] != ExitCode.DONE
+
+
+def test_compaction_and_cleanup_say_what_they_do_first(table: str, told, call) -> None:
+    planned = told("compact", table, "--dry-run")
+    assert (planned["done"], planned["rows"]) == (False, 4)
+    done = told("compact", table)
+    assert (done["done"], done["fragments_removed"], done["fragments_added"]) == (True, 2, 1)
+    assert told("compact", table)["tasks"] == 0
+    planned = told("cleanup", table, "--older-than", "0s", "--dry-run")
+    assert {row["type"] for row in planned} >= {"data", "manifest"}
+    assert len(told("versions", table)) > 1
+    assert told("cleanup", table, "--older-than", "0s", "--keep", "1")["data_files_removed"] == 2
+    assert len(told("versions", table)) == 1
+    assert told("count", table) == {"rows": 4}
+
+
+def test_parquet_becomes_a_table_and_the_reverse(tmp_path: Path, table: str, told, call) -> None:
+    parquet, again = tmp_path / "t.parquet", str(tmp_path / "again.lance")
+    assert told("convert", table, str(parquet))["rows"] == 4
+    assert pq.read_table(parquet).to_pylist() == ROWS.to_pylist()
+    assert call("convert", table, str(parquet))[0] == ExitCode.EXISTS
+    chosen = ("--mode", "overwrite", "--columns", "id", "--filter", "id > 3")
+    assert told("convert", table, str(parquet), *chosen)["rows"] == 1
+    assert told("convert", str(parquet), again, "--stable-row-ids")["rows"] == 1
+    assert told("convert", str(parquet), again, "--mode", "append")["rows"] == 1
+    assert lancelet.dataset(again).to_table().to_pydict() == {"id": [4, 4]}
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    pq.write_table(ROWS, folder / "0.parquet")
+    pq.write_table(ROWS, folder / "1.parquet")
+    assert told("convert", str(folder), str(tmp_path / "both.lance"))["rows"] == 8
+    assert call("convert", str(folder), again, "--filter", "id > 1")[0] == ExitCode.USAGE
+    assert call("convert", table, str(parquet), "--mode", "append")[0] == ExitCode.USAGE
+    assert sorted(each.name for each in tmp_path.glob("*.unfinished")) == []
+
+
+def test_statistics_of_columns_are_shown(table: str, told) -> None:
+    rows = told("stats", table, "id", "name", "s.x", "--distinct")
+    assert [
+        (row["null_count"], row["minimum"], row["maximum"], row["distinct"]) for row in rows
+    ] == [
+        (0, 1, 4, 4),
+        (1, "a", "d", 3),
+        (1, 1.5, 3.0, 3),
+    ]
+
+
+def test_the_installation_is_described(told) -> None:
+    found = told("doctor")
+    assert found["lancelet"] == lancelet.__version__
+    assert found["pyarrow"] == pa.__version__
+
+
+def test_errors_go_to_the_other_stream_with_their_facts(tmp_path: Path, call) -> None:
+    code, out, err = call("count", str(tmp_path / "nothing.lance"))
+    assert (code, out) == (ExitCode.NOT_FOUND, "")
+    assert err.startswith("lancelet: ")
+    assert "nothing.lance" in err
+    code, out, err = call("count", str(tmp_path / "nothing.lance"), "--json")
+    assert json.loads(err)["error"] == "DatasetNotFoundError"
+    assert call("count", str(tmp_path), "--storage-option", "region")[0] == ExitCode.USAGE
+
+
+def test_a_filter_that_is_wrong_is_wrong_usage(table: str, call) -> None:
+    code, _, err = call("count", table, "--filter", "id >")
+    assert code == ExitCode.USAGE
+    assert err
+
+
+@pytest.mark.parametrize("words", [[], ["nonsense"], ["count"]])
+def test_wrong_calls_end_with_usage(words: list[str], capsys) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    assert end.value.code == ExitCode.USAGE
+    assert "usage" in capsys.readouterr().err
+
+
+def test_the_command_runs_as_a_process(table: str) -> None:
+    program = "import sys; from lancelet.cli.main import main; sys.exit(main())"
+    environment = {**os.environ, "PYTHONWARNINGS": "error"}
+    done = subprocess.run(
+        [sys.executable, "-c", program, "count", table],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    )
+    assert (done.stdout, done.stderr) == ("4\n", "")
+    listing = subprocess.run(
+        f"'{sys.executable}' -c '{program}' head '{table}' | true",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    )
+    assert listing.stderr == ""
