@@ -1,0 +1,116 @@
+"""Scalar indices beside the reference: questions over one table, and builds.
+
+python benchmarks/bench_indices.py [--scale 1.0] [--rounds 7]
+
+A scale of 1 is 5 million rows; builds of 20 million rows take a scale of 4. Questions are asked of
+the same table and the same index files, those of ours. `scan` rows compare ours with an index to
+ours without, so a ratio below 1 there says that an index was chosen that did not pay.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import lance as reference
+import numpy as np
+import pyarrow as pa
+from compare import HEADER, Comparison, compare, save
+
+import lancelet as ours
+
+SPREAD = 1 << 40
+SHARES = (0.00001, 0.001, 0.01, 0.5)
+
+
+def main() -> None:
+    """Run all cases and save what was found."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--save", type=Path, default=Path(__file__).parent / "results")
+    arguments = parser.parse_args()
+    print(HEADER)
+    with tempfile.TemporaryDirectory() as folder:
+        found = list(cases(Path(folder), int(5_000_000 * arguments.scale), arguments.rounds))
+    print("saved", save("indices", found, {"scale": arguments.scale}, arguments.save))
+
+
+def cases(folder: Path, num_rows: int, rounds: int) -> Iterator[Comparison]:
+    """Ask indices of every kind, then build them."""
+    path = folder / "asked"
+    ours.write_dataset(rows(num_rows), path, max_rows_per_file=num_rows)
+    for column, kind in (("id", "BTREE"), ("city", "BITMAP"), ("day", "ZONEMAP")):
+        ours.dataset(path).create_scalar_index(column, kind)
+    yield from questions(path, num_rows, rounds)
+    for column, kind in (
+        ("id", "BTREE"),
+        ("name", "BTREE"),
+        ("city", "BITMAP"),
+        ("day", "ZONEMAP"),
+    ):
+        yield build(folder, num_rows, column, kind)
+
+
+def questions(path: Path, num_rows: int, rounds: int) -> Iterator[Comparison]:
+    """Compare answers to filters, warm."""
+    mine, theirs = ours.dataset(path), reference.dataset(path)
+    point = mine.to_table(columns=["id"], limit=1)["id"][0].as_py()
+    some = np.random.default_rng(2).integers(0, SPREAD, 10_000)
+    filters = {
+        "BTREE, one row": f"id = {point}",
+        "BTREE, IN of 10,000": f"id IN ({', '.join(map(str, some))})",
+        "BITMAP, 1 of 100 values": "city = 7",
+        "BITMAP, half of the values": "city < 50",
+        "ZONEMAP, 1 %": f"day >= 1000 AND day < {1000 + num_rows // 100}",
+    }
+    filters |= {f"BTREE, {share:.3%}": f"id < {int(share * SPREAD)}" for share in SHARES}
+    for name, text in filters.items():
+        yield compare(name, ask(mine, text), ask(theirs, text), rounds=rounds)
+        without = ask(mine, text, use_scalar_index=False)
+        yield compare(f"{name}, to a scan of ours", ask(mine, text), without, rounds=rounds)
+    count = "id < 549755813888"
+    yield compare(
+        "BTREE, count of half",
+        partial(mine.count_rows, count),
+        partial(theirs.count_rows, count),
+        rounds=rounds,
+    )
+
+
+def ask(dataset: Any, text: str, **options: Any) -> Callable[[], object]:
+    """Return what asks a dataset of either side."""
+    return lambda: dataset.to_table(filter=text, columns=["id", "city"], **options)
+
+
+def build(folder: Path, num_rows: int, column: str, kind: str) -> Comparison:
+    """Compare builds of an index on copies of one table."""
+    source = folder / f"built-{column}"
+    ours.write_dataset(rows(num_rows).select([column]), source, max_rows_per_file=num_rows)
+    copy = source.with_name(f"{source.name}-copy")
+    shutil.copytree(source, copy)
+    mine, theirs = ours.dataset(source), reference.dataset(copy)
+    return compare(
+        f"build {kind} of {column}, {num_rows:,} rows",
+        lambda: mine.create_scalar_index(column, kind, replace=True),
+        lambda: theirs.create_scalar_index(column, kind, replace=True),
+        rounds=3,
+    )
+
+
+def rows(num_rows: int) -> pa.Table:
+    """Return a table with ids in no order, few cities, names, and days that ascend."""
+    random = np.random.default_rng(1)
+    ids = random.integers(0, SPREAD, num_rows)
+    names = pa.array(ids).cast(pa.string())
+    days = np.arange(num_rows)
+    return pa.table({"id": ids, "city": ids % 100, "name": names, "day": days})
+
+
+if __name__ == "__main__":
+    main()
