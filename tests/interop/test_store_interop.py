@@ -13,6 +13,7 @@ import lance
 import pyarrow as pa
 import pytest
 
+import lancelet
 from lancelet.io import open_folder
 from lancelet.io.local import LocalStore
 from lancelet.testing.s3_server import S3Server
@@ -61,6 +62,19 @@ def test_same_options_reach_the_same_objects_both_ways(server: S3Server, tmp_pat
         copied.put(info.path, remote.read(info.path))
     assert lance.dataset(copied.root).to_table().column("a").to_pylist() == [1, 2, 3]
     shutil.rmtree(copied.root)
+
+
+@pytest.mark.parametrize("name", ["a%20b", "c d", "100%", "99%25", "ü+1"])
+def test_a_uri_names_the_same_place_to_both(server: S3Server, name: str):
+    options = server.storage_options
+    uri = f"s3://shelf/names/{name}"
+    written = lancelet.write_dataset(pa.table({"a": [1, 2]}), uri, storage_options=options)
+    lance.write_dataset(pa.table({"a": [3]}), uri, mode="append", storage_options=options)
+    assert lancelet.dataset(uri, storage_options=options).count_rows() == 3
+    clone = f"s3://shelf/clones/{name}"
+    written.shallow_clone(clone, 2, storage_options=options)
+    for each in (lance, lancelet):
+        assert each.dataset(clone, storage_options=options).count_rows() == 3
 
 
 def test_commit_of_the_reference_meets_ours_at_one_name(server: S3Server):

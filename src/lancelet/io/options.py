@@ -50,6 +50,10 @@ _CLIENT_KEYS: Final = frozenset(
 _PREFIXES: Final = ("aws_", "azure_storage_", "azure_", "google_")
 
 
+class OptionTypeError(InvalidInputError, TypeError):
+    """A storage option is no text."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
     """What a client is made from."""
@@ -69,6 +73,8 @@ def sort_options(options: Mapping[str, str]) -> ClientOptions:
     store: dict[str, str] = {}
     http: dict[str, str] = {}
     for name, value in options.items():
+        if not isinstance(value, str):
+            raise OptionTypeError("storage options are text", name=name, found=type(value).__name__)
         key = name.lower()
         if (client_key := _without_prefix(key)) in _CLIENT_KEYS:
             http[client_key] = value

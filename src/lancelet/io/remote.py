@@ -45,6 +45,7 @@ from lancelet.io.store import (
     check_path,
     check_ranges,
 )
+from lancelet.io.uri import quote_path
 
 T = TypeVar("T")
 
@@ -74,7 +75,7 @@ class RemoteStore(Store):
     @property
     def uri(self) -> str:
         """The URI of the root."""
-        return f"{self._client.url}/{self._folder}".removesuffix("/")
+        return f"{self._client.url}/{quote_path(self._folder)}".removesuffix("/")
 
     def at(self, folder: str) -> RemoteStore:
         """Return the same bucket with a folder as its root."""

@@ -1,14 +1,14 @@
 r"""What a URI says: which store, and which path in it.
 
-    s3://bucket/tables/t.lance        scheme s3, authority bucket, path tables/t.lance
+    s3://bucket/tables/my%20table     scheme s3, authority bucket, path tables/my table
     file:///data/my%20table           local, /data/my table
     tables/t.lance                    local, below the working folder
     C:\data\t.lance                   local, drive C
     \\server\share\t.lance            local, a share
     s3+ddb://bucket/t?ddbTableName=x  scheme s3+ddb, with the option ddbTableName
 
-Only `file://` is percent-decoded, as it is in the reference implementation: a plain path may hold
-any character, and so may the key of an object.
+What has a scheme is percent-decoded, as it is in the reference implementation, or the two would
+look for a table in different places. A plain path may hold any character and is left as it is.
 """
 
 from __future__ import annotations
@@ -59,9 +59,18 @@ def parse_uri(uri: str | os.PathLike[str]) -> Location:
     # Only a query of a scheme that knows one is split off: `?` and `#` may be part of a key.
     if scheme == "s3+ddb":
         parts = urlsplit(text)
-        return _location(scheme, parts.netloc, parts.path, dict(parse_qsl(parts.query)))
+        return _location(scheme, parts.netloc, unquote(parts.path), dict(parse_qsl(parts.query)))
     authority, _, path = text[match.end() :].partition("/")
-    return _location(scheme, authority, path, {})
+    return _location(scheme, authority, path if scheme == "memory" else unquote(path), {})
+
+
+def quote_path(path: str) -> str:
+    """Return a path as it is written in a URI, which decodes to it.
+
+    >>> quote_path("100%25/t"), parse_uri("s3://bucket/" + quote_path("100%25/t")).path
+    ('100%2525/t', '100%25/t')
+    """
+    return path.replace("%", "%25")
 
 
 def join(uri: str, *names: str) -> str:

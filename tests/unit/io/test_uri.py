@@ -13,7 +13,9 @@ from lancelet.io.uri import join, name, parent, parse_uri
         ("s3://bucket/a/b.lance", "s3", "bucket", "a/b.lance"),
         ("S3://bucket//a///b/", "s3", "bucket", "a/b"),
         ("s3://bucket", "s3", "bucket", ""),
-        ("s3://bucket/a?b#c%20d", "s3", "bucket", "a?b#c%20d"),
+        ("s3://bucket/a?b#c%20d%zz", "s3", "bucket", "a?b#c d%zz"),
+        ("s3+ddb://bucket/a%20b?ddbTableName=x", "s3+ddb", "bucket", "a b"),
+        ("memory://shelf/a%20b", "memory", "shelf", "a%20b"),
         ("gs://bucket/a", "gs", "bucket", "a"),
         ("az://container/a", "az", "container", "a"),
         (
@@ -92,3 +94,8 @@ def test_uri_of_a_store_opens_it_again(tmp_path: Path):
     store = open_folder(tmp_path / "a b%20c")
     store.put("x", b"1")
     assert open_folder(store.uri).read("x") == b"1"
+
+
+def test_options_of_a_store_are_text():
+    with pytest.raises(TypeError, match="storage options are text"):
+        open_store("s3://bucket/a", {"client_max_retries": 3})
