@@ -132,20 +132,26 @@ def merge(node: Node, leaves: Sequence[pa.Array]) -> pa.Array:
         case StructNode(children=children):
             inner = [array.field(0) for array in leaves]
             merged: list[pa.Array] = []
+            start = 0
             for child in children:
-                mine, inner = inner[: _num_leaves(child)], inner[_num_leaves(child) :]
-                merged.append(merge(child, mine))
+                stop = start + _num_leaves(child)
+                merged.append(merge(child, inner[start:stop]))
+                start = stop
             _check_siblings(node, {len(array) for array in merged})
             return pa.Array.from_buffers(
                 node.data_type, len(leaves[0]), leaves[0].buffers()[:1], children=merged
             )
         case ListNode(child=child):
-            offsets = [np.asarray(array.offsets) for array in leaves]
-            if not all(np.array_equal(offsets[0], other) for other in offsets[1:]):
-                raise _siblings_differ(node)
+            count = len(leaves[0])
+            validity, offsets = leaves[0].buffers()[:2]
+            size = (count + 1) * (8 if pa.types.is_large_list(node.data_type) else 4)
+            ends = _ends(leaves[0], size)
+            for other in leaves[1:]:
+                if len(other) != count or (count and not _ends(other, size).equals(ends)):
+                    raise _siblings_differ(node)
             items = merge(child, [array.values for array in leaves])
             return pa.Array.from_buffers(
-                node.data_type, len(leaves[0]), leaves[0].buffers()[:2], children=[items]
+                node.data_type, count, [validity, offsets], children=[items]
             )
         case FixedListNode(child=child):
             _check_siblings(node, {len(array) for array in leaves})
@@ -206,8 +212,13 @@ def _buffer(bitmap: Bytes | None) -> pa.Buffer | None:
     return None if bitmap is None else pa.py_buffer(bitmap)
 
 
+def _ends(lists: pa.Array, size: int) -> pa.Buffer:
+    """Return the offsets of lists, without what an allocation may have behind them."""
+    return lists.buffers()[1].slice(0, size)
+
+
 def _num_leaves(node: Node) -> int:
-    return sum(1 for _ in paths(node))
+    return 1 if isinstance(node, LeafNode) else sum(1 for _ in paths(node))
 
 
 def _check_siblings(node: Node, lengths: set[int]) -> None:
