@@ -29,6 +29,7 @@ class IvfDetails:
     target_rows: int = 0
     values: Mapping[str, Any] = field(default_factory=dict, hash=False)
     hints: Mapping[str, str] = field(default_factory=dict, hash=False)
+    partitions: int = 0
 
     @staticmethod
     def parse(data: bytes) -> IvfDetails:
@@ -55,6 +56,7 @@ class IvfDetails:
             found.target_partition_size,
             values,
             dict(found.runtime_hints),
+            found.target_num_partitions,
         )
 
     def render(self) -> bytes:
@@ -65,6 +67,7 @@ class IvfDetails:
             metric_type=index_pb.VectorMetricType.Name(int(self.metric)),
             target_partition_size=self.target_rows,
             runtime_hints=dict(self.hints),
+            target_num_partitions=self.partitions,
         )
         bits = int(self.values.get("num_bits", 8))
         match quantizer_name(self.name):

@@ -118,6 +118,25 @@ class IvfRequest:
             max_level=built.max_level,
         )
 
+    @staticmethod
+    def of_details(details: IvfDetails) -> IvfRequest:
+        """Return the request that an index without rows was made by."""
+        if details.name is None:
+            raise InvalidInputError("an index of vectors without rows does not say of what kind")
+        known = {"num_sub_vectors": "pieces", "num_bits": "bits"}
+        known |= {key: key for key in ("m", "ef_construction", "max_level")}
+        values: dict[str, Any] = {
+            own: int(details.values[key]) for key, own in known.items() if details.values.get(key)
+        }
+        return IvfRequest(
+            details.name,
+            details.metric,
+            partitions=details.partitions or None,
+            target_rows=details.target_rows or None,
+            transposed=details.hints.get("lance.skip_transpose") != "true",
+            **values,
+        )
+
     def untrained_details(self, data_type: pa.DataType) -> IvfDetails:
         """Return what the metadata say of an index that has no rows yet."""
         vector_type = vector_type_of(data_type)
@@ -143,7 +162,8 @@ class IvfRequest:
         }
         if quantizer_name(self.name) == "PQ":
             hints["lance.skip_transpose"] = "false" if self.transposed else "true"
-        return IvfDetails(self.name, self.metric, self.target_rows or 0, values, hints)
+        target, partitions = self.target_rows or 0, self.partitions or 0
+        return IvfDetails(self.name, self.metric, target, values, hints, partitions)
 
 
 def train_models(rows: IndexedRows, request: IvfRequest) -> tuple[IvfModel, Quantizer]:

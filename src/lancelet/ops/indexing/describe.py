@@ -13,6 +13,7 @@ from uuid import UUID
 
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.index.titles import TITLES
+from lancelet.index.vector.kind import IVF
 from lancelet.ops.indexing.drop import segments_of
 from lancelet.query.indexing.segments import table_segment
 from lancelet.table.snapshot import Snapshot
@@ -90,4 +91,6 @@ def created_at(metadata: IndexMetadata) -> datetime | None:
 
 def _statistics_of(snapshot: Snapshot, metadata: IndexMetadata) -> dict[str, Any]:
     segment = table_segment(snapshot, metadata)
-    return {} if segment is None else segment.open().statistics()
+    if segment is None or (segment.kind is IVF and not metadata.fragment_bitmap):
+        return {}  # nobody knows the kind, or an index of vectors has no rows yet
+    return segment.open().statistics()

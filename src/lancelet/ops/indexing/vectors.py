@@ -98,7 +98,10 @@ def merge_rows(
     keeps_rows: bool = True,
 ) -> IndexMetadata:
     """Write one segment of the rows of several, and of those that were not indexed."""
+    old = [segment for segment in old if _has_model(segment)] or old[:1]
     like = old[0]
+    if not _has_model(like):
+        return _train_like(snapshot, like, fragments)
     leaf = snapshot.schema.field_by_id(like.metadata.fields[0])
     segment_id = uuid.uuid4()
     folder = new_folder(snapshot, segment_id)
@@ -115,13 +118,29 @@ def merge_rows(
 
 def retrain(snapshot: Snapshot, like: TableSegment) -> IndexMetadata:
     """Write a segment of all rows with new models, asked for as the old one was."""
-    opened = like.open()
-    assert isinstance(opened, IvfSegment), "segments of vectors were chosen"
-    leaf = snapshot.schema.field_by_id(like.metadata.fields[0])
+    return _train_like(snapshot, like, snapshot.fragments.ids.tolist())
+
+
+def _train_like(snapshot: Snapshot, like: TableSegment, fragments: Sequence[int]) -> IndexMetadata:
+    if _has_model(like):
+        opened = like.open()
+        assert isinstance(opened, IvfSegment), "segments of vectors were chosen"
+        ivf = IvfRequest.like(opened)
+    else:
+        details = like.metadata.details
+        ivf = IvfRequest.of_details(IvfDetails.parse(b"" if details is None else details.value))
     request = VectorIndexRequest(
-        snapshot.schema.path_of(leaf.id), IvfRequest.like(opened), name=like.metadata.name
+        snapshot.schema.path_of(like.metadata.fields[0]),
+        ivf,
+        name=like.metadata.name,
+        fragments=tuple(fragments),
     )
     return build_vector_segment(snapshot, request)
+
+
+def _has_model(segment: TableSegment) -> bool:
+    """Return whether a segment was trained; before that it covers nothing and has no files."""
+    return bool(segment.metadata.fragment_bitmap)
 
 
 def _nowhere(numbers: UInt64s) -> UInt64s:

@@ -185,17 +185,27 @@ class SegmentSearch:
         distances = self._segment.quantizer.ask(query)
         found: list[Hits] = []
         size, done = 0, 0
+        limit = np.float32(np.inf)
         while done < most and (done < first or size < wanted.count):
             chosen = order[done : first if done < first else min(2 * done, most)]
             for number in chosen.tolist():
-                hits = self._find_in(number, query, distances, wanted)
+                hits = self._find_in(number, query, distances, wanted, limit)
                 size += len(hits)
-                found.append(hits)
+                if len(hits):
+                    found.append(hits)
+                if size >= wanted.count and len(hits):
+                    found = [Hits.join(found).nearest(wanted.count)]
+                    limit = found[0].scores[-1]
             done += len(chosen)
         return Hits.join(found).nearest(wanted.count)
 
     def _find_in(
-        self, number: int, query: npt.NDArray[Any], distances: Distances, wanted: IndexQuery
+        self,
+        number: int,
+        query: npt.NDArray[Any],
+        distances: Distances,
+        wanted: IndexQuery,
+        limit: np.float32,
     ) -> Hits:
         segment = self._segment
         partition = segment.partition(number)
@@ -213,7 +223,9 @@ class SegmentSearch:
             scores[scores < wanted.lower] = np.nan
         if wanted.upper is not None:
             scores[scores >= wanted.upper] = np.nan
-        places = smallest(scores, wanted.count)
+        # What is farther than all that was found is left out before anything is sorted.
+        near = np.flatnonzero(scores <= limit)
+        places = near[smallest(scores[near], wanted.count)]
         chosen = places if rows is None else rows[places]
         return Hits.of_query(addresses[chosen], scores[places])
 

@@ -1,0 +1,179 @@
+"""Searching an index: at all partitions and with refinement it is exact search, whatever happened.
+
+A table lives: rows are appended, updated, deleted, fragments compacted, indices optimised and
+trained again. After each step the index finds what a look at every row finds.
+"""
+
+import tempfile
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lancelet
+
+DIMENSION = 8
+STEPS = ("append", "delete", "update", "compact", "optimise", "append_segment", "retrain")
+
+
+def rows(first, count, seed):
+    vectors = np.random.default_rng(seed).normal(size=(count, DIMENSION)).astype(np.float32)
+    array = pa.FixedSizeListArray.from_arrays(vectors.reshape(-1), DIMENSION)
+    return pa.table({"id": range(first, first + count), "part": [0] * count, "v": array})
+
+
+def nearest(dataset, query, k, **options):
+    scan = {key: options.pop(key) for key in ("filter", "prefilter") if key in options}
+    result = dataset.to_table(
+        nearest={"column": "v", "q": query, "k": k, **options}, columns=["id", "_distance"], **scan
+    )
+    return result["id"].to_pylist()
+
+
+def assert_exact(dataset, seed):
+    query = np.random.default_rng(seed).normal(size=DIMENSION).astype(np.float32)
+    for k in (5, 2000):
+        for scan in ({}, {"filter": "id % 3 = 1", "prefilter": True}):
+            exact = nearest(dataset, query, k, use_index=False, **scan)
+            found = nearest(dataset, query, k, nprobes=100, refine_factor=50, **scan)
+            assert found == exact
+
+
+def apply(dataset, step, number):
+    match step:
+        case "append":
+            first = 1000 * (number + 1)
+            return lancelet.write_dataset(rows(first, 40, number), dataset, mode="append")
+        case "delete":
+            dataset.delete(f"id % 5 = {number % 5}")
+        case "update":
+            dataset.update({"part": "part + 1"}, where=f"id % 7 = {number % 7}")
+        case "compact":
+            dataset.optimize.compact_files()
+        case "optimise":
+            dataset.optimize.optimize_indices()
+        case "append_segment":
+            dataset.optimize.optimize_indices(num_indices_to_merge=0)
+        case "retrain":
+            dataset.optimize.optimize_indices(retrain=True)
+    return dataset
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    st.sampled_from(["IVF_FLAT", "IVF_PQ", "IVF_SQ", "IVF_RQ", "IVF_HNSW_FLAT", "IVF_HNSW_SQ"]),
+    st.booleans(),
+    st.lists(st.sampled_from(STEPS), min_size=1, max_size=6),
+)
+def test_a_life_keeps_what_is_found_exact(kind, stable, steps):
+    with tempfile.TemporaryDirectory() as folder:
+        dataset = lancelet.write_dataset(
+            rows(0, 300, 1), folder, max_rows_per_file=100, enable_stable_row_ids=stable
+        )
+        own = {"num_sub_vectors": 4, "num_bits": 4} if kind == "IVF_PQ" else {}
+        dataset.create_index("v", kind, num_partitions=4, sample_rate=16, **own)
+        assert_exact(dataset, 0)
+        for number, step in enumerate(steps):
+            dataset = apply(dataset, step, number)
+            assert_exact(dataset, number)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    path = str(tmp_path_factory.mktemp("indexed") / "table.lance")
+    dataset = lancelet.write_dataset(rows(0, 2000, 2), path, max_rows_per_file=500)
+    dataset.create_index("v", "IVF_FLAT", num_partitions=16, sample_rate=16)
+    return dataset
+
+
+def test_as_many_rows_are_found_as_are_wanted(table):
+    query = np.zeros(DIMENSION, np.float32)
+    assert len(nearest(table, query, 700, nprobes=1)) == 700
+    found = nearest(table, query, 10, nprobes=1, filter="id % 200 = 3", prefilter=True)
+    assert sorted(found) == list(range(3, 2000, 200))
+    capped = nearest(table, query, 700, maximum_nprobes=1)
+    assert 0 < len(capped) < 700
+
+
+def test_a_range_of_distances_is_searched_until_it_is_full(table):
+    query = np.zeros(DIMENSION, np.float32)
+    exact = nearest(table, query, 50, use_index=False, distance_range=(6.0, 7.0))
+    assert nearest(table, query, 50, nprobes=16, distance_range=(6.0, 7.0)) == exact
+
+
+def test_several_queries_are_answered_at_once(table):
+    queries = np.random.default_rng(3).normal(size=(3, DIMENSION)).astype(np.float32)
+    result = table.to_table(
+        nearest={"column": "v", "q": queries, "k": 4, "nprobes": 16}, columns=["id"]
+    )
+    for index, query in enumerate(queries):
+        own = result.filter(pa.compute.field("query_index") == index)["id"].to_pylist()
+        assert own == nearest(table, query, 4, nprobes=16)
+
+
+def test_fast_search_leaves_out_what_is_not_indexed(tmp_path):
+    dataset = lancelet.write_dataset(rows(0, 300, 2), str(tmp_path / "fast"))
+    dataset.create_index("v", "IVF_FLAT", num_partitions=1)
+    dataset = lancelet.write_dataset(rows(1000, 50, 4), dataset, mode="append")
+    query = rows(0, 50, 4)["v"][7].as_py()
+    assert nearest(dataset, query, 1) == [1007]
+    result = dataset.to_table(
+        nearest={"column": "v", "q": query, "k": 1}, columns=["id"], fast_search=True
+    )
+    assert result["id"].to_pylist() != [1007]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, None])
+def test_vectors_that_are_no_numbers_are_left_out(tmp_path, bad):
+    table = rows(0, 300, 5)
+    lists = table["v"].to_pylist()
+    lists[7] = None if bad is None else [bad] * DIMENSION
+    column = pa.array(lists, table.schema.field("v").type)
+    dataset = lancelet.write_dataset(table.set_column(2, "v", column), str(tmp_path / "bad"))
+    dataset.create_index("v", "IVF_SQ", num_partitions=1)
+    sizes = dataset.index_statistics("v_idx")["indices"][0]["partitions"]
+    assert sizes == [{"size": 299}]
+    assert 7 not in nearest(dataset, np.zeros(DIMENSION, np.float32), 300)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"column": "w"}, KeyError, "not found"),
+        ({"column": "id"}, TypeError, "must be"),
+        ({"index_type": "IVF_ABC"}, NotImplementedError, "index types supported"),
+        ({"metric": "manhattan"}, ValueError, "not supported"),
+        ({"index_type": "IVF_PQ", "num_sub_vectors": 3}, ValueError, "divisible"),
+        ({"index_type": "IVF_PQ", "num_sub_vectors": 2, "num_bits": 5}, ValueError, "bits"),
+        ({"index_type": "IVF_RQ", "num_bits": 10}, ValueError, "bits"),
+        ({"num_partitions": 0}, ValueError, "above 0"),
+        ({"ivf_centroids": np.zeros((3, 5))}, ValueError, "dimension"),
+        ({"nonsense": 3}, ValueError, "no such parameters"),
+        ({"fragment_ids": [99]}, ValueError, "no such fragments"),
+    ],
+)
+def test_what_cannot_be_built_is_refused(table, arguments, error, message):
+    given = {"column": "v", "index_type": "IVF_FLAT", "name": "other", **arguments}
+    with pytest.raises(error, match=message):
+        table.create_index(**given)
+
+
+def test_a_name_is_taken_until_it_is_replaced(tmp_path):
+    dataset = lancelet.write_dataset(rows(0, 300, 2), str(tmp_path / "names"))
+    dataset.create_index("v", "IVF_FLAT", num_partitions=1)
+    with pytest.raises(RuntimeError, match="already exists"):
+        dataset.create_index("v", "IVF_FLAT", num_partitions=1)
+    dataset.create_index("v", "IVF_SQ", num_partitions=1, replace=True)
+    assert [index["name"] for index in dataset.list_indices()] == ["v_idx"]
+
+
+def test_an_index_may_be_filled_later(tmp_path):
+    dataset = lancelet.write_dataset(rows(0, 300, 2), str(tmp_path / "later"))
+    dataset.create_index("v", "IVF_SQ", num_partitions=1, train=False)
+    query = np.zeros(DIMENSION, np.float32)
+    assert len(nearest(dataset, query, 10)) == 10
+    dataset.optimize.optimize_indices()
+    assert dataset.index_statistics("v_idx")["num_indexed_rows"] == 300
+    assert len(nearest(dataset, query, 10)) == 10
