@@ -51,6 +51,8 @@ def parse_uri(uri: str | os.PathLike[str]) -> Location:
     if not text:
         raise InvalidInputError("a URI must not be empty")
     match = _SCHEME.match(text)
+    if match is None and text[:6].lower() == "file:/":  # one slash, as Java writes it
+        return _parse_file_url(f"file://{text[5:]}")
     if match is None:
         return _parse_local(text)
     scheme = match[1].lower()

@@ -28,6 +28,7 @@ from lancelet.io.uri import join, name, parent, parse_uri
         ("memory://", "memory", "", ""),
         ("file:///data/my%20table", "file", "/", "data/my table"),
         ("file://localhost/data", "file", "/", "data"),
+        ("file:/data/my%20table", "file", "/", "data/my table"),
         ("file-object-store:///data", "file", "/", "data"),
         ("/data/my%20table", "file", "/", "data/my%20table"),
         ("/data/../x/./y//z/", "file", "/", "x/y/z"),
