@@ -55,7 +55,7 @@ TYPES = {
     "packed": pa.field("x", STRUCT, metadata={"lance-encoding:packed": "true"}),
     "blob": pa.field("x", pa.large_binary(), metadata={"lance-encoding:blob": "true", "a": "b"}),
     "blob of text": pa.field("x", pa.string(), metadata={"lance-encoding:blob": "true"}),
-    "blob by its key alone": pa.field("x", pa.large_binary(), metadata={"lance-encoding:blob": "false"}),
+    "blob by its key": pa.field("x", pa.large_binary(), metadata={"lance-encoding:blob": "false"}),
     "nested blob": pa.struct([
         pa.field("x", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
     ]),

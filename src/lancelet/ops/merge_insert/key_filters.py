@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancelet.format.key_filter import BLOOM_BITS, BloomFilter, Hashes, KeyFilter
+from lancelet.format.key_filter import BLOOM_BITS, BloomFilter, KeyFilter
+from lancelet.format.split_block import Hashes
 from lancelet.kernels import xxh64_many
 from lancelet.ops.merge_insert.key_bytes import key_validity, variable_buffers
 from lancelet.ops.merge_insert.key_columns import KeyColumns
