@@ -111,6 +111,14 @@ class Counting(Protocol):
         """Return how many rows answer a question, or None if it cannot answer."""
 
 
+@runtime_checkable
+class Listing(Protocol):
+    """A segment that can list each of its entries."""
+
+    def entries(self) -> tuple[pa.Array, UInt64s]:
+        """Return the value and the number of the row of every entry."""
+
+
 class ScalarKind(Protocol):
     """A kind of index."""
 

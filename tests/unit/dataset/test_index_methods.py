@@ -94,3 +94,15 @@ def test_columns_of_the_wrong_type_are_refused(dataset, kind):
     column = "a" if kind == "LABEL_LIST" else "l"
     with pytest.raises(TypeError):
         dataset.create_scalar_index(column, kind)
+
+
+@pytest.mark.parametrize("kind", ["BTREE", "BITMAP", "ZONEMAP", "BLOOMFILTER"])
+def test_an_index_whose_files_are_gone_is_built_anew_when_retrained(dataset, tmp_path, kind):
+    dataset.create_scalar_index("a", kind)
+    for file in (tmp_path / "t.lance" / "_indices").glob("*/*"):
+        file.unlink()
+    again = lancelet.dataset(dataset.uri)
+    assert {finding.index for finding in again.check("present")} == {"a_idx"}
+    again.optimize.optimize_indices(retrain=True)
+    assert again.check("indices") == []
+    assert again.to_table(filter="a = 7").num_rows == 1

@@ -213,9 +213,7 @@ def test_indices_are_checked_and_dropped(tmp_path):
     lance.write_dataset(rows(0, 100), uri).create_scalar_index("id", "BTREE")
     dataset = lancelet.dataset(uri)
     assert dataset.check("decode") == []
-    (note,) = dataset.check("indices")
-    assert (note.severity, note.index) == (Severity.NOTE, "id_idx")
-    assert "BTreeIndexDetails" in note.what
+    assert dataset.check("indices") == []
     (folder,) = (tmp_path / "t" / "_indices").iterdir()
     next(folder.iterdir()).unlink()
     (error,) = lancelet.dataset(uri).check("present")

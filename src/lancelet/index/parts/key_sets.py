@@ -66,6 +66,13 @@ class KeySets:
         """Return the rows of the key that is null."""
         return self.union([(0, self.keys.null_count)])
 
+    def entries(self) -> tuple[pa.Array, UInt64s]:
+        """Return a key and the number of a row for every row of every key."""
+        numbers = [rows.listed() for rows in self.sets()]
+        places = np.repeat(np.arange(len(numbers)), [len(each) for each in numbers])
+        joined = np.concatenate([np.empty(0, np.uint64), *numbers])
+        return self.keys.take(pa.array(places, pa.int64())), joined
+
     def sets(self) -> list[RowSet]:
         """Return the row set of every key."""
         return self._read(0, len(self.keys))

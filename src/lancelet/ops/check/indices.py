@@ -13,6 +13,7 @@ from lancelet.errors import LanceletError, ObjectNotFoundError
 from lancelet.format.index_metadata import FRAGMENT_REUSE_INDEX, IndexMetadata
 from lancelet.format.paths import INDICES
 from lancelet.ops.check.finding import Finding, Level, Severity
+from lancelet.ops.check.scalar_indices import ScalarIndexChecker
 from lancelet.table.fragment_reuse import fragment_reuse_of
 from lancelet.table.snapshot import Snapshot
 
@@ -29,7 +30,7 @@ class IndexChecker(Protocol):
         """Yield where the index and the rows disagree."""
 
 
-CHECKERS: Final[tuple[IndexChecker, ...]] = ()
+CHECKERS: Final[tuple[IndexChecker, ...]] = (ScalarIndexChecker(),)
 
 
 def check_indices(

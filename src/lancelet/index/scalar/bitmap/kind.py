@@ -31,6 +31,7 @@ from lancelet.index.parts.key_sets import (
     write_key_sets,
 )
 from lancelet.index.question import Question
+from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import RowSet
 
 
@@ -55,6 +56,10 @@ class BitmapSegment:
     def nulls(self) -> RowSet:
         """Return the rows without a value."""
         return self.key_sets.null_key()
+
+    def entries(self) -> tuple[pa.Array, UInt64s]:
+        """Return a key and the number of a row for every row of every key."""
+        return self.key_sets.entries()
 
     def statistics(self) -> dict[str, Any]:
         """Return how many keys there are."""

@@ -89,6 +89,11 @@ class BTreeSegment:
             values, ids = self._data.read(["values", "ids"], rows)
             yield values, ids.to_numpy()
 
+    def entries(self) -> tuple[pa.Array, UInt64s]:
+        """Return the value and the number of every row."""
+        values, ids = self._data.read(["values", "ids"])
+        return values, ids.to_numpy()
+
     def estimate(self, question: Question) -> int | None:
         """Return at most how many rows there are, judged by whole pages."""
         match question:

@@ -36,6 +36,7 @@ from lancelet.index.parts.key_sets import (
     write_key_sets,
 )
 from lancelet.index.question import HasAll, HasAny, IsNull, OneOf, Question
+from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import NO_ROWS, RowSet
 
 _NULL_LISTS: Final = "lance:label_list_nulls"
@@ -77,6 +78,10 @@ class LabelListSegment:
     def nulls(self) -> RowSet | None:
         """Return the rows whose list is null; files of version 0 do not say."""
         return self._null_lists
+
+    def entries(self) -> tuple[pa.Array, UInt64s]:
+        """Return a key and the number of a row for every row of every key."""
+        return self.key_sets.entries()
 
     def statistics(self) -> dict[str, Any]:
         """Return how many keys there are."""

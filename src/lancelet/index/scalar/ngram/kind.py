@@ -1,0 +1,239 @@
+"""The NGRAM kind: which texts have which three letters or digits in a row.
+
+    "Fox 7"      folded to "fox 7"; of its windows only fox has no blank
+    fox          16 * 37**2 + 25 * 37 + 34 = 22863         0-9 are 1 to 10, a-z are 11 to 36
+    contains 'ox 7fox'    rows with fox, which are then looked at
+
+Token 0 stands for texts that are null. A search for fewer than three letters is not answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import FrozenBitMap
+
+from lancelet.buffers import Int64s
+from lancelet.encodings.base import RowRange
+from lancelet.errors import CorruptDataError
+from lancelet.format.roaring import parse_treemap, render_treemap
+from lancelet.index.base import (
+    Found,
+    IndexedRows,
+    IndexTypeError,
+    Move,
+    Parameters,
+    Segment,
+    gather,
+)
+from lancelet.index.folder import SegmentFolder
+from lancelet.index.question import Contains, IsNull, Question
+from lancelet.index.text.characters import fold, lower
+from lancelet.kernels import counting_order
+from lancelet.rowids.address import NO_ADDRESS, UInt64s
+from lancelet.rowids.selection import NO_ROWS, RowSet
+
+_FILE: Final = "ngram_postings.lance"
+_LETTERS: Final = 3
+_BASE: Final = 37
+_NUM_TOKENS: Final = _BASE**_LETTERS
+_NULL: Final = 0
+_SCHEMA: Final = pa.schema(
+    [
+        pa.field("tokens", pa.uint32()),
+        pa.field(
+            "posting_list",
+            pa.binary(),
+            nullable=False,
+            metadata={"lance-encoding:compression": "none"},
+        ),
+    ]
+)
+
+
+def _letter_codes() -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
+    codes = np.zeros(256, np.uint32)
+    codes[ord("0") : ord("9") + 1] = np.arange(1, 11)
+    codes[ord("a") : ord("z") + 1] = np.arange(11, 37)
+    return codes
+
+
+_CODES: Final = _letter_codes()
+
+
+class NGramSegment:
+    """An open NGRAM."""
+
+    def __init__(self, folder: SegmentFolder) -> None:
+        """Read the tokens."""
+        self._file = folder.open(_FILE)
+        (column,) = self._file.read(["tokens"])
+        self.tokens = column.fill_null(0).to_numpy()
+        if np.any(self.tokens[1:] <= self.tokens[:-1]):
+            raise CorruptDataError("the tokens of an NGRAM do not ascend")
+
+    def estimate(self, question: Question) -> int | None:
+        """Return how many rows have all letters of a text, at most; None for short ones."""
+        match question:
+            case Contains(text) if len(trigrams(text)):
+                return self.search(question).rows.num_rows({})
+            case IsNull():
+                return self.nulls().num_rows({})
+            case _:
+                return None
+
+    def search(self, question: Question) -> Found:
+        """Return the rows that may have a text in them."""
+        if isinstance(question, IsNull):
+            return Found(self.nulls())
+        assert isinstance(question, Contains), "only what has an estimate is searched"
+        rows: RowSet | None = None
+        for token in trigrams(question.text).tolist():
+            own = self.rows_of(token)
+            rows = own if rows is None else rows & own
+            if not rows:
+                break
+        return Found(rows or NO_ROWS, is_exact=False)
+
+    def nulls(self) -> RowSet:
+        """Return the rows without a text."""
+        return self.rows_of(_NULL)
+
+    def statistics(self) -> dict[str, Any]:
+        """Return how many tokens there are."""
+        return {"num_ngrams": len(self.tokens)}
+
+    def rows_of(self, token: int) -> RowSet:
+        """Return the rows of a token."""
+        place = int(np.searchsorted(self.tokens, token))
+        if place == len(self.tokens) or self.tokens[place] != token:
+            return NO_ROWS
+        (lists,) = self._file.read(["posting_list"], RowRange(place, place + 1))
+        return RowSet(dict(parse_treemap(lists[0].as_py())))
+
+    @cached_property
+    def pairs(self) -> tuple[Int64s, UInt64s]:
+        """Every token with every row it has."""
+        (lists,) = self._file.read(["posting_list"])
+        rows = [RowSet(dict(parse_treemap(each.as_py()))).addresses({}) for each in lists]
+        counts = [len(each) for each in rows]
+        numbers = np.concatenate([np.empty(0, np.uint64), *rows])
+        return np.repeat(self.tokens.astype(np.int64), counts), numbers
+
+
+class NGram:
+    """A set of rows for each three letters."""
+
+    name = "NGRAM"
+    title = "NGram"
+    type_url = "/lance.table.NGramIndexDetails"
+    newest_version = 1
+    can_remap = True
+
+    def version(self, *, stable_row_ids: bool) -> int:  # noqa: ARG002
+        """Return 0: rows are numbered by id."""
+        return 0
+
+    def uses_addresses(self, version: int) -> bool:
+        """Return whether rows are numbered by address."""
+        return version >= 1
+
+    def describe(self, details: bytes) -> dict[str, Any]:  # noqa: ARG002
+        """Return nothing: the details of an NGRAM are empty."""
+        return {}
+
+    def check_type(self, data_type: pa.DataType, column: str) -> None:
+        """Raise unless it is text."""
+        if not (pa.types.is_string(data_type) or pa.types.is_large_string(data_type)):
+            raise IndexTypeError(
+                "an NGRAM needs a column of texts", column=column, found=str(data_type)
+            )
+
+    def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:  # noqa: ARG002
+        """Write the rows of every three letters."""
+        _write([_pairs_of(rows)], folder)
+        return b""
+
+    def open(self, folder: SegmentFolder, details: bytes) -> NGramSegment:  # noqa: ARG002
+        """Open a segment."""
+        return NGramSegment(folder)
+
+    def merge(
+        self,
+        segments: Sequence[Segment],
+        moves: Sequence[Move],
+        rows: IndexedRows,
+        folder: SegmentFolder,
+    ) -> bytes:
+        """Unite the rows of each token."""
+        parts = [_pairs_of(rows)]
+        parts += [_moved(segment, move) for segment, move in zip(segments, moves, strict=True)]
+        _write(parts, folder)
+        return b""
+
+    def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> bytes:
+        """Write the same tokens with other rows."""
+        _write([_moved(segment, move)], folder)
+        return b""
+
+
+def trigrams(text: str) -> Int64s:
+    """Return the tokens of a text, each once.
+
+    >>> trigrams("Fox 7").tolist()
+    [22863]
+    """
+    found, _ = _trigrams_of([text])
+    return np.unique(found)
+
+
+def _trigrams_of(texts: Sequence[str | None]) -> tuple[Int64s, Int64s]:
+    """Return the tokens of texts, and the place of the text of each."""
+    parts = [fold(lower(text or "")).encode() for text in texts]
+    sizes = np.array([len(part) + 1 for part in parts], np.int64)
+    # A zero byte behind each text keeps windows from going on into the next.
+    codes = _CODES[np.frombuffer(b"\0".join([*parts, b""]), np.uint8)].astype(np.int64)
+    if len(codes) < _LETTERS:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    first, second, third = codes[:-2], codes[1:-1], codes[2:]
+    places = np.flatnonzero((first > 0) & (second > 0) & (third > 0))
+    tokens = (first[places] * _BASE + second[places]) * _BASE + third[places]
+    return tokens, np.searchsorted(np.cumsum(sizes), places, side="right")
+
+
+def _pairs_of(rows: IndexedRows) -> tuple[Int64s, UInt64s]:
+    values, numbers = gather(rows)
+    tokens, places = _trigrams_of(values.to_pylist())
+    nulls = numbers[values.is_null().to_numpy(zero_copy_only=False)]
+    return (
+        np.concatenate([tokens, np.full(len(nulls), _NULL, np.int64)]),
+        np.concatenate([numbers[places], nulls]),
+    )
+
+
+def _moved(segment: Segment, move: Move) -> tuple[Int64s, UInt64s]:
+    assert isinstance(segment, NGramSegment), "segments of one index are of one kind"
+    tokens, numbers = segment.pairs
+    moved = move(numbers)
+    kept = moved != NO_ADDRESS
+    return tokens[kept], moved[kept]
+
+
+def _write(parts: Sequence[tuple[Int64s, UInt64s]], folder: SegmentFolder) -> None:
+    tokens = np.concatenate([part[0] for part in parts])
+    numbers = np.concatenate([part[1] for part in parts])
+    order = counting_order(tokens.astype(np.uint32), _NUM_TOKENS)
+    tokens, numbers = tokens[order], numbers[order]
+    starts = np.flatnonzero(np.diff(tokens, prepend=-1))
+    groups = np.split(numbers, starts[1:]) if len(starts) else []
+    lists = [render_treemap(_bitmaps(RowSet.of(group))) for group in groups]
+    columns = [pa.array(tokens[starts].astype(np.uint32)), pa.array(lists, pa.binary())]
+    folder.write(_FILE, pa.Table.from_arrays(columns, schema=_SCHEMA))
+
+
+def _bitmaps(rows: RowSet) -> dict[int, FrozenBitMap]:
+    return {part: offsets for part, offsets in rows.parts.items() if offsets is not None}

@@ -1,0 +1,79 @@
+"""Checking indices finds entries that rows do not have, and rows without an entry."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import lancelet
+from lancelet.index.parts.key_sets import KeySets
+from lancelet.index.scalar.btree.search import BTreeSegment
+from lancelet.index.scalar.zonemap.kind import ZoneMapSegment
+from lancelet.ops.check.finding import Severity
+from lancelet.ops.check.scalar_indices import ScalarIndexChecker
+
+KINDS = ("BTREE", "BITMAP", "ZONEMAP", "BLOOMFILTER", "LABEL_LIST")
+
+
+def build(tmp_path, kind, *, stable=False):
+    values = [None if i % 7 == 0 else float(i % 20) for i in range(200)]
+    table = pa.table({"a": values, "l": [[i % 3, None] for i in range(200)]})
+    dataset = lancelet.write_dataset(
+        table, str(tmp_path / "t"), max_rows_per_file=60, enable_stable_row_ids=stable
+    )
+    dataset.create_scalar_index("l" if kind == "LABEL_LIST" else "a", kind)
+    return dataset
+
+
+def findings(dataset):
+    checker = ScalarIndexChecker()
+    (index,) = dataset.snapshot.indices.indices
+    assert checker.knows(index)
+    return list(checker.findings(dataset.snapshot, index))
+
+
+@pytest.mark.parametrize("stable", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_sound_indices_have_no_findings_through_their_life(tmp_path, kind, stable):
+    dataset = build(tmp_path, kind, stable=stable)
+    assert findings(dataset) == []
+    dataset.delete("a = 3")
+    dataset.update({"a": "a + 1"}, where="a = 5")
+    assert findings(dataset) == []
+    dataset.optimize.optimize_indices()
+    assert findings(dataset) == []
+
+
+def test_a_row_with_another_value_is_found(tmp_path, monkeypatch):
+    dataset = build(tmp_path, "BTREE")
+    whole = BTreeSegment.entries
+
+    def turned(segment):
+        values, ids = whole(segment)
+        return values, np.roll(ids, 1)
+
+    monkeypatch.setattr(BTreeSegment, "entries", turned)
+    found = findings(dataset)
+    assert [each.severity for each in found] == [Severity.ERROR] * 2
+    assert "do not have" in found[1].what
+
+
+def test_a_row_that_is_missing_is_found(tmp_path, monkeypatch):
+    dataset = build(tmp_path, "BITMAP")
+    whole = KeySets.entries
+
+    def fewer(sets):
+        values, ids = whole(sets)
+        return values.slice(5), ids[5:]
+
+    monkeypatch.setattr(KeySets, "entries", fewer)
+    (found,) = findings(dataset)
+    assert "lacks the values of 5 rows" in found.what
+
+
+def test_zones_that_would_pass_over_a_row_are_found(tmp_path, monkeypatch):
+    dataset = build(tmp_path, "ZONEMAP")
+    monkeypatch.setattr(
+        ZoneMapSegment, "_zones", lambda self, _: np.zeros(len(self.places), np.bool_)
+    )
+    assert all("would not find" in each.what for each in findings(dataset))
+    assert findings(dataset)
