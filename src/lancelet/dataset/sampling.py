@@ -1,0 +1,327 @@
+"""Rows in the batches that training takes: sharded over processes, shuffled, and resumed.
+
+    10 batches of a table, 2 processes      rank 0: 0 2 4 6 8      rank 1: 1 3 5 7 9
+    shuffled by seed 7, epoch 1             rank 0: 6 0 8 2 4      the same again for the same epoch
+    resumed after 2 batches                 rank 0:     8 2 4      what was seen is not read again
+
+A plan of what a process reads is made of the manifest alone, so all processes make the same plan
+and each takes its part, without a word between them. With a filter nobody knows beforehand which
+rows there are: then every process looks at all of them and keeps every n-th.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heappush, heappushpop
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import pyarrow as pa
+
+from lancelet.errors import InvalidInputError, UnsupportedError
+from lancelet.file.batches import rebatch
+
+if TYPE_CHECKING:
+    from lancelet.dataset.dataset import LanceDataset
+    from lancelet.dataset.fragment import LanceFragment
+
+Columns: TypeAlias = "Sequence[str] | Mapping[str, str] | None"
+
+_BATCH_ROWS: Final = 128
+_SHUFFLED_BATCHES: Final = 256
+"""How many batches are kept to be shuffled where the plan cannot be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Which part of the work a process has: every `world_size`-th, from `rank` on."""
+
+    rank: int
+    world_size: int
+
+    def __post_init__(self) -> None:
+        """Refuse a part that there is not."""
+        if not 0 <= self.rank < self.world_size:
+            raise InvalidInputError(
+                "the rank of a process is less than how many there are",
+                rank=self.rank,
+                world_size=self.world_size,
+            )
+
+
+def shard_of_torch() -> Shard:
+    """Return the part of this process in a distributed run of PyTorch."""
+    try:
+        import torch.distributed as processes  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise UnsupportedError("this needs PyTorch; install `lancelet[torch]`") from error
+    return Shard(int(processes.get_rank()), int(processes.get_world_size()))
+
+
+class Sampler(ABC):
+    """Chooses rows of a dataset, and their order."""
+
+    @abstractmethod
+    def __call__(
+        self,
+        dataset: LanceDataset,
+        *args: Any,
+        batch_size: int = _BATCH_ROWS,
+        columns: Columns = None,
+        filter: str | None = None,  # noqa: A002 - pylance's name
+        batch_readahead: int = 16,
+        with_row_id: bool | None = None,
+        **kwargs: Any,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in batches.
+
+        Args:
+            dataset: What to choose from.
+            *args: For samplers of others.
+            batch_size: The most rows of a batch.
+            columns: What to read.
+            filter: Keeps the rows for which it is true.
+            batch_readahead: Has no effect: reading ahead is bounded by bytes.
+            with_row_id: Whether to read the row ids too.
+            **kwargs: For samplers of others; `skip_rows` says how many rows were seen already.
+        """
+
+
+class FragmentSampler(Sampler):
+    """Chooses fragments, and reads them one after another."""
+
+    def __call__(
+        self,
+        dataset: LanceDataset,
+        *args: Any,
+        batch_size: int = _BATCH_ROWS,
+        columns: Columns = None,
+        filter: str | None = None,  # noqa: A002 - pylance's name
+        batch_readahead: int = 16,
+        with_row_id: bool | None = None,
+        skip_rows: int = 0,
+        **kwargs: Any,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the fragments; see `Sampler`."""
+        del batch_readahead
+        fragments = list(self.iter_fragments(dataset, *args, **kwargs))
+        if not fragments:
+            return
+        yield from dataset.scanner(
+            batch_size=batch_size,
+            columns=columns,
+            filter=filter,
+            with_row_id=with_row_id,
+            fragments=fragments,
+            offset=skip_rows,
+        ).to_batches()
+
+    @abstractmethod
+    def iter_fragments(
+        self, dataset: LanceDataset, *args: Any, **kwargs: Any
+    ) -> Iterator[LanceFragment]:
+        """Yield the fragments in the order in which to read them."""
+
+
+class FullScanSampler(FragmentSampler):
+    """Reads the whole dataset in its order."""
+
+    def iter_fragments(
+        self, dataset: LanceDataset, *_args: Any, **_kwargs: Any
+    ) -> Iterator[LanceFragment]:
+        """Yield all fragments."""
+        yield from dataset.get_fragments()
+
+
+class ShardedFragmentSampler(FragmentSampler):
+    """Gives every process some fragments; the least work, if there are many of one size."""
+
+    def __init__(self, rank: int, world_size: int, randomize: bool = False, seed: int = 0) -> None:
+        """Read the part of one process of `world_size`, in a random order if asked to."""
+        self._shard = Shard(rank, world_size)
+        self._randomize = randomize
+        self._seed = seed
+        self._epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set which random order to take."""
+        self._epoch = epoch
+
+    @staticmethod
+    def from_torch(randomize: bool = False, seed: int = 0) -> ShardedFragmentSampler:
+        """Return the sampler of this process in a distributed run of PyTorch."""
+        shard = shard_of_torch()
+        return ShardedFragmentSampler(shard.rank, shard.world_size, randomize, seed)
+
+    def iter_fragments(
+        self, dataset: LanceDataset, *_args: Any, **_kwargs: Any
+    ) -> Iterator[LanceFragment]:
+        """Yield the fragments of this process."""
+        fragments = dataset.get_fragments()
+        if self._randomize:
+            random.Random(self._seed + self._epoch).shuffle(fragments)  # noqa: S311 - no secret
+        yield from fragments[self._shard.rank :: self._shard.world_size]
+
+
+class ShardedBatchSampler(Sampler):
+    """Gives every process some batches, so that all have as many rows whatever fragments are like.
+
+    With a filter every process reads all rows and keeps its own, which are shuffled in part.
+    """
+
+    def __init__(self, rank: int, world_size: int, randomize: bool = False, seed: int = 0) -> None:
+        """Read the part of one process of `world_size`, in a random order if asked to."""
+        self._shard = Shard(rank, world_size)
+        self._randomize = randomize
+        self._seed = seed
+        self._epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set which random order to take."""
+        self._epoch = epoch
+
+    @staticmethod
+    def from_torch(randomize: bool = False, seed: int = 0) -> ShardedBatchSampler:
+        """Return the sampler of this process in a distributed run of PyTorch."""
+        shard = shard_of_torch()
+        return ShardedBatchSampler(shard.rank, shard.world_size, randomize, seed)
+
+    def __call__(
+        self,
+        dataset: LanceDataset,
+        *args: Any,
+        batch_size: int = _BATCH_ROWS,
+        columns: Columns = None,
+        filter: str | None = None,  # noqa: A002 - pylance's name
+        batch_readahead: int = 16,
+        with_row_id: bool | None = None,
+        skip_rows: int = 0,
+        **kwargs: Any,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of this process; see `Sampler`."""
+        del args, batch_readahead, kwargs
+        reading = {"columns": columns, "with_row_id": bool(with_row_id)}
+        if filter is None:
+            return self._planned(dataset, batch_size, skip_rows, reading)
+        batches = self._filtered(dataset, batch_size, {**reading, "filter": filter})
+        return without_first(batches, skip_rows)
+
+    def ranges(self, num_rows: int, batch_size: int) -> list[range]:
+        """Return the rows of each batch of this process, in the order of this epoch."""
+        step = self._shard.world_size * batch_size
+        starts = range(self._shard.rank * batch_size, num_rows, step)
+        found = [range(start, min(start + batch_size, num_rows)) for start in starts]
+        if self._randomize:
+            self._random().shuffle(found)
+        return found
+
+    def _planned(
+        self, dataset: LanceDataset, batch_size: int, skip_rows: int, reading: dict[str, Any]
+    ) -> Iterator[pa.RecordBatch]:
+        for rows in self.ranges(dataset.count_rows(), batch_size):
+            left = rows[skip_rows:]
+            skip_rows = max(0, skip_rows - len(rows))
+            if left:
+                table = dataset.to_table(offset=left.start, limit=len(left), **reading)
+                yield table.combine_chunks().to_batches()[0]
+
+    def _filtered(
+        self, dataset: LanceDataset, batch_size: int, reading: dict[str, Any]
+    ) -> Iterator[pa.RecordBatch]:
+        kept = rebatch(self._every_nth(dataset.scanner(**reading).to_batches()), batch_size)
+        if not self._randomize:
+            yield from kept
+            return
+        chance = self._random()
+        waiting: list[tuple[float, int, pa.RecordBatch]] = []
+        for place, batch in enumerate(kept):
+            entry = (chance.random(), place, batch)
+            if len(waiting) < _SHUFFLED_BATCHES:
+                heappush(waiting, entry)
+            else:
+                yield heappushpop(waiting, entry)[2]
+        for *_, batch in sorted(waiting, key=lambda entry: entry[:2]):
+            yield batch
+
+    def _every_nth(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of this process, counted over all batches."""
+        seen = 0
+        step = self._shard.world_size
+        for batch in batches:
+            first = (self._shard.rank - seen) % step
+            seen += batch.num_rows
+            if first < batch.num_rows:
+                yield batch.take(pa.array(range(first, batch.num_rows, step)))
+
+    def _random(self) -> random.Random:
+        return random.Random(self._seed + self._epoch)  # noqa: S311 - no secret
+
+
+class ShardedFixedBatchSampler(ShardedBatchSampler):
+    """Gives every process rows that lie together, as lists of their places.
+
+    It is made for `batch_sampler` of PyTorch, over a dataset that does not change.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        world_size: int,
+        randomize: bool = False,
+        seed: int = 0,
+        batch_size: int = 0,
+        total_num_rows: int = 0,
+    ) -> None:
+        """Plan for so many rows in all, in batches of a size."""
+        super().__init__(rank, world_size, randomize, seed)
+        self._rows = total_num_rows
+        self._batch_size = batch_size
+
+    def __len__(self) -> int:
+        """Return how many batches a process has at most."""
+        if not self._rows or not self._batch_size:
+            return 0
+        return math.ceil(math.ceil(self._rows / self._shard.world_size) / self._batch_size)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Yield the places of the rows of each batch."""
+        if not self._batch_size:
+            return
+        share = math.ceil(self._rows / self._shard.world_size)
+        first = self._shard.rank * share
+        stop = min(first + share, self._rows)
+        batches = [
+            list(range(start, min(start + self._batch_size, stop)))
+            for start in range(first, stop, self._batch_size)
+        ]
+        if self._randomize:
+            self._random().shuffle(batches)
+        yield from batches
+
+    @staticmethod
+    def from_torch(  # type: ignore[override]  # pylance's signature
+        batch_size: int, total_num_rows: int, randomize: bool = False, seed: int = 0
+    ) -> ShardedFixedBatchSampler:
+        """Return the sampler of this process in a distributed run of PyTorch."""
+        shard = shard_of_torch()
+        return ShardedFixedBatchSampler(
+            shard.rank, shard.world_size, randomize, seed, batch_size, total_num_rows
+        )
+
+
+def without_first(batches: Iterator[pa.RecordBatch], num_rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield batches without so many rows in front.
+
+    >>> rows = pa.record_batch({"a": [1, 2, 3]})
+    >>> [batch["a"].to_pylist() for batch in without_first(iter([rows, rows]), 4)]
+    [[2, 3]]
+    """
+    for batch in batches:
+        if num_rows >= batch.num_rows:
+            num_rows -= batch.num_rows
+        else:
+            yield batch.slice(num_rows)
+            num_rows = 0

@@ -1,0 +1,23 @@
+"""Choosing rows for training, under pylance's name for the module."""
+
+from lancelet.dataset.random_rows import PrioritizedItem, maybe_sample, reservoir_sampling
+from lancelet.dataset.sampling import (
+    FragmentSampler,
+    FullScanSampler,
+    Sampler,
+    ShardedBatchSampler,
+    ShardedFixedBatchSampler,
+    ShardedFragmentSampler,
+)
+
+__all__ = [
+    "FragmentSampler",
+    "FullScanSampler",
+    "PrioritizedItem",
+    "Sampler",
+    "ShardedBatchSampler",
+    "ShardedFixedBatchSampler",
+    "ShardedFragmentSampler",
+    "maybe_sample",
+    "reservoir_sampling",
+]

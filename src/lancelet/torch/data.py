@@ -1,0 +1,280 @@
+"""Datasets for the loaders of PyTorch: one to iterate over, one to look rows up in.
+
+    for batch in LanceDataset("s3://bucket/t.lance", batch_size=256, columns=["image", "label"]):
+        ...
+
+The first yields whole batches, so give the loader `batch_size=None`. Of several workers or machines
+each reads its part. Where a run stopped can be kept with `state_dict`, and what was seen then is
+not read again.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+import pyarrow as pa
+
+from lancelet.dataset import LanceDataset as Table
+from lancelet.dataset import dataset as open_dataset
+from lancelet.dataset.sampling import (
+    FullScanSampler,
+    Sampler,
+    ShardedBatchSampler,
+    ShardedFragmentSampler,
+    without_first,
+)
+from lancelet.errors import InvalidInputError
+from lancelet.sampler import maybe_sample
+from lancelet.torch.dist import get_global_rank, get_global_world_size
+from lancelet.torch.required import Dataset, IterableDataset, require_torch
+from lancelet.torch.tensors import to_tensor
+
+_OURS = (FullScanSampler, ShardedFragmentSampler, ShardedBatchSampler)
+"""Samplers that leave out the rows that were seen without reading them."""
+
+
+class ToTensorFn(Protocol):
+    """Converts a batch."""
+
+    def __call__(
+        self,
+        batch: pa.RecordBatch | dict[str, Any],
+        *,
+        hf_converter: Any = None,
+        use_blob_api: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        """Return what the loader hands out for a batch."""
+
+
+class TensorDataset(Dataset):
+    """A tensor in batches, each an item."""
+
+    def __init__(self, data: Any, batch_size: int, *_args: Any, **_kwargs: Any) -> None:
+        """Cut a tensor or an array into batches."""
+        super().__init__()
+        self._data = data if hasattr(data, "device") else require_torch().from_numpy(data)
+        self._batch_size = batch_size
+
+    def __repr__(self) -> str:
+        return "LanceTensorDataset"
+
+    def __len__(self) -> int:
+        """Return how many batches there are."""
+        return math.ceil(self._data.shape[0] / self._batch_size)
+
+    def __getitem__(self, idx: int) -> Any:
+        """Return a batch."""
+        if idx >= len(self):
+            raise StopIteration
+        return self._data[idx * self._batch_size : (idx + 1) * self._batch_size, :]
+
+
+def concat_batches(bs: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return batches as one."""
+    return pa.concat_batches(bs)
+
+
+class LanceDataset(IterableDataset):
+    """Batches of a dataset, to iterate over."""
+
+    def __init__(
+        self,
+        dataset: Table | str | os.PathLike[str],
+        batch_size: int,
+        *_args: Any,
+        dataset_options: Mapping[str, Any] | None = None,
+        columns: Sequence[str] | Mapping[str, str] | None = None,
+        filter: str | None = None,  # noqa: A002 - pylance's name
+        samples: int | None = 0,
+        cache: str | bool | None = None,
+        with_row_id: bool = False,
+        rank: int | None = None,
+        world_size: int | None = None,
+        shard_granularity: Literal["fragment", "batch"] | None = None,
+        batch_readahead: int = 16,
+        to_tensor_fn: Callable[..., Any] | None = to_tensor,
+        sampler: Sampler | None = None,
+        auto_detect_rank: bool = True,
+        **_kwargs: Any,
+    ) -> None:
+        """Read a dataset.
+
+        Args:
+            dataset: A dataset, or where it is.
+            batch_size: The most rows of a batch.
+            dataset_options: How to open it.
+            columns: What to read.
+            filter: Keeps the rows for which it is true.
+            samples: How many rows to choose at random; 0 for all.
+            cache: Whether to keep what was read in memory for later epochs.
+            with_row_id: Whether to read the row ids too.
+            rank: Which process this is, instead of what PyTorch says.
+            world_size: How many there are.
+            shard_granularity: Whether processes share out fragments or batches.
+            batch_readahead: Has no effect: reading ahead is bounded by bytes.
+            to_tensor_fn: Converts batches; None leaves them as they are.
+            sampler: Chooses the rows, instead of what the arguments above say.
+            auto_detect_rank: Whether to ask PyTorch which process this is.
+        """
+        super().__init__()
+        if shard_granularity not in (None, "fragment", "batch"):
+            raise InvalidInputError("no such granularity", shard_granularity=shard_granularity)
+        self.dataset = (
+            open_dataset(dataset, **(dataset_options or {}))
+            if isinstance(dataset, str | os.PathLike)
+            else dataset
+        )
+        self.batch_size = batch_size
+        self.columns = columns
+        self.filter = filter
+        self.samples = samples
+        self.with_row_id = with_row_id
+        self.batch_readahead = batch_readahead
+        self.rank = rank
+        self.world_size = world_size
+        self.shard_granularity = shard_granularity
+        self.sampler = sampler
+        self.cache = cache
+        self._to_tensor = to_tensor_fn
+        self._detects_rank = auto_detect_rank
+        self._cached: list[pa.RecordBatch] | None = None
+        self._skip_rows = 0
+        self._seen_rows = 0
+
+    def __repr__(self) -> str:
+        return f"LanceTorchDataset({self.dataset.uri}, size={self.samples})"
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that are read."""
+        return self.dataset.scanner(columns=self.columns, limit=0).projected_schema
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield batches, each converted."""
+        self._seen_rows, skip, self._skip_rows = self._skip_rows, self._skip_rows, 0
+        for batch in self._batches(skip):
+            self._seen_rows += batch.num_rows
+            yield batch if self._to_tensor is None else self._to_tensor(batch, hf_converter=None)
+        self._seen_rows = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return how far this process is, to be kept beside the model."""
+        return {"rows": self._seen_rows, "version": self.dataset.version}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where a run was, at the version that it read; it counts for the next iteration."""
+        if state["version"] != self.dataset.version:
+            self.dataset = self.dataset.checkout_version(state["version"])
+            self._cached = None
+        self._skip_rows = self._seen_rows = int(state["rows"])
+
+    def _batches(self, skip_rows: int) -> Iterator[pa.RecordBatch]:
+        if self._cached is not None:
+            yield from without_first(iter(self._cached), skip_rows)
+            return
+        kept: list[pa.RecordBatch] | None = [] if self.cache and not skip_rows else None
+        for batch in _joined(self._read(skip_rows), self.batch_size):
+            if kept is not None:
+                kept.append(batch)
+            yield batch
+        self._cached = kept
+
+    def _read(self, skip_rows: int) -> Iterator[pa.RecordBatch]:
+        columns = self.columns or self.dataset.schema.names
+        if self.samples:
+            batches = maybe_sample(
+                self.dataset, self.samples, columns, self.batch_size, filt=self.filter
+            )
+            return without_first(batches, skip_rows)
+        sampler = self.sampler or self._own_sampler()
+        reading = {
+            "columns": columns,
+            "filter": self.filter,
+            "batch_size": self.batch_size,
+            "with_row_id": self.with_row_id,
+            "batch_readahead": self.batch_readahead,
+        }
+        if isinstance(sampler, _OURS):
+            return sampler(self.dataset, **reading, skip_rows=skip_rows)
+        return without_first(sampler(self.dataset, **reading), skip_rows)
+
+    def _own_sampler(self) -> Sampler:
+        detects = self._detects_rank
+        rank = get_global_rank() if self.rank is None and detects else self.rank
+        size = get_global_world_size() if self.world_size is None and detects else self.world_size
+        if rank is None or size is None:
+            return FullScanSampler()
+        if self.shard_granularity == "batch":
+            return ShardedBatchSampler(rank, size)
+        return ShardedFragmentSampler(rank, size)
+
+
+class SafeLanceDataset(Dataset):
+    """Rows of a dataset by their places; every process opens it for itself, at one version."""
+
+    def __init__(
+        self,
+        uri: str | os.PathLike[str],
+        *,
+        dataset_options: Mapping[str, Any] | None = None,
+        **_kwargs: Any,
+    ) -> None:
+        """Look rows up in the version that is the latest now, or that the options say."""
+        super().__init__()
+        table = open_dataset(uri, **(dataset_options or {}))
+        self.uri = uri
+        self.dataset_options = {**(dataset_options or {}), "version": table.version}
+        self._len = table.count_rows()
+        self._ds: Table | None = None
+
+    def __len__(self) -> int:
+        """Return how many rows there are."""
+        return self._len
+
+    def __getitem__(self, idx: int) -> dict[str, Any]:
+        """Return a row."""
+        return self.__getitems__([idx])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
+        """Return rows, which is how loaders ask for those of a batch at once."""
+        if self._ds is None:
+            self._ds = open_dataset(self.uri, **self.dataset_options)
+        rows: list[dict[str, Any]] = self._ds.take(indices).to_pylist()
+        return rows
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is open, so that workers open it again."""
+        return {**self.__dict__, "_ds": None}
+
+
+def get_safe_loader(dataset: Any, batch_size: int = 32, num_workers: int = 4, **kwargs: Any) -> Any:
+    """Return a loader whose workers are new processes, which is safe with any dataset."""
+    torch = require_torch()
+    options = {
+        "persistent_workers": num_workers > 0,
+        "multiprocessing_context": torch.multiprocessing.get_context("spawn"),
+        **kwargs,
+    }
+    if not num_workers:
+        del options["multiprocessing_context"]
+    return torch.utils.data.DataLoader(
+        dataset, batch_size=batch_size, num_workers=num_workers, **options
+    )
+
+
+def _joined(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+    """Yield batches, small ones that follow each other as one of at most so many rows."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        if waiting and rows + batch.num_rows > most:
+            yield concat_batches(waiting)
+            waiting, rows = [], 0
+        waiting.append(batch)
+        rows += batch.num_rows
+    if waiting:
+        yield concat_batches(waiting)

@@ -1,0 +1,96 @@
+"""Columns of Arrow as tensors, without a copy where the layout allows it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lancelet.errors import InvalidInputError, UnsupportedError
+from lancelet.torch.required import require_torch
+
+_BFLOAT16 = "lance.bfloat16"
+
+
+def to_tensor(
+    batch: pa.RecordBatch | Mapping[str, Any],
+    *,
+    uint64_as_int64: bool = True,
+    hf_converter: Any = None,
+    use_blob_api: bool = False,
+    **_options: Any,
+) -> Any:
+    """Return a tensor for each column by name, or the tensor of the only column.
+
+    Args:
+        batch: Rows, or columns by name.
+        uint64_as_int64: Whether to use a type that PyTorch can compute with.
+        hf_converter: Converts what is no number.
+        use_blob_api: Whether some columns are lists of blobs, which are refused.
+        **_options: For converters of others.
+    """
+    torch = require_torch()
+    names = batch.schema.names if isinstance(batch, pa.RecordBatch) else list(batch)
+    found = {}
+    for name in names:
+        if use_blob_api and isinstance(batch[name], list):
+            raise UnsupportedError("blobs become tensors only by a `to_tensor_fn` of your own")
+        found[name] = _tensor(torch, name, batch[name], hf_converter)
+        if uint64_as_int64 and found[name].dtype == torch.uint64:
+            found[name] = found[name].to(torch.int64)
+    return next(iter(found.values())) if len(found) == 1 else found
+
+
+def _tensor(torch: Any, name: str, array: pa.Array, hf_converter: Any) -> Any:
+    values, is_bfloat16 = numbers_of(array)
+    if values is None:
+        converted = None if hf_converter is None else hf_converter.to_pytorch(name, array)
+        if converted is None:
+            raise InvalidInputError(
+                "only numbers and fixed-size lists of them become tensors",
+                column=name,
+                type=str(array.type),
+            )
+        return converted
+    with warnings.catch_warnings():
+        # Arrow's buffers are read-only, and PyTorch has no tensors that are.
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        tensor = torch.from_numpy(values)
+    return tensor.view(torch.bfloat16) if is_bfloat16 else tensor
+
+
+def numbers_of(array: pa.Array) -> tuple[npt.NDArray[Any] | None, bool]:
+    """Return values as an array of numbers, a row of it for each list, or None if they are none.
+
+    bfloat16 come as their 16 bits; the second result says so.
+
+    >>> numbers_of(pa.array([[1.0, 2.0], [3.0, 4.0]], pa.list_(pa.float64(), 2)))[0].shape
+    (2, 2)
+    """
+    if isinstance(array.type, pa.FixedShapeTensorType):
+        array = array.storage
+    if pa.types.is_fixed_size_list(array.type):
+        width = array.type.list_size
+        items = array.values.slice(array.offset * width, len(array) * width)
+        found, is_bfloat16 = numbers_of(items)
+        return (None if found is None else found.reshape(len(array), width)), is_bfloat16
+    if getattr(array.type, "extension_name", None) == _BFLOAT16:
+        return _bfloat16_bits(array), True
+    is_number = pa.types.is_integer(array.type) or pa.types.is_floating(array.type)
+    if is_number or pa.types.is_boolean(array.type):
+        return array.to_numpy(zero_copy_only=False), False
+    return None, False
+
+
+def _bfloat16_bits(array: pa.ExtensionArray) -> npt.NDArray[np.int16]:
+    storage = array.storage
+    bits = np.frombuffer(storage.buffers()[1] or b"", np.int16)
+    bits = bits[storage.offset : storage.offset + len(storage)]
+    if storage.null_count:
+        bits = bits.copy()
+        bits[storage.is_null().to_numpy(zero_copy_only=False)] = 0x7FC0  # NaN
+    return bits
