@@ -55,6 +55,15 @@ def test_fragments_without_an_index_are_scanned_unless_told_otherwise(dataset):
     assert dataset.to_table(filter="a = 1", fast_search=True)["b"].to_pylist() == [1]
 
 
+def test_a_fast_search_leaves_out_the_same_rows_whatever_an_index_costs(tmp_path):
+    dataset = lancelet.write_dataset(pa.table({"a": range(40_000)}), str(tmp_path / "large"))
+    dataset.create_scalar_index("a", "BTREE")
+    dataset.insert(pa.table({"a": [50_000]}))
+    assert candidates(dataset, "a > 5") is None
+    assert dataset.to_table(filter="a > 5", fast_search=True).num_rows == 39_994
+    assert dataset.count_rows("a > 5") == 39_995
+
+
 @pytest.mark.parametrize("text", ["b = 1", "a + 1 = 3", "a = 1 OR b = 1"])
 def test_filters_that_indices_cannot_narrow_are_scanned(dataset, text):
     assert candidates(dataset, text) is None
