@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.dataset.row_numbers import whole_numbers
-from lancelet.dataset.scan_request import ScanRequest
+from lancelet.dataset.scan_request import ScanRequest, shows_arguments
 from lancelet.dataset.scanner import LanceScanner
 from lancelet.errors import InvalidInputError
 from lancelet.file.arguments import OutOfRangeError
@@ -98,10 +98,24 @@ class ReadingMethods:
             row_addr_blocklist,
         ).scanner(self._dataset)
 
+    @shows_arguments(
+        "columns filter limit offset nearest batch_size batch_size_bytes batch_readahead "
+        "fragment_readahead scan_in_order",
+        "prefilter with_row_id with_row_address use_stats fast_search full_text_query "
+        "io_buffer_size late_materialization blob_handling use_scalar_index "
+        "include_deleted_rows order_by disable_scoring_autoprojection",
+    )
     def to_table(self, *arguments: Any, **options: Any) -> pa.Table:
         """Return rows as a table; see `ScanRequest` for the arguments, which have its order."""
         return self.scanner(*arguments, **options).to_table()
 
+    @shows_arguments(
+        "columns filter limit offset nearest batch_size batch_size_bytes batch_readahead "
+        "fragment_readahead scan_in_order",
+        "prefilter with_row_id with_row_address use_stats full_text_query io_buffer_size "
+        "late_materialization blob_handling use_scalar_index strict_batch_size order_by "
+        "disable_scoring_autoprojection",
+    )
     def to_batches(self, *arguments: Any, **options: Any) -> Iterator[pa.RecordBatch]:
         """Yield rows in batches; see `ScanRequest` for the arguments, which have its order."""
         return self.scanner(*arguments, **options).to_batches()

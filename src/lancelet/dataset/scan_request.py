@@ -6,14 +6,17 @@ arguments. Each makes a request of them, and the request makes the scanner.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from lancelet.dataset.scanner import LanceScanner, ScannerBuilder
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _SETTERS: Final = {
     "fragments": "with_fragments",
@@ -109,3 +112,26 @@ class ScanRequest:
         if lists != (None, None):
             builder.row_addr_prefilter(*lists)
         return builder.to_scanner()
+
+
+def shows_arguments(positional: str, named: str) -> Callable[[F], F]:
+    """Give a function that passes its arguments on the signature that callers may look at.
+
+    >>> @shows_arguments("columns filter", "prefilter")
+    ... def read(self, *arguments, **options): ...
+    >>> str(inspect.signature(read))
+    '(self, columns=None, filter=None, *, prefilter=None)'
+    """
+
+    def show(function: F) -> F:
+        own = inspect.signature(function)
+        kind = inspect.Parameter
+        shown = [
+            own.parameters["self"],
+            *(kind(name, kind.POSITIONAL_OR_KEYWORD, default=None) for name in positional.split()),
+            *(kind(name, kind.KEYWORD_ONLY, default=None) for name in named.split()),
+        ]
+        function.__signature__ = own.replace(parameters=shown)  # type: ignore[attr-defined]  # functions take attributes
+        return function
+
+    return show
