@@ -19,6 +19,7 @@ from lancelet.dataset.counters import bytes_read_counter, iops_counter
 from lancelet.dataset.explanation import CleanupExplanation
 from lancelet.dataset.sql import sql
 from lancelet.fragment import FragmentMetadata
+from lancelet.index.text.tokenize import FtsToken, tokenize
 from lancelet.io.metered import IoCounts as IOStats
 from lancelet.log import set_logger
 from lancelet.ops.cleanup import CleanupCandidateFile, CleanupReferencedBranch, CleanupStats
@@ -39,6 +40,7 @@ __all__ = [
     "DatasetBasePath",
     "FieldStatistics",
     "FragmentMetadata",
+    "FtsToken",
     "IOStats",
     "LanceDataset",
     "LanceFragment",
@@ -58,5 +60,6 @@ __all__ = [
     "schema_to_json",
     "set_logger",
     "sql",
+    "tokenize",
     "write_dataset",
 ]

@@ -18,6 +18,7 @@ QUESTIONS = {
     "BITMAP": ("a = 3", "a > 90", "a IS NULL", "a NOT IN (1, 2)"),
     "ZONEMAP": ("a = 3", "a > 90", "a IS NULL"),
     "BLOOMFILTER": ("a = 3", "a IS NULL"),
+    "NGRAM": ("contains(s, 'c1')", "contains(s, 'abc1')", "s LIKE '%bc1%'", "s IS NULL"),
     "LABEL_LIST": ("array_has(l, 3)", "array_has_any(l, [1, 2])", "array_has_all(l, [3, 0])"),
 }
 CASES = [
@@ -33,6 +34,7 @@ def rows(first, stop):
         {
             "id": numbers,
             "a": pa.array([None if i % 13 == 0 else i % 100 for i in numbers], pa.int64()),
+            "s": [None if i % 11 == 0 else f"Abc{i % 30}é" for i in numbers],
             "l": pa.array([[i % 5, i % 7] for i in numbers]),
         }
     )
@@ -55,7 +57,7 @@ def test_indices_answer_alike_through_their_life(tmp_path, kind, stable, deferre
     ours = lancelet.write_dataset(
         rows(0, 400), path, max_rows_per_file=100, enable_stable_row_ids=stable
     )
-    column = "l" if kind == "LABEL_LIST" else "a"
+    column = {"LABEL_LIST": "l", "NGRAM": "s"}.get(kind, "a")
     name = f"{column}_idx"
     ours.create_scalar_index(column, kind)
     check("created")

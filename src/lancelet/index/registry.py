@@ -11,6 +11,7 @@ from lancelet.index.scalar.bitmap import Bitmap
 from lancelet.index.scalar.bloomfilter import BloomFilter
 from lancelet.index.scalar.btree import BTree
 from lancelet.index.scalar.label_list import LabelList
+from lancelet.index.scalar.ngram import NGram
 from lancelet.index.scalar.zonemap import ZoneMap
 from lancelet.index.vector.kind import IVF
 
@@ -20,6 +21,7 @@ SCALAR_KINDS: Final[tuple[ScalarKind, ...]] = (
     LabelList(),
     ZoneMap(),
     BloomFilter(),
+    NGram(),
     Inverted(),
 )
 _ALIASES: Final = {"FTS": "INVERTED"}

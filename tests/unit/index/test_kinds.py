@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from lancelet.index.base import IndexedRows, IndexTypeError, Parameters
 from lancelet.index.folder import SegmentFolder
-from lancelet.index.question import HasAll, HasAny, Interval, IsNull, OneOf, StartsWith
+from lancelet.index.question import Contains, HasAll, HasAny, Interval, IsNull, OneOf, StartsWith
 from lancelet.index.registry import SCALAR_KINDS, kind_of_name, kind_of_type
 from lancelet.io.memory import MemoryStore
 from lancelet.rowids.address import NO_ADDRESS, fragments_of
@@ -91,6 +91,8 @@ def matches(question, item):
             return low and high
         case StartsWith(prefix):
             return (item.encode() if isinstance(item, str) else item).startswith(prefix)
+        case Contains(text):
+            return isinstance(item, str) and text in item
         case HasAny(values):
             return any(value in item for value in values.to_pylist())
         case HasAll(values):
@@ -120,6 +122,8 @@ def questions(draw, data_type, items):
     if choice == 2 and (pa.types.is_string(data_type) or pa.types.is_large_binary(data_type)):
         prefix = draw(items)
         return StartsWith(prefix.encode() if isinstance(prefix, str) else prefix)
+    if choice == 3 and pa.types.is_string(data_type) and draw(st.booleans()):
+        return Contains(draw(items))
     bound = st.none() | items.map(lambda item: pa.array([item], data_type)[0])
     return Interval(draw(bound), draw(bound), draw(st.booleans()), draw(st.booleans()))
 

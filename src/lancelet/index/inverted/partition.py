@@ -7,8 +7,8 @@ the same questions, so that scores are computed in one place.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
-from typing import Protocol
+from functools import cached_property, lru_cache
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,9 @@ from lancelet.kernels import decode_postings, decode_streams
 from lancelet.rowids.address import UInt64s
 
 UInt32s = npt.NDArray[np.uint32]
+
+_LISTS_KEPT: Final = 32
+"""So many posting lists of a partition stay in memory."""
 
 
 class Partition(Protocol):
@@ -82,6 +85,7 @@ class StoredPartition:
         self._is_automaton = is_automaton
         self.codec = Codec.of(self._invert.metadata)
         names = self._invert.schema.names
+        self._lists = lru_cache(maxsize=_LISTS_KEPT)(self._read_list)
         self._position_column = next(
             (name for name in ("_compressed_position", "_position") if name in names), None
         )
@@ -143,13 +147,16 @@ class StoredPartition:
 
     def postings(self, token: int, *, with_position: bool = False) -> Postings:
         """Return the documents that have a token."""
-        return self._read(RowRange(token, token + 1), with_position=with_position)
+        return self._lists(token, with_position)
 
     def everything(self) -> tuple[list[str], Postings]:
         """Return all tokens and all postings."""
         tokens = all_tokens(self.tokens, self.num_tokens)
         rows = RowRange(0, self.num_tokens)
         return tokens, self._read(rows, with_position=self.has_positions)
+
+    def _read_list(self, token: int, with_position: bool) -> Postings:
+        return self._read(RowRange(token, token + 1), with_position=with_position)
 
     def _read(self, rows: RowRange, *, with_position: bool) -> Postings:
         counts = self._counts[rows.start : rows.stop].astype(np.int64)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ _SHIFT: Final = 32
 
 def phrase_documents(lists: Sequence[Postings], places: Sequence[int], slop: int) -> UInt32s:
     """Return the documents that have tokens at these places of a phrase, ascending."""
-    shared = reduce(np.intersect1d, (each.docs for each in lists))
+    shared = reduce(_shared, (each.docs for each in lists))
     if not len(shared) or len(lists) == 1:
         return np.asarray(shared, np.uint32)
     keys = [_keys(each, shared) for each in lists]
@@ -34,7 +34,7 @@ def phrase_documents(lists: Sequence[Postings], places: Sequence[int], slop: int
             key[(key & 0xFFFFFFFF) >= place] - place
             for key, place in zip(keys, places, strict=True)
         ]
-        found = reduce(np.intersect1d, starts)
+        found = reduce(_shared, starts)
         return np.unique(found >> _SHIFT).astype(np.uint32)
     return _within_slop(keys, places, slop)
 
@@ -56,7 +56,20 @@ def _within_slop(keys: Sequence[Int64s], places: Sequence[int], slop: int) -> UI
 def _keys(postings: Postings, docs: UInt32s) -> Int64s:
     """Return the positions in some documents, as numbers that ascend."""
     assert postings.positions is not None, "phrases are asked with positions"
-    key = np.repeat(postings.docs.astype(np.int64), postings.freqs) << _SHIFT
-    key |= postings.positions.astype(np.int64)
-    found: Int64s = key[np.repeat(np.isin(postings.docs, docs), postings.freqs)]
+    starts = np.cumsum(postings.freqs, dtype=np.int64) - postings.freqs
+    places = np.searchsorted(postings.docs, docs)
+    counts = postings.freqs[places].astype(np.int64)
+    ends = np.cumsum(counts)
+    chosen = np.arange(ends[-1]) + np.repeat(starts[places] - (ends - counts), counts)
+    found: Int64s = np.repeat(docs.astype(np.int64) << _SHIFT, counts)
+    found |= postings.positions[chosen].astype(np.int64)
     return found
+
+
+def _shared(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the numbers that two ascending arrays have both; the shorter one is looked up."""
+    few, many = (first, second) if len(first) <= len(second) else (second, first)
+    if not len(few):
+        return few
+    places = np.minimum(np.searchsorted(many, few), len(many) - 1)
+    return np.asarray(few[many[places] == few])

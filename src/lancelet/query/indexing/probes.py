@@ -110,9 +110,27 @@ def _like(
     prefix, is_whole = literal_prefix(pattern, escape)
     if is_whole:
         return Probe(path, OneOf(pa.repeat(scalar, 1))) if prefix == pattern else None
-    if not prefix or pattern != f"{prefix}%":
-        return None
-    return Probe(path, StartsWith(prefix.encode()))
+    if prefix and pattern == f"{prefix}%":
+        return Probe(path, StartsWith(prefix.encode()))
+    inside = _longest_literal(pattern, escape)
+    return Probe(path, Contains(inside)) if inside else None
+
+
+def _longest_literal(pattern: str, escape: str) -> str:
+    """Return the longest text that all texts of a pattern have in them.
+
+    >>> _longest_literal("a%b_cd!%e", "!")
+    'cd%e'
+    """
+    runs, rest = [""], iter(pattern)
+    for letter in rest:
+        if letter == escape:
+            runs[-1] += next(rest, "")
+        elif letter in "%_":
+            runs.append("")
+        else:
+            runs[-1] += letter
+    return max(runs, key=len)
 
 
 def _called(function: str, path: tuple[str, ...], scalar: pa.Scalar) -> Probe | None:

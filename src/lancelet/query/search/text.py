@@ -15,6 +15,7 @@ from functools import reduce
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.buffers import Int64s
@@ -38,7 +39,7 @@ from lancelet.query.full_text import (
     check_query,
     columns_of_query,
 )
-from lancelet.query.indexing.segments import ColumnIndex, column_indices
+from lancelet.query.indexing.segments import ColumnIndex, TableSegment, column_indices
 from lancelet.query.nodes.source import sources
 from lancelet.query.plan import ScanPlan
 from lancelet.query.search.hits import Hits
@@ -75,6 +76,10 @@ class TextSearch:
     def find(self, plan: ScanPlan, rows: Mapping[int, Int64s] | None) -> Hits:
         """Return the rows that match, the best first."""
         found = _Evaluation(plan, rows).matches(self.query)
+        options = plan.options
+        is_cut = not options.order_by and (rows is not None or not plan.is_filtered)
+        if options.limit is not None and is_cut:
+            found = found.where(_best(found.scores, options.offset + options.limit))
         order = np.lexsort((found.addresses, -found.scores))
         return Hits.of_query(found.addresses[order], found.scores[order])
 
@@ -98,6 +103,16 @@ def read_text_search(snapshot: Snapshot, wanted: object) -> TextSearch:
     for column in columns_of_query(query):
         _check_column(snapshot.schema, column)
     return TextSearch(query)
+
+
+def _best(scores: npt.NDArray[np.float32], count: int) -> npt.NDArray[np.bool_]:
+    """Return which scores are among the best; those that equal the last of them are too."""
+    if len(scores) <= count:
+        return np.ones(len(scores), np.bool_)
+    if count == 0:
+        return np.zeros(len(scores), np.bool_)
+    last = np.partition(scores, len(scores) - count)[len(scores) - count]
+    return np.asarray(scores >= last)
 
 
 def _words_query(snapshot: Snapshot, words: str, columns: Sequence[str] | None) -> FullTextQuery:
@@ -216,7 +231,7 @@ class _Column:
         for segment, own in zip(segments, stored, strict=True):
             for partition in own.partitions:
                 partitions.append(partition)
-                addresses.append(self._visible(segment.locate(partition.numbers)))
+                addresses.append(self._shown(segment, partition))
         self._groups = [_Group(partitions, addresses)]
         covered = frozenset() if index is None else index.covered
         if not (plan.options.indexed_only and index is not None):
@@ -274,6 +289,17 @@ class _Column:
             addresses.append(visible[kept])
             scores.append(own[kept])
         return Matches.of(np.concatenate(addresses), np.concatenate(scores))
+
+    def _shown(self, segment: TableSegment, partition: Partition) -> UInt64s:
+        """Return where the documents of a partition are, worked out once for a whole version."""
+
+        def locate() -> UInt64s:
+            return self._visible(segment.locate(partition.numbers))
+
+        if self._rows is not None or self._plan.options.fragments is not None:
+            return locate()
+        key = ("text documents", segment.metadata.uuid, id(partition))
+        return self._plan.snapshot.kept.get_or_make(key, locate)
 
     def _visible(self, addresses: UInt64s) -> UInt64s:
         """Return addresses with those of rows that are deleted or not asked for crossed out."""
