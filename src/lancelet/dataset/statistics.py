@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
 from lancelet.file.v2.reader import FileReader
+from lancelet.ops.column_statistics import ColumnStatistics, column_statistics
 from lancelet.ops.indexing.describe import index_statistics
 
 if TYPE_CHECKING:
@@ -56,6 +58,17 @@ class LanceStats:
     def index_stats(self, index_name: str) -> dict[str, Any]:
         """Return how big an index is, and how many rows and fragments it has and lacks."""
         return index_statistics(self._snapshot, index_name)
+
+    def column_stats(
+        self, columns: Sequence[str] | None = None, *, distinct: bool = False
+    ) -> list[ColumnStatistics]:
+        """Return nulls and bounds of columns, read only where files do not know them.
+
+        Args:
+            columns: Columns, or paths of fields; by default all columns.
+            distinct: Whether to estimate how many values differ, for which columns are read.
+        """
+        return column_statistics(self._snapshot, columns, distinct=distinct)
 
     def data_stats(self) -> DataStatistics:
         """Add up the bytes of pages of each field; files of 0.1 do not say."""

@@ -50,7 +50,7 @@ class ToTensorFn(Protocol):
         """Return what the loader hands out for a batch."""
 
 
-class TensorDataset(Dataset):
+class TensorDataset(Dataset):  # type: ignore[misc]  # PyTorch is an extra, without types here
     """A tensor in batches, each an item."""
 
     def __init__(self, data: Any, batch_size: int, *_args: Any, **_kwargs: Any) -> None:
@@ -64,7 +64,7 @@ class TensorDataset(Dataset):
 
     def __len__(self) -> int:
         """Return how many batches there are."""
-        return math.ceil(self._data.shape[0] / self._batch_size)
+        return math.ceil(len(self._data) / self._batch_size)
 
     def __getitem__(self, idx: int) -> Any:
         """Return a batch."""
@@ -78,7 +78,7 @@ def concat_batches(bs: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return pa.concat_batches(bs)
 
 
-class LanceDataset(IterableDataset):
+class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
     """Batches of a dataset, to iterate over."""
 
     def __init__(
@@ -191,7 +191,7 @@ class LanceDataset(IterableDataset):
             )
             return without_first(batches, skip_rows)
         sampler = self.sampler or self._own_sampler()
-        reading = {
+        reading: dict[str, Any] = {
             "columns": columns,
             "filter": self.filter,
             "batch_size": self.batch_size,
@@ -213,7 +213,7 @@ class LanceDataset(IterableDataset):
         return ShardedFragmentSampler(rank, size)
 
 
-class SafeLanceDataset(Dataset):
+class SafeLanceDataset(Dataset):  # type: ignore[misc]  # as above
     """Rows of a dataset by their places; every process opens it for itself, at one version."""
 
     def __init__(
