@@ -263,3 +263,15 @@ def test_blobs_in_the_file_read_on_both_sides(version, tmp_path):
     for module in (lance.file, lancelet.file):
         for path in (ours, theirs):
             assert read(module, path).to_pylist() == table["f"].to_pylist()
+
+
+def test_offsets_in_runs_made_of_rules_need_no_bytes(tmp_path):
+    """In 2.3 the reference stores offsets 0 0 0 2 2 2 as runs of 3 of the range from 0 by 2."""
+    struct = pa.struct([("x", pa.int64()), ("y", pa.string())])
+    rows = [None, {"x": 2, "y": None}, {"x": 1, "y": "v1"}, {"x": 6, "y": None}, None]
+    table = pa.table({"p": pa.array(rows, struct)})
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(table, path, data_storage_version="2.3")
+    dataset = lancelet.dataset(path)
+    assert dataset.to_table().equals(table)
+    assert dataset.take([2, 0]).equals(table.take([2, 0]))

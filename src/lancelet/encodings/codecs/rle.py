@@ -51,6 +51,11 @@ class Rle(Codec):
         return 2
 
     @classmethod
+    def owns_bytes(cls, message: Any, codecs: Codecs) -> bool:
+        """Return whether values or lengths need bytes; else the runs are made of rules."""
+        return codecs.owns_bytes(message.values) or codecs.owns_bytes(message.run_lengths)
+
+    @classmethod
     def propose(cls, block: Block) -> Iterator[Codec]:
         """Propose runs if half of the values or more repeat the one before."""
         if isinstance(block, FixedWidth) and block.bits in (8, 16, 32, 64):
@@ -105,6 +110,8 @@ class Rle(Codec):
     @classmethod
     def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
         """Take values and lengths of each block apart and repeat the values."""
+        if not cls.owns_bytes(message, codecs):
+            return _repeat_by_rule(message, slices, counts, codecs)
         if (slices.size < 8).any():
             raise CorruptDataError("runs are cut short", bytes=int(slices.size.min()))
         heads = slices.source[slices.position[:, None] + np.arange(8)]
@@ -134,6 +141,21 @@ def _decoded(encoding: Any, slices: Slices, runs: Int64s, codecs: Codecs) -> tup
     decoded = expect_fixed_width(codecs.decode_blocks(encoding, slices, runs), Rle.wire_name)
     bits = checked_word_bits(decoded.bits, Rle.wire_name)
     return slices_of(runs * (bits // 8), decoded.data), bits
+
+
+def _repeat_by_rule(message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> FixedWidth:
+    """Repeat values that need no bytes, each as often as the others."""
+    if message.run_lengths.WhichOneof("compression") != "constant":
+        raise UnsupportedError("the number of runs is nowhere stored", codec=Rle.wire_name)
+    once = expect_fixed_width(
+        codecs.decode_blocks(message.run_lengths, slices, np.ones_like(counts)), Rle.wire_name
+    )
+    length = int(as_words(once, Rle.wire_name)[0]) if len(counts) else 1
+    if length < 1 or (counts % length).any():
+        raise CorruptDataError("runs of one length do not fill their blocks", length=length)
+    runs = counts // length
+    values = _decoded(message.values, slices, runs, codecs)
+    return _repeat(values, _decoded(message.run_lengths, slices, runs, codecs), counts)
 
 
 def _repeat(values: tuple[Slices, int], lengths: tuple[Slices, int], counts: Int64s) -> FixedWidth:
