@@ -22,7 +22,7 @@ from lancelet.ops.changes.between import (
     check_order,
     commits_between,
 )
-from lancelet.ops.changes.rows import ChangeKind, rows_changed
+from lancelet.ops.changes.rows import rows_deleted
 from lancelet.query.execute import execute
 from lancelet.query.plan import plan_scan
 from lancelet.query.row_columns import ROW_FIELDS, RowColumn
@@ -69,8 +69,7 @@ class Delta:
         begin = open_snapshot(self.location, self.begin_version)
         batches = (
             pa.record_batch([pa.array(rows.ids)], schema=schema)
-            for rows in rows_changed(begin, end)
-            if rows.kind is ChangeKind.DELETE
+            for rows in rows_deleted(begin, end)
         )
         return pa.RecordBatchReader.from_batches(schema, batches)
 

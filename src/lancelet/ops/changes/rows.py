@@ -77,18 +77,28 @@ def deleted(ids: UInt64s, addresses: UInt64s) -> ChangedRows:
 
 def rows_changed(begin: Snapshot, end: Snapshot) -> Iterator[ChangedRows]:
     """Yield the rows that changed, those of a fragment at a time; deleted ones come last."""
-    if not end.manifest.uses_stable_row_ids:
-        for there in candidates(end, begin):
-            yield inserted(there.addresses, there.addresses)
-        for here in candidates(begin, end):
-            yield deleted(here.addresses, here.addresses)
-        return
-    before = _Records(begin)
+    yield from rows_inserted_or_updated(begin, end)
+    yield from rows_deleted(begin, end)
+
+
+def rows_inserted_or_updated(begin: Snapshot, end: Snapshot) -> Iterator[ChangedRows]:
+    """Yield the rows that are new or have changed, those of a fragment at a time."""
+    before = _Records(begin) if end.manifest.uses_stable_row_ids else None
     for found in candidates(end, begin):
-        yield from _inserted_and_updated(end, found, before)
-    after = _Records(end)
+        if before is None:
+            yield inserted(found.addresses, found.addresses)
+        else:
+            yield from _inserted_and_updated(end, found, before)
+
+
+def rows_deleted(begin: Snapshot, end: Snapshot) -> Iterator[ChangedRows]:
+    """Yield the rows that are gone, those of a fragment at a time."""
+    after = _Records(end) if end.manifest.uses_stable_row_ids else None
     for found in candidates(begin, end):
-        yield from _deleted(begin, found, after)
+        if after is None:
+            yield deleted(found.addresses, found.addresses)
+        else:
+            yield from _deleted(begin, found, after)
 
 
 class _Records:
