@@ -11,7 +11,7 @@ FUZZ_SECONDS ?= 60
 JOBS    ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-all check lint types contracts protos interop spark faults sanitize fuzz bench demo demo-files docs clean
+.PHONY: help setup build test test-all check lint types contracts protos interop spark faults sanitize fuzz bench bench-spark demo demo-files docs clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
@@ -76,6 +76,9 @@ bench: build ## Compare speed and size with the reference and with Parquet
 	$(RUN) benchmarks/bench_io.py
 	$(RUN) benchmarks/bench_kernels.py
 	$(RUN) benchmarks/report.py
+
+bench-spark: build ## Compare Spark on Lance with Spark on Parquet
+	$(RUN) benchmarks/bench_spark.py
 
 demo: build ## The main job: Spark writes, streams, embeds, merges, compacts and searches tables
 	$(RUN) demo/pipeline.py --folder demo-output

@@ -110,6 +110,7 @@ def stream_orders(demo: Demo) -> None:
     with demo.report.step("stream, killed") as step:
         step.rows = run_and_kill(demo, arguments, stop_at=before + LANDED_BEFORE_KILL)
         step.version = lancelet.dataset(demo.table).version
+        step.note = "requests are those of watching it"
     with demo.report.step("stream, restarted") as step:
         stream(demo.spark, *arguments)
         step.rows = more - demo.report.steps[-1].rows
@@ -134,7 +135,7 @@ def run_and_kill(demo: Demo, arguments: tuple[str, str, str, int], stop_at: int)
         while table.latest_version < stop_at:
             if process.poll() is not None or time.monotonic() > deadline:
                 raise SystemExit(f"the stream ended before it could be killed: see {log}")
-            time.sleep(0.05)
+            time.sleep(0.25)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

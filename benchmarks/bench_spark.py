@@ -1,0 +1,165 @@
+"""Spark jobs on Lance beside Spark's own Parquet: the same rows, in turn, in one session.
+
+python benchmarks/bench_spark.py [--scale 1.0] [--rounds 5]
+
+Times are medians by the clock, since the work is done in other processes. A ratio below 1 means
+that Lance took less time; the last column is the most that is wanted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from lancelet import spark as ls
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "demo"))
+from session import open_session
+
+Case = tuple[str, float, Callable[[], object], Callable[[], object]]
+DIMENSION = 128
+COLUMNS = 16
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        spark = open_session(Path(folder))
+        print(f"{'case':<36}{'lance s':>9}{'parquet s':>11}{'lance/parquet':>15}{'target':>8}")
+        for name, target, ours, theirs in cases(spark, folder, arguments.scale):
+            mine, other = in_turn(ours, theirs, arguments.rounds)
+            print(f"{name:<36}{mine:>9.3f}{other:>11.3f}{mine / other:>14.2f}x{target:>7.1f}x")
+        spark.stop()
+
+
+def in_turn(
+    ours: Callable[[], object], theirs: Callable[[], object], rounds: int
+) -> tuple[float, float]:
+    """Return the medians of both, which run alternately after one run that does not count."""
+    taken: tuple[list[float], list[float]] = ([], [])
+    for number in range(rounds + 1):
+        for work, seconds in zip((ours, theirs), taken, strict=True):
+            started = time.perf_counter()
+            work()
+            if number:
+                seconds.append(time.perf_counter() - started)
+    return statistics.median(taken[0]), statistics.median(taken[1])
+
+
+def cases(spark: SparkSession, folder: str, scale: float) -> list[Case]:
+    """Make the tables, and return what is compared: the targets are ratios of time."""
+    rows, many = int(8_000_000 * scale), int(200_000 * scale)
+    lance, parquet = f"{folder}/t.lance", f"{folder}/t.parquet"
+    scalars = spark.range(0, rows, 1, 4).mapInArrow(make_scalars, SCALARS)
+    wide = spark.range(0, many, 1, 4).mapInArrow(make_vectors, "id long, v array<float>")
+    # The rows are read from files, so that making them is not part of what is timed.
+    scalars.write.parquet(f"{folder}/scalars")
+    wide.write.parquet(f"{folder}/vectors")
+    scalars, wide = spark.read.parquet(f"{folder}/scalars"), spark.read.parquet(f"{folder}/vectors")
+    ls.write(scalars, lance)
+    scalars.write.parquet(parquet)
+
+    def theirs() -> DataFrame:
+        return spark.read.parquet(parquet)
+
+    def write_vectors() -> None:
+        options = {"vector.v": DIMENSION}
+        ls.write(wide, f"{folder}/v.lance", mode="overwrite", options=options)
+
+    few, one = "c1 = 17", f"id = {rows // 2}"
+    return [
+        (
+            "full scan, format",
+            1.2,
+            lambda: noop(spark.read.format("lance").load(lance)),
+            lambda: noop(theirs()),
+        ),
+        ("full scan, scan()", 0.8, lambda: noop(ls.scan(spark, lance)), lambda: noop(theirs())),
+        (
+            "one column of sixteen, scan()",
+            1.2,
+            lambda: noop(ls.scan(spark, lance, columns=["c0"])),
+            lambda: noop(theirs().select("c0")),
+        ),
+        ("count", 1.0, lambda: ls.count(lance), lambda: theirs().count()),
+        (
+            "1 % filter on an unsorted key",
+            0.5,
+            lambda: noop(ls.scan(spark, lance, filter=few)),
+            lambda: noop(theirs().where(few)),
+        ),
+        (
+            "point lookup",
+            0.3,
+            lambda: ls.scan(spark, lance, filter=one).collect(),
+            lambda: theirs().where(one).collect(),
+        ),
+        (
+            "write scalars",
+            1.3,
+            lambda: ls.write(scalars, f"{folder}/w.lance", mode="overwrite"),
+            lambda: scalars.write.mode("overwrite").parquet(f"{folder}/w.parquet"),
+        ),
+        (
+            "write vectors",
+            0.6,
+            write_vectors,
+            lambda: wide.write.mode("overwrite").parquet(f"{folder}/v.parquet"),
+        ),
+    ]
+
+
+def noop(frame: DataFrame) -> None:
+    """Read all rows and drop them."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+SCALARS = "id long, " + ", ".join(
+    f"c{number} {('double', 'int', 'string')[number % 3]}" for number in range(COLUMNS - 1)
+)
+
+
+def make_scalars(batches):
+    """Turn ids into rows of fifteen more columns."""
+    for batch in batches:
+        ids = batch.column(0).to_numpy()
+        random = np.random.default_rng(int(ids[0]))
+        columns = [batch.column(0)]
+        for number in range(COLUMNS - 1):
+            drawn = random.integers(0, 100, len(ids))
+            kinds = (
+                lambda drawn=drawn: pa.array(drawn / 8 + random.random(len(drawn))),
+                lambda drawn=drawn: pa.array(drawn, pa.int32()),
+                lambda drawn=drawn: pa.array(drawn * 997).cast(pa.string()),
+            )
+            columns.append(kinds[number % 3]())
+        yield pa.RecordBatch.from_arrays(
+            columns, ["id", *(f"c{number}" for number in range(COLUMNS - 1))]
+        )
+
+
+def make_vectors(batches):
+    """Turn ids into vectors."""
+    for batch in batches:
+        ids = batch.column(0).to_numpy()
+        random = np.random.default_rng(int(ids[0]))
+        values = pa.array(random.standard_normal(len(ids) * DIMENSION, dtype=np.float32))
+        offsets = np.arange(len(ids) + 1, dtype=np.int32) * DIMENSION
+        lists = pa.ListArray.from_arrays(pa.array(offsets), values)
+        yield pa.RecordBatch.from_arrays([batch.column(0), lists], ["id", "v"])
+
+
+if __name__ == "__main__":
+    main()
