@@ -367,11 +367,11 @@ class DatasetMachine(ComparedDataset):
     @rule(number=SMALL, who=SMALL)
     def drop_index(self, number: int, who: int) -> None:
         """Remove an index."""
-        dataset = self.by(who)
-        names = sorted({i["name"] for i in dataset.list_indices()} - {FRAGMENT_REUSE})
+        listed = self.open(self.ours).list_indices()
+        names = sorted({index["name"] for index in listed} - {FRAGMENT_REUSE})
         name = self.pick(number, names)
         if name is not None:
-            dataset.drop_index(name)
+            self.by(who).drop_index(name)
 
     @precondition(lambda self: not self.stable and self.file_version != "0.1")
     @rule()
