@@ -23,7 +23,11 @@ class Metric(IntEnum):
     HAMMING = 3
 
 
-_SUMS: Final[dict[int, np.dtype[Any]]] = {2: np.dtype(np.float32), 4: np.dtype(np.float32), 8: np.dtype(np.float64)}
+_SUMS: Final[dict[int, np.dtype[Any]]] = {
+    2: np.dtype(np.float32),
+    4: np.dtype(np.float32),
+    8: np.dtype(np.float64),
+}
 
 
 def sum_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
