@@ -63,6 +63,8 @@ COLUMNS = {
         pa.list_(pa.int16(), 3),
     ),
 }
+KEYS = pa.array(RNG.integers(0, 1 << 40, 3000)[RNG.integers(0, 3000, 50_000)])
+"""A dictionary pays, and so does packing its items."""
 METADATA = {
     "nothing": {},
     "none": {"lance-encoding:compression": "none"},
@@ -110,7 +112,7 @@ def test_both_sides_read_what_either_writes(version, wish, has_nulls, tmp_path) 
 def test_the_columns_make_us_choose_every_codec(tmp_path) -> None:
     chosen: set[str] = set()
     for wish in METADATA.values():
-        for name, array in COLUMNS.items():
+        for name, array in {**COLUMNS, "keys": KEYS}.items():
             field = pa.field(name, array.type, metadata=wish)
             path = tmp_path / f"{name}.lance"
             write_ours(path, pa.table([array], schema=pa.schema([field])), "2.2")
