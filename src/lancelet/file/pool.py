@@ -86,17 +86,17 @@ def map_ordered(
     threads = IO_THREADS if waits else CPU_THREADS
     ahead = window or 2 * threads
     source = iter(items)
-    few = list(islice(source, 1 if waits else few - 1))
+    first = list(islice(source, 1 if waits else few - 1))
     following = list(islice(source, 1))
     if is_worker() or threads == 1 or not following:
-        yield from map(task, few)
+        yield from map(task, first)
         yield from map(task, following)
         yield from map(task, source)
         return
     pool = _POOLS.get("wait" if waits else "work", threads)
     running: deque[Future[R]] = deque()
     try:
-        for item in _chained(few, following, source):
+        for item in _chained(first, following, source):
             running.append(pool.submit(task, item))
             if len(running) >= ahead:
                 yield running.popleft().result()

@@ -102,7 +102,8 @@ def _means(
     means: Matrix = (sums / np.maximum(sizes, 1)[:, None]).astype(vectors.dtype)
     for empty in np.flatnonzero(sizes == 0):
         largest = int(np.argmax(sizes))
-        shift = means[largest] * random.uniform(-1e-3, 1e-3, means.shape[1]).astype(means.dtype)
+        jitter = np.asarray(random.uniform(-1e-3, 1e-3, means.shape[1]), means.dtype)
+        shift = means[largest] * jitter
         means[empty], means[largest] = means[largest] + shift, means[largest] - shift
         sizes[empty] = sizes[largest] // 2
         sizes[largest] -= sizes[empty]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -65,7 +66,9 @@ def score_words(
 ) -> tuple[UInt32s, Float32s]:
     """Return documents and scores for words, each given as the tokens it stands for."""
     scores = np.zeros(partition.corpus.num_docs, np.float32)
-    met = np.zeros(partition.corpus.num_docs, np.uint16 if needs_all else np.bool_)
+    met: npt.NDArray[Any] = np.zeros(
+        partition.corpus.num_docs, np.uint16 if needs_all else np.bool_
+    )
     for tokens in groups:
         found = np.zeros(0, np.uint32)
         for token in tokens:
