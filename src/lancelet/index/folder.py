@@ -19,6 +19,7 @@ import pyarrow as pa
 from lancelet.encodings.base import FileVersion, RowRange, Rows
 from lancelet.errors import CorruptDataError, FieldNotFoundError, InternalError
 from lancelet.file.open import create_data_file, open_data_file
+from lancelet.file.v0_1 import LegacyFileReader
 from lancelet.file.v2.reader import FileReader
 from lancelet.file.v2.writer import FileWriter, WriterOptions
 from lancelet.format.index_metadata import IndexFile
@@ -26,13 +27,13 @@ from lancelet.format.schema import Schema
 from lancelet.io.store import Store
 
 _WRITTEN_AS: Final = {FileVersion.V0_1: FileVersion.V2_0}
-"""Files of indices are never of the first generation."""
+"""New files of indices are never of the first generation; those of old releases are."""
 
 
 class StoredFile:
     """A file of a segment, whose columns are known by name."""
 
-    def __init__(self, reader: FileReader) -> None:
+    def __init__(self, reader: FileReader | LegacyFileReader) -> None:
         """Read from an open file."""
         self._reader = reader
 
@@ -66,9 +67,9 @@ class StoredFile:
 
     def global_buffer(self, number: str) -> bytes:
         """Return a buffer whose number stands in the metadata as text."""
-        if not number.isdecimal():
+        if not number.isdecimal() or not isinstance(self._reader, FileReader):
             raise CorruptDataError(
-                "the number of a buffer must be decimal", path=self._reader.path, found=number
+                "there is no buffer of that number", path=self._reader.path, found=number
             )
         return bytes(self._reader.global_buffer(int(number)))
 
@@ -84,12 +85,7 @@ class SegmentFolder:
 
     def open(self, name: str) -> StoredFile:
         """Open a file."""
-        reader = open_data_file(self.store, f"{self.path}/{name}")
-        if not isinstance(reader, FileReader):
-            raise CorruptDataError(
-                "the files of an index are of version 2 or later", path=f"{self.path}/{name}"
-            )
-        return StoredFile(reader)
+        return StoredFile(open_data_file(self.store, f"{self.path}/{name}"))
 
     @contextmanager
     def create(self, name: str, schema: pa.Schema) -> Iterator[FileWriter]:

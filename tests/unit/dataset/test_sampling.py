@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import itertools
-import multiprocessing
 import pickle
 from pathlib import Path
 
@@ -222,22 +221,30 @@ def test_rows_are_looked_up_in_the_version_that_was_opened() -> None:
     assert pickle.loads(pickle.dumps(rows))[9] == {"id": 9}
 
 
-def _read_in_child(dataset, rows, queue) -> None:
-    queue.put((_ids(dataset), rows[1]["id"]))
+READ_IN_CHILD = """
+import os, sys
+import pyarrow as pa
+import lancelet
+from {module} import LanceDataset, SafeLanceDataset
+
+def ids(dataset):
+    return [row for batch in dataset for row in batch["id"].to_pylist()]
+
+table = lancelet.write_dataset(
+    pa.table({{"id": pa.array(range(30), pa.int64())}}), sys.argv[1], max_rows_per_file=7
+)
+dataset, rows = LanceDataset(table, 4, to_tensor_fn=None), SafeLanceDataset(sys.argv[1])
+first = ids(dataset), rows[1]["id"]
+child = os.fork()
+if not child:
+    os._exit(0 if (ids(dataset), rows[1]["id"]) == first else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), first[0] == list(range(30)), first[1])
+"""
 
 
-def test_both_kinds_can_be_read_in_a_forked_process(tmp_path: Path) -> None:
-    data = pa.table({"id": pa.array(range(30), pa.int64())})
-    table = lancelet.write_dataset(data, tmp_path, max_rows_per_file=7)
-    dataset, rows = LanceDataset(table, 4, to_tensor_fn=None), SafeLanceDataset(tmp_path)
-    assert (_ids(dataset), rows[1]) == (list(range(30)), {"id": 1})
-    context = multiprocessing.get_context("fork")
-    queue = context.Queue()
-    child = context.Process(target=_read_in_child, args=(dataset, rows, queue))
-    child.start()
-    assert queue.get(timeout=60) == (list(range(30)), 1)
-    child.join()
-    assert child.exitcode == 0
+def test_both_kinds_can_be_read_in_a_forked_process(tmp_path: Path, run_program) -> None:
+    program = READ_IN_CHILD.format(module=LanceDataset.__module__)
+    assert run_program(program, str(tmp_path)) == "0 True 1\n"
 
 
 def test_numbers_are_ready_to_become_tensors() -> None:

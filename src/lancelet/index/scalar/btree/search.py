@@ -51,6 +51,8 @@ class BTreeSegment:
         """Read the summary; the pages are opened now and read later."""
         lookup = folder.open(PAGE_LOOKUP)
         self._data = folder.open(PAGE_DATA)
+        # Old releases had another name for the column.
+        self._ids_name = "row_ids" if "row_ids" in self._data.schema.names else "ids"
         self._page_rows = _page_rows(lookup.metadata.get(BATCH_SIZE))
         minimum, maximum, null_counts = lookup.read(["min", "max", "null_count"])
         if len(maximum) != -(-self._data.num_rows // self._page_rows):
@@ -86,12 +88,12 @@ class BTreeSegment:
         """Yield the values and numbers of all rows, in order."""
         for start in range(0, self.num_rows, _PART_ROWS):
             rows = RowRange(start, min(start + _PART_ROWS, self.num_rows))
-            values, ids = self._data.read(["values", "ids"], rows)
+            values, ids = self._data.read(["values", self._ids_name], rows)
             yield values, ids.to_numpy()
 
     def entries(self) -> tuple[pa.Array, UInt64s]:
         """Return the value and the number of every row."""
-        values, ids = self._data.read(["values", "ids"])
+        values, ids = self._data.read(["values", self._ids_name])
         return values, ids.to_numpy()
 
     def estimate(self, question: Question) -> int | None:
@@ -201,7 +203,7 @@ class BTreeSegment:
     def _read_page(self, page: int) -> tuple[int, pa.Array, UInt64s]:
         """Return the first row of a page that has a value, and values and numbers from there."""
         first, last = self._rows_of_pages(page, page + 1)
-        values, ids = self._data.read(["values", "ids"], RowRange(first, last))
+        values, ids = self._data.read(["values", self._ids_name], RowRange(first, last))
         return first, values, ids.to_numpy()
 
     def _ids(self, spans: Sequence[Span]) -> UInt64s:
@@ -217,7 +219,7 @@ class BTreeSegment:
         else:
             bounds = np.array(filled, np.int64)
             rows = RowIndices(_rows_of(bounds[:, 0], bounds[:, 1]))
-        (ids,) = self._data.read(["ids"], rows)
+        (ids,) = self._data.read([self._ids_name], rows)
         found: UInt64s = ids.to_numpy()
         return found
 
