@@ -243,7 +243,7 @@ def expect(what: str, found: object, expected: object) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=Path, default=Path("demo-output"))
-    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--rows", type=int, default=100_000)
     arguments = parser.parse_args()
     folder = arguments.folder.resolve() / "pipeline"
     shutil.rmtree(folder, ignore_errors=True)

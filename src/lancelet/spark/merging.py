@@ -157,7 +157,10 @@ class Merge:
         ).select(F.struct(*read).alias("target"), F.col("_rowaddr").alias(ADDRESS))
         source = self.frame.select(F.struct(*self.frame.columns).alias("source"))
         keys = [F.col(f"source.`{name}`") == F.col(f"target.`{name}`") for name in self.on]
-        joined = source.join(target, reduce(and_, keys), self._join_type())
+        # Spark takes both sides for small, and would send all of one to every worker.
+        joined = source.hint("merge").join(
+            target.hint("merge"), reduce(and_, keys), self._join_type()
+        )
         clause = self._clause_number()
         chosen = joined.withColumn("clause", clause).where("clause is not null")
         values = [self._value(name, schema, set(read)).alias(name) for name in names]
