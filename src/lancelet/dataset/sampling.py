@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappush, heappushpop
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 import pyarrow as pa
 
@@ -136,8 +136,8 @@ class FullScanSampler(FragmentSampler):
         yield from dataset.get_fragments()
 
 
-class ShardedFragmentSampler(FragmentSampler):
-    """Gives every process some fragments; the least work, if there are many of one size."""
+class _Sharded:
+    """Which part a process reads, and in which order in an epoch."""
 
     def __init__(self, rank: int, world_size: int, randomize: bool = False, seed: int = 0) -> None:
         """Read the part of one process of `world_size`, in a random order if asked to."""
@@ -150,11 +150,15 @@ class ShardedFragmentSampler(FragmentSampler):
         """Set which random order to take."""
         self._epoch = epoch
 
-    @staticmethod
-    def from_torch(randomize: bool = False, seed: int = 0) -> ShardedFragmentSampler:
+    @classmethod
+    def from_torch(cls, randomize: bool = False, seed: int = 0) -> Self:
         """Return the sampler of this process in a distributed run of PyTorch."""
         shard = shard_of_torch()
-        return ShardedFragmentSampler(shard.rank, shard.world_size, randomize, seed)
+        return cls(shard.rank, shard.world_size, randomize, seed)
+
+
+class ShardedFragmentSampler(_Sharded, FragmentSampler):
+    """Gives every process some fragments; the least work, if there are many of one size."""
 
     def iter_fragments(
         self, dataset: LanceDataset, *_args: Any, **_kwargs: Any
@@ -166,28 +170,11 @@ class ShardedFragmentSampler(FragmentSampler):
         yield from fragments[self._shard.rank :: self._shard.world_size]
 
 
-class ShardedBatchSampler(Sampler):
+class ShardedBatchSampler(_Sharded, Sampler):
     """Gives every process some batches, so that all have as many rows whatever fragments are like.
 
     With a filter every process reads all rows and keeps its own, which are shuffled in part.
     """
-
-    def __init__(self, rank: int, world_size: int, randomize: bool = False, seed: int = 0) -> None:
-        """Read the part of one process of `world_size`, in a random order if asked to."""
-        self._shard = Shard(rank, world_size)
-        self._randomize = randomize
-        self._seed = seed
-        self._epoch = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        """Set which random order to take."""
-        self._epoch = epoch
-
-    @staticmethod
-    def from_torch(randomize: bool = False, seed: int = 0) -> ShardedBatchSampler:
-        """Return the sampler of this process in a distributed run of PyTorch."""
-        shard = shard_of_torch()
-        return ShardedBatchSampler(shard.rank, shard.world_size, randomize, seed)
 
     def __call__(
         self,

@@ -10,9 +10,9 @@ together again. Rows are numbered by address.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from lancelet.buffers import Int64s
 from lancelet.errors import CorruptDataError
 from lancelet.index.base import IndexedRows, Move
 from lancelet.rowids.address import OFFSET_BITS, UInt64s, fragments_of, offsets_of
-from lancelet.rowids.selection import RowSet
+from lancelet.rowids.selection import NO_ROWS, RowSet
 
 ZONE_FIELDS: Final = tuple(
     pa.field(name, pa.uint64(), nullable=False)
@@ -114,7 +114,32 @@ def split_off_nulls(rows: IndexedRows, found: list[UInt64s]) -> IndexedRows:
     return IndexedRows(rows.data_type, watched())
 
 
-def staying_rows(rows: RowSet, move: Move) -> RowSet:
+class ZonedSegment(Protocol):
+    """A segment of zones, all of which is in memory."""
+
+    table: pa.Table
+    places: ZonePlaces
+
+    def nulls(self) -> RowSet | None:
+        """Return the rows without a value, if the segment knows them."""
+
+
+def join_zones(
+    table: pa.Table, nulls: RowSet, segments: Iterable[ZonedSegment], moves: Iterable[Move]
+) -> tuple[pa.Table, RowSet]:
+    """Return zones and rows without a value with those of segments whose rows stay, in order."""
+    tables = [table]
+    for segment, move in zip(segments, moves, strict=True):
+        own = segment.table.filter(pa.array(segment.places.staying(move)))
+        tables.append(own.select(table.schema.names).cast(table.schema))
+        nulls |= _staying_rows(segment.nulls() or NO_ROWS, move)
+    joined = pa.concat_tables(tables).sort_by(
+        [("fragment_id", "ascending"), ("zone_start", "ascending")]
+    )
+    return joined.cast(table.schema), nulls
+
+
+def _staying_rows(rows: RowSet, move: Move) -> RowSet:
     """Return the rows that stay where they are."""
     numbers = rows.listed()
     return RowSet.of(numbers[move(numbers) == numbers])

@@ -197,11 +197,6 @@ def new_folder(snapshot: Snapshot, segment_id: uuid.UUID) -> SegmentFolder:
     )
 
 
-def no_rows(rows: IndexedRows) -> IndexedRows:
-    """Return the same column without any rows."""
-    return IndexedRows(rows.data_type, ())
-
-
 def default_name(column: str) -> str:
     """Return the name of an index that was given none.
 

@@ -21,7 +21,6 @@ import numpy as np
 from lancelet.errors import CorruptDataError, LanceletError, ObjectNotFoundError, UnsupportedError
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.format.paths import INDICES
-from lancelet.format.version import FileVersion
 from lancelet.index.base import Counting, ScalarKind, Segment
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.question import IsNull, Question
@@ -237,12 +236,7 @@ def folder_of(snapshot: Snapshot, metadata: IndexMetadata) -> SegmentFolder:
     store, path = snapshot.location.place(
         INDICES, str(metadata.uuid), metadata.base_id, snapshot.manifest.bases
     )
-    return SegmentFolder(store, path, data_version_of(snapshot))
-
-
-def data_version_of(snapshot: Snapshot) -> FileVersion:
-    """Return the version of the format that new files of a table have."""
-    return snapshot.manifest.data_version
+    return SegmentFolder(store, path, snapshot.manifest.data_version)
 
 
 class _ByColumn(Mapping[tuple[str, ...], tuple[ColumnIndex, ...]]):

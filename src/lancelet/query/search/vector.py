@@ -19,6 +19,7 @@ from lancelet.format.field import Field
 from lancelet.format.schema import Schema
 from lancelet.index.vector.model import IvfModel
 from lancelet.index.vector.segment import IvfSegment
+from lancelet.index.vector.vectors import NotVectorsError, vector_type_of
 from lancelet.kernels import Metric
 from lancelet.query.indexing.segments import TableSegment, vector_indices
 from lancelet.query.nodes.source import sources
@@ -40,10 +41,6 @@ METRICS: Final = {
 COUNT: Final = 10
 _LIST_FACTOR: Final = 4
 """How many candidates for each row wanted, where rows are lists of vectors."""
-
-
-class NotVectorsError(InvalidInputError, TypeError):
-    """The column does not hold vectors."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -220,22 +217,13 @@ def _vector_field(schema: Schema, column: str) -> Field:
     return field
 
 
-def _vector_type(data_type: pa.DataType) -> pa.DataType | None:
-    if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
-        data_type = data_type.value_type
-    if not pa.types.is_fixed_size_list(data_type):
-        return None
-    element = data_type.value_type
-    return data_type if pa.types.is_floating(element) or element == pa.uint8() else None
-
-
 def _dimension(data_type: pa.DataType) -> int | None:
-    found = _vector_type(data_type)
+    found = vector_type_of(data_type)
     return None if found is None else int(found.list_size)
 
 
 def _element(data_type: pa.DataType) -> pa.DataType:
-    found = _vector_type(data_type)
+    found = vector_type_of(data_type)
     assert found is not None, "the column was checked to hold vectors"
     return found.value_type
 

@@ -28,14 +28,14 @@ from lancelet.index.parts.zones import (
     ZonePlaces,
     columns_of_zones,
     cut_into_zones,
+    join_zones,
     null_rows_of,
     split_off_nulls,
-    staying_rows,
 )
 from lancelet.index.question import IsNull, OneOf, Question
 from lancelet.kernels import xxh64_many
 from lancelet.rowids.address import UInt64s
-from lancelet.rowids.selection import NO_ROWS, RowSet
+from lancelet.rowids.selection import RowSet
 
 _FILE: Final = "bloomfilter.lance"
 _ITEMS: Final = "bloomfilter_item"
@@ -187,16 +187,8 @@ class BloomFilter:
         opened = [_opened(segment) for segment in segments]
         zone_rows = max((segment.zone_rows for segment in opened), default=ZONE_ROWS)
         probability = min((each.probability for each in opened), default=_PROBABILITY_DEFAULT)
-        table, nulls = _filtered(rows, zone_rows, probability)
-        tables = [table]
-        for segment, move in zip(opened, moves, strict=True):
-            own = segment.table.filter(pa.array(segment.places.staying(move)))
-            tables.append(own.cast(table.schema))
-            nulls |= staying_rows(segment.nulls() or NO_ROWS, move)
-        joined = pa.concat_tables(tables).sort_by(
-            [("fragment_id", "ascending"), ("zone_start", "ascending")]
-        )
-        _write(joined.cast(table.schema), nulls, folder, zone_rows, probability)
+        table, nulls = join_zones(*_filtered(rows, zone_rows, probability), opened, moves)
+        _write(table, nulls, folder, zone_rows, probability)
         return b""
 
     def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> None:

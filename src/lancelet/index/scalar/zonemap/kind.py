@@ -39,13 +39,13 @@ from lancelet.index.parts.zones import (
     ZonePlaces,
     columns_of_zones,
     cut_into_zones,
+    join_zones,
     null_rows_of,
     split_off_nulls,
-    staying_rows,
 )
 from lancelet.index.question import Interval, IsNull, OneOf, Question, StartsWith
 from lancelet.rowids.address import UInt64s
-from lancelet.rowids.selection import NO_ROWS, RowSet
+from lancelet.rowids.selection import RowSet
 
 _FILE: Final = "zonemap.lance"
 _ROWS_PER_ZONE: Final = "rows_per_zone"
@@ -203,16 +203,8 @@ class ZoneMap:
         """Put the zones of all together."""
         opened = [_opened(segment) for segment in segments]
         zone_rows = max((segment.rows_per_zone for segment in opened), default=ZONE_ROWS)
-        table, nulls = _summarised(rows, zone_rows)
-        tables = [table]
-        for segment, move in zip(opened, moves, strict=True):
-            own = segment.table.filter(pa.array(segment.places.staying(move)))
-            tables.append(own.select(table.schema.names).cast(table.schema))
-            nulls |= staying_rows(segment.nulls() or NO_ROWS, move)
-        joined = pa.concat_tables(tables).sort_by(
-            [("fragment_id", "ascending"), ("zone_start", "ascending")]
-        )
-        return _write(joined.cast(table.schema), nulls, folder, zone_rows)
+        table, nulls = join_zones(*_summarised(rows, zone_rows), opened, moves)
+        return _write(table, nulls, folder, zone_rows)
 
     def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> None:
         """Return None: other fragments have other zones."""
