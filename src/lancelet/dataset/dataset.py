@@ -32,6 +32,7 @@ from lancelet.dataset.handle import (
     text_of,
 )
 from lancelet.dataset.history import HistoryMethods
+from lancelet.dataset.index_segments import IndexSegmentMethods
 from lancelet.dataset.indexing import IndexMethods
 from lancelet.dataset.lance_schema import LanceSchema
 from lancelet.dataset.maintenance import MaintenanceMethods
@@ -69,6 +70,7 @@ class LanceDataset(
     MutationMethods,
     MaintenanceMethods,
     IndexMethods,
+    IndexSegmentMethods,
     VectorIndexMethods,
     pa.dataset.Dataset,  # type: ignore[misc]  # pyarrow has no types for it
 ):

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+import pyarrow as pa
+
 from lancelet.format import index_metadata as stored
 
 _MILLISECONDS = 1000
@@ -54,6 +56,17 @@ class Index:
     files: list[IndexFile] | None = None
     index_details: tuple[str, bytes] | None = None
     covering_fields: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class IvfCentroids:
+    """The model of an index of vectors.
+
+    Attributes:
+        centroids: A vector for each partition.
+    """
+
+    centroids: pa.FixedSizeListArray
 
 
 def index_from_user(index: Index) -> stored.IndexMetadata:

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as replace_fields
 from datetime import datetime
-from typing import Any, Self, TypedDict
+from typing import Any, TypedDict
 
 from lancelet.bitmap import Bitmap
 from lancelet.dataset.handle import Handle
-from lancelet.dataset.index_values import Index, index_from_user, index_to_user
 from lancelet.dataset.progress import IndexProgress
 from lancelet.errors import UnsupportedError
 from lancelet.format.index_metadata import IndexMetadata
@@ -19,8 +18,6 @@ from lancelet.index.registry import kind_of_type
 from lancelet.ops.indexing.build import (
     IndexRequest,
     ReportProgress,
-    build_segment,
-    commit_segments,
     create_scalar_index,
 )
 from lancelet.ops.indexing.describe import (
@@ -31,7 +28,7 @@ from lancelet.ops.indexing.describe import (
     title_of,
 )
 from lancelet.ops.indexing.drop import drop_index
-from lancelet.ops.indexing.optimize import OptimizeIndices, merge_segments, optimize_indices
+from lancelet.ops.indexing.optimize import OptimizeIndices, optimize_indices
 from lancelet.table.commit import CommitOptions
 from lancelet.table.snapshot import Snapshot
 
@@ -109,50 +106,17 @@ class IndexMethods:
                 stops the build, and no version lists what was written until then.
             parameters: What the kind takes beside.
         """
-        request = _request(column, index_type, name, parameters)
-        built = _of(request, replace, train, fragment_ids, index_uuid)
+        request = index_request(column, index_type, name, parameters)
+        built = with_scope(request, replace, train, fragment_ids, index_uuid)
         if progress_callback is not None:
             built = replace_fields(built, progress=_reporting(progress_callback))
         self._handle.snapshot = create_scalar_index(self._handle.snapshot, built)
-
-    def create_index_uncommitted(
-        self,
-        column: str,
-        index_type: Any,
-        name: str | None = None,
-        *,
-        train: bool = True,
-        fragment_ids: Sequence[int] | None = None,
-        index_uuid: str | None = None,
-        **parameters: Any,
-    ) -> Index:
-        """Write a segment of an index that no version lists; see `create_scalar_index`."""
-        request = _request(column, index_type, name, parameters)
-        built = _of(request, True, train, fragment_ids, index_uuid)
-        return index_to_user(build_segment(self._handle.snapshot, built))
 
     def run_optimize_indices(self, wanted: OptimizeIndices) -> None:
         """Bring indices up to date, and look at the version with them."""
         handle = self._handle
         options = CommitOptions(handler=handle.options.handler)
         handle.snapshot = optimize_indices(handle.snapshot, wanted, options)
-
-    def merge_existing_index_segments(self, segments: Sequence[Index]) -> Index:
-        """Write one segment of several that were not committed."""
-        stored = [index_from_user(segment) for segment in segments]
-        return index_to_user(merge_segments(self._handle.snapshot, stored))
-
-    def commit_existing_index_segments(
-        self,
-        index_name: str,
-        column: str,
-        segments: Sequence[Index],
-    ) -> Self:
-        """Make segments that were written an index, in place of one of the same name."""
-        stored = [index_from_user(segment) for segment in segments]
-        handle = self._handle
-        handle.snapshot = commit_segments(handle.snapshot, index_name, column, stored)
-        return self
 
     def drop_index(self, name: str) -> None:
         """Remove an index."""
@@ -200,9 +164,10 @@ class IndexMethods:
         return index_statistics(self._handle.snapshot, index_name)
 
 
-def _request(
+def index_request(
     column: Any, index_type: Any, name: str | None, parameters: Mapping[str, Any]
 ) -> IndexRequest:
+    """Return the request for an index of scalars."""
     if isinstance(column, list):
         if len(column) != 1:
             raise UnsupportedError(
@@ -215,13 +180,14 @@ def _request(
     return IndexRequest(column, index_type, name, parameters=dict(parameters))
 
 
-def _of(
+def with_scope(
     request: IndexRequest,
     replaces: bool,
     train: bool,
     fragment_ids: Sequence[int] | None,
     index_uuid: str | None,
 ) -> IndexRequest:
+    """Return a request with the rows that it is for."""
     return IndexRequest(
         request.column,
         request.kind,

@@ -1,35 +1,23 @@
-"""The methods of a dataset that build indices of vectors."""
+"""The methods of a dataset that build indices of vectors, and show their models."""
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import replace as replace_fields
-from typing import Any, Final, Self
+from typing import Any, Self
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.dataset.handle import Handle
-from lancelet.errors import InvalidInputError, UnsupportedError
-from lancelet.index.vector.layout import METRICS
-from lancelet.index.vector.quantizers.registry import KINDS
-from lancelet.index.vector.train import IvfRequest
-from lancelet.index.vector.vectors import values_of
-from lancelet.ops.indexing.vectors import VectorIndexRequest, create_vector_index
+from lancelet.dataset.index_values import IvfCentroids
+from lancelet.dataset.vector_request import VectorIndexArguments
+from lancelet.errors import FieldNotFoundError, InvalidInputError, UnsupportedError
+from lancelet.index.vector.writer import array_of
+from lancelet.ops.indexing.vector_models import model_of_index, name_of_index_on
+from lancelet.ops.indexing.vectors import create_vector_index
 
-_NAMES: Final = {
-    "num_partitions": "partitions",
-    "target_partition_size": "target_rows",
-    "num_sub_vectors": "pieces",
-    "num_bits": "bits",
-    "max_iters": "rounds",
-    "sample_rate": "sample_rate",
-    "m": "m",
-    "ef_construction": "ef_construction",
-    "max_level": "max_level",
-}
+
+class NoVectorIndexError(FieldNotFoundError, KeyError):
+    """A column has no index of vectors."""
 
 
 class VectorIndexMethods:
@@ -65,6 +53,7 @@ class VectorIndexMethods:
         streaming_coreset_rate: int | None = None,  # noqa: ARG002 - pylance's name
         streaming_refine_passes: int | None = None,  # noqa: ARG002 - pylance's name
         skip_transpose: bool = False,
+        rabitq_model: str | None = None,
         progress_callback: Callable[..., None] | None = None,
         **parameters: Any,
     ) -> Self:
@@ -86,7 +75,7 @@ class VectorIndexMethods:
             index_cache_size: Has no effect: partitions are kept by their size.
             shuffle_partition_batches: Has no effect.
             shuffle_partition_concurrency: Has no effect.
-            ivf_centroids_file: Not available; give `ivf_centroids`.
+            ivf_centroids_file: A `.npy` file with centroids.
             precomputed_partition_dataset: Not available.
             storage_options: Has no effect: the table has its own.
             filter_nan: Has no effect: what is not finite is always left out.
@@ -98,90 +87,59 @@ class VectorIndexMethods:
             streaming_coreset_rate: Has no effect.
             streaming_refine_passes: Has no effect.
             skip_transpose: Whether codes of PQ are stored row by row.
+            rabitq_model: The rotation of RQ and its bits as JSON, so that segments share it.
             progress_callback: Called with the phase, what is done of it, and how much it is.
             parameters: `num_bits`, `max_iters`, `sample_rate`, and for graphs `m`,
                 `ef_construction` and `max_level`.
         """
-        refused = {
-            "ivf_centroids_file": ivf_centroids_file,
-            "precomputed_partition_dataset": precomputed_partition_dataset,
-        }
-        given = sorted(key for key, value in refused.items() if value is not None)
-        if given:
-            raise UnsupportedError("these options are not available", options=given)
+        if precomputed_partition_dataset is not None:
+            raise UnsupportedError(
+                "partitions that were found elsewhere cannot be given; give their centroids",
+                options=["precomputed_partition_dataset"],
+            )
         del accelerator
-        values = {
-            **parameters,
-            "num_partitions": num_partitions,
-            "num_sub_vectors": num_sub_vectors,
-            "target_partition_size": target_partition_size,
-        }
-        ivf = _request(index_type, metric, values, skip_transpose=skip_transpose)
-        ivf = _with_models(ivf, ivf_centroids, pq_codebook, progress_callback)
-        request = VectorIndexRequest(
-            _column(column),
-            ivf,
+        arguments = VectorIndexArguments(
+            column,
+            index_type,
             name,
-            replaces=replace,
-            is_trained=train,
-            fragments=None if fragment_ids is None else tuple(fragment_ids),
-            uuid=None if index_uuid is None else uuid.UUID(index_uuid),
+            metric,
+            replace=replace,
+            ivf_centroids=ivf_centroids,
+            ivf_centroids_file=ivf_centroids_file,
+            pq_codebook=pq_codebook,
+            rabitq_model=rabitq_model,
+            train=train,
+            fragment_ids=fragment_ids,
+            index_uuid=index_uuid,
+            skip_transpose=skip_transpose,
+            progress_callback=progress_callback,
+            values={
+                **parameters,
+                "num_partitions": num_partitions,
+                "num_sub_vectors": num_sub_vectors,
+                "target_partition_size": target_partition_size,
+            },
         )
-        self._handle.snapshot = create_vector_index(self._handle.snapshot, request)
+        handle = self._handle
+        request = arguments.request(handle.snapshot.schema)
+        handle.snapshot = create_vector_index(handle.snapshot, request)
         return self
 
+    def get_ivf_model(self, index_name: str) -> IvfCentroids:
+        """Return the centroids of an index, as an object that has them as `centroids`."""
+        model = model_of_index(self._handle.snapshot, index_name)
+        element = pa.from_numpy_dtype(model.centroids.dtype)
+        vectors = array_of(model.centroids, pa.list_(element, model.dimension))
+        return IvfCentroids(vectors)
 
-def _column(column: str | Sequence[str]) -> str:
-    if isinstance(column, str):
-        return column
-    if len(column) != 1:
-        raise InvalidInputError("an index of vectors is of one column", columns=list(column))
-    return column[0]
-
-
-def _request(
-    index_type: str, metric: str, values: dict[str, Any], *, skip_transpose: bool
-) -> IvfRequest:
-    name = str(index_type).upper()
-    if name not in KINDS:
-        raise UnsupportedError(
-            f"Only {list(KINDS)} index types supported. Got {index_type}", found=name
-        )
-    known = METRICS.get(str(metric).lower())
-    if known is None:
-        raise InvalidInputError(f"Metric {metric} not supported.", known=sorted(METRICS))
-    unknown = sorted(set(values) - set(_NAMES))
-    if unknown:
-        raise InvalidInputError("an index of vectors has no such parameters", found=unknown)
-    chosen: dict[str, Any] = {}
-    for key, value in values.items():
-        if value is None:
-            continue
-        if isinstance(value, bool) or int(value) != value or value < 1:
-            raise InvalidInputError(f"{key} must be a whole number above 0", found=str(value))
-        chosen[_NAMES[key]] = int(value)
-    return IvfRequest(name, known, transposed=not skip_transpose, **chosen)
-
-
-def _with_models(
-    request: IvfRequest,
-    centroids: Any,
-    codebook: Any,
-    progress: Callable[..., None] | None,
-) -> IvfRequest:
-    if centroids is not None:
-        request = replace_fields(request, centroids=_matrix(centroids))
-    if codebook is not None:
-        request = replace_fields(request, codebook=_matrix(codebook))
-    if progress is not None:
-        request = replace_fields(request, progress=progress)
-    return request
-
-
-def _matrix(given: Any) -> npt.NDArray[Any]:
-    if isinstance(given, pa.FixedShapeTensorArray):
-        found: npt.NDArray[Any] = given.to_numpy_ndarray()
-        return found
-    if isinstance(given, pa.FixedSizeListArray):
-        return values_of(given).reshape(len(given), given.type.list_size)
-    return np.asarray(given)
+    def centroids(
+        self, *, index_name: str | None = None, column: str | None = None
+    ) -> pa.FixedSizeListArray:
+        """Return the centroids of an index, or of the first one on a column."""
+        if index_name is None:
+            if column is None:
+                raise InvalidInputError("Must provide 'index_name' or 'column'.")
+            index_name = name_of_index_on(self._handle.snapshot, column)
+            if index_name is None:
+                raise NoVectorIndexError(f"No IVF index for column '{column}'")
+        return self.get_ivf_model(index_name).centroids

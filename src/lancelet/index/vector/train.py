@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.errors import InvalidInputError
@@ -26,6 +27,7 @@ from lancelet.index.vector.quantizers.base import Matrix, Quantizer, residuals, 
 from lancelet.index.vector.quantizers.flat import Flat
 from lancelet.index.vector.quantizers.pq import ProductCodes
 from lancelet.index.vector.quantizers.registry import GRAPH, quantizer_name
+from lancelet.index.vector.quantizers.rotation import FastRotation
 from lancelet.index.vector.quantizers.rq import BITS_MAX, DEFAULT_BITS, RotatedCodes
 from lancelet.index.vector.quantizers.sq import ScalarCodes
 from lancelet.index.vector.segment import IvfSegment
@@ -45,7 +47,10 @@ def _silent(phase: str, done: int, total: int) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IvfRequest:
-    """An index that is asked for; None lets the index choose."""
+    """An index that is asked for; None lets the index choose.
+
+    `models` are those that `train_models` returned before, so that several segments share them.
+    """
 
     name: str
     metric: Metric = Metric.L2
@@ -58,6 +63,8 @@ class IvfRequest:
     transposed: bool = True
     centroids: Matrix | None = None
     codebook: Matrix | None = None
+    rotation_signs: npt.NDArray[np.uint8] | None = None
+    models: tuple[IvfModel, Quantizer] | None = None
     m: int = CONNECTIONS
     ef_construction: int = CANDIDATES
     max_level: int = LEVELS
@@ -94,6 +101,15 @@ class IvfRequest:
             return len(self.centroids)
         wanted = self.partitions or min(max(num_rows // self.target, 1), PARTITIONS_MAX)
         return max(1, min(wanted, num_rows // self.sample_rate))
+
+    def sample_size(self, num_rows: int) -> int:
+        """Return how many of so many rows the models are found from, at most.
+
+        >>> IvfRequest("IVF_PQ").sample_size(20_000)
+        65536
+        """
+        words = 1 << min(self.bits or 8, 8)
+        return max(self.count_for(num_rows), words) * self.sample_rate
 
     @staticmethod
     def like(segment: IvfSegment) -> IvfRequest:
@@ -168,14 +184,15 @@ class IvfRequest:
 
 def train_models(rows: IndexedRows, request: IvfRequest) -> tuple[IvfModel, Quantizer]:
     """Find what a request does not bring, from a sample of rows."""
+    if request.models is not None:
+        return request.models
     vector_type = vector_type_of(rows.data_type)
     if vector_type is None:
         raise InvalidInputError("the column does not hold vectors", found=str(rows.data_type))
     dtype = np.dtype(vector_type.value_type.to_pandas_dtype())
     num_rows = rows.num_rows
     partitions = request.count_for(num_rows)
-    needed = max(partitions, 1 << min(request.bits or 8, 8)) * request.sample_rate
-    sample = sample_rows(rows, request.metric, needed, request.seed)
+    sample = sample_rows(rows, request.metric, request.sample_size(num_rows), request.seed)
     if not len(sample):
         sample = np.zeros(
             (0, vector_type.list_size), dtype if dtype == np.uint8 else work_type(dtype)
@@ -244,7 +261,14 @@ def _rotated_codes(dimension: int, request: IvfRequest) -> RotatedCodes:
             num_bits=bits,
             dimension=dimension,
         )
-    return RotatedCodes.train(dimension, request.metric, bits=bits, seed=request.seed)
+    signs = request.rotation_signs
+    if signs is None:
+        return RotatedCodes.train(dimension, request.metric, bits=bits, seed=request.seed)
+    if len(signs) != 4 * (dimension // 8):
+        raise InvalidInputError(
+            "a rotation has not as many signs as it needs", found=len(signs), dimension=dimension
+        )
+    return RotatedCodes(request.metric, dimension, bits, FastRotation(dimension, signs))
 
 
 def _product_codes(

@@ -1,0 +1,115 @@
+"""The methods of a dataset that build an index in parts: write segments, merge them, commit them.
+
+worker 0     create_index_uncommitted(fragment_ids=[0, 1])    segment 5f..
+worker 1     create_index_uncommitted(fragment_ids=[2, 3])    segment a3..
+driver       commit_existing_index_segments(name, column, [5f.., a3..]), or merge them before
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+from lancelet.dataset.handle import Handle
+from lancelet.dataset.index_values import Index, index_from_user, index_to_user
+from lancelet.dataset.indexing import index_request, with_scope
+from lancelet.dataset.vector_request import VectorIndexArguments
+from lancelet.errors import InvalidInputError
+from lancelet.index.vector.quantizers.registry import KINDS
+from lancelet.ops.indexing.build import build_segment, commit_segments
+from lancelet.ops.indexing.optimize import merge_segments
+from lancelet.ops.indexing.vectors import build_vector_segment
+
+
+class IndexSegmentMethods:
+    """Builds indices in parts."""
+
+    _handle: Handle
+
+    def create_index_uncommitted(
+        self,
+        column: str | Sequence[str],
+        index_type: Any,
+        name: str | None = None,
+        metric: str = "L2",
+        replace: bool = False,
+        num_partitions: int | None = None,
+        ivf_centroids: Any = None,
+        pq_codebook: Any = None,
+        num_sub_vectors: int | None = None,
+        *,
+        train: bool = True,
+        fragment_ids: Sequence[int] | None = None,
+        index_uuid: str | None = None,
+        skip_transpose: bool = False,
+        rabitq_model: str | None = None,
+        progress_callback: Callable[..., None] | None = None,
+        **parameters: Any,
+    ) -> Index:
+        """Write a segment of an index that no version lists.
+
+        Args:
+            column: The path of the column.
+            index_type: A kind of index, of scalars, text or vectors.
+            name: By default the path with `_idx` behind it.
+            metric: How vectors are compared.
+            replace: Has no effect: nothing is replaced until segments are committed.
+            num_partitions: How many centroids vectors get.
+            ivf_centroids: Centroids that segments share, so that they can be merged.
+            pq_codebook: The words of PQ that segments share.
+            num_sub_vectors: Into how many pieces PQ cuts a vector.
+            train: Whether rows are indexed now.
+            fragment_ids: The fragments to index.
+            index_uuid: The id of the segment, by default a new one.
+            skip_transpose: Whether codes of PQ are stored row by row.
+            rabitq_model: The rotation of RQ that segments share.
+            progress_callback: Called with the phase, what is done of it, and how much it is.
+            parameters: What the kind takes beside; see `create_index` and `create_scalar_index`.
+        """
+        if fragment_ids is None:
+            raise InvalidInputError(
+                "create_index_uncommitted requires fragment_ids for distributed index build"
+            )
+        snapshot = self._handle.snapshot
+        if str(index_type).upper() not in KINDS:
+            request = index_request(column, index_type, name, parameters)
+            scoped = with_scope(request, replace, train, fragment_ids, index_uuid)
+            return index_to_user(build_segment(snapshot, scoped))
+        arguments = VectorIndexArguments(
+            column,
+            index_type,
+            name,
+            metric,
+            ivf_centroids=ivf_centroids,
+            pq_codebook=pq_codebook,
+            rabitq_model=rabitq_model,
+            train=train,
+            fragment_ids=fragment_ids,
+            index_uuid=index_uuid,
+            skip_transpose=skip_transpose,
+            progress_callback=progress_callback,
+            values={
+                **parameters,
+                "num_partitions": num_partitions,
+                "num_sub_vectors": num_sub_vectors,
+            },
+        )
+        built = build_vector_segment(snapshot, arguments.request(snapshot.schema))
+        return index_to_user(built)
+
+    def merge_existing_index_segments(self, segments: Sequence[Index]) -> Index:
+        """Write one segment of several that were not committed."""
+        stored = [index_from_user(segment) for segment in segments]
+        return index_to_user(merge_segments(self._handle.snapshot, stored))
+
+    def commit_existing_index_segments(
+        self,
+        index_name: str,
+        column: str,
+        segments: Sequence[Index],
+    ) -> Self:
+        """Make segments that were written an index, in place of one of the same name."""
+        stored = [index_from_user(segment) for segment in segments]
+        handle = self._handle
+        handle.snapshot = commit_segments(handle.snapshot, index_name, column, stored)
+        return self

@@ -1,0 +1,213 @@
+"""What callers ask of an index of vectors, as a request: names of pylance, checked.
+
+index_type="IVF_PQ", metric="L2", num_partitions=16, num_sub_vectors=8
+IvfRequest("IVF_PQ", Metric.L2, partitions=16, pieces=8)
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lancelet.errors import InvalidInputError, UnsupportedError
+from lancelet.format.schema import Schema
+from lancelet.index.vector.layout import METRICS
+from lancelet.index.vector.quantizers.registry import KINDS, quantizer_name
+from lancelet.index.vector.train import IvfRequest
+from lancelet.index.vector.vectors import values_of, vector_type_of
+from lancelet.io.open import open_store
+from lancelet.kernels import Metric
+from lancelet.ops.indexing.vectors import VectorIndexRequest
+
+_NUMBERS: Final = {
+    "num_partitions": "partitions",
+    "target_partition_size": "target_rows",
+    "num_sub_vectors": "pieces",
+    "num_bits": "bits",
+    "max_iters": "rounds",
+    "sample_rate": "sample_rate",
+    "m": "m",
+    "ef_construction": "ef_construction",
+    "max_level": "max_level",
+}
+_WITHOUT_EFFECT: Final = frozenset({"index_file_version", "implementation", "use_torch"})
+_FLOATS: Final = frozenset({np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)})
+_WORDS_AXES: Final = 3
+
+
+class WrongTypeError(InvalidInputError, TypeError):
+    """An argument is of a type that it cannot have."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VectorIndexArguments:
+    """The arguments of a call; see `VectorIndexMethods.create_index` for what they mean."""
+
+    column: str | Sequence[str]
+    index_type: str
+    name: str | None = None
+    metric: str = "L2"
+    replace: bool = False
+    ivf_centroids: Any = None
+    ivf_centroids_file: str | None = None
+    pq_codebook: Any = None
+    rabitq_model: str | None = None
+    train: bool = True
+    fragment_ids: Sequence[int] | None = None
+    index_uuid: str | None = None
+    skip_transpose: bool = False
+    progress_callback: Callable[..., None] | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def request(self, schema: Schema) -> VectorIndexRequest:
+        """Return what is asked for."""
+        ivf = _with_models(self._ivf(), self, schema)
+        if self.progress_callback is not None:
+            ivf = replace(ivf, progress=self.progress_callback)
+        return VectorIndexRequest(
+            _column(self.column),
+            ivf,
+            self.name,
+            replaces=self.replace,
+            is_trained=self.train,
+            fragments=None if self.fragment_ids is None else tuple(self.fragment_ids),
+            uuid=None if self.index_uuid is None else uuid.UUID(self.index_uuid),
+        )
+
+    def _ivf(self) -> IvfRequest:
+        name = str(self.index_type).upper()
+        if name not in KINDS:
+            raise UnsupportedError(
+                f"Only {list(KINDS)} index types supported. Got {self.index_type}", found=name
+            )
+        values = {key: own for key, own in self.values.items() if key not in _WITHOUT_EFFECT}
+        if str(self.values.get("index_file_version", "V3")).upper() != "V3":
+            raise UnsupportedError(
+                "indices of vectors are written in the layout V3 alone",
+                found=str(self.values["index_file_version"]),
+            )
+        if quantizer_name(name) == "PQ" and values.get("num_sub_vectors") is None:
+            raise InvalidInputError("num_partitions and num_sub_vectors are required for IVF_PQ")
+        numbers = {_NUMBERS[key]: own for key, own in _numbers(values).items()}
+        return IvfRequest(name, _metric(self.metric), transposed=not self.skip_transpose, **numbers)
+
+
+def _column(column: str | Sequence[str]) -> str:
+    if isinstance(column, str):
+        return column
+    if len(column) != 1:
+        raise InvalidInputError("an index of vectors is of one column", columns=list(column))
+    return column[0]
+
+
+def _metric(given: str) -> Metric:
+    known = METRICS.get(str(given).lower())
+    if known is None:
+        raise InvalidInputError(f"Metric {given} not supported.", known=sorted(METRICS))
+    return known
+
+
+def _numbers(values: Mapping[str, Any]) -> dict[str, int]:
+    unknown = sorted(set(values) - set(_NUMBERS))
+    if unknown:
+        raise InvalidInputError("an index of vectors has no such parameters", found=unknown)
+    found: dict[str, int] = {}
+    for key, value in values.items():
+        if value is None:
+            continue
+        if not isinstance(value, int | float | np.integer) or isinstance(value, bool):
+            raise WrongTypeError(f"{key} must be int, got {type(value)}")
+        if int(value) != value or value < 1:
+            raise InvalidInputError(f"{key} must be a whole number above 0", found=str(value))
+        found[key] = int(value)
+    return found
+
+
+def _with_models(request: IvfRequest, given: VectorIndexArguments, schema: Schema) -> IvfRequest:
+    centroids = given.ivf_centroids
+    if centroids is not None and given.ivf_centroids_file is not None:
+        raise InvalidInputError(
+            "ivf_centroids and ivf_centroids_file cannot be provided at the same time"
+        )
+    if given.ivf_centroids_file is not None:
+        store, path = open_store(given.ivf_centroids_file)
+        centroids = np.load(io.BytesIO(store.read(path)))
+    if centroids is None and given.pq_codebook is not None:
+        raise InvalidInputError("ivf_centroids must be specified when pq_codebook is provided")
+    if centroids is not None:
+        request = replace(request, centroids=_centroids(centroids, request.partitions))
+    if given.pq_codebook is not None:
+        request = replace(request, codebook=_codebook(given.pq_codebook, request))
+    if given.rabitq_model is not None:
+        request = _with_rotation(request, given.rabitq_model)
+    _check_pieces(request, _column(given.column), schema)
+    return request
+
+
+def _centroids(given: Any, partitions: int | None) -> npt.NDArray[Any]:
+    found = matrix_of_values(given)
+    if found.ndim != 2 or not len(found):
+        raise InvalidInputError(
+            f"Ivf centroids must be 2D array: (clusters, dim), got {found.shape}"
+        )
+    if partitions is not None and len(found) != partitions:
+        raise InvalidInputError(
+            f"Ivf centroids has {len(found)} clusters, but num_partitions={partitions}"
+        )
+    if isinstance(given, np.ndarray) and found.dtype not in _FLOATS:
+        raise WrongTypeError(f"IVF centroids must be floating number, got {found.dtype}")
+    return found
+
+
+def _codebook(given: Any, request: IvfRequest) -> npt.NDArray[Any]:
+    found = matrix_of_values(given)
+    if isinstance(given, np.ndarray):
+        words = 1 << (request.bits or 8)
+        if found.ndim != _WORDS_AXES or found.shape[:2] != (request.pieces, words):
+            raise InvalidInputError(
+                f"PQ codebook must be 3D array: (sub_vectors, {words}, dim), got {found.shape}"
+            )
+        if found.dtype not in _FLOATS:
+            raise WrongTypeError(f"PQ codebook must be floating number, got {found.dtype}")
+    return found
+
+
+def _with_rotation(request: IvfRequest, model: str) -> IvfRequest:
+    try:
+        found = json.loads(model)
+        signs = np.array(found["fast_rotation_signs"], np.uint8)
+        bits = int(found["num_bits"])
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise InvalidInputError("a model of RQ is JSON with the signs of its rotation") from error
+    return replace(request, rotation_signs=signs, bits=bits)
+
+
+def _check_pieces(request: IvfRequest, column: str, schema: Schema) -> None:
+    if request.pieces is None or column not in schema.names:
+        return
+    vector_type = vector_type_of(schema.field_by_path(column).arrow_type)
+    if vector_type is not None and vector_type.list_size % request.pieces:
+        raise InvalidInputError(
+            f"dimension ({vector_type.list_size}) must be divisible by num_sub_vectors"
+            f" ({request.pieces})"
+        )
+
+
+def matrix_of_values(given: Any) -> npt.NDArray[Any]:
+    """Return vectors that a caller gave as an array of NumPy or Arrow."""
+    if isinstance(given, pa.ChunkedArray):
+        given = given.combine_chunks()
+    if isinstance(given, pa.FixedShapeTensorArray):
+        found: npt.NDArray[Any] = given.to_numpy_ndarray()
+        return found
+    if isinstance(given, pa.FixedSizeListArray):
+        return values_of(given).reshape(len(given), given.type.list_size)
+    return np.asarray(given)
