@@ -120,7 +120,7 @@ class Listing(Protocol):
 
 
 class ScalarKind(Protocol):
-    """A kind of index."""
+    """A kind of index; kinds are made from this class, so that they share what it does."""
 
     name: str
     """What callers ask for, such as `BTREE`."""
@@ -133,7 +133,7 @@ class ScalarKind(Protocol):
     can_remap: bool
     """Whether rows that moved can be renumbered; else the rows must be looked at again."""
 
-    def version(self, *, stable_row_ids: bool) -> int:
+    def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:
         """Return the version that is written for a table."""
 
     def uses_addresses(self, version: int) -> bool:
@@ -145,8 +145,22 @@ class ScalarKind(Protocol):
     def check_type(self, data_type: pa.DataType, column: str) -> None:
         """Raise unless columns of a type can be indexed."""
 
+    def parameters_like(self, details: bytes, segment: Segment | None) -> Parameters:  # noqa: ARG002
+        """Return what another segment is asked for to be like one; without rows it is None."""
+        return Parameters(self.describe(details))
+
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:
         """Write the files of a new segment, and return its details."""
+
+    def append(
+        self,
+        segment: Segment,  # noqa: ARG002 - for kinds whose segments share what was trained
+        rows: IndexedRows,
+        folder: SegmentFolder,
+        parameters: Parameters,
+    ) -> bytes:
+        """Write a segment of new rows that is to stand beside one."""
+        return self.train(rows, folder, parameters)
 
     def open(self, folder: SegmentFolder, details: bytes) -> Segment:
         """Open a segment."""

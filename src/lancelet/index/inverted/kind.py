@@ -20,7 +20,15 @@ import pyarrow as pa
 from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.format.protos import index_details_pb
 from lancelet.format.wire import parse_message, render_message
-from lancelet.index.base import Found, IndexedRows, IndexTypeError, Move, Parameters, Segment
+from lancelet.index.base import (
+    Found,
+    IndexedRows,
+    IndexTypeError,
+    Move,
+    Parameters,
+    ScalarKind,
+    Segment,
+)
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.inverted import layout
 from lancelet.index.inverted.layout import Codec
@@ -79,7 +87,7 @@ class InvertedSegment:
         }
 
 
-class Inverted:
+class Inverted(ScalarKind):
     """Posting lists of tokens."""
 
     name = "INVERTED"
@@ -88,7 +96,7 @@ class Inverted:
     newest_version = 3
     can_remap = True
 
-    def version(self, *, stable_row_ids: bool) -> int:  # noqa: ARG002
+    def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:  # noqa: ARG002
         """Return 2: positions of a token are one stream."""
         return 2
 

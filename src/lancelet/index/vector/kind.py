@@ -18,13 +18,14 @@ import pyarrow as pa
 
 from lancelet.buffers import Int64s
 from lancelet.errors import InternalError, InvalidInputError
-from lancelet.index.base import IndexedRows, Move, Parameters, Segment
+from lancelet.index.base import IndexedRows, Move, Parameters, ScalarKind, Segment
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.vector.details import TYPE_URL, IvfDetails
 from lancelet.index.vector.graph import GraphSettings
 from lancelet.index.vector.layout import METRIC_NAMES
 from lancelet.index.vector.model import IvfModel
 from lancelet.index.vector.quantizers.base import Codes, Quantizer
+from lancelet.index.vector.quantizers.registry import quantizer_name
 from lancelet.index.vector.segment import IvfSegment
 from lancelet.index.vector.train import IvfRequest, train_models
 from lancelet.index.vector.vectors import NotVectorsError, matrix_of, vector_type_of
@@ -43,7 +44,7 @@ class _Encoded:
     codes: Codes
 
 
-class Ivf:
+class Ivf(ScalarKind):
     """Every kind of index of vectors."""
 
     name = "IVF"
@@ -52,9 +53,9 @@ class Ivf:
     newest_version = RQ_VERSION
     can_remap = True
 
-    def version(self, *, stable_row_ids: bool) -> int:  # noqa: ARG002
-        """Return 1; kinds that need another say so themselves."""
-        return 1
+    def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:  # noqa: ARG002
+        """Return 1, or 2 where vectors are kept as rotated codes."""
+        return RQ_VERSION if quantizer_name(IvfRequest.of(parameters).name) == "RQ" else 1
 
     def uses_addresses(self, version: int) -> bool:  # noqa: ARG002
         """Return that stable ids are kept where there are any."""
@@ -82,9 +83,29 @@ class Ivf:
                 column=column,
             )
 
+    def parameters_like(self, details: bytes, segment: Segment | None) -> Parameters:
+        """Return the request that a segment was made by, as far as it says."""
+        if segment is None:
+            request = IvfRequest.of_details(IvfDetails.parse(details))
+        else:
+            request = IvfRequest.like(_opened(segment))
+        return Parameters({"request": request})
+
+    def append(
+        self,
+        segment: Segment,
+        rows: IndexedRows,
+        folder: SegmentFolder,
+        parameters: Parameters,  # noqa: ARG002 - the models of the segment are used again
+    ) -> bytes:
+        """Write a segment of new rows with the models of another."""
+        return self.merge([segment], [_nowhere], rows, folder)
+
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:
-        """Train models on a sample of the rows, then encode all of them."""
+        """Train models on a sample of the rows, then encode all of them; no rows, no files."""
         request = IvfRequest.of(parameters)
+        if not rows.num_rows:
+            return request.untrained_details(rows.data_type).render()
         model, quantizer = train_models(rows, request)
         encoded = encode_rows(rows, model, quantizer)
         settings = request.graph_settings
@@ -192,6 +213,10 @@ def _merged(
 
 def _concatenated(codes: Sequence[Codes]) -> Codes:
     return {key: np.concatenate([each[key] for each in codes]) for key in codes[0]} if codes else {}
+
+
+def _nowhere(numbers: UInt64s) -> UInt64s:
+    return np.full(len(numbers), NO_ADDRESS, np.uint64)
 
 
 def _opened(segment: Segment) -> IvfSegment:

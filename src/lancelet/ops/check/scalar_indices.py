@@ -73,7 +73,7 @@ def _differences(snapshot: Snapshot, segment: TableSegment) -> Iterator[str]:
     numbers = np.concatenate([np.empty(0, np.uint64), *(part[1] for part in parts)])
     values = pa.concat_arrays([pa.array([], rows.data_type), *(part[0] for part in parts)])
     listed, listed_numbers = opened.entries()
-    moved = segment.renumber(listed_numbers)
+    moved = segment.renumber(listed_numbers, by_address=not segment.is_by_id)
     kept = (moved != NO_ADDRESS) & np.isin(moved, numbers)
     if pa.types.is_list(rows.data_type) or pa.types.is_large_list(rows.data_type):
         parents = pc.list_parent_indices(values).to_numpy()

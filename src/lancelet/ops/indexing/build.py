@@ -66,13 +66,19 @@ class IndexRequest:
 def create_scalar_index(snapshot: Snapshot, request: IndexRequest) -> Snapshot:
     """Build an index and commit it, in place of one of the same name if there is any."""
     name = request.name or default_name(request.column)
+    replaced = replaced_by(snapshot, name, replaces=request.replaces)
+    built = build_segment(snapshot, request)
+    return publish(snapshot, CreateIndex((built,), replaced))
+
+
+def replaced_by(snapshot: Snapshot, name: str, *, replaces: bool) -> tuple[IndexMetadata, ...]:
+    """Return the segments in whose place an index of that name comes."""
     replaced = tuple(index for index in snapshot.indices.indices if index.name == name)
-    if replaced and not request.replaces:
+    if replaced and not replaces:
         raise IndexNameTakenError(
             "an index of that name already exists; choose another or replace it", index=name
         )
-    built = build_segment(snapshot, request)
-    return publish(snapshot, CreateIndex((built,), replaced))
+    return replaced
 
 
 def commit_segments(
@@ -103,16 +109,14 @@ def commit_segments(
 def build_segment(snapshot: Snapshot, request: IndexRequest) -> IndexMetadata:
     """Write the files of an index segment, which no version lists yet."""
     kind = kind_of_name(request.kind)
-    try:
-        fields = snapshot.schema.fields_on_path(request.column)
-    except FieldNotFoundError as error:
-        raise UnknownColumnError(error.message, **error.facts) from error
+    fields = fields_to(snapshot, request.column)
     leaf = fields[-1]
     kind.check_type(leaf.arrow_type, request.column)
     fragments = _fragments_of(snapshot, request)
     path = tuple(each.name for each in fields)
     stable = snapshot.manifest.uses_stable_row_ids
-    version = kind.version(stable_row_ids=stable)
+    parameters = Parameters(request.parameters)
+    version = kind.version(parameters, stable_row_ids=stable)
     by_address = kind.uses_addresses(version) or not stable
     rows = rows_to_index(snapshot, path, fragments, by_address=by_address)
     segment_id = request.uuid or uuid.uuid4()
@@ -127,6 +131,7 @@ def build_segment(snapshot: Snapshot, request: IndexRequest) -> IndexMetadata:
         leaf=leaf,
         details=details,
         covered=fragments,
+        version=version,
     )
 
 
@@ -174,6 +179,7 @@ def describe_segment(
     leaf: Field,
     details: bytes,
     covered: Sequence[int],
+    version: int,
     dataset_version: int | None = None,
 ) -> IndexMetadata:
     """Return the metadata of a segment whose files were just written."""
@@ -184,7 +190,7 @@ def describe_segment(
         dataset_version=snapshot.version if dataset_version is None else dataset_version,
         fragment_bitmap=FrozenBitMap(covered),
         details=AnyDetails(kind.type_url, details),
-        index_version=kind.version(stable_row_ids=snapshot.manifest.uses_stable_row_ids),
+        index_version=version,
         created_at=int(time.time() * 1000),
         files=tuple(folder.written),
     )
@@ -195,6 +201,14 @@ def new_folder(snapshot: Snapshot, segment_id: uuid.UUID) -> SegmentFolder:
     return SegmentFolder(
         snapshot.location.store, index_directory(segment_id), snapshot.manifest.data_version
     )
+
+
+def fields_to(snapshot: Snapshot, column: str) -> tuple[Field, ...]:
+    """Return the fields on the way to a column; the last is the column itself."""
+    try:
+        return tuple(snapshot.schema.fields_on_path(column))
+    except FieldNotFoundError as error:
+        raise UnknownColumnError(error.message, **error.facts) from error
 
 
 def default_name(column: str) -> str:

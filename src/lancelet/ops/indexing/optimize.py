@@ -11,23 +11,26 @@ Rows that are gone since are left out of what is written. Everything is one comm
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
 
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.format.operation import CreateIndex
-from lancelet.index.base import IndexedRows, Parameters, ScalarKind
-from lancelet.index.vector.kind import IVF
+from lancelet.index.base import IndexedRows, Parameters
+from lancelet.index.folder import SegmentFolder
 from lancelet.ops.indexing.build import describe_segment, new_folder
 from lancelet.ops.indexing.drop import segments_of
 from lancelet.ops.indexing.rows import rows_to_index
-from lancelet.ops.indexing.vectors import add_rows, merge_rows, retrain
 from lancelet.ops.publish import Retries, publish, with_retries
 from lancelet.query.indexing.segments import TableSegment, table_segment
 from lancelet.table.commit import CommitOptions
 from lancelet.table.fragment_reuse import current_coverage, fragment_reuse_of
 from lancelet.table.snapshot import Snapshot
+
+_Write: TypeAlias = Callable[[IndexedRows, SegmentFolder, Parameters], bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +64,21 @@ def optimize_indices(
     """Bring indices up to date; return the same version if there is nothing to do."""
 
     def attempt(current: Snapshot) -> Snapshot:
-        changes = [_optimize(current, name, wanted) for name in _names(current, wanted)]
-        added = tuple(index for change in changes for index in change.added)
-        removed = tuple(index for change in changes for index in change.removed)
-        if not added:
-            return current
-        return publish(current, CreateIndex(added, removed), options)
+        changes = [optimize_one(current, name, wanted) for name in names_of(current, wanted)]
+        return commit_changes(current, changes, options)
 
     return with_retries(snapshot, attempt, Retries())
+
+
+def commit_changes(
+    snapshot: Snapshot, changes: Sequence[IndexChange], options: CommitOptions | None = None
+) -> Snapshot:
+    """Commit what became of indices; return the same version if that is nothing."""
+    added = tuple(index for change in changes for index in change.added)
+    removed = tuple(index for change in changes for index in change.removed)
+    if not added:
+        return snapshot
+    return publish(snapshot, CreateIndex(added, removed), options)
 
 
 def merge_segments(snapshot: Snapshot, segments: Sequence[IndexMetadata]) -> IndexMetadata:
@@ -80,7 +90,8 @@ def merge_segments(snapshot: Snapshot, segments: Sequence[IndexMetadata]) -> Ind
     return _merged(snapshot, opened, [])
 
 
-def _names(snapshot: Snapshot, wanted: OptimizeIndices) -> list[str]:
+def names_of(snapshot: Snapshot, wanted: OptimizeIndices) -> list[str]:
+    """Return the names of the indices to bring up to date."""
     if wanted.names is not None:
         for name in wanted.names:
             segments_of(snapshot, name)
@@ -93,13 +104,15 @@ def _names(snapshot: Snapshot, wanted: OptimizeIndices) -> list[str]:
     return sorted(set(usable))
 
 
-def _optimize(snapshot: Snapshot, name: str, wanted: OptimizeIndices) -> IndexChange:
+def optimize_one(snapshot: Snapshot, name: str, wanted: OptimizeIndices) -> IndexChange:
+    """Write the segments that bring an index up to date, which no version lists yet."""
     segments = tuple(index for index in current_coverage(snapshot) if index.name == name)
     opened = [_opened(snapshot, segment) for segment in segments]
     covered = frozenset().union(*(segment.covered for segment in opened))
-    missing = [each for each in snapshot.fragments.ids.tolist() if each not in covered]
+    fragments: list[int] = snapshot.fragments.ids.tolist()
+    missing = [each for each in fragments if each not in covered]
     if wanted.retrains or _has_moved_zones(snapshot, opened):
-        return IndexChange((_trained(snapshot, opened[0]),), segments)
+        return IndexChange((_trained(snapshot, opened[0], fragments),), segments)
     count = 1 if wanted.merges is None else wanted.merges
     if not missing and (count < 2 or len(opened) < 2):
         return IndexChange()
@@ -130,72 +143,100 @@ def _opened(snapshot: Snapshot, index: IndexMetadata) -> TableSegment:
     return segment
 
 
-def _trained(snapshot: Snapshot, like: TableSegment) -> IndexMetadata:
-    if like.kind is IVF:
-        return retrain(snapshot, like)
-    return _added(snapshot, like, snapshot.fragments.ids.tolist())
+def _trained(snapshot: Snapshot, like: TableSegment, fragments: Sequence[int]) -> IndexMetadata:
+    """Write a segment of the rows of fragments, from nothing but what the index was asked for."""
+    return _written(snapshot, like, fragments, like.kind.train)
 
 
 def _added(snapshot: Snapshot, like: TableSegment, fragments: Sequence[int]) -> IndexMetadata:
-    """Write a segment of rows that were not indexed, as the index was asked for."""
-    if like.kind is IVF:
-        return add_rows(snapshot, like, fragments)
-    segment_id = uuid.uuid4()
-    folder = new_folder(snapshot, segment_id)
-    rows = _rows(snapshot, like, fragments)
-    details = like.kind.train(rows, folder, _parameters(like))
-    return describe_segment(
-        snapshot,
-        like.kind,
-        folder,
-        segment_id,
-        name=like.metadata.name,
-        leaf=snapshot.schema.field_by_id(like.metadata.fields[0]),
-        details=details,
-        covered=fragments,
-    )
+    """Write a segment of rows that were not indexed, to stand beside another."""
+    if not _has_rows(like):
+        return _trained(snapshot, like, fragments)
+    return _written(snapshot, like, fragments, partial(like.kind.append, like.open()))
+
+
+def _written(
+    snapshot: Snapshot, like: TableSegment, fragments: Sequence[int], write: _Write
+) -> IndexMetadata:
+    new = _NewSegment.like(snapshot, like)
+    details = write(new.rows(fragments), new.folder, new.parameters)
+    return new.described(details, fragments)
 
 
 def _merged(
     snapshot: Snapshot, old: Sequence[TableSegment], missing: Sequence[int]
 ) -> IndexMetadata:
-    like = old[0]
-    if like.kind is IVF:
-        return merge_rows(snapshot, old, missing)
-    segment_id = uuid.uuid4()
-    folder = new_folder(snapshot, segment_id)
-    details = like.kind.merge(
-        [segment.open() for segment in old],
-        [segment.renumber for segment in old],
-        _rows(snapshot, like, missing),
-        folder,
+    """Write one segment of the rows of several and of those that were not indexed."""
+    filled = [segment for segment in old if _has_rows(segment)]
+    if not filled:
+        return _trained(snapshot, old[0], missing)
+    new = _NewSegment.like(snapshot, filled[0])
+    details = filled[0].kind.merge(
+        [segment.open() for segment in filled],
+        [partial(segment.renumber, by_address=new.by_address) for segment in filled],
+        new.rows(missing),
+        new.folder,
     )
-    covered = frozenset(missing).union(*(segment.covered for segment in old))
-    return describe_segment(
-        snapshot,
-        like.kind,
-        folder,
-        segment_id,
-        name=like.metadata.name,
-        leaf=snapshot.schema.field_by_id(like.metadata.fields[0]),
-        details=details,
-        covered=sorted(covered),
-        dataset_version=min(segment.metadata.dataset_version for segment in old),
-    )
+    covered = frozenset(missing).union(*(segment.covered for segment in filled))
+    oldest = min(segment.metadata.dataset_version for segment in filled)
+    return new.described(details, sorted(covered), dataset_version=oldest)
 
 
-def _rows(snapshot: Snapshot, like: TableSegment, fragments: Sequence[int]) -> IndexedRows:
-    fields = snapshot.schema.fields_on_path(snapshot.schema.path_of(like.metadata.fields[0]))
-    path = tuple(field.name for field in fields)
-    return rows_to_index(snapshot, path, fragments, by_address=not _by_id(snapshot, like.kind))
+def _has_rows(segment: TableSegment) -> bool:
+    """Return whether a segment was trained; before that it covers nothing."""
+    return bool(segment.metadata.fragment_bitmap)
 
 
-def _by_id(snapshot: Snapshot, kind: ScalarKind) -> bool:
-    stable = snapshot.manifest.uses_stable_row_ids
-    return stable and not kind.uses_addresses(kind.version(stable_row_ids=stable))
+@dataclass(frozen=True, slots=True, eq=False)
+class _NewSegment:
+    """A segment that is to be written, and is like another."""
 
+    snapshot: Snapshot
+    example: TableSegment
+    parameters: Parameters
+    version: int
+    id: uuid.UUID
+    folder: SegmentFolder
 
-def _parameters(like: TableSegment) -> Parameters:
-    """Return what the index was asked for, as far as its details say."""
-    details = like.metadata.details
-    return Parameters({} if details is None else like.kind.describe(details.value))
+    @staticmethod
+    def like(snapshot: Snapshot, example: TableSegment) -> _NewSegment:
+        """Return one that is asked for as another was."""
+        details = example.metadata.details
+        opened = example.open() if _has_rows(example) else None
+        parameters = example.kind.parameters_like(b"" if details is None else details.value, opened)
+        stable = snapshot.manifest.uses_stable_row_ids
+        version = example.kind.version(parameters, stable_row_ids=stable)
+        own_id = uuid.uuid4()
+        folder = new_folder(snapshot, own_id)
+        return _NewSegment(snapshot, example, parameters, version, own_id, folder)
+
+    @property
+    def by_address(self) -> bool:
+        """Whether its rows are numbered by address."""
+        stable = self.snapshot.manifest.uses_stable_row_ids
+        return not stable or self.example.kind.uses_addresses(self.version)
+
+    def rows(self, fragments: Sequence[int]) -> IndexedRows:
+        """Return rows of the column, numbered as the segment's are."""
+        schema = self.snapshot.schema
+        fields = schema.fields_on_path(schema.path_of(self.example.metadata.fields[0]))
+        path = tuple(field.name for field in fields)
+        return rows_to_index(self.snapshot, path, fragments, by_address=self.by_address)
+
+    def described(
+        self, details: bytes, covered: Sequence[int], dataset_version: int | None = None
+    ) -> IndexMetadata:
+        """Return the metadata of the segment, now that its files are there."""
+        metadata = self.example.metadata
+        return describe_segment(
+            self.snapshot,
+            self.example.kind,
+            self.folder,
+            self.id,
+            name=metadata.name,
+            leaf=self.snapshot.schema.field_by_id(metadata.fields[0]),
+            details=details,
+            covered=covered,
+            version=self.version,
+            dataset_version=dataset_version,
+        )

@@ -1,19 +1,12 @@
-"""Building indices of vectors, and bringing them up to date.
-
-build      IVF_PQ on v, 16 partitions          one segment, one commit
-append     new rows, with the old centroids    another segment
-merge      segments of one model, new rows     one segment
-retrain    all rows, new models                one segment
-"""
+"""Building indices of vectors: IVF_PQ on v, 16 partitions, as one segment and one commit."""
 
 from __future__ import annotations
 
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import numpy as np
 from pyroaring import FrozenBitMap
 
 from lancelet.errors import FieldNotFoundError, InvalidInputError
@@ -25,7 +18,6 @@ from lancelet.index.folder import SegmentFolder
 from lancelet.index.vector.details import IvfDetails
 from lancelet.index.vector.kind import IVF, RQ_VERSION
 from lancelet.index.vector.quantizers.registry import quantizer_name
-from lancelet.index.vector.segment import IvfSegment
 from lancelet.index.vector.train import IvfRequest
 from lancelet.ops.indexing.build import (
     IndexNameTakenError,
@@ -35,8 +27,6 @@ from lancelet.ops.indexing.build import (
 )
 from lancelet.ops.indexing.rows import rows_to_index
 from lancelet.ops.publish import publish
-from lancelet.query.indexing.segments import TableSegment
-from lancelet.rowids.address import NO_ADDRESS, UInt64s
 from lancelet.table.snapshot import Snapshot
 
 
@@ -83,68 +73,6 @@ def build_vector_segment(snapshot: Snapshot, request: VectorIndexRequest) -> Ind
         return _metadata(snapshot, folder, segment_id, name, leaf, details.render(), ())
     written = IVF.train(rows, folder, Parameters({"request": request.ivf}))
     return _metadata(snapshot, folder, segment_id, name, leaf, written, covered)
-
-
-def add_rows(snapshot: Snapshot, like: TableSegment, fragments: Sequence[int]) -> IndexMetadata:
-    """Write a segment of rows that were not indexed, with the model of another segment."""
-    return merge_rows(snapshot, [like], fragments, keeps_rows=False)
-
-
-def merge_rows(
-    snapshot: Snapshot,
-    old: Sequence[TableSegment],
-    fragments: Sequence[int],
-    *,
-    keeps_rows: bool = True,
-) -> IndexMetadata:
-    """Write one segment of the rows of several, and of those that were not indexed."""
-    old = [segment for segment in old if _has_model(segment)] or old[:1]
-    like = old[0]
-    if not _has_model(like):
-        return _train_like(snapshot, like, fragments)
-    leaf = snapshot.schema.field_by_id(like.metadata.fields[0])
-    segment_id = uuid.uuid4()
-    folder = new_folder(snapshot, segment_id)
-    rows = rows_to_index(
-        snapshot, _path(snapshot, leaf), fragments, by_address=_by_address(snapshot)
-    )
-    moves = [segment.renumber if keeps_rows else _nowhere for segment in old]
-    details = IVF.merge([segment.open() for segment in old], moves, rows, folder)
-    kept = [segment.covered for segment in old] if keeps_rows else []
-    covered = sorted(frozenset(fragments).union(*kept))
-    built = _metadata(snapshot, folder, segment_id, like.metadata.name, leaf, details, covered)
-    return replace(built, index_version=like.metadata.index_version)
-
-
-def retrain(snapshot: Snapshot, like: TableSegment) -> IndexMetadata:
-    """Write a segment of all rows with new models, asked for as the old one was."""
-    return _train_like(snapshot, like, snapshot.fragments.ids.tolist())
-
-
-def _train_like(snapshot: Snapshot, like: TableSegment, fragments: Sequence[int]) -> IndexMetadata:
-    if _has_model(like):
-        opened = like.open()
-        assert isinstance(opened, IvfSegment), "segments of vectors were chosen"
-        ivf = IvfRequest.like(opened)
-    else:
-        details = like.metadata.details
-        ivf = IvfRequest.of_details(IvfDetails.parse(b"" if details is None else details.value))
-    request = VectorIndexRequest(
-        snapshot.schema.path_of(like.metadata.fields[0]),
-        ivf,
-        name=like.metadata.name,
-        fragments=tuple(fragments),
-    )
-    return build_vector_segment(snapshot, request)
-
-
-def _has_model(segment: TableSegment) -> bool:
-    """Return whether a segment was trained; before that it covers nothing and has no files."""
-    return bool(segment.metadata.fragment_bitmap)
-
-
-def _nowhere(numbers: UInt64s) -> UInt64s:
-    return np.full(len(numbers), NO_ADDRESS, np.uint64)
 
 
 def _by_address(snapshot: Snapshot) -> bool:

@@ -118,13 +118,14 @@ class TableSegment:
         covered = np.isin(fragments_of(addresses), np.array(sorted(self.covered), np.int64))
         return np.where((addresses != NO_ADDRESS) & covered, addresses, NO_ADDRESS)
 
-    def renumber(self, numbers: UInt64s) -> UInt64s:
-        """Return the numbers that rows have for an index made today.
+    def renumber(self, numbers: UInt64s, *, by_address: bool) -> UInt64s:
+        """Return the numbers that rows have for an index made today, by address or by id.
 
         It is `NO_ADDRESS` for rows that are gone, and for those of fragments not covered.
         """
         if self.is_by_id:
-            current, addresses = numbers, row_id_index_of(self.snapshot).addresses(numbers)
+            addresses = row_id_index_of(self.snapshot).addresses(numbers)
+            current = addresses if by_address else numbers
         else:
             current = addresses = self.moved(numbers)
         covered = np.isin(fragments_of(addresses), np.array(sorted(self.covered), np.int64))

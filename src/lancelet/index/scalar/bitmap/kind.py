@@ -17,6 +17,7 @@ from lancelet.index.base import (
     IndexTypeError,
     Move,
     Parameters,
+    ScalarKind,
     Segment,
     gather,
     is_ordered_type,
@@ -66,7 +67,7 @@ class BitmapSegment:
         return {"num_bitmaps": len(self.key_sets.keys)}
 
 
-class Bitmap:
+class Bitmap(ScalarKind):
     """A set of rows for each distinct value."""
 
     name = "BITMAP"
@@ -75,7 +76,7 @@ class Bitmap:
     newest_version = 1
     can_remap = True
 
-    def version(self, *, stable_row_ids: bool) -> int:  # noqa: ARG002
+    def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:  # noqa: ARG002
         """Return 0: rows are numbered by id."""
         return 0
 

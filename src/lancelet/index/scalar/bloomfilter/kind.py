@@ -19,7 +19,15 @@ import pyarrow.compute as pc
 
 from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.format.split_block import BLOCK_BYTES, build_filter, filter_bytes, may_have
-from lancelet.index.base import Found, IndexedRows, IndexTypeError, Move, Parameters, Segment
+from lancelet.index.base import (
+    Found,
+    IndexedRows,
+    IndexTypeError,
+    Move,
+    Parameters,
+    ScalarKind,
+    Segment,
+)
 from lancelet.index.folder import SegmentFolder, StoredFile
 from lancelet.index.parts.zones import (
     ZONE_FIELDS,
@@ -128,7 +136,7 @@ class BloomFilterSegment:
         return found
 
 
-class BloomFilter:
+class BloomFilter(ScalarKind):
     """A Bloom filter of each zone of rows."""
 
     name = "BLOOMFILTER"
@@ -137,7 +145,7 @@ class BloomFilter:
     newest_version = 0
     can_remap = False
 
-    def version(self, *, stable_row_ids: bool) -> int:  # noqa: ARG002
+    def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:  # noqa: ARG002
         """Return 0, the only one there is."""
         return 0
 

@@ -13,6 +13,7 @@ from lancelet.index.base import (
     IndexTypeError,
     Move,
     Parameters,
+    ScalarKind,
     Segment,
     is_ordered_type,
 )
@@ -23,7 +24,7 @@ from lancelet.index.scalar.btree.search import BTreeSegment
 from lancelet.rowids.address import NO_ADDRESS, UInt64s
 
 
-class BTree:
+class BTree(ScalarKind):
     """Values in order: equality, ranges, prefixes and nulls, all exactly."""
 
     name = "BTREE"
@@ -32,7 +33,7 @@ class BTree:
     newest_version = 1
     can_remap = True
 
-    def version(self, *, stable_row_ids: bool) -> int:
+    def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:  # noqa: ARG002
         """Return 1 where rows have ids of their own, since it then numbers rows by address."""
         return int(stable_row_ids)
 

@@ -21,6 +21,7 @@ from lancelet.index.base import (
     IndexTypeError,
     Move,
     Parameters,
+    ScalarKind,
     Segment,
     gather,
     is_ordered_type,
@@ -98,7 +99,7 @@ class LabelListSegment:
         return self.key_sets.union(spans)
 
 
-class LabelList:
+class LabelList(ScalarKind):
     """A set of rows for each distinct element of lists."""
 
     name = "LABEL_LIST"
@@ -107,7 +108,7 @@ class LabelList:
     newest_version = 2
     can_remap = True
 
-    def version(self, *, stable_row_ids: bool) -> int:  # noqa: ARG002
+    def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:  # noqa: ARG002
         """Return 1: rows are numbered by id, and lists that are null are known."""
         return 1
 

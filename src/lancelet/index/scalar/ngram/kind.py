@@ -27,6 +27,7 @@ from lancelet.index.base import (
     IndexTypeError,
     Move,
     Parameters,
+    ScalarKind,
     Segment,
     gather,
 )
@@ -125,7 +126,7 @@ class NGramSegment:
         return np.repeat(self.tokens.astype(np.int64), counts), numbers
 
 
-class NGram:
+class NGram(ScalarKind):
     """A set of rows for each three letters."""
 
     name = "NGRAM"
@@ -134,7 +135,7 @@ class NGram:
     newest_version = 1
     can_remap = True
 
-    def version(self, *, stable_row_ids: bool) -> int:  # noqa: ARG002
+    def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:  # noqa: ARG002
         """Return 0: rows are numbered by id."""
         return 0
 

@@ -27,6 +27,7 @@ from lancelet.index.base import (
     IndexTypeError,
     Move,
     Parameters,
+    ScalarKind,
     Segment,
     is_ordered_type,
 )
@@ -152,7 +153,7 @@ class ZoneMapSegment:
         return places
 
 
-class ZoneMap:
+class ZoneMap(ScalarKind):
     """The smallest and greatest value of each zone of rows."""
 
     name = "ZONEMAP"
@@ -161,7 +162,7 @@ class ZoneMap:
     newest_version = 0
     can_remap = False
 
-    def version(self, *, stable_row_ids: bool) -> int:  # noqa: ARG002
+    def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:  # noqa: ARG002
         """Return 0, the only one there is."""
         return 0
 
