@@ -20,10 +20,7 @@ PAGE = Path(__file__).parent.parent / "docs/reference/pylance.md"
 
 REFUSED = {
     "ScannerBuilder.minhash_search",
-    "ScannerBuilder.row_addr_prefilter",
     "ScannerBuilder.substrait_aggregate",
-    "ScannerBuilder.nearest",
-    "ScannerBuilder.full_text_search",
     "LanceDataset.partition_expression",
     "LanceScanner.from_dataset",
     "LanceScanner.from_fragment",

@@ -8,6 +8,7 @@ from lancelet.dataset.metadata import (
     RowDatasetVersionMeta,
     RowIdMeta,
 )
+from lancelet.dataset.row_ids import RowIdSequence
 from lancelet.dataset.write_fragments import write_fragments
 
 __all__ = [
@@ -18,5 +19,6 @@ __all__ = [
     "LanceFragment",
     "RowDatasetVersionMeta",
     "RowIdMeta",
+    "RowIdSequence",
     "write_fragments",
 ]

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
+import numpy as np
+import pyarrow as pa
+
 from lancelet.dataset.compaction import Compaction, options_of
 from lancelet.dataset.explanation import CleanupExplanation, explanation_of
 from lancelet.dataset.handle import Handle
@@ -22,7 +25,9 @@ from lancelet.ops.cleanup import (
 from lancelet.ops.dry_run import ChangeReport
 from lancelet.ops.indexing.optimize import OptimizeIndices
 from lancelet.ops.repair import RepairReport, RepairWishes, repair
+from lancelet.rowids.address import NO_ADDRESS
 from lancelet.table.commit import CommitOptions
+from lancelet.table.fragment_reuse import fragment_reuse_of
 from lancelet.table.snapshot import Snapshot, open_snapshot
 
 if TYPE_CHECKING:
@@ -48,6 +53,17 @@ class MaintenanceMethods:
     def optimize(self) -> DatasetOptimizer:
         """What makes reading quicker again after many small changes."""
         return DatasetOptimizer(self)  # type: ignore[arg-type]  # it is the dataset
+
+    def remap_row_addrs(self, addrs: pa.Array) -> pa.Array | None:
+        """Return where rows went with compactions that indices do not know of yet.
+
+        Rows that were dropped on the way are null; without such a compaction there is None.
+        """
+        reuse = fragment_reuse_of(self._handle.snapshot)
+        if not reuse.versions:
+            return None
+        moved = reuse.translate(np.asarray(addrs, np.uint64))
+        return pa.array(moved, pa.uint64(), mask=moved == NO_ADDRESS)
 
     def run_compaction(self, options: compact.CompactionOptions) -> compact.CompactionMetrics:
         """Rewrite small fragments and those with many deleted rows, and look at the result."""

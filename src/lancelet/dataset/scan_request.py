@@ -60,8 +60,8 @@ class ScanRequest:
         strict_batch_size: Whether every batch but the last must be full.
         order_by: What to sort by.
         disable_scoring_autoprojection: Has no effect on a scan without a search.
-        row_addr_allowlist: Not available.
-        row_addr_blocklist: Not available.
+        row_addr_allowlist: The rows to return at most, as `serialize_row_addrs` makes them.
+        row_addr_blocklist: Rows that are not returned, in the same form.
     """
 
     columns: Sequence[str] | Mapping[str, str] | None = None
@@ -91,8 +91,8 @@ class ScanRequest:
     strict_batch_size: bool | None = None
     order_by: Sequence[Any] | None = None
     disable_scoring_autoprojection: bool | None = None
-    row_addr_allowlist: Any = None
-    row_addr_blocklist: Any = None
+    row_addr_allowlist: bytes | None = None
+    row_addr_blocklist: bytes | None = None
 
     @staticmethod
     def split(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset
 
 from lancelet.dataset.blob_file import BlobFile
+from lancelet.dataset.search_filter import (
+    SearchFilter,
+    check_vector_search,
+    split_filter,
+    with_search_filter,
+)
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.format.field import Field
 from lancelet.query.blob_scan import (
@@ -24,6 +29,7 @@ from lancelet.query.blob_scan import (
 from lancelet.query.execute import count_rows, execute, execute_to_table
 from lancelet.query.explain import ScanMetrics, analyze_plan, explain_plan, measure_scan
 from lancelet.query.plan import ScanPlan, plan_scan
+from lancelet.query.row_mask import read_row_mask
 from lancelet.query.scan_options import Columns, Ordering, ScanOptions
 from lancelet.query.search.text import read_text_search
 from lancelet.query.search.vector import read_vector_search
@@ -65,6 +71,7 @@ class ScannerBuilder:
         self._options: dict[str, Any] = {}
         self._scan_stats: Callable[[ScanMetrics], None] | None = None
         self._with_bytes = False
+        self._search_filter: SearchFilter | None = None
         self.apply_defaults(ds.default_scan_options)
 
     def apply_defaults(self, default_opts: Mapping[str, Any]) -> Self:
@@ -80,9 +87,12 @@ class ScannerBuilder:
         """Return these columns, or these expressions by the name each shall have."""
         return self._set(columns=_columns(cols))
 
-    def filter(self, filter: str | pc.Expression | None) -> Self:  # noqa: A002 - pylance's name
-        """Return only rows for which an expression is true."""
-        return self._set(filter=filter)
+    def filter(self, filter: Any) -> Self:  # noqa: A002 - pylance's name
+        """Return only rows for which an expression is true, or that another search finds."""
+        split = split_filter(filter)
+        if split.search is not None:
+            self._search_filter = split.search
+        return self._set(filter=split.expression)
 
     def limit(self, n: int | None = None) -> Self:
         """Return at most so many rows."""
@@ -138,10 +148,14 @@ class ScannerBuilder:
         self._with_bytes = blob_handling == "all_binary"
         return self
 
-    def row_addr_prefilter(self, allowlist: Any = None, blocklist: Any = None) -> NoReturn:
-        """Refuse: rows are chosen by a filter."""
-        del allowlist, blocklist
-        raise UnsupportedError("rows cannot be given by lists of addresses; filter by _rowaddr")
+    def row_addr_prefilter(
+        self, allowlist: bytes | None = None, blocklist: bytes | None = None
+    ) -> Self:
+        """Return only rows of one set by `_rowid`, and none of another.
+
+        A search looks at no other rows. `serialize_row_addrs` makes the sets.
+        """
+        return self._set(rows=read_row_mask(allowlist, blocklist))
 
     def minhash_search(self, query: Any) -> NoReturn:
         """Refuse: text cannot be searched."""
@@ -197,7 +211,9 @@ class ScannerBuilder:
             "ef": ef,
             "distance_range": distance_range,
         }
-        del query_parallelism, approx_mode, search_effort
+        asked = {"query_parallelism": query_parallelism, "approx_mode": approx_mode}
+        check_vector_search({**wanted, **asked})
+        del search_effort
         return self._set(search=read_vector_search(self._dataset.snapshot.schema, wanted))
 
     def prefilter(self, prefilter: bool | None = True) -> Self:
@@ -223,6 +239,8 @@ class ScannerBuilder:
         options = ScanOptions(**self._options)
         if options.batch_size is None and _BATCH_SIZE_VARIABLE in os.environ:
             options = replace(options, batch_size=int(os.environ[_BATCH_SIZE_VARIABLE]))
+        if self._search_filter is not None:
+            options = with_search_filter(self._dataset.snapshot, options, self._search_filter)
         plan = plan_scan(self._dataset.snapshot, options)
         blobs = blob_columns(plan) if self._with_bytes else {}
         return LanceScanner(plan, self._dataset, scan_stats=self._scan_stats, blobs=blobs)

@@ -21,7 +21,7 @@ from lancelet.query.arrow_expression import from_arrow
 from lancelet.query.bind import bind_filter, bind_value
 from lancelet.query.bound import Bound
 from lancelet.query.evaluate import evaluate
-from lancelet.query.expression import Call, Expression
+from lancelet.query.expression import And, Call, Expression
 from lancelet.query.operands import Source
 from lancelet.query.parse import parse_with_source
 from lancelet.query.simplify import simplify, simplify_filter
@@ -69,6 +69,12 @@ def compile_value(value: Writable, schema: pa.Schema) -> Bound:
             computed=str(found),
         )
     return Bound(simple, bound.data_type)
+
+
+def both(filter_: Writable, other: Expression) -> Expression:
+    """Return the filter that keeps rows which two others keep, the first as a caller wrote it."""
+    expression, _ = _read(filter_)
+    return And((expression, other))
 
 
 def compile_columns(columns: Mapping[str, Writable], schema: pa.Schema) -> dict[str, Bound]:

@@ -24,9 +24,10 @@ from lancelet.query.compile import Writable, compile_filter, is_lasting
 from lancelet.query.expression import Expression
 from lancelet.query.projection import Projection, needed, project, scan_schema
 from lancelet.query.row_columns import RowColumn
+from lancelet.query.row_mask import mask_expression
 from lancelet.query.scan_options import Columns, ScanOptions
 from lancelet.query.search.hits import QUERY_INDEX
-from lancelet.query.simplify import Conjunct, split_conjuncts
+from lancelet.query.simplify import Conjunct, simplify_filter, split_conjuncts
 from lancelet.table.snapshot import Snapshot
 
 _KEPT_TEXT_MAX: Final = 4096
@@ -91,6 +92,10 @@ def plan_scan(snapshot: Snapshot, options: ScanOptions) -> ScanPlan:
     columns, score_place = _without_scores(options)
     projection = projection_of(snapshot, columns, behind=tuple(behind))
     bound, steps = _filter_of(snapshot, options.filter)
+    if options.rows is not None:
+        masked = compile_filter(mask_expression(options.rows), scan_schema(snapshot.schema))
+        bound = masked if bound == ex.TRUE else simplify_filter(ex.And((masked, bound)))
+        steps = tuple(filter_steps(snapshot, split_conjuncts(bound)))
     return ScanPlan(snapshot, options, projection, bound, steps, tuple(behind), score_place)
 
 

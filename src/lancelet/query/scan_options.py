@@ -12,6 +12,7 @@ from typing import TypeAlias
 from lancelet.errors import InvalidInputError
 from lancelet.query.compile import Writable
 from lancelet.query.search.hits import Search
+from lancelet.rowids.selection import RowMask
 
 Columns: TypeAlias = "tuple[str, ...] | Mapping[str, Writable] | None"
 """Paths of columns, or expressions by the name each shall have, or None for all columns."""
@@ -48,6 +49,7 @@ class ScanOptions:
         indexed_only: Whether to leave out fragments that an index in use does not cover.
         search: What to search for; rows then come with scores, the best first.
         prefilter: Whether a search looks only at rows that pass the filter.
+        rows: The rows that may be returned, by id; a search looks at no others.
         adds_scores: Whether scores are returned even if they were not asked for by name.
     """
 
@@ -68,6 +70,7 @@ class ScanOptions:
     indexed_only: bool = False
     search: Search | None = None
     prefilter: bool = False
+    rows: RowMask | None = None
     adds_scores: bool = True
 
     def __post_init__(self) -> None:

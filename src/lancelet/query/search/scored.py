@@ -9,6 +9,7 @@ read        the columns asked for, of these rows alone, with `_distance` beside 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ from lancelet.buffers import Int64s
 from lancelet.errors import InternalError
 from lancelet.query.evaluate import evaluate_filter
 from lancelet.query.nodes.filter import matching_offsets
-from lancelet.query.plan import ScanPlan
+from lancelet.query.plan import ScanPlan, plan_scan
 from lancelet.query.projection import project
 from lancelet.query.search.hits import QUERY_INDEX, Hits, Search
 from lancelet.query.take import take_addresses
@@ -60,13 +61,12 @@ class ScoredScan:
             return Hits.join([])
         if not plan.is_filtered:
             return self._search.find(plan, None)
-        if plan.options.prefilter:
-            rows: dict[int, list[Int64s]] = {}
-            for fragment_id, offsets in matching_offsets(plan):
-                rows.setdefault(fragment_id, []).append(offsets)
-            return self._search.find(
-                plan, {each: np.concatenate(own) for each, own in rows.items()}
-            )
+        options = plan.options
+        if options.prefilter or (options.rows is not None and options.filter is None):
+            return self._search.find(plan, _rows_of(plan))
+        if options.rows is not None:
+            masked = plan_scan(plan.snapshot, replace(options, filter=None))
+            return self._filtered(self._search.find(plan, _rows_of(masked)))
         return self._filtered(self._search.find(plan, None))
 
     def _filtered(self, found: Hits) -> Hits:
@@ -92,6 +92,14 @@ class ScoredScan:
         stored = iter(rows.columns)
         columns = [own[name] if name in own else next(stored) for name in schema.names]
         return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _rows_of(plan: ScanPlan) -> dict[int, Int64s]:
+    """Return the offsets of the rows that pass the filter, by fragment."""
+    rows: dict[int, list[Int64s]] = {}
+    for fragment_id, offsets in matching_offsets(plan):
+        rows.setdefault(fragment_id, []).append(offsets)
+    return {each: np.concatenate(own) for each, own in rows.items()}
 
 
 def _window(count: int, offset: int, limit: int | None) -> Int64s:

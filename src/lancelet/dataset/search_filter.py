@@ -1,0 +1,166 @@
+"""A search as the filter of another one: the nearest rows among those whose text matches.
+
+    nearest=..., filter=MatchQuery("puppy", "text")              vectors, filtered by text
+    full_text_query=..., filter=VectorSearchQuery("v", q, k=5)   text, filtered by vectors
+
+With `prefilter` the filter is searched first, and the search looks at what it found. Without it
+the search comes first, and the filter looks at what that found.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow.compute as pc
+
+from lancelet.errors import InvalidInputError
+from lancelet.query.compile import Writable, both
+from lancelet.query.execute import execute_to_table
+from lancelet.query.full_text import FullTextQuery
+from lancelet.query.plan import plan_scan
+from lancelet.query.row_columns import RowColumn
+from lancelet.query.row_mask import mask_expression
+from lancelet.query.scan_options import ScanOptions
+from lancelet.query.search.hits import Search
+from lancelet.query.search.text import TextSearch, read_text_search
+from lancelet.query.search.vector import read_vector_search
+from lancelet.rowids.selection import RowMask, RowSet
+from lancelet.table.snapshot import Snapshot
+
+_MODES: Final = ("fast", "normal", "accurate")
+
+
+class VectorSearchQuery:
+    """A search for vectors, as a value that may filter a search for text."""
+
+    def __init__(
+        self,
+        column: str,
+        q: Any,
+        k: int | None = None,
+        metric: str | None = None,
+        nprobes: int | None = None,
+        minimum_nprobes: int | None = None,
+        maximum_nprobes: int | None = None,
+        refine_factor: int | None = None,
+        use_index: bool = True,
+        ef: int | None = None,
+        query_parallelism: int | None = None,
+        approx_mode: str = "normal",
+        search_effort: float | None = None,
+    ) -> None:
+        """Look for the `k` rows nearest to a vector; see `ScannerBuilder.nearest`."""
+        self._wanted = {
+            "column": column,
+            "q": q,
+            "k": k,
+            "metric": metric,
+            "nprobes": nprobes,
+            "minimum_nprobes": minimum_nprobes,
+            "maximum_nprobes": maximum_nprobes,
+            "refine_factor": refine_factor,
+            "use_index": use_index,
+            "ef": ef,
+            "query_parallelism": query_parallelism,
+            "approx_mode": approx_mode,
+            "search_effort": search_effort,
+        }
+        check_vector_search(self._wanted)
+
+    def inner(self) -> dict[str, Any]:
+        """Return the search as the argument `nearest` takes it."""
+        return self._wanted
+
+
+SearchFilter: TypeAlias = FullTextQuery | VectorSearchQuery
+"""A search that filters another."""
+
+
+def check_vector_search(wanted: Mapping[str, Any]) -> None:
+    """Raise for numbers that mean nothing, before anything is looked up."""
+    given = {name: value for name, value in wanted.items() if value is not None}
+    for name, title in (("k", "Nearest-K"), ("nprobes", "Nprobes"), ("ef", "ef")):
+        if name in given and int(given[name]) <= 0:
+            raise InvalidInputError(f"{title} must be > 0 but got {given[name]}")
+    for name in ("minimum_nprobes", "maximum_nprobes"):
+        if name in given and int(given[name]) < 0:
+            title = name.replace("_", " ").capitalize()
+            raise InvalidInputError(f"{title} must be >= 0 but got {given[name]}")
+    if given.get("minimum_nprobes", 0) > given.get("maximum_nprobes", math.inf):
+        raise InvalidInputError("minimum_nprobes must be <= maximum_nprobes")
+    if int(given.get("refine_factor", 1)) < 1:
+        raise InvalidInputError(f"Refine factor must be 1 or more got {given['refine_factor']}")
+    if operator.index(given.get("query_parallelism", 0)) < -1:
+        raise InvalidInputError("query_parallelism must be >= -1")
+    if given.get("approx_mode", "normal") not in _MODES:
+        raise InvalidInputError(
+            "approx_mode must be one of 'fast', 'normal', or 'accurate', "
+            f"got {given['approx_mode']!r}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SplitFilter:
+    """What a caller passed as a filter: an expression, a search, or one of each."""
+
+    expression: Writable | None = None
+    search: SearchFilter | None = None
+
+
+def split_filter(given: Any) -> SplitFilter:
+    """Return the two parts of a filter.
+
+    >>> split_filter({"expr_filter": "id > 3"}).expression
+    'id > 3'
+    """
+    if isinstance(given, FullTextQuery | VectorSearchQuery):
+        return SplitFilter(search=given)
+    if isinstance(given, Mapping):
+        first, second = (
+            split_filter(given.get("expr_filter")),
+            split_filter(given.get("search_filter")),
+        )
+        return SplitFilter(first.expression or second.expression, second.search or first.search)
+    if isinstance(given, pc.Expression):
+        return SplitFilter(given)
+    return SplitFilter(given or None)
+
+
+def with_search_filter(
+    snapshot: Snapshot, options: ScanOptions, filtering: SearchFilter
+) -> ScanOptions:
+    """Return the options of a search whose rows another search filters."""
+    if options.search is None:
+        raise InvalidInputError(
+            "a search can only filter a search: give `nearest` or `full_text_query` too"
+        )
+    search = (
+        read_vector_search(snapshot.schema, filtering.inner())
+        if isinstance(filtering, VectorSearchQuery)
+        else read_text_search(snapshot, filtering)
+    )
+    if isinstance(search, TextSearch) == isinstance(options.search, TextSearch):
+        raise InvalidInputError("a search is filtered by one of the other kind: text or vectors")
+    alone = ScanOptions(rows=options.rows, fragments=options.fragments)
+    if options.prefilter:
+        found = _found(snapshot, replace(alone, filter=options.filter, prefilter=True), search)
+        return replace(options, rows=found)
+    if isinstance(search, TextSearch):
+        matches = mask_expression(_found(snapshot, alone, search))
+        kept = matches if options.filter is None else both(options.filter, matches)
+        return replace(options, filter=kept)
+    cut = replace(alone, limit=options.limit, offset=options.offset)
+    texts = _found(snapshot, cut, options.search)
+    return replace(options, rows=_found(snapshot, replace(alone, rows=texts), search))
+
+
+def _found(snapshot: Snapshot, options: ScanOptions, search: Search) -> RowMask:
+    """Return the rows that a search finds."""
+    wanted = replace(options, columns=(RowColumn.ID.value,), search=search, adds_scores=False)
+    ids = execute_to_table(plan_scan(snapshot, wanted)).column(RowColumn.ID.value)
+    return RowMask(RowSet.of(ids.to_numpy().astype(np.uint64, copy=False)))
