@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from lancelet.dataset.vector_checks import validate_vector_index
 from lancelet.errors import InvalidInputError
+
+__all__ = ["TimeTypeError", "sanitize_ts", "td_to_micros", "validate_vector_index"]
 
 
 class TimeTypeError(InvalidInputError, TypeError):

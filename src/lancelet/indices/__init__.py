@@ -6,11 +6,17 @@ from lancelet.dataset.index_config import (
     SupportedDistributedIndices,
 )
 from lancelet.dataset.indexing import IndexDescription, IndexSegmentDescription
+from lancelet.indices.builder import IndicesBuilder
+from lancelet.indices.ivf import IvfModel
+from lancelet.indices.pq import PqModel
 
 __all__ = [
     "IndexConfig",
     "IndexDescription",
     "IndexFileVersion",
     "IndexSegmentDescription",
+    "IndicesBuilder",
+    "IvfModel",
+    "PqModel",
     "SupportedDistributedIndices",
 ]

@@ -1,5 +1,328 @@
-"""How indices are asked for, under pylance's name for the module."""
+"""Building an index of vectors step by step, under pylance's names.
+
+train_ivf                      IvfModel, to be saved
+train_pq                       PqModel
+transform_vectors              a file of row ids, partitions and codes, per group of fragments
+shuffle_transformed_vectors    the same rows, sorted by partition
+load_shuffled_vectors          an index of all of them, committed
+"""
+
+from __future__ import annotations
+
+import math
+import posixpath
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypedDict
+
+import pyarrow as pa
 
 from lancelet.dataset.index_config import IndexConfig
+from lancelet.dataset.vector_request import matrix_of_values
+from lancelet.errors import FieldNotFoundError, InvalidInputError, UnsupportedError
+from lancelet.file import LanceFileReader, LanceFileWriter
+from lancelet.index.base import IndexedRows
+from lancelet.index.vector.layout import METRICS
+from lancelet.index.vector.model import IvfModel as Centroids
+from lancelet.index.vector.quantizers.pq import ProductCodes
+from lancelet.index.vector.train import IvfRequest
+from lancelet.index.vector.vectors import NotVectorsError, vector_type_of
+from lancelet.index.vector.writer import array_of
+from lancelet.indices.ivf import IvfModel
+from lancelet.indices.pq import PqModel
+from lancelet.ops.indexing.build import commit_segments, default_name
+from lancelet.ops.indexing.vector_models import (
+    encoded_rows,
+    train_centroids,
+    train_words,
+    vectors_of,
+    write_encoded,
+)
 
-__all__ = ["IndexConfig"]
+if TYPE_CHECKING:
+    from lancelet.dataset.dataset import LanceDataset
+    from lancelet.dataset.fragment import LanceFragment
+
+__all__ = ["IndexConfig", "IndicesBuilder"]
+
+_PARTITION: Final = "__ivf_part_id"
+_BITS: Final = 8
+
+
+class NoSuchColumnError(FieldNotFoundError, KeyError):
+    """A table has no such column."""
+
+
+class TrainedModels(TypedDict):
+    """What all segments of an index of PQ share."""
+
+    ivf_centroids: pa.FixedSizeListArray
+    pq_codebook: pa.FixedSizeListArray
+
+
+class IndicesBuilder:
+    """Builds an index of vectors on a column step by step.
+
+    Attributes:
+        dataset: The table.
+        column: The path of the column, in a list.
+        dimension: How many elements a vector has.
+    """
+
+    def __init__(self, dataset: LanceDataset, column: str | list[str]) -> None:
+        """Build an index on a column of vectors."""
+        self.dataset = dataset
+        self._handle = dataset._handle  # noqa: SLF001 - a part of it
+        self.column = [column] if isinstance(column, str) else list(column)
+        path = self.column[0]
+        if path not in dataset.schema.names:
+            raise NoSuchColumnError(f"{path} not found in schema")
+        data_type = dataset.schema.field(path).type
+        vector_type = vector_type_of(data_type)
+        if vector_type is None:
+            raise NotVectorsError(
+                f"Vector column {path} must be FixedSizeListArray, list<FixedSizeList> "
+                f"(multivector), or 1-dimensional FixedShapeTensorArray, got {data_type}"
+            )
+        self.dimension: int = vector_type.list_size
+
+    def train_ivf(
+        self,
+        num_partitions: int | None = None,
+        *,
+        distance_type: str = "l2",
+        accelerator: Any = None,
+        sample_rate: int = 256,
+        max_iters: int = 50,
+        fragment_ids: Sequence[int] | None = None,
+    ) -> IvfModel:
+        """Find centroids of a sample.
+
+        Args:
+            num_partitions: How many, by default about the square root of the number of rows.
+            distance_type: `l2`, `cosine`, `dot` or `hamming`.
+            accelerator: Not needed: centroids are found by matrix products on the CPU.
+            sample_rate: How many rows each centroid is found from.
+            max_iters: How many rounds there are at most.
+            fragment_ids: The fragments to sample, by default all.
+        """
+        del accelerator
+        rows = self._rows(fragment_ids)
+        if num_partitions is None:
+            num_partitions = round(math.sqrt(rows.num_rows))
+        _check_rate(sample_rate)
+        if num_partitions * sample_rate > rows.num_rows:
+            raise InvalidInputError(
+                "There are not enough rows in the dataset to create IVF centroids with"
+                f" {num_partitions} partitions and a sample rate of {sample_rate}."
+                f" {sample_rate * num_partitions} rows needed and there are {rows.num_rows}"
+            )
+        if not isinstance(distance_type, str) or distance_type.lower() not in METRICS:
+            raise InvalidInputError(f"Distance type {distance_type} not supported.")
+        request = IvfRequest(
+            "IVF_FLAT",
+            METRICS[distance_type.lower()],
+            partitions=int(num_partitions),
+            rounds=max_iters,
+            sample_rate=sample_rate,
+        )
+        model = train_centroids(rows, request)
+        return IvfModel(_vectors(model.centroids, self.dimension), distance_type.lower())
+
+    def train_pq(
+        self,
+        ivf_model: IvfModel,
+        num_subvectors: int | None = None,
+        *,
+        sample_rate: int = 256,
+        max_iters: int = 50,
+        num_bits: int = _BITS,
+        fragment_ids: Sequence[int] | None = None,
+    ) -> PqModel:
+        """Find the words of each piece of what centroids leave of a sample.
+
+        Args:
+            ivf_model: The centroids.
+            num_subvectors: Into how many pieces a vector is cut; by default of 16 elements, or 8.
+            sample_rate: How many rows each word is found from.
+            max_iters: How many rounds there are at most.
+            num_bits: How many bits the number of a word has.
+            fragment_ids: The fragments to sample, by default all.
+        """
+        rows = self._rows(fragment_ids)
+        pieces = self._pieces(num_subvectors)
+        _check_rate(sample_rate)
+        needed = sample_rate << num_bits
+        if needed > rows.num_rows:
+            raise InvalidInputError(
+                "There are not enough rows in the dataset to create PQ codebook with a sample"
+                f" rate of {sample_rate} and num_bits of {num_bits}.  {needed} rows needed and"
+                f" there are {rows.num_rows}"
+            )
+        request = IvfRequest(
+            "IVF_PQ",
+            METRICS[ivf_model.distance_type],
+            pieces=pieces,
+            bits=num_bits,
+            rounds=max_iters,
+            sample_rate=sample_rate,
+            centroids=matrix_of_values(ivf_model.centroids),
+        )
+        words = train_words(rows, request)
+        return PqModel(pieces, _vectors(words.codebook, self.dimension), num_bits=num_bits)
+
+    def prepare_global_ivf_pq(
+        self,
+        num_partitions: int | None,
+        num_subvectors: int | None,
+        *,
+        distance_type: str = "l2",
+        accelerator: Any = None,
+        sample_rate: int = 256,
+        max_iters: int = 50,
+        num_bits: int = _BITS,
+        fragment_ids: Sequence[int] | None = None,
+    ) -> TrainedModels:
+        """Find what segments that are built apart share; see `train_ivf` and `train_pq`."""
+        ivf = self.train_ivf(
+            num_partitions,
+            distance_type=distance_type,
+            accelerator=accelerator,
+            sample_rate=sample_rate,
+            max_iters=max_iters,
+            fragment_ids=fragment_ids,
+        )
+        pq = self.train_pq(
+            ivf,
+            num_subvectors,
+            sample_rate=sample_rate,
+            max_iters=max_iters,
+            num_bits=num_bits,
+            fragment_ids=fragment_ids,
+        )
+        return {"ivf_centroids": ivf.centroids, "pq_codebook": pq.codebook}
+
+    def transform_vectors(
+        self,
+        ivf: IvfModel,
+        pq: PqModel,
+        dest_uri: str,
+        fragments: Sequence[LanceFragment] | None = None,
+        partition_ds_uri: str | None = None,
+    ) -> None:
+        """Write a file with the id, the partition and the code of each row.
+
+        Args:
+            ivf: The centroids.
+            pq: The words.
+            dest_uri: The file.
+            fragments: The fragments to read, by default all.
+            partition_ds_uri: Not available: partitions are found on the way.
+        """
+        if partition_ds_uri is not None:
+            raise UnsupportedError("partitions that were found elsewhere cannot be given")
+        if fragments is not None and not fragments:
+            raise InvalidInputError("fragments must be a non-empty list or None")
+        chosen = None if fragments is None else [each.fragment_id for each in fragments]
+        model, words = self._models(ivf, pq)
+        with LanceFileWriter(dest_uri) as writer:
+            for part in encoded_rows(self._rows(chosen), model, words):
+                writer.write_batch(part)
+
+    def shuffle_transformed_vectors(
+        self,
+        unsorted_filenames: list[str],
+        dir_path: str,
+        ivf: IvfModel,  # noqa: ARG002 - pylance's name
+        shuffle_output_root_filename: str | None = "sorted",
+    ) -> list[str]:
+        """Sort rows of files of a folder by partition, and return the names of new files.
+
+        Args:
+            unsorted_filenames: What `transform_vectors` wrote.
+            dir_path: The folder.
+            ivf: Has no effect: the files say of what partition rows are.
+            shuffle_output_root_filename: How the names of new files begin.
+        """
+        found = []
+        for number, table in enumerate(_tables(unsorted_filenames, dir_path)):
+            name = f"{shuffle_output_root_filename}_{number}.lance"
+            ordered = table.sort_by([(_PARTITION, "ascending"), ("_rowid", "ascending")])
+            with LanceFileWriter(posixpath.join(dir_path, name), ordered.schema) as writer:
+                writer.write_batch(ordered)
+            found.append(name)
+        return found
+
+    def load_shuffled_vectors(
+        self,
+        filenames: list[str],
+        dir_path: str,
+        ivf: IvfModel,
+        pq: PqModel,
+        index_name: str | None = None,
+    ) -> None:
+        """Commit an index of the rows that files have.
+
+        Args:
+            filenames: What `shuffle_transformed_vectors` returned.
+            dir_path: Their folder.
+            ivf: The centroids.
+            pq: The words.
+            index_name: By default the name of the column with `_idx` behind it.
+        """
+        column = self.column[0]
+        name = index_name or default_name(column)
+        rows = pa.concat_tables(_tables(filenames, dir_path))
+        model, words = self._models(ivf, pq)
+        handle = self._handle
+        segment = write_encoded(handle.snapshot, column, name, model, words, rows)
+        handle.snapshot = commit_segments(handle.snapshot, name, column, [segment])
+
+    def _rows(self, fragment_ids: Sequence[int] | None) -> IndexedRows:
+        for each in fragment_ids or ():
+            if self.dataset.get_fragment(each) is None:
+                raise InvalidInputError(f"Fragment id does not exist: {each}")
+        return vectors_of(self._handle.snapshot, self.column[0], fragment_ids)
+
+    def _models(self, ivf: IvfModel, pq: PqModel) -> tuple[Centroids, ProductCodes]:
+        metric = METRICS[ivf.distance_type]
+        book = matrix_of_values(pq.codebook).reshape(
+            pq.num_subvectors, 1 << pq.num_bits, self.dimension // pq.num_subvectors
+        )
+        centroids = Centroids(metric, matrix_of_values(ivf.centroids))
+        return centroids, ProductCodes(metric, book, pq.num_bits)
+
+    def _pieces(self, given: int | None) -> int:
+        if given is None:
+            for size in (16, 8):
+                if self.dimension % size == 0:
+                    return self.dimension // size
+            raise InvalidInputError(
+                f"vector dimension {self.dimension} is not divisible by 16 or 8; say num_subvectors"
+            )
+        if not isinstance(given, int) or not 1 <= given <= self.dimension:
+            raise InvalidInputError(
+                "num_subvectors must be an int from 1 to the dimension of the vectors", found=given
+            )
+        if self.dimension % given:
+            raise InvalidInputError(
+                f"dimension ({self.dimension}) must be divisible by num_subvectors"
+                f" ({given}) without remainder"
+            )
+        return given
+
+
+def _check_rate(sample_rate: int) -> None:
+    if not isinstance(sample_rate, int) or sample_rate < 2:
+        raise InvalidInputError(f"The sample_rate must be an int greater than 1, got {sample_rate}")
+
+
+def _vectors(values: Any, dimension: int) -> pa.FixedSizeListArray:
+    flat = values.reshape(-1, dimension)
+    return array_of(flat, pa.list_(pa.from_numpy_dtype(flat.dtype), dimension))
+
+
+def _tables(names: list[str], folder: str) -> Iterator[pa.Table]:
+    if not isinstance(names, list):
+        raise InvalidInputError("filenames must be a list of strings", found=str(type(names)))
+    for name in names:
+        yield LanceFileReader(posixpath.join(folder, name)).read_all().to_table()

@@ -3,29 +3,36 @@
 train_centroids    sample of v        16 centroids
 train_words        the same sample    codebook of 8 x 256 words of what centroids leave
 encoded_rows       rows               _rowid, __ivf_part_id, __pq_code
+write_encoded      these, in any order, become a segment
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import uuid
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
+import pyarrow as pa
 
-from lancelet.buffers import Int64s
 from lancelet.errors import InvalidInputError, ObjectNotFoundError
+from lancelet.format.index_metadata import IndexMetadata
 from lancelet.index.base import IndexedRows
 from lancelet.index.vector.kind import IVF
 from lancelet.index.vector.model import IvfModel
-from lancelet.index.vector.quantizers.base import Codes
 from lancelet.index.vector.quantizers.pq import ProductCodes
 from lancelet.index.vector.segment import IvfSegment
 from lancelet.index.vector.train import IvfRequest, train_models
-from lancelet.index.vector.vectors import matrix_of
+from lancelet.index.vector.vectors import matrix_of, values_of
+from lancelet.index.vector.writer import array_of, grouped, write_segment
+from lancelet.ops.indexing.build import describe_segment, new_folder
 from lancelet.ops.indexing.rows import rows_to_index
 from lancelet.query.indexing.segments import vector_indices
-from lancelet.rowids.address import UInt64s
 from lancelet.table.snapshot import Snapshot
+
+ENCODED_NAMES: Final = ("_rowid", "__ivf_part_id", "__pq_code")
+"""The columns of rows that were encoded."""
 
 
 class NoSuchIndexError(ObjectNotFoundError, ValueError):
@@ -37,14 +44,32 @@ def model_of_index(snapshot: Snapshot, name: str) -> IvfModel:
     return segments_of_index(snapshot, name)[0].model
 
 
-def segments_of_index(snapshot: Snapshot, name: str) -> list[IvfSegment]:
-    """Return the open segments of an index of vectors."""
+def segments_of_index(
+    snapshot: Snapshot, name: str, chosen: Container[str] | None = None
+) -> list[IvfSegment]:
+    """Return the open segments of an index of vectors, by default all."""
     for indices in vector_indices(snapshot).values():
         for index in indices:
             if index.name == name:
-                opened = [segment.open() for segment in index.segments]
+                opened = (
+                    segment.open()
+                    for segment in index.segments
+                    if chosen is None or str(segment.metadata.uuid) in chosen
+                )
                 return [segment for segment in opened if isinstance(segment, IvfSegment)]
     raise NoSuchIndexError(f'Index "{name}" not found')
+
+
+def partition_sizes(
+    snapshot: Snapshot, name: str, chosen: Container[str] | None = None
+) -> list[int]:
+    """Return how many rows each partition of an index has in its segments."""
+    opened = segments_of_index(snapshot, name, chosen)
+    sizes = [0] * max((segment.model.partitions for segment in opened), default=0)
+    for segment in opened:
+        for number, size in enumerate(segment.lengths.tolist()):
+            sizes[number] += size
+    return sizes
 
 
 def name_of_index_on(snapshot: Snapshot, column: str) -> str | None:
@@ -53,6 +78,25 @@ def name_of_index_on(snapshot: Snapshot, column: str) -> str | None:
     indices = vector_indices(snapshot)
     found = indices.get(path, ())
     return found[0].name if found else None
+
+
+def partition_table(segments: Sequence[IvfSegment], number: int, *, with_vector: bool) -> pa.Table:
+    """Return the rows of a partition in all segments that have one of its number."""
+    parts = []
+    for segment in segments:
+        if number >= segment.model.partitions:
+            continue
+        numbers, codes = segment.codes(number)
+        names, columns = ["_rowid"], [pa.array(numbers, pa.uint64())]
+        if with_vector:
+            quantizer = segment.quantizer
+            if isinstance(quantizer, ProductCodes):
+                quantizer = replace(quantizer, transposed=False)
+            fields, stored = quantizer.fields, quantizer.store(codes)
+            names += [field.name for field in fields]
+            columns += [array_of(own, f.type) for own, f in zip(stored, fields, strict=True)]
+        parts.append(pa.Table.from_arrays(columns, names))
+    return pa.concat_tables(parts)
 
 
 def vectors_of(snapshot: Snapshot, column: str, fragments: Sequence[int] | None) -> IndexedRows:
@@ -78,16 +122,42 @@ def train_words(rows: IndexedRows, request: IvfRequest) -> ProductCodes:
     return found
 
 
-def encoded_rows(
-    rows: IndexedRows, model: IvfModel, words: ProductCodes
-) -> Iterator[tuple[UInt64s, Int64s, Codes]]:
+def encoded_rows(rows: IndexedRows, model: IvfModel, words: ProductCodes) -> Iterator[pa.Table]:
     """Yield numbers, partitions and codes of rows, as many at a time as are read."""
+    (code,) = words.fields
     for values, numbers in rows.parts:
         vectors, kept = matrix_of(values, numbers, model.metric)
         labels = model.assign(vectors)
-        yield kept, labels, words.encode(vectors, labels, model.centroids)
+        codes = words.encode(vectors, labels, model.centroids)["code"]
+        columns = [
+            pa.array(kept, pa.uint64()),
+            pa.array(labels.astype(np.uint32)),
+            array_of(codes, code.type),
+        ]
+        yield pa.Table.from_arrays(columns, ENCODED_NAMES)
 
 
-def joined_codes(parts: Sequence[Codes]) -> Codes:
-    """Return codes of several parts as one."""
-    return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+def write_encoded(
+    snapshot: Snapshot, column: str, name: str, model: IvfModel, words: ProductCodes, rows: pa.Table
+) -> IndexMetadata:
+    """Write a segment of rows that were encoded before, which no version lists yet."""
+    leaf = snapshot.schema.field_by_path(column)
+    segment_id = uuid.uuid4()
+    folder = new_folder(snapshot, segment_id)
+    ids, labels, codes = (rows.column(each).combine_chunks() for each in ENCODED_NAMES)
+    matrix = values_of(codes).reshape(len(codes), codes.type.list_size)
+    numbers, where = ids.to_numpy(), labels.to_numpy().astype(np.int64)
+    parts = grouped(numbers, {"code": matrix}, where, model.partitions)
+    write_segment(folder, "IVF_PQ", model, words, parts, None)
+    request = IvfRequest("IVF_PQ", model.metric, partitions=model.partitions)
+    return describe_segment(
+        snapshot,
+        IVF,
+        folder,
+        segment_id,
+        name=name,
+        leaf=leaf,
+        details=request.details(words).render(),
+        covered=snapshot.fragments.ids.tolist(),
+        version=1,
+    )

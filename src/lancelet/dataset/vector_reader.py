@@ -1,0 +1,55 @@
+"""Reading the partitions of an index of vectors, one at a time, as tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lancelet.errors import InvalidInputError
+from lancelet.ops.indexing.vector_models import partition_table, segments_of_index
+
+if TYPE_CHECKING:
+    from lancelet.dataset.dataset import LanceDataset
+
+
+class NoSuchPartitionError(InvalidInputError, IndexError):
+    """An index has not as many partitions."""
+
+
+class VectorIndexReader:
+    """The partitions of an index.
+
+    Attributes:
+        dataset: The table that has the index.
+        index_name: The name of the index.
+        stats: What `dataset.stats.index_stats` says of it.
+    """
+
+    def __init__(self, dataset: LanceDataset, index_name: str) -> None:
+        """Read an index; it is an error if it is none of vectors."""
+        self.dataset = dataset
+        self.index_name = index_name
+        self.stats: dict[str, Any] = dataset.stats.index_stats(index_name)
+        if "num_partitions" not in self.stats["indices"][0]:
+            raise InvalidInputError(f"Index {index_name} is not vector index")
+
+    def num_partitions(self) -> int:
+        """Return how many partitions there are."""
+        return int(self.stats["indices"][0]["num_partitions"])
+
+    def read_partition(self, partition_id: int, *, with_vector: bool = False) -> pa.Table:
+        """Return the rows of a partition.
+
+        Args:
+            partition_id: Which partition, from 0.
+            with_vector: Whether vectors come with the ids of rows, as the index keeps them.
+        """
+        if not 0 <= partition_id < self.num_partitions():
+            raise NoSuchPartitionError(
+                f"Partition id {partition_id} is out of range, "
+                f"expected 0 <= partition_id < {self.num_partitions()}"
+            )
+        snapshot = self.dataset._handle.snapshot  # noqa: SLF001 - a part of it
+        opened = segments_of_index(snapshot, self.index_name)
+        return partition_table(opened, partition_id, with_vector=with_vector)

@@ -1,0 +1,44 @@
+"""Centroids of an index on their own, to be kept between the steps of a build."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Self
+
+import pyarrow as pa
+
+from lancelet.file import LanceFileReader, LanceFileWriter
+
+
+class IvfModel:
+    """Centroids of partitions.
+
+    Attributes:
+        centroids: A vector for each partition.
+        distance_type: How vectors are compared with them.
+    """
+
+    def __init__(self, centroids: pa.FixedSizeListArray, distance_type: str) -> None:
+        """Hold centroids."""
+        self.centroids = centroids
+        self.distance_type = distance_type
+
+    @property
+    def num_partitions(self) -> int:
+        """How many partitions there are."""
+        return len(self.centroids)
+
+    def save(self, uri: str, *, storage_options: Mapping[str, str] | None = None) -> None:
+        """Write a Lance file with the centroids."""
+        field = pa.field("centroids", self.centroids.type)
+        schema = pa.schema([field], metadata={"distance_type": self.distance_type})
+        with LanceFileWriter(uri, schema, storage_options=storage_options) as writer:
+            writer.write_batch(pa.table([self.centroids], names=["centroids"]))
+
+    @classmethod
+    def load(cls, uri: str, *, storage_options: Mapping[str, str] | None = None) -> Self:
+        """Read a file that `save` wrote."""
+        reader = LanceFileReader(uri, storage_options=storage_options)
+        metadata = reader.metadata().schema.metadata
+        table = reader.read_all().to_table()
+        return cls(table.column("centroids").combine_chunks(), metadata[b"distance_type"].decode())

@@ -1,0 +1,51 @@
+"""A codebook of PQ on its own, to be kept between the steps of a build."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Self
+
+import pyarrow as pa
+
+from lancelet.file import LanceFileReader, LanceFileWriter
+
+_BITS = 8
+
+
+class PqModel:
+    """The words of each piece of a vector.
+
+    Attributes:
+        num_subvectors: Into how many pieces a vector is cut.
+        codebook: The words, one piece behind the other, in lists as long as a vector.
+        num_bits: How many bits the number of a word has.
+    """
+
+    def __init__(
+        self, num_subvectors: int, codebook: pa.FixedSizeListArray, *, num_bits: int = _BITS
+    ) -> None:
+        """Hold a codebook."""
+        self.num_subvectors = num_subvectors
+        self.codebook = codebook
+        self.num_bits = num_bits
+
+    @property
+    def dimension(self) -> int:
+        """How many elements a vector has."""
+        return int(self.codebook.type.list_size)
+
+    def save(self, uri: str, *, storage_options: Mapping[str, str] | None = None) -> None:
+        """Write a Lance file with the codebook."""
+        metadata = {"num_subvectors": str(self.num_subvectors), "num_bits": str(self.num_bits)}
+        schema = pa.schema([pa.field("codebook", self.codebook.type)], metadata=metadata)
+        with LanceFileWriter(uri, schema, storage_options=storage_options) as writer:
+            writer.write_batch(pa.table([self.codebook], names=["codebook"]))
+
+    @classmethod
+    def load(cls, uri: str, *, storage_options: Mapping[str, str] | None = None) -> Self:
+        """Read a file that `save` wrote."""
+        reader = LanceFileReader(uri, storage_options=storage_options)
+        metadata = reader.metadata().schema.metadata
+        codebook = reader.read_all().to_table().column("codebook").combine_chunks()
+        bits = int(metadata.get(b"num_bits", str(_BITS).encode()))
+        return cls(int(metadata[b"num_subvectors"]), codebook, num_bits=bits)
