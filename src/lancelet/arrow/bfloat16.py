@@ -123,6 +123,12 @@ class BFloat16Type(pa.ExtensionType):  # type: ignore[misc]  # pyarrow's stubs l
             raise InvalidInputError("bfloat16 is stored as two bytes", found=str(storage_type))
         return cls()
 
+    def to_pandas_dtype(self) -> Any:
+        """Return the dtype that columns of the type have in pandas."""
+        from lancelet.arrow.pandas_bfloat16 import PandasBFloat16Type  # noqa: PLC0415 - it needs pandas
+
+        return PandasBFloat16Type()
+
     def __arrow_ext_class__(self) -> type[BFloat16Array]:
         return BFloat16Array
 
@@ -252,12 +258,3 @@ def _cast_to_bfloat16(array: pa.Array) -> BFloat16Array:
     floats = array.cast(pa.float32(), safe=False).fill_null(0).to_numpy(zero_copy_only=False)
     mask = array.is_null().to_numpy(zero_copy_only=False)
     return _array_of_bits(_bits_of(np.ascontiguousarray(floats)), mask)
-
-
-def register() -> None:
-    """Make Arrow know the type, unless another library has registered it already."""
-    try:
-        pa.register_extension_type(BFloat16Type())
-    except pa.ArrowKeyError:
-        # Another reader of Lance in this process was first; its type means the same.
-        return

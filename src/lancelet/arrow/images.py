@@ -1,0 +1,285 @@
+r"""Images as Arrow extension types: where they are, their encoded bytes, or their pixels.
+
+    ImageURIArray ["file:///a/1.png"]      read_uris()
+    EncodedImageArray [b"\x89PNG.."]       to_tensor()
+    FixedShapeImageTensorArray             to_numpy() of shape (1, height, width, channels)
+
+Encoding and decoding is the work of a function that the caller gives, or of Pillow.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import urllib.request
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final, Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import fs
+
+from lancelet.errors import InvalidInputError, StorageError
+
+_SHOWN_BYTES: Final = 30
+_WEB: Final = ("http://", "https://")
+_WAIT_SECONDS: Final = 60
+
+Decoder: TypeAlias = Callable[[pa.Array], npt.NDArray[Any]]
+"""Makes pixels of encoded images: one array with a first axis of images."""
+
+Encoder: TypeAlias = Callable[[npt.NDArray[Any]], pa.Array]
+"""Makes encoded images of pixels."""
+
+
+class ImageTypeError(InvalidInputError, TypeError):
+    """A value cannot be images."""
+
+
+class _ImageType(pa.ExtensionType):  # type: ignore[misc]  # pyarrow's stubs leave the base untyped
+    """What the types of images share: how they are pickled, and that most have no parameters."""
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage_type: pa.DataType, serialized: bytes) -> Self:
+        del serialized
+        return cls(storage_type)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (
+            type(self).__arrow_ext_deserialize__,
+            (self.storage_type, self.__arrow_ext_serialize__()),
+        )
+
+
+class ImageURIType(_ImageType):
+    """The type of columns that say where images are."""
+
+    def __init__(self, storage_type: pa.DataType = pa.string()) -> None:  # noqa: B008 - a constant
+        """Make the type over `string` or `large_string`."""
+        if storage_type not in {pa.string(), pa.large_string()}:
+            raise InvalidInputError("storage_type must be a string type", found=str(storage_type))
+        super().__init__(storage_type, "lance.arrow.image_uri")
+
+    def __arrow_ext_class__(self) -> type[ImageURIArray]:
+        return ImageURIArray
+
+    def __arrow_ext_scalar_class__(self) -> type[ImageURIScalar]:
+        return ImageURIScalar
+
+
+class EncodedImageType(_ImageType):
+    """The type of columns that hold images as files would."""
+
+    def __init__(self, storage_type: pa.DataType = pa.binary()) -> None:  # noqa: B008 - a constant
+        """Make the type over `binary` or `large_binary`."""
+        if storage_type not in {pa.binary(), pa.large_binary()}:
+            raise InvalidInputError("storage_type must be a binary type", found=str(storage_type))
+        super().__init__(storage_type, "lance.arrow.encoded_image")
+
+    def __arrow_ext_class__(self) -> type[EncodedImageArray]:
+        return EncodedImageArray
+
+    def __arrow_ext_scalar_class__(self) -> type[EncodedImageScalar]:
+        return EncodedImageScalar
+
+
+class FixedShapeImageTensorType(_ImageType):
+    """The type of columns that hold the pixels of images of one shape."""
+
+    def __init__(self, arrow_type: pa.DataType, shape: Sequence[int]) -> None:
+        """Make the type of images of a shape, with pixels of a type."""
+        if not len(shape):
+            raise InvalidInputError("an image has at least one dimension")
+        self.shape = shape
+        self.arrow_type = arrow_type
+        length = int(np.prod(shape, dtype=np.int64))
+        super().__init__(pa.list_(arrow_type, length), "lance.arrow.fixed_shape_image_tensor")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return json.dumps({"shape": list(self.shape)}).encode()
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage_type: pa.DataType, serialized: bytes) -> Self:
+        return cls(storage_type.value_type, json.loads(serialized)["shape"])
+
+    def __arrow_ext_class__(self) -> type[FixedShapeImageTensorArray]:
+        return FixedShapeImageTensorArray
+
+    def __arrow_ext_scalar_class__(self) -> type[FixedShapeImageTensorScalar]:
+        return FixedShapeImageTensorScalar
+
+
+class ImageArray(pa.ExtensionArray):  # type: ignore[misc]  # pyarrow's stubs leave the base untyped
+    """Images, in one of three forms."""
+
+    def __repr__(self) -> str:
+        return f"<lance.arrow.{type(self).__name__} object at 0x{id(self):016x}>\n{self._shown()}"
+
+    def _shown(self) -> str:
+        return repr(self.to_pylist())
+
+    @classmethod
+    def from_array(cls, images: Any) -> ImageArray:
+        """Return URIs, bytes or tensors as images."""
+        if isinstance(images, ImageArray):
+            return images
+        if isinstance(images, pa.StringArray | pa.LargeStringArray):
+            data_type: pa.ExtensionType = ImageURIType(images.type)
+        elif isinstance(images, pa.BinaryArray | pa.LargeBinaryArray):
+            data_type = EncodedImageType(images.type)
+        elif isinstance(images, pa.FixedShapeTensorArray):
+            data_type = FixedShapeImageTensorType(images.type.value_type, images.type.shape)
+            images = images.storage
+        elif isinstance(images, Iterable):
+            images, data_type = pa.array(images, pa.string()), ImageURIType()
+        else:
+            raise ImageTypeError("cannot build an ImageArray", found=type(images).__name__)
+        found: ImageArray = _from_storage(data_type, images)
+        return found
+
+
+class ImageURIArray(ImageArray):
+    """Where images are: files of this machine, of a store that Arrow knows, or on the web."""
+
+    @classmethod
+    def from_uris(cls, uris: Any) -> ImageURIArray:
+        """Return an array of URIs.
+
+        >>> ImageURIArray.from_uris(["file:///a/1.png"]).to_pylist()
+        ['file:///a/1.png']
+        """
+        if not isinstance(uris, Iterable):
+            raise ImageTypeError("URIs are an array or a list", found=type(uris).__name__)
+        if not isinstance(uris, pa.StringArray | pa.LargeStringArray):
+            uris = pa.array([str(uri) for uri in uris], pa.string())
+        images: ImageURIArray = _from_storage(ImageURIType(uris.type), uris)
+        return images
+
+    def read_uris(self, storage_type: pa.DataType = pa.binary()) -> EncodedImageArray:  # noqa: B008 - a constant
+        """Return the bytes of the images; more than 2 GiB of them need `large_binary`."""
+        data = [None if uri is None else _read(uri) for uri in self.storage.to_pylist()]
+        images: EncodedImageArray = _from_storage(
+            EncodedImageType(storage_type), pa.array(data, storage_type)
+        )
+        return images
+
+
+class EncodedImageArray(ImageArray):
+    """Images as files would hold them, of any format; which one is seen in the bytes."""
+
+    def _shown(self) -> str:
+        first = self[0].as_py() if len(self) else None
+        return repr(None if first is None else first[:_SHOWN_BYTES])
+
+    def to_tensor(self, decoder: Decoder | None = None) -> FixedShapeImageTensorArray:
+        """Return the pixels; all images have one shape.
+
+        Args:
+            decoder: Makes pixels of an array of bytes; by default Pillow does.
+        """
+        decoded = (decoder or _decode_with_pillow)(self.storage)
+        tensors = (
+            decoded
+            if isinstance(decoded, pa.FixedShapeTensorArray)
+            else pa.FixedShapeTensorArray.from_numpy_ndarray(np.ascontiguousarray(decoded))
+        )
+        data_type = FixedShapeImageTensorType(tensors.type.value_type, tensors.type.shape)
+        images: FixedShapeImageTensorArray = _from_storage(data_type, tensors.storage)
+        return images
+
+
+class FixedShapeImageTensorArray(ImageArray):
+    """The pixels of images of one shape."""
+
+    def to_numpy(self) -> npt.NDArray[Any]:
+        """Return the pixels, with a first axis of images."""
+        tensor_type = pa.fixed_shape_tensor(self.storage.type.value_type, self.type.shape)
+        pixels: npt.NDArray[Any] = pa.ExtensionArray.from_storage(
+            tensor_type, self.storage
+        ).to_numpy_ndarray()
+        return pixels
+
+    def to_encoded(
+        self,
+        encoder: Encoder | None = None,
+        storage_type: pa.DataType = pa.binary(),  # noqa: B008 - a constant
+    ) -> EncodedImageArray:
+        """Return the images encoded, as PNG unless an encoder is given.
+
+        Args:
+            encoder: Makes an array of bytes of pixels; by default Pillow does.
+            storage_type: `binary`, or `large_binary` for more than 2 GiB.
+        """
+        encoded = (encoder or _encode_with_pillow)(self.to_numpy()).cast(storage_type)
+        images: EncodedImageArray = _from_storage(EncodedImageType(storage_type), encoded)
+        return images
+
+
+class ImageScalar(pa.ExtensionScalar):  # type: ignore[misc]  # pyarrow's stubs leave the base untyped
+    """One image of an array."""
+
+    def as_py(self, **kwargs: Any) -> Any:
+        """Return the URI, the bytes, or the pixels in a row."""
+        return None if self.value is None else self.value.as_py(**kwargs)
+
+
+class ImageURIScalar(ImageScalar):
+    """Where one image is."""
+
+
+class EncodedImageScalar(ImageScalar):
+    """The bytes of one image."""
+
+
+class FixedShapeImageTensorScalar(ImageScalar):
+    """The pixels of one image."""
+
+
+def _from_storage(data_type: pa.ExtensionType, storage: pa.Array) -> Any:
+    return pa.ExtensionArray.from_storage(data_type, storage)
+
+
+def _read(uri: str) -> bytes:
+    try:
+        if uri.startswith(_WEB):
+            with urllib.request.urlopen(uri, timeout=_WAIT_SECONDS) as reply:  # noqa: S310 - the scheme is http
+                web: bytes = reply.read()
+                return web
+        if "://" not in uri:
+            return Path(uri).read_bytes()
+        filesystem, path = fs.FileSystem.from_uri(uri)
+        with filesystem.open_input_stream(path) as file:
+            stored: bytes = file.read()
+            return stored
+    except OSError as error:
+        raise StorageError("an image cannot be read", uri=uri) from error
+
+
+def _pillow() -> Any:
+    try:
+        from PIL import Image  # noqa: PLC0415 - an optional dependency
+    except ImportError as error:
+        raise InvalidInputError(
+            "images are decoded and encoded by Pillow; install it, or pass a function"
+        ) from error
+    return Image
+
+
+def _decode_with_pillow(images: pa.Array) -> npt.NDArray[Any]:
+    pillow = _pillow()
+    return np.stack([np.asarray(pillow.open(io.BytesIO(data))) for data in images.to_pylist()])
+
+
+def _encode_with_pillow(pixels: npt.NDArray[Any]) -> pa.Array:
+    pillow = _pillow()
+    encoded = []
+    for image in pixels:
+        file = io.BytesIO()
+        pillow.fromarray(image).save(file, format="PNG")
+        encoded.append(file.getvalue())
+    return pa.array(encoded, pa.large_binary())
