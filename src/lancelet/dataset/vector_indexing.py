@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
@@ -37,7 +38,7 @@ class VectorIndexMethods:
         pq_codebook: Any = None,
         num_sub_vectors: int | None = None,
         accelerator: Any = None,
-        index_cache_size: int | None = None,  # noqa: ARG002 - pylance's name
+        index_cache_size: int | None = None,
         shuffle_partition_batches: int | None = None,  # noqa: ARG002 - pylance's name
         shuffle_partition_concurrency: int | None = None,  # noqa: ARG002 - pylance's name
         ivf_centroids_file: str | None = None,
@@ -92,6 +93,13 @@ class VectorIndexMethods:
             parameters: `num_bits`, `max_iters`, `sample_rate`, and for graphs `m`,
                 `ef_construction` and `max_level`.
         """
+        if index_cache_size is not None:
+            warnings.warn(
+                "The 'index_cache_size' parameter of create_index is ignored: what is kept of an "
+                "index is bounded by bytes",
+                DeprecationWarning,
+                stacklevel=2,
+            )
         if precomputed_partition_dataset is not None:
             raise UnsupportedError(
                 "partitions that were found elsewhere cannot be given; give their centroids",

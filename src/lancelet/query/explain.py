@@ -17,8 +17,10 @@ from lancelet.encodings.base import RowRange
 from lancelet.io.metered import PROCESS_METER, IoMeter, metered
 from lancelet.query.execute import count_rows, execute
 from lancelet.query.indexing.choose import choose_parts
+from lancelet.query.indexing.render import render_part
 from lancelet.query.nodes.source import sources
 from lancelet.query.plan import ScanPlan
+from lancelet.query.search.hits import Explained
 from lancelet.query.zone_pruning import candidate_ranges
 from lancelet.table.kept import Kept
 
@@ -120,15 +122,15 @@ def _lines(plan: ScanPlan, predicted: Prediction, *, verbose: bool) -> list[str]
         steps.append(f"Sort: {keys}")
     early = [each.name for step in plan.steps for each in step.fields]
     late = [each.name for each in plan.projection.fields if each.name not in early]
+    if isinstance(options.search, Explained):
+        steps += options.search.steps(plan)
     if plan.is_filtered:
         if late:
             steps.append(f"Take: columns=[{', '.join(late)}] for rows that match")
         steps += [f"Filter: {step.expression}" for step in reversed(plan.steps)]
         steps += [
-            f"ScalarIndexQuery: query=[{part.expression}]@{index.name}, "
-            f"estimated_rows={part.estimate}"
+            f"ScalarIndexQuery: query={render_part(part.part)}, estimated_rows={part.estimate}"
             for part in choose_parts(plan)
-            for index in part.indices
         ]
     names = early if plan.is_filtered else late
     steps.append(

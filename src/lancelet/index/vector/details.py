@@ -20,6 +20,15 @@ CANDIDATES: Final = 150
 LEVELS: Final = 7
 
 
+_TITLES: Final = {
+    Metric.L2: "L2",
+    Metric.COSINE: "COSINE",
+    Metric.DOT: "DOT",
+    Metric.HAMMING: "HAMMING",
+}
+_CODE_VALUES: Final = ("num_bits", "num_sub_vectors", "rotation_type")
+
+
 @dataclass(frozen=True, slots=True)
 class IvfDetails:
     """What an index was asked for; `name` is None where the metadata do not say."""
@@ -44,7 +53,8 @@ class IvfDetails:
         elif kind == "sq":
             values = {"num_bits": found.sq.num_bits}
         elif kind == "rq":
-            values = {"num_bits": found.rq.num_bits}
+            rotation = "matrix" if found.rq.rotation_type else "fast"
+            values = {"num_bits": found.rq.num_bits, "rotation_type": rotation}
         if found.HasField("hnsw"):
             config = found.hnsw
             values["m"], values["max_level"] = config.max_connections, config.max_level
@@ -58,6 +68,23 @@ class IvfDetails:
             dict(found.runtime_hints),
             found.target_num_partitions,
         )
+
+    def described(self) -> dict[str, Any]:
+        """Return what there is to say, under pylance's names."""
+        if self.name is None:
+            return {}
+        found: dict[str, Any] = {"metric_type": _TITLES[self.metric]}
+        if self.target_rows:
+            found["target_partition_size"] = self.target_rows
+        if self.name.startswith(GRAPH):
+            names = {"max_connections": "m", "construction_ef": "ef_construction"}
+            names["max_level"] = "max_level"
+            found["hnsw"] = {key: self.values.get(own) for key, own in names.items()}
+        kind = quantizer_name(self.name)
+        if kind != "FLAT":
+            own = {key: self.values[key] for key in _CODE_VALUES if key in self.values}
+            found["compression"] = {"type": kind.lower(), **own}
+        return {**found, "runtime_hints": dict(self.hints)}
 
     def render(self) -> bytes:
         """Return the form that metadata have."""

@@ -118,6 +118,12 @@ class StoredGraphs:
             return GraphSettings(**{key: int(params[key]) for key in known if key in params})
         return GraphSettings()
 
+    def statistics(self) -> dict[str, Any]:
+        """Return what there is to say of the first graph, under pylance's names."""
+        for entry, levels, params in self._notes:
+            return {"entry_point": entry, "params": params, "level_offsets": levels.tolist()}
+        return {}
+
     def read(self, number: int, count: int) -> Graph | None:
         """Return the graph of a partition with so many rows, or None if it has none."""
         start, length = int(self._places.starts[number]), int(self._places.lengths[number])

@@ -22,7 +22,6 @@ from lancelet.index.base import IndexedRows, Move, Parameters, ScalarKind, Segme
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.vector.details import TYPE_URL, IvfDetails
 from lancelet.index.vector.graph import GraphSettings
-from lancelet.index.vector.layout import METRIC_NAMES
 from lancelet.index.vector.model import IvfModel
 from lancelet.index.vector.quantizers.base import Codes, Quantizer
 from lancelet.index.vector.quantizers.registry import quantizer_name
@@ -63,16 +62,7 @@ class Ivf(ScalarKind):
 
     def describe(self, details: bytes) -> dict[str, Any]:
         """Return what the details say."""
-        found = IvfDetails.parse(details)
-        if found.name is None:
-            return {}
-        return {
-            "index_type": found.name,
-            "metric": METRIC_NAMES[found.metric],
-            "target_partition_size": found.target_rows,
-            **found.values,
-            **found.hints,
-        }
+        return IvfDetails.parse(details).described()
 
     def check_type(self, data_type: pa.DataType, column: str) -> None:
         """Raise unless the column holds vectors."""

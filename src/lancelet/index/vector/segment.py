@@ -26,13 +26,15 @@ from lancelet.index.vector.details import IvfDetails
 from lancelet.index.vector.graph import StoredGraphs
 from lancelet.index.vector.model import IvfModel
 from lancelet.index.vector.quantizers.base import Codes, Quantizer, StorageNotes
-from lancelet.index.vector.quantizers.registry import GRAPH, parse_quantizer
+from lancelet.index.vector.quantizers.registry import GRAPH, parse_quantizer, quantizer_name
 from lancelet.index.vector.vectors import values_of
-from lancelet.kernels import Graph
+from lancelet.kernels import Graph, Metric
 from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import RowSet
 
 _KEPT_BYTES: Final = 1 << 30
+_INNER_NOTES: Final = frozenset({"codebook_position", "codebook_tensor"})
+"""What a file notes for readers alone."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,12 +103,21 @@ class IvfSegment:
             "index_type": self.name,
             "metric_type": layout.METRIC_NAMES[self.model.metric],
             "num_partitions": self.model.partitions,
-            "sub_index": {"index_type": self.name.rsplit("_", 1)[-1], **self.notes},
+            "sub_index": self._inner_statistics(),
             "partitions": [{"size": size} for size in self.lengths.tolist()],
             "centroids": self.model.centroids.tolist(),
             "loss": self.model.loss,
             "index_file_version": "V3",
         }
+
+    def _inner_statistics(self) -> dict[str, Any]:
+        found = {key: own for key, own in self.notes.items() if key not in _INNER_NOTES}
+        found["metric_type"] = layout.METRIC_NAMES[self.model.metric]
+        if self.name.endswith("PQ") and self.model.metric is Metric.COSINE:
+            found["metric_type"] = layout.METRIC_NAMES[Metric.L2]  # of vectors of length one
+        if self.graphs is None:
+            return {**found, "index_type": quantizer_name(self.name)}
+        return {**self.graphs.statistics(), **found, "index_type": "HNSW"}
 
     @property
     def num_rows(self) -> int:

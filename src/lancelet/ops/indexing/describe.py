@@ -12,9 +12,13 @@ from typing import Any
 from uuid import UUID
 
 from lancelet.format.index_metadata import IndexMetadata
+from lancelet.format.paths import index_directory
 from lancelet.index.titles import TITLES
+from lancelet.index.vector.details import IvfDetails
 from lancelet.index.vector.kind import IVF
-from lancelet.ops.indexing.drop import segments_of
+from lancelet.index.vector.layout import INDEX_FILE
+from lancelet.io.uri import join
+from lancelet.ops.indexing.drop import UnknownIndexError, segments_of
 from lancelet.query.indexing.segments import table_segment
 from lancelet.table.snapshot import Snapshot
 
@@ -35,6 +39,8 @@ def title_of(metadata: IndexMetadata) -> str:
     if metadata.details is None:
         return "Unknown"
     name = metadata.details.type_name
+    if metadata.details.type_url == IVF.type_url:
+        return IvfDetails.parse(metadata.details.value).name or "IVF"
     return TITLES.get(name, name.removesuffix("IndexDetails"))
 
 
@@ -55,7 +61,9 @@ def coverage_of(snapshot: Snapshot, segments: Sequence[IndexMetadata]) -> Covera
 
 def index_statistics(snapshot: Snapshot, name: str) -> dict[str, Any]:
     """Return the statistics of an index, under the names that pylance has for them."""
-    segments = segments_of(snapshot, name)
+    segments = tuple(index for index in snapshot.indices.indices if index.name == name)
+    if not segments:
+        raise UnknownIndexError(f'Index "{name}" not found')
     coverage = coverage_of(snapshot, segments)
     own = [_statistics_of(snapshot, segment) for segment in segments]
     return {
@@ -93,4 +101,8 @@ def _statistics_of(snapshot: Snapshot, metadata: IndexMetadata) -> dict[str, Any
     segment = table_segment(snapshot, metadata)
     if segment is None or (segment.kind is IVF and not metadata.fragment_bitmap):
         return {}  # nobody knows the kind, or an index of vectors has no rows yet
-    return segment.open().statistics()
+    found = segment.open().statistics()
+    if segment.kind is IVF:
+        uri = join(snapshot.location.uri, index_directory(metadata.uuid), INDEX_FILE)
+        found |= {"uuid": str(metadata.uuid), "uri": uri}
+    return found

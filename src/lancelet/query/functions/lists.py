@@ -210,7 +210,20 @@ class _WithItem(Function):
         return (lists, pa.list_(shared) if is_any_list(wanted) else shared), gives
 
 
+def _halved(types: Sequence[pa.DataType]) -> pa.DataType:
+    lists = types[0]
+    if pa.types.is_fixed_size_list(lists):
+        return pa.list_(pa.float16(), lists.list_size)
+    return pa.list_(pa.float16())
+
+
+@on_arrays
+def _to_halves(lists: pa.Array) -> pa.Array:
+    return lists.cast(_halved([lists.type]))
+
+
 LIST_FUNCTIONS: Final = (
+    Function(("_cast_list_f16",), (a_list,), _halved, _to_halves),
     Function(("array_length", "list_length", "cardinality"), (a_list,), pa.uint64(), _length),
     Function(("empty", "array_empty", "list_empty"), (a_list,), pa.bool_(), _is_empty),
     _WithItem(

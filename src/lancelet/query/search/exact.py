@@ -25,6 +25,7 @@ from lancelet.format.field import Field
 from lancelet.index.vector.vectors import values_of
 from lancelet.kernels import Metric, vector_distances
 from lancelet.query.nodes.source import FragmentSource, sources, waits_for_storage
+from lancelet.query.projection import Projection
 from lancelet.query.search.hits import Hits, smallest
 from lancelet.rowids.address import addresses_of
 from lancelet.table.snapshot import Snapshot
@@ -35,9 +36,12 @@ _MERGE_FROM: Final = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExactQuery:
-    """Vectors to look for: each query is one vector, or several for lists of vectors."""
+    """Vectors to look for: each query is one vector, or several for lists of vectors.
 
-    field: Field
+    The first column of the projection is what they are compared with.
+    """
+
+    projection: Projection
     queries: Sequence[npt.NDArray[Any]]
     metric: Metric
     count: int
@@ -61,7 +65,7 @@ def exact_search(
     """Return the nearest rows of fragments, of those whose offsets are given."""
     best: list[Hits] = []
     task = partial(_search_split, query)
-    splits = _splits(snapshot, query.field, fragments, rows)
+    splits = _splits(snapshot, query.projection.fields, fragments, rows)
     for found in map_ordered(task, splits, waits=waits_for_storage(snapshot)):
         best.append(found)
         if len(best) >= _MERGE_FROM:
@@ -71,12 +75,12 @@ def exact_search(
 
 def _splits(
     snapshot: Snapshot,
-    field: Field,
+    fields: Sequence[Field],
     fragments: Sequence[int] | None,
     rows: Mapping[int, Int64s] | None,
 ) -> Iterator[_Split]:
     for source in sources(snapshot, fragments):
-        size = max(source.reader.row_bytes([field]), 1.0)
+        size = max(source.reader.row_bytes(fields), 1.0)
         step = max(1024, int(_SPLIT_BYTES / size))
         if rows is None:
             for start in range(0, source.num_rows, step):
@@ -92,7 +96,7 @@ def _splits(
 
 
 def _search_split(query: ExactQuery, split: _Split) -> Hits:
-    (vectors,) = split.source.read([query.field], split.rows, split.offsets)
+    vectors = _vectors(query.projection, split)
     offsets = split.offsets
     if offsets is None:
         offsets = np.arange(split.rows.start, split.rows.stop)
@@ -107,6 +111,13 @@ def _search_split(query: ExactQuery, split: _Split) -> Hits:
         addresses = addresses_of(split.source.fragment.id, offsets[places])
         found.append(Hits.of_query(addresses, scores[places], index))
     return Hits.join(found).nearest(query.count)
+
+
+def _vectors(projection: Projection, split: _Split) -> pa.Array:
+    """Return the column of a split; fields of structs are read below their struct."""
+    arrays = split.source.read(projection.fields, split.rows, split.offsets)
+    names = [field.name for field in projection.fields]
+    return projection.compute(pa.RecordBatch.from_arrays(arrays, names)).column(0)
 
 
 def distances_to(

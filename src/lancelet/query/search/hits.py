@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -78,6 +78,14 @@ class Search(Protocol):
 
     def find(self, plan: ScanPlan, rows: Mapping[int, Int64s] | None) -> Hits:
         """Return the best rows of a version, of those whose offsets are given by fragment."""
+
+
+@runtime_checkable
+class Explained(Protocol):
+    """A search that can say how it will go."""
+
+    def steps(self, plan: ScanPlan) -> list[str]:
+        """Return what the search will do, the last first."""
 
 
 def smallest(scores: npt.NDArray[np.float32], count: int) -> Int64s:

@@ -6,7 +6,7 @@ nearest={"column": "v", "q": [0.1, 0.2], "k": 10, "metric": "cosine"}
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -17,27 +17,21 @@ from lancelet.buffers import Int64s
 from lancelet.errors import FieldNotFoundError, InvalidInputError
 from lancelet.format.field import Field
 from lancelet.format.schema import Schema
+from lancelet.index.vector.layout import METRIC_NAMES, METRICS
 from lancelet.index.vector.model import IvfModel
 from lancelet.index.vector.segment import IvfSegment
 from lancelet.index.vector.vectors import NotVectorsError, vector_type_of
 from lancelet.kernels import Metric
 from lancelet.query.indexing.segments import TableSegment, vector_indices
 from lancelet.query.nodes.source import sources
-from lancelet.query.plan import ScanPlan
-from lancelet.query.projection import project
+from lancelet.query.plan import ScanPlan, projection_of
+from lancelet.query.scan_options import ScanOptions
 from lancelet.query.search.exact import ExactQuery, distances_to, exact_search
 from lancelet.query.search.hits import Hits
 from lancelet.query.search.indexed import IndexQuery, search_segments
 from lancelet.query.take import take_addresses
 from lancelet.table.snapshot import Snapshot
 
-METRICS: Final = {
-    "l2": Metric.L2,
-    "euclidean": Metric.L2,
-    "cosine": Metric.COSINE,
-    "dot": Metric.DOT,
-    "hamming": Metric.HAMMING,
-}
 COUNT: Final = 10
 _LIST_FACTOR: Final = 4
 """How many candidates for each row wanted, where rows are lists of vectors."""
@@ -60,6 +54,8 @@ class VectorSearch:
     lower: float | None = None
     upper: float | None = None
     use_index: bool = True
+    has_count: bool = True
+    """Whether the caller said how many rows; else it is the limit of the scan, if there is one."""
 
     @property
     def score_field(self) -> pa.Field:
@@ -68,6 +64,11 @@ class VectorSearch:
 
     def find(self, plan: ScanPlan, rows: Mapping[int, Int64s] | None) -> Hits:
         """Return the nearest rows, through an index if there is one for the metric."""
+        self.check(plan.options)
+        limit = plan.options.limit
+        if not self.has_count and limit:
+            counted = replace(self, count=limit + plan.options.offset, has_count=True)
+            return counted.find(plan, rows)
         snapshot, fragments = plan.snapshot, plan.options.fragments
         if fragments is not None and rows is None:
             rows = {
@@ -89,6 +90,39 @@ class VectorSearch:
         refined = self._refined(snapshot, found, segments)
         return self._within(Hits.join([refined, beside])).nearest(self.count)
 
+    def check(self, options: ScanOptions) -> None:
+        """Refuse scans that a search is no part of."""
+        if options.with_deleted:
+            raise InvalidInputError("Cannot include deleted rows in a nearest neighbor search")
+        if options.fragments is not None and not options.prefilter:
+            raise InvalidInputError(
+                "This operation is not supported for fragment scan; with prefilter=True it is"
+            )
+
+    def steps(self, plan: ScanPlan) -> list[str]:
+        """Return what the search will do, the last first."""
+        self.check(plan.options)
+        snapshot = plan.snapshot
+        segments = self._segments(snapshot)
+        name = METRIC_NAMES[self._metric_of(segments)]
+        exact = f"KNNVectorDistance: metric={name}"
+        if not segments:
+            return [exact]
+        known = segments[0].metadata.name
+        least = self.probes or self.probes_min or 1
+        most = self.probes or self.probes_max
+        bound = "None" if most is None else f"Some({most})"
+        through = [
+            f"ANNSubIndex: name={known}, k={self.count * (self.refine_factor or 1)}, "
+            f"deltas={len(segments)}, metric={name.upper()}",
+            f"ANNIvfPartition: uuid={segments[0].metadata.uuid}, minimum_nprobes={least}, "
+            f"maximum_nprobes={bound}, deltas={len(segments)}",
+        ]
+        covered = frozenset().union(*(segment.covered for segment in segments))
+        is_whole = covered.issuperset(snapshot.fragments.ids.tolist())
+        has_rest = not is_whole and not plan.options.indexed_only
+        return [exact, *through] if has_rest or self.refine_factor else through
+
     def _segments(self, snapshot: Snapshot) -> tuple[TableSegment, ...]:
         """Return the segments of an index that knows the metric, or none."""
         if not self.use_index:
@@ -105,11 +139,12 @@ class VectorSearch:
     def _exact(
         self, snapshot: Snapshot, fragments: Sequence[int] | None, rows: Mapping[int, Int64s] | None
     ) -> Hits:
-        query = self._exact_query(self._metric_of(self._segments(snapshot)))
+        query = self._exact_query(snapshot, self._metric_of(self._segments(snapshot)))
         return exact_search(snapshot, query, fragments, rows)
 
-    def _exact_query(self, metric: Metric) -> ExactQuery:
-        return ExactQuery(self.field, self.queries, metric, self.count, self.lower, self.upper)
+    def _exact_query(self, snapshot: Snapshot, metric: Metric) -> ExactQuery:
+        projection = projection_of(snapshot, (snapshot.schema.path_of(self.field.id),))
+        return ExactQuery(projection, self.queries, metric, self.count, self.lower, self.upper)
 
     def _metric_of(self, segments: Sequence[TableSegment]) -> Metric:
         if self.metric is not None:
@@ -148,7 +183,7 @@ class VectorSearch:
     def _refined(self, snapshot: Snapshot, found: Hits, segments: Sequence[TableSegment]) -> Hits:
         """Return rows with exact distances instead of those of an index."""
         metric = self._metric_of(segments)
-        projection = project(snapshot.schema, (snapshot.schema.path_of(self.field.id),))
+        projection = projection_of(snapshot, (snapshot.schema.path_of(self.field.id),))
         scores = found.scores.copy()
         for index, query in enumerate(self.queries):
             places = np.flatnonzero(found.queries == index)
@@ -202,6 +237,7 @@ def read_vector_search(schema: Schema, wanted: Mapping[str, Any]) -> VectorSearc
         lower,
         upper,
         use_index=wanted.get("use_index", True) is not False,
+        has_count=wanted.get("k") is not None,
     )
 
 
@@ -251,6 +287,12 @@ def _as_array(given: Any) -> npt.NDArray[Any]:
     if isinstance(given, pa.Array | pa.ChunkedArray):
         is_plain = not pa.types.is_nested(given.type)
         given = given.to_numpy(zero_copy_only=False) if is_plain else given.to_pylist()
+    lengths = {len(each) for each in given if hasattr(each, "__len__")}
+    if len(lengths) > 1:
+        raise InvalidInputError(
+            "All query vectors must have the same length, but got "
+            + " and ".join(str(each) for each in sorted(lengths))
+        )
     found = np.asarray(given)
     if found.dtype.kind not in "fiub":
         raise InvalidInputError("a query is a vector of numbers", found=str(type(given)))
