@@ -1,0 +1,75 @@
+"""What is imported, and when: a package of names costs nothing until one of them is used."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import lancelet
+
+SOURCE = ast.parse(Path(lancelet.__file__).read_text())
+
+
+def run(program):
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def names_for_readers_of_types():
+    (block,) = (node for node in SOURCE.body if isinstance(node, ast.If))
+    for node in block.body:
+        for alias in node.names:
+            name = alias.asname or alias.name
+            yield name, node.module if name == alias.name else f"{node.module}:{alias.name}"
+
+
+def names_on_demand():
+    (call,) = (
+        node.value
+        for node in SOURCE.body
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+    )
+    return ast.literal_eval(call.args[1])
+
+
+def test_both_lists_of_names_are_one():
+    assert names_on_demand() == dict(names_for_readers_of_types())
+
+
+def test_every_public_name_is_there():
+    assert set(names_on_demand()) | {"__version__"} == set(lancelet.__all__)
+    assert all(getattr(lancelet, name) is not None for name in lancelet.__all__)
+    assert set(lancelet.__all__) <= set(dir(lancelet))
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    heavy = "{'numpy', 'pyarrow', 'pandas', 'google.protobuf', 'lancelet.dataset'}"
+    found = run(f"import sys, lancelet; print(sorted({heavy} & set(sys.modules)))")
+    assert found.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", ["blob", "fragment", "indices", "optimize", "udf", "util"])
+def test_modules_are_attributes(name):
+    assert run(f"import lancelet; print(lancelet.{name}.__name__)").strip() == f"lancelet.{name}"
+
+
+@pytest.mark.parametrize("first", ["lancelet.dataset.write", "lancelet.blob", "lancelet"])
+def test_a_function_keeps_its_name_beside_the_module_of_that_name(first):
+    program = f"import {first}, lancelet, inspect; print(inspect.isfunction(lancelet.dataset))"
+    assert run(program).strip() == "True"
+
+
+def test_what_is_not_there_is_missing():
+    assert not hasattr(lancelet, "no_such_name")
+    with pytest.raises(ImportError, match="no_such_name"):
+        from lancelet import no_such_name  # noqa: F401
+
+
+def test_names_can_be_replaced(monkeypatch):
+    monkeypatch.setattr(lancelet, "dataset", "another")
+    assert lancelet.dataset == "another"
