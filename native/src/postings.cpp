@@ -1,13 +1,8 @@
-// Posting lists: blocks of documents and frequencies, bit-packed in lanes, and their tails.
-//
-// A packed run of 32 * L values has L lanes: value i is the (i / L)-th of lane i % L. Each lane
-// fills 32-bit words from their lowest bit up, and word r of all lanes lie side by side.
-#include "kernel.hpp"
+// Posting lists of text indices, written and read; postings.hpp shows how a block is read.
+#include "postings.hpp"
 
 namespace LANCELET_NAMESPACE {
 namespace {
-
-constexpr int64_t kStreamRun = 128;
 
 LANCELET_INLINE int width_of(uint32_t bits) {
   int width = 0;
@@ -33,50 +28,10 @@ void pack(const uint32_t* values, int width, uint8_t* out) {
   }
 }
 
-template <int lanes>
-void unpack(const uint8_t* data, int width, uint32_t* out) {
-  if (width == 0) {
-    memset(out, 0, lanes * 32 * 4);
-    return;
-  }
-  const uint32_t mask = width == 32 ? 0xffffffffu : (1u << width) - 1;
-  uint32_t words[lanes];
-  memcpy(words, data, sizeof words);
-  int row = 0, bits = 0;
-  for (int k = 0; k < 32; ++k) {
-    uint32_t* to = out + k * lanes;
-    for (int lane = 0; lane < lanes; ++lane) to[lane] = words[lane] >> bits;
-    bits += width;
-    if (bits >= 32) {
-      bits -= 32;
-      if (++row < width) {
-        memcpy(words, data + static_cast<int64_t>(row) * lanes * 4, sizeof words);
-        if (bits > 0)
-          for (int lane = 0; lane < lanes; ++lane) to[lane] |= words[lane] << (width - bits);
-      }
-    }
-    for (int lane = 0; lane < lanes; ++lane) to[lane] &= mask;
-  }
-}
-
 LANCELET_INLINE uint8_t* put_varint(uint8_t* out, uint32_t value) {
   for (; value >= 0x80; value >>= 7) *out++ = static_cast<uint8_t>(value | 0x80);
   *out++ = static_cast<uint8_t>(value);
   return out;
-}
-
-// Returns behind the number, or nothing where it is cut short or too large.
-LANCELET_INLINE const uint8_t* get_varint(const uint8_t* at, const uint8_t* end, uint32_t* value) {
-  uint64_t found = 0;
-  for (int shift = 0; shift < 35 && at < end; shift += 7) {
-    const uint8_t byte = *at++;
-    found |= static_cast<uint64_t>(byte & 0x7f) << shift;
-    if (byte < 0x80) {
-      *value = static_cast<uint32_t>(found);
-      return found >> 32 ? nullptr : at;
-    }
-  }
-  return nullptr;
 }
 
 template <int lanes>
@@ -87,15 +42,6 @@ uint8_t* put_packed(const uint32_t* values, uint8_t* out) {
   *out++ = static_cast<uint8_t>(width);
   pack<lanes>(values, width, out);
   return out + static_cast<int64_t>(width) * lanes * 4;
-}
-
-template <int lanes>
-const uint8_t* get_packed(const uint8_t* at, const uint8_t* end, uint32_t* values) {
-  if (at >= end) return nullptr;
-  const int width = *at++;
-  if (width > 32 || end - at < static_cast<int64_t>(width) * lanes * 4) return nullptr;
-  unpack<lanes>(at, width, values);
-  return at + static_cast<int64_t>(width) * lanes * 4;
 }
 
 // Frequencies in blocks of 256: the width that is cheapest, and what does not fit it apart.
@@ -134,24 +80,6 @@ uint8_t* put_patched(const uint32_t* values, uint8_t* out) {
   return out;
 }
 
-const uint8_t* get_patched(const uint8_t* at, const uint8_t* end, uint32_t* values) {
-  if (end - at < 2) return nullptr;
-  const int width = at[0], exceptions = at[1];
-  at += 2;
-  if (width > 32 || end - at < 32 * width) return nullptr;
-  unpack<8>(at, width, values);
-  at += 32 * width;
-  for (int k = 0; k < exceptions; ++k) {
-    uint32_t high = 0;
-    if (at >= end) return nullptr;
-    const uint8_t place = *at++;
-    at = get_varint(at, end, &high);
-    if (!at || width == 32) return nullptr;
-    values[place] |= high << width;
-  }
-  return at;
-}
-
 // The tail of a list, whose documents are fewer than a block.
 uint8_t* put_tail(const uint32_t* docs, const uint32_t* freqs, int64_t count, bool is_varint,
                   uint8_t* out) {
@@ -165,25 +93,6 @@ uint8_t* put_tail(const uint32_t* docs, const uint32_t* freqs, int64_t count, bo
   return out;
 }
 
-const uint8_t* get_tail(const uint8_t* at, const uint8_t* end, int64_t count, bool is_varint,
-                        uint32_t* docs, uint32_t* freqs) {
-  if (!is_varint) {
-    if (end - at < count * 8) return nullptr;
-    memcpy(docs, at, count * 4);
-    memcpy(freqs, at + count * 4, count * 4);
-    return at + count * 8;
-  }
-  uint32_t doc = 0;
-  for (int64_t k = 0; k < count; ++k) {
-    uint32_t delta = 0;
-    if (!(at = get_varint(at, end, &delta))) return nullptr;
-    docs[k] = doc += delta;
-  }
-  for (int64_t k = 0; k < count; ++k)
-    if (!(at = get_varint(at, end, &freqs[k]))) return nullptr;
-  return at;
-}
-
 template <int lanes>
 uint8_t* put_block(const uint32_t* docs, const uint32_t* freqs, uint8_t* out) {
   constexpr int count = lanes * 32;
@@ -194,18 +103,6 @@ uint8_t* put_block(const uint32_t* docs, const uint32_t* freqs, uint8_t* out) {
   out = put_packed<lanes>(deltas, out + 4);
   if constexpr (lanes == 8) return put_patched(freqs, out);
   return put_packed<lanes>(freqs, out);
-}
-
-template <int lanes>
-const uint8_t* get_block(const uint8_t* at, const uint8_t* end, uint32_t* docs, uint32_t* freqs) {
-  constexpr int count = lanes * 32;
-  if (end - at < 4) return nullptr;
-  uint32_t doc = load<uint32_t>(at);
-  at = get_packed<lanes>(at + 4, end, docs);
-  if (!at) return nullptr;
-  for (int k = 0; k < count; ++k) docs[k] = doc += docs[k];
-  if constexpr (lanes == 8) return get_patched(at, end, freqs);
-  return get_packed<lanes>(at, end, freqs);
 }
 
 }  // namespace
@@ -254,17 +151,8 @@ int64_t decode_postings(ConstBytes source, ConstInts position, ConstInts size, C
     if (own < 0 || own > block_docs || own > docs.size - to) return fail(kBadCount, i);
     const uint8_t* at = source.data + position.data[i];
     const uint8_t* end = at + size.data[i];
-    if (block_docs == 128) {
-      if (end - at < 4) return fail(kTooShort, i);
-      at += 4;
-    }
-    if (own < block_docs) {
-      at = get_tail(at, end, own, is_varint != 0, docs.data + to, freqs.data + to);
-    } else if (block_docs == 128) {
-      at = get_block<4>(at, end, docs.data + to, freqs.data + to);
-    } else {
-      at = get_block<8>(at, end, docs.data + to, freqs.data + to);
-    }
+    if (block_docs == 128 && end - at < 4) return fail(kTooShort, i);
+    at = get_postings(at, end, own, block_docs, is_varint != 0, docs.data + to, freqs.data + to);
     if (!at) return fail(kBadStream, i);
     to += own;
   }

@@ -8,6 +8,7 @@ from lancelet.kernels.faults import OffsetOverflowError
 from lancelet.kernels.graph import Comparison, Graph
 from lancelet.kernels.metric import Metric
 from lancelet.kernels.offsets import Offsets
+from lancelet.kernels.posting_lists import PostingLists
 from lancelet.kernels.row_levels import LevelLimits, PackedLevels, RowLevels
 from lancelet.kernels.select import (
     NATIVE,
@@ -76,6 +77,8 @@ if NATIVE:
         rle_decode_chunks,
         rle_encode_chunks,
         search_graph,
+        search_phrase,
+        search_postings,
         split_bytes_chunks,
         split_chunks,
         sq_l2,
@@ -156,6 +159,8 @@ else:
         rle_decode_chunks,
         rle_encode_chunks,
         search_graph,
+        search_phrase,
+        search_postings,
         split_bytes_chunks,
         split_chunks,
         sq_l2,
@@ -190,6 +195,7 @@ __all__ = [
     "OffsetOverflowError",
     "Offsets",
     "PackedLevels",
+    "PostingLists",
     "RowLevels",
     "SlowKernelsWarning",
     "ZipShape",
@@ -250,6 +256,8 @@ __all__ = [
     "rle_decode_chunks",
     "rle_encode_chunks",
     "search_graph",
+    "search_phrase",
+    "search_postings",
     "split_bytes_chunks",
     "split_chunks",
     "sq_l2",

@@ -51,6 +51,7 @@ from lancelet.kernels.reference.read_ahead import read_ahead
 from lancelet.kernels.reference.rle import count_runs, rle_decode_chunks, rle_encode_chunks
 from lancelet.kernels.reference.row_levels import chunks_of_rows, take_row_levels
 from lancelet.kernels.reference.split_bytes import join_bytes_chunks, split_bytes_chunks
+from lancelet.kernels.reference.text_search import search_phrase, search_postings
 from lancelet.kernels.reference.variable import concat_variable, pick_variable
 from lancelet.kernels.reference.vectors import (
     nearest_words,
@@ -120,6 +121,8 @@ __all__ = [
     "rle_decode_chunks",
     "rle_encode_chunks",
     "search_graph",
+    "search_phrase",
+    "search_postings",
     "split_bytes_chunks",
     "split_chunks",
     "sq_l2",

@@ -1,0 +1,64 @@
+"""Searching posting lists by `native/src/text_search.cpp`; `reference/text_search.py` defines it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lancelet.buffers import Int64s, Slices
+from lancelet.kernels import _native
+from lancelet.kernels.arguments import as_int64s, slice_arrays
+from lancelet.kernels.faults import checked
+from lancelet.kernels.posting_lists import Float32s, PostingLists, Ranking, UInt32s
+
+
+def search_postings(
+    lists: PostingLists, ranking: Ranking, *, needs_all: bool = False
+) -> tuple[UInt32s, Float32s]:
+    """Return the best documents with any or all of some tokens, and their scores, the best first.
+
+    Of equal scores the first document is better. The order of the lists is all one.
+    """
+    docs, scores = _room(ranking, len(lists.counts))
+    found = _native.search_postings(*_arrays(lists, ranking), int(needs_all), docs, scores)
+    return _ranked(docs, scores, checked(found, kernel="search_postings"))
+
+
+def search_phrase(
+    lists: PostingLists, ranking: Ranking, streams: Slices, places: Int64s, *, slop: int = 0
+) -> tuple[UInt32s, Float32s]:
+    """Return the best documents with tokens at these places of a phrase, the best first.
+
+    Each block has a stream of positions, and at most `slop` others stand between two words.
+    """
+    docs, scores = _room(ranking, len(lists.counts))
+    found = _native.search_phrase(
+        *_arrays(lists, ranking), *slice_arrays(streams), as_int64s(places), slop, docs, scores
+    )
+    return _ranked(docs, scores, checked(found, kernel="search_phrase"))
+
+
+def _arrays(lists: PostingLists, ranking: Ranking) -> tuple[Any, ...]:
+    return (
+        *slice_arrays(lists.blocks),
+        lists.last,
+        lists.best,
+        as_int64s(lists.first),
+        as_int64s(lists.counts),
+        ranking.idf,
+        ranking.norms,
+        ranking.hidden,
+        lists.block_docs,
+        int(lists.is_varint),
+    )
+
+
+def _room(ranking: Ranking, num_lists: int) -> tuple[UInt32s, Float32s]:
+    count = min(ranking.count, len(ranking.norms)) if num_lists else 0
+    return np.empty(count, np.uint32), np.empty(count, np.float32)
+
+
+def _ranked(docs: UInt32s, scores: Float32s, found: int) -> tuple[UInt32s, Float32s]:
+    order = np.lexsort((docs[:found], -scores[:found]))
+    return docs[order], scores[order]

@@ -1,0 +1,163 @@
+"""Searching posting lists: what is passed over never changes what is found.
+
+Goal: the best documents by the definition, which scores every one of them. Method: random lists
+of every block size and tail, searched for a few and for all documents; damaged bytes.
+"""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lancelet.buffers import Slices
+from lancelet.errors import CorruptDataError
+from lancelet.kernels import (
+    PostingLists,
+    encode_postings,
+    encode_streams,
+    search_phrase,
+    search_postings,
+)
+from lancelet.kernels.posting_lists import Ranking
+
+FORMATS = ((128, True), (128, False), (256, True))
+
+
+def random_list(chance, num_docs, share):
+    docs = np.flatnonzero(chance.random(num_docs) < share).astype(np.uint32)
+    if not len(docs):
+        docs = np.array([chance.integers(num_docs)], np.uint32)
+    freqs = np.minimum(chance.geometric(0.6, len(docs)), 300).astype(np.uint32)
+    freqs[chance.random(len(docs)) < 0.002] = 200_000 if num_docs < 50 else 150
+    steps = [np.minimum(chance.geometric(0.3, freq), 9).astype(np.uint32) for freq in freqs]
+    return docs, freqs, np.concatenate(steps)
+
+
+def corpus(seed, shares, num_docs, form):
+    """Return lists, what to rank by, and streams of positions."""
+    chance = np.random.default_rng(seed)
+    block_docs, is_varint = form
+    norms = (0.3 + chance.random(num_docs) * 3).astype(np.float32)
+    found = [random_list(chance, num_docs, share) for share in shares]
+    counts = np.array([len(docs) for docs, _, _ in found], np.int64)
+    docs, freqs, steps = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    blocks = -(-counts // block_docs)
+    first = np.concatenate([[0], np.cumsum(blocks)]).astype(np.int64)
+    sizes = np.full(first[-1], block_docs)
+    sizes[first[1:] - 1] = counts - (blocks - 1) * block_docs
+    starts = np.cumsum(sizes) - sizes
+    often = freqs.astype(np.float32)
+    weights = np.float32(2.2) * often / (often + norms[docs])
+    best = np.maximum.reduceat(weights, starts)
+    data, ends = encode_postings(
+        docs, freqs, counts, best, block_docs=block_docs, is_varint=is_varint
+    )
+    position, position_ends = encode_streams(steps, np.add.reduceat(freqs.astype(np.int64), starts))
+    lists = PostingLists(
+        slices(data, ends),
+        docs[starts + sizes - 1],
+        best,
+        first,
+        counts,
+        block_docs,
+        is_varint,
+    )
+    idf = (0.1 + chance.random(len(shares)) * 5).astype(np.float32)
+    hidden = (chance.random(num_docs) < 0.1).astype(np.uint8)
+    hidden = hidden if chance.random() < 0.5 else np.empty(0, np.uint8)
+    return lists, Ranking(idf, norms, 10, hidden), slices(position, position_ends)
+
+
+def slices(data, ends):
+    starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
+    return Slices(data, starts, ends - starts)
+
+
+def limited(ranking, count):
+    return Ranking(ranking.idf, ranking.norms, count, ranking.hidden)
+
+
+CASES = {
+    "seed": st.integers(0, 2**32),
+    "shares": st.lists(st.sampled_from([0.0005, 0.01, 0.1, 0.6, 1.0]), min_size=1, max_size=5),
+    "num_docs": st.sampled_from([1, 40, 700, 9000]),
+    "form": st.sampled_from(FORMATS),
+    "count": st.sampled_from([0, 1, 10, 100, 10_000]),
+}
+
+
+@given(**CASES, needs_all=st.booleans())
+def test_the_best_documents_are_found(agree, seed, shares, num_docs, form, count, needs_all):
+    lists, ranking, _ = corpus(seed, shares, num_docs, form)
+    docs, scores = agree("search_postings", lists, limited(ranking, count), needs_all=needs_all)
+    assert len(docs) <= count
+    assert np.all(np.diff(scores) <= 0)
+
+
+@given(**CASES, slop=st.sampled_from([0, 1, 5]))
+def test_phrases_are_found(agree, seed, shares, num_docs, form, count, slop):
+    lists, ranking, streams = corpus(seed, shares, num_docs, form)
+    places = np.arange(len(shares), dtype=np.int64) * 2
+    agree("search_phrase", lists, limited(ranking, count), streams, places, slop=slop)
+
+
+def test_lists_that_lie_are_refused(agree):
+    lists, ranking, streams = corpus(1, [0.5, 0.1], 9000, (128, True))
+    short = Slices(lists.blocks.source, lists.blocks.position, lists.blocks.size // 2)
+    for wrong in (
+        PostingLists(short, lists.last, lists.best, lists.first, lists.counts),
+        PostingLists(lists.blocks, lists.last, lists.best, lists.first[::-1].copy(), lists.counts),
+        PostingLists(lists.blocks, lists.last, lists.best, lists.first, lists.counts * 2),
+    ):
+        assert issubclass(agree("search_postings", wrong, ranking), CorruptDataError)
+    few = Ranking(ranking.idf, ranking.norms[:100], 10, ranking.hidden[:100])
+    assert issubclass(agree("search_postings", lists, few), CorruptDataError)
+    cut = Slices(streams.source, streams.position, streams.size * 0)
+    places = np.array([0, 1])
+    assert issubclass(agree("search_phrase", lists, ranking, cut, places), CorruptDataError)
+
+
+@given(seed=st.integers(0, 2**32), needs_all=st.booleans())
+def test_damaged_bytes_never_do_more_than_raise(agree, seed, needs_all):
+    chance = np.random.default_rng(seed)
+    lists, ranking, streams = corpus(seed, [0.3, 0.05], 3000, (128, True))
+    damaged = lists.blocks.source.copy()
+    damaged[chance.integers(0, len(damaged), 5)] ^= chance.integers(1, 255, 5).astype(np.uint8)
+    wrong = PostingLists(
+        Slices(damaged, lists.blocks.position, lists.blocks.size),
+        lists.last,
+        lists.best,
+        lists.first,
+        lists.counts,
+    )
+    for search in (
+        lambda: search_postings(wrong, ranking, needs_all=needs_all),
+        lambda: search_phrase(wrong, ranking, streams, np.array([0, 1])),
+    ):
+        try:
+            docs, _ = search()
+        except CorruptDataError:
+            continue
+        assert np.all(docs < 3000)
+
+
+def test_blocks_that_cannot_win_are_not_decoded():
+    """A block of garbage is not looked at if its best weight is below the threshold."""
+    lists, ranking, _ = corpus(3, [1.0], 9000, (128, True))
+    garbage = lists.blocks.source.copy()
+    for block in range(5, len(lists.blocks)):
+        start = int(lists.blocks.position[block])
+        garbage[start : start + int(lists.blocks.size[block])] = 0xFF
+    best = lists.best.copy()
+    best[5:] = 0
+    spoiled = PostingLists(
+        Slices(garbage, lists.blocks.position, lists.blocks.size),
+        lists.last,
+        best,
+        lists.first,
+        lists.counts,
+    )
+    docs, _ = search_postings(spoiled, limited(ranking, 10))
+    assert len(docs) == 10
+    with pytest.raises(CorruptDataError):
+        search_postings(spoiled, limited(ranking, 9000))
