@@ -112,6 +112,14 @@ class Counting(Protocol):
 
 
 @runtime_checkable
+class Warming(Protocol):
+    """A segment that keeps what it reads, and can read it before it is asked."""
+
+    def prewarm(self) -> None:
+        """Read what questions will need."""
+
+
+@runtime_checkable
 class Listing(Protocol):
     """A segment that can list each of its entries."""
 

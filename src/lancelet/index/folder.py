@@ -74,14 +74,26 @@ class StoredFile:
         return bytes(self._reader.global_buffer(int(number)))
 
 
+@dataclass(slots=True)
+class IndexLoads:
+    """How many segments were opened, and how many parts of them were read to answer questions."""
+
+    segments: int = 0
+    parts: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class SegmentFolder:
-    """A folder with the files of one segment; `written` are those that were made through it."""
+    """A folder with the files of one segment; `written` are those that were made through it.
+
+    Segments that are opened from it say in `loads` what they read later.
+    """
 
     store: Store
     path: str
     version: FileVersion = FileVersion.V2_2
     written: list[IndexFile] = field(default_factory=list, compare=False)
+    loads: IndexLoads = field(default_factory=IndexLoads, compare=False)
 
     def open(self, name: str) -> StoredFile:
         """Open a file."""

@@ -18,6 +18,7 @@ from lancelet.io.metered import PROCESS_METER, IoMeter, metered
 from lancelet.query.execute import count_rows, execute
 from lancelet.query.indexing.choose import choose_parts
 from lancelet.query.indexing.render import render_part
+from lancelet.query.indexing.segments import column_indices, index_loads
 from lancelet.query.nodes.source import sources
 from lancelet.query.plan import ScanPlan
 from lancelet.query.search.hits import Explained
@@ -76,9 +77,19 @@ def measure_scan(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a scan, and at its end say what was read."""
     cold, meter = _measured(plan)
+    loads = index_loads(plan.snapshot)
+    segments, parts = loads.segments, loads.parts
     yield from execute(cold)
     counts = meter.counts
-    callback(ScanMetrics(counts.read_iops, counts.read_iops, counts.read_bytes))
+    callback(
+        ScanMetrics(
+            counts.read_iops,
+            counts.read_iops,
+            counts.read_bytes,
+            loads.segments - segments,
+            loads.parts - parts,
+        )
+    )
 
 
 def predict(plan: ScanPlan) -> Prediction:
@@ -103,11 +114,13 @@ def predict(plan: ScanPlan) -> Prediction:
 
 
 def _measured(plan: ScanPlan) -> tuple[ScanPlan, IoMeter]:
-    """Return the plan over a store that is counted on its own, with nothing kept."""
+    """Return the plan over a store that is counted on its own, with nothing kept but indices."""
     meter = PROCESS_METER.scope()
     location = plan.snapshot.location
     apart = replace(location, store=metered(location.store, meter), kept=Kept())
-    return replace(plan, snapshot=replace(plan.snapshot, location=apart)), meter
+    snapshot = replace(plan.snapshot, location=apart)
+    column_indices(snapshot, of=plan.snapshot)
+    return replace(plan, snapshot=snapshot), meter
 
 
 def _lines(plan: ScanPlan, predicted: Prediction, *, verbose: bool) -> list[str]:

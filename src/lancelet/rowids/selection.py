@@ -32,6 +32,8 @@ from lancelet.rowids.address import (
 ALL: Final = None
 """Stands for every row of a fragment."""
 
+_FRAGMENT: Final = 1 << 32
+
 Offsets: TypeAlias = FrozenBitMap | None
 
 
@@ -48,6 +50,9 @@ class RowSet:
         >>> RowSet.of(np.array([1, 5, 1], np.uint64)).parts
         {0: FrozenBitMap([1, 5])}
         """
+        if len(addresses) == 1:
+            fragment, offset = divmod(int(addresses[0]), _FRAGMENT)
+            return RowSet({fragment: FrozenBitMap((offset,))})
         ordered = np.sort(addresses)
         fragments = fragments_of(ordered)
         starts = np.flatnonzero(np.diff(fragments, prepend=-1))

@@ -32,8 +32,15 @@ _FEW: Final = 64
 class Order(Protocol):
     """How values of one type are ordered."""
 
+    def keys(self, ordered: pa.Array) -> Any:
+        """Return ordered values in the form that is searched; whoever asks often keeps it."""
+
+    def find(self, keys: Any, values: pa.Array, side: Side) -> Int64s:
+        """Return where each value would stand among keys, before or behind its equals."""
+
     def search(self, ordered: pa.Array, values: pa.Array, side: Side) -> Int64s:
         """Return where each value would stand among ordered ones, before or behind its equals."""
+        return self.find(self.keys(ordered), values, side)
 
     def sort(self, values: pa.Array) -> Int64s:
         """Return the places of values in their order, nulls first, equals as they come."""
@@ -51,8 +58,9 @@ def order_of(data_type: pa.DataType) -> Order:
     """
     if pa.types.is_floating(data_type):
         return _FloatOrder()
-    if _number_type(data_type) is not None:
-        return _NumberOrder()
+    dtype = _number_type(data_type)
+    if dtype is not None:
+        return _NumberOrder(dtype)
     return _ValueOrder()
 
 
@@ -88,33 +96,42 @@ def keys_as_floats(keys: pa.Array, data_type: pa.DataType) -> pa.Array:
     return pa.array(floats, data_type, mask=keys.is_null().to_numpy(zero_copy_only=False))
 
 
-class _NumberOrder:
+class _NumberOrder(Order):
     """Values that are numbers of a fixed width."""
 
-    def search(self, ordered: pa.Array, values: pa.Array, side: Side) -> Int64s:
-        places: Int64s = np.searchsorted(_numbers(ordered), _numbers(values), side)
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        self._dtype = dtype
+
+    def keys(self, ordered: pa.Array) -> npt.NDArray[Any]:
+        return _bits(ordered, self._dtype)
+
+    def find(self, keys: npt.NDArray[Any], values: pa.Array, side: Side) -> Int64s:
+        places: Int64s = keys.searchsorted(_bits(values, self._dtype), side)
         return places
 
     def sort(self, values: pa.Array) -> Int64s:
-        return _nulls_first(values, _numbers(values))
+        return _nulls_first(values, _bits(values, self._dtype))
 
     def changes(self, ordered: pa.Array) -> npt.NDArray[np.bool_]:
-        return _changes(ordered, _numbers(ordered))
+        return _changes(ordered, _bits(ordered, self._dtype))
 
 
-class _FloatOrder:
+class _FloatOrder(Order):
     """Floats, whose bits are compared as integers."""
 
-    def search(self, ordered: pa.Array, values: pa.Array, side: Side) -> Int64s:
+    def keys(self, ordered: pa.Array) -> npt.NDArray[Any]:
+        return _float_keys(_floats(ordered))
+
+    def find(self, keys: npt.NDArray[Any], values: pa.Array, side: Side) -> Int64s:
         wanted = _floats(values)
         zero = np.where(wanted == 0, 1, 0).astype(bool)
         bounds = wanted.copy()
         bounds[zero] = -0.0 if side == "left" else 0.0
-        keys = _float_keys(bounds)
-        info = np.iinfo(keys.dtype)
+        sought = _float_keys(bounds)
+        info = np.iinfo(sought.dtype)
         infinity = int(_float_keys(np.array([np.inf], wanted.dtype))[0])
-        keys[np.isnan(wanted)] = infinity + 1 if side == "left" else info.max
-        places: Int64s = np.searchsorted(_float_keys(_floats(ordered)), keys, side)
+        sought[np.isnan(wanted)] = infinity + 1 if side == "left" else info.max
+        places: Int64s = keys.searchsorted(sought, side)
         return places
 
     def sort(self, values: pa.Array) -> Int64s:
@@ -124,14 +141,17 @@ class _FloatOrder:
         return _changes(ordered, _float_keys(_floats(ordered)))
 
 
-class _ValueOrder:
+class _ValueOrder(Order):
     """Values that Arrow knows how to sort: texts, byte strings, decimals."""
 
-    def search(self, ordered: pa.Array, values: pa.Array, side: Side) -> Int64s:
+    def keys(self, ordered: pa.Array) -> pa.Array:
+        return ordered
+
+    def find(self, keys: pa.Array, values: pa.Array, side: Side) -> Int64s:
         if len(values) > _FEW:
-            return _ranks(ordered, values, side)
+            return _ranks(keys, values, side)
         find = bisect.bisect_left if side == "left" else bisect.bisect_right
-        items = _Items(ordered)
+        items = _Items(keys)
         return np.array([find(items, value.as_py()) for value in values], np.int64)
 
     def sort(self, values: pa.Array) -> Int64s:
@@ -214,12 +234,6 @@ def _number_type(data_type: pa.DataType) -> np.dtype[Any] | None:
     ):
         return np.dtype(f"i{data_type.bit_width // 8}")
     return None
-
-
-def _numbers(array: pa.Array) -> npt.NDArray[Any]:
-    dtype = _number_type(array.type)
-    assert dtype is not None
-    return _bits(array, dtype)
 
 
 def _floats(array: pa.Array) -> npt.NDArray[Any]:

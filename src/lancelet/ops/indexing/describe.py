@@ -13,6 +13,7 @@ from uuid import UUID
 
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.format.paths import index_directory
+from lancelet.index.base import Warming
 from lancelet.index.titles import TITLES
 from lancelet.index.vector.details import IvfDetails
 from lancelet.index.vector.kind import IVF
@@ -87,7 +88,9 @@ def open_segments(snapshot: Snapshot, name: str, chosen: Collection[UUID] | None
     for metadata in segments_of(snapshot, name):
         segment = table_segment(snapshot, metadata)
         if segment is not None and (chosen is None or metadata.uuid in chosen):
-            segment.open()
+            opened = segment.open()
+            if isinstance(opened, Warming):
+                opened.prewarm()
 
 
 def created_at(metadata: IndexMetadata) -> datetime | None:

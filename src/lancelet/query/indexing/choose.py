@@ -26,7 +26,7 @@ from lancelet.query.simplify import Conjunct, split_conjuncts
 
 ROWS_ALWAYS: Final = 1 << 13
 """So few rows are sooner found by an index than a column of many is read."""
-_SHARES: Final = {"BITMAP": 0.6, "LABEL_LIST": 0.6, "ZONEMAP": 0.7, "BLOOMFILTER": 0.7}
+_SHARES: Final = {"BITMAP": 0.6, "LABEL_LIST": 0.6, "ZONEMAP": 1.0, "BLOOMFILTER": 1.0}
 _SHARE: Final = 0.03
 """Up to this share of the rows an index finds them sooner than a scan does."""
 _ALIKE: Final = 8192

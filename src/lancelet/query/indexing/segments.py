@@ -22,7 +22,7 @@ from lancelet.errors import CorruptDataError, LanceletError, ObjectNotFoundError
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.format.paths import INDICES
 from lancelet.index.base import Counting, ScalarKind, Segment
-from lancelet.index.folder import SegmentFolder
+from lancelet.index.folder import IndexLoads, SegmentFolder
 from lancelet.index.question import IsNull, Question
 from lancelet.index.registry import kind_of_type
 from lancelet.index.titles import TITLES
@@ -64,6 +64,7 @@ class TableSegment:
     def _open(self) -> Segment:
         details = self.metadata.details
         folder = folder_of(self.snapshot, self.metadata)
+        folder.loads.segments += 1
         return self.kind.open(folder, b"" if details is None else details.value)
 
     def addresses(self, found: RowSet) -> RowSet:
@@ -218,8 +219,15 @@ class ColumnIndex:
         return rows
 
 
-def column_indices(snapshot: Snapshot) -> Mapping[tuple[str, ...], tuple[ColumnIndex, ...]]:
-    """Return the indices that can be used, by the path of their column."""
+def column_indices(
+    snapshot: Snapshot, of: Snapshot | None = None
+) -> Mapping[tuple[str, ...], tuple[ColumnIndex, ...]]:
+    """Return the indices that can be used, by the path of their column.
+
+    With `of` they are from then on those of another snapshot of the same version, which are open.
+    """
+    if of is not None:
+        return snapshot.kept.get_or_make("column indices", lambda: column_indices(of))
     return snapshot.kept.get_or_make(
         "column indices", lambda: _find(snapshot, lambda segment: segment.kind is not IVF)
     )
@@ -237,7 +245,13 @@ def folder_of(snapshot: Snapshot, metadata: IndexMetadata) -> SegmentFolder:
     store, path = snapshot.location.place(
         INDICES, str(metadata.uuid), metadata.base_id, snapshot.manifest.bases
     )
-    return SegmentFolder(store, path, snapshot.manifest.data_version)
+    loads = index_loads(snapshot)
+    return SegmentFolder(store, path, snapshot.manifest.data_version, loads=loads)
+
+
+def index_loads(snapshot: Snapshot) -> IndexLoads:
+    """Return what was read of indices through a handle of a table."""
+    return snapshot.location.kept.get_or_make("index loads", IndexLoads)
 
 
 class _ByColumn(Mapping[tuple[str, ...], tuple[ColumnIndex, ...]]):

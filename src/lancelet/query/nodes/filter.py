@@ -18,6 +18,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from pyroaring import FrozenBitMap
 
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowRange
@@ -34,12 +35,13 @@ from lancelet.query.nodes.source import FragmentSource, sources, waits_for_stora
 from lancelet.query.plan import FilterStep, ScanPlan
 from lancelet.query.projection import without_columns
 from lancelet.query.zone_pruning import candidate_ranges
-from lancelet.rowids.selection import ALL, RowSet
+from lancelet.rowids.selection import ALL
 
 _OUTPUT_BYTES: Final = 16 * TASK_BYTES
 _ROWS_MIN: Final = 4096
 _ROWS_MAX: Final = 1 << 20
 _CANDIDATES_PER_SPLIT: Final = 1 << 16
+_NO_OFFSETS: Final = FrozenBitMap()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,41 +74,50 @@ def _splits(plan: ScanPlan, candidates: Candidates | None) -> Iterator[Split]:
         if candidates is not None:
             fragment_id = int(source.fragment.id)
             if fragment_id in candidates.covered:
-                yield from _splits_of_candidates(source, candidates.rows, candidates.steps)
+                yield from _splits_of_candidates(plan, source, candidates)
                 continue
             if options.indexed_only:
                 continue
-        ranges = [RowRange(0, source.num_rows)]
-        if options.use_statistics:
-            ranges = candidate_ranges(source.reader, plan.steps, plan.snapshot.schema)
-        if not ranges:
-            continue
-        step = _rows_per_split(plan, source)
-        for rows in ranges:
-            for start in range(rows.start, rows.stop, step):
-                yield Split(source, RowRange(start, min(start + step, rows.stop)), plan.steps)
+        yield from _splits_of_range(plan, source, RowRange(0, source.num_rows), plan.steps)
+
+
+def _splits_of_range(
+    plan: ScanPlan, source: FragmentSource, within: RowRange, steps: tuple[FilterStep, ...]
+) -> Iterator[Split]:
+    """Yield rows of a fragment that lie side by side, but those that statistics rule out."""
+    ranges = [within]
+    if plan.options.use_statistics and steps:
+        ranges = candidate_ranges(source.reader, steps, plan.snapshot.schema)
+    step = _rows_per_split(plan, source) if ranges else 1
+    for rows in ranges:
+        first, stop = max(rows.start, within.start), min(rows.stop, within.stop)
+        for start in range(first, stop, step):
+            yield Split(source, RowRange(start, min(start + step, stop)), steps)
 
 
 def _splits_of_candidates(
-    source: FragmentSource, found: RowSet, steps: tuple[FilterStep, ...]
+    plan: ScanPlan, source: FragmentSource, candidates: Candidates
 ) -> Iterator[Split]:
     """Yield the rows of a fragment that indices left."""
-    fragment_id = int(source.fragment.id)
-    if fragment_id not in found.parts:
-        return
-    bitmap = found.parts[fragment_id]
+    steps = candidates.steps
+    bitmap = candidates.rows.parts.get(int(source.fragment.id), _NO_OFFSETS)
     if bitmap is ALL:
-        listed = np.arange(source.num_rows, dtype=np.int64)
-    else:
-        listed = numbers_of(bitmap).astype(np.int64)
-    offsets = source.without_hidden(listed)
-    if len(offsets) and int(offsets[-1]) >= source.num_rows:
+        yield from _splits_of_range(plan, source, RowRange(0, source.num_rows), steps)
+        return
+    if not bitmap:
+        return
+    first, last = bitmap.min(), bitmap.max()
+    if last >= source.num_rows:
         raise CorruptDataError(
             "an index has a row behind the end of its fragment; drop it and build it again",
-            fragment_id=fragment_id,
-            offset=int(offsets[-1]),
+            fragment_id=int(source.fragment.id),
+            offset=last,
             num_rows=source.num_rows,
         )
+    if last - first + 1 == len(bitmap) > 1:
+        yield from _splits_of_range(plan, source, RowRange(first, last + 1), steps)
+        return
+    offsets = source.without_hidden(numbers_of(bitmap).astype(np.int64))
     for start in range(0, len(offsets), _CANDIDATES_PER_SPLIT):
         part = offsets[start : start + _CANDIDATES_PER_SPLIT]
         rows = RowRange(int(part[0]), int(part[-1]) + 1)

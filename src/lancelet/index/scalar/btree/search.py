@@ -10,6 +10,7 @@ Only pages with a bound in them are read for their values; between two bounds it
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Final, assert_never
 
@@ -44,6 +45,16 @@ _TOGETHER: Final = 8
 """From so many pages on, all between the first and the last are read at once."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Page:
+    """The rows of a page that have a value, of which `first` is the first."""
+
+    first: int
+    values: pa.Array
+    keys: Any
+    ids: UInt64s
+
+
 class BTreeSegment:
     """An open BTREE; what is in memory is its summary of pages."""
 
@@ -51,6 +62,7 @@ class BTreeSegment:
         """Read the summary; the pages are opened now and read later."""
         lookup = folder.open(PAGE_LOOKUP)
         self._data = folder.open(PAGE_DATA)
+        self._loads = folder.loads
         # Old releases had another name for the column.
         self._ids_name = "row_ids" if "row_ids" in self._data.schema.names else "ids"
         self._page_rows = _page_rows(lookup.metadata.get(BATCH_SIZE))
@@ -69,6 +81,8 @@ class BTreeSegment:
         self._minimum = minimum.slice(self._first_page)
         self._maximum = maximum.slice(self._first_page)
         self._order: Order = order_of(maximum.type)
+        self._last_keys = self._order.keys(self._maximum)
+        self._first_keys = self._order.keys(self._minimum.drop_null())
         self._page = lru_cache(maxsize=_PAGES_KEPT)(self._read_page)
         self._sorted = SortedValues(
             maximum.type, self._data.num_rows, self._num_nulls, self._places
@@ -102,7 +116,10 @@ class BTreeSegment:
             case IsNull():
                 return self._num_nulls
             case OneOf(values):
-                first = self._order.search(self._maximum, values, "left")
+                start, end = self._span_within_page(values) or (0, -1)
+                if end >= start:
+                    return end - start
+                first = self._order.find(self._last_keys, values, "left")
                 stop = self._stop_pages(values)
                 pages = np.maximum(stop - first, 0)
                 inside = np.minimum(pages, 1) * self._rows_per_value
@@ -122,14 +139,15 @@ class BTreeSegment:
         pages = np.unique(np.linspace(0, max(len(self._maximum) - 1, 0), _PAGES_SAMPLED, dtype=int))
         rows = distinct = 0
         for page in pages[: len(self._maximum)].tolist():
-            _, values, _ = self._page(page)
+            values = self._page(page).values
             rows += len(values)
             distinct += int(self._order.changes(values).sum())
         return -(-rows // max(distinct, 1))
 
     def search(self, question: Question) -> Found:
         """Return the rows exactly."""
-        spans = spans_of(question, self._sorted)
+        span = self._span_within_page(question.values) if isinstance(question, OneOf) else None
+        spans = spans_of(question, self._sorted) if span is None else [span]
         assert spans is not None, "only what has an estimate is searched"
         return Found(RowSet.of(self._ids(spans)))
 
@@ -141,6 +159,11 @@ class BTreeSegment:
     def nulls(self) -> RowSet:
         """Return the rows without a value."""
         return RowSet.of(self._ids([(0, self._num_nulls)]))
+
+    def prewarm(self) -> None:
+        """Read every page, as many as are kept."""
+        for page in range(min(len(self._maximum), _PAGES_KEPT)):
+            self._page(page)
 
     def statistics(self) -> dict[str, Any]:
         """Return how many pages there are, and the smallest and greatest value."""
@@ -157,21 +180,34 @@ class BTreeSegment:
     def _estimate(self, interval: Interval) -> int:
         first, stop = 0, len(self._maximum)
         if interval.lower is not None:
-            first = int(self._order.search(self._maximum, pa.repeat(interval.lower, 1), "left")[0])
+            first = int(self._order.find(self._last_keys, pa.repeat(interval.lower, 1), "left")[0])
         if interval.upper is not None:
             stop = int(self._stop_pages(pa.repeat(interval.upper, 1))[0])
         return max(stop - first, 0) * self._page_rows
 
     def _stop_pages(self, values: pa.Array) -> Int64s:
         """Return how many pages start at or below each value; a first null is below all."""
-        num_nulls = self._minimum.null_count
-        stops: Int64s = self._order.search(self._minimum.slice(num_nulls), values, "right")
-        stops += num_nulls
+        stops: Int64s = self._order.find(self._first_keys, values, "right")
+        stops += self._minimum.null_count
         return stops
+
+    def _span_within_page(self, values: pa.Array) -> Span | None:
+        """Return the rows of one value if they are of one page, as they mostly are."""
+        if len(values) != 1 or pa.types.is_floating(values.type):
+            return None
+        number = int(self._order.find(self._last_keys, values, "left")[0])
+        if number == len(self._maximum):
+            return 0, 0
+        page = self._page(number)
+        stop = int(self._order.find(page.keys, values, "right")[0])
+        if stop == len(page.ids) and number + 1 < len(self._maximum):
+            return None
+        start = int(self._order.find(page.keys, values, "left")[0])
+        return page.first + start, page.first + stop
 
     def _places(self, values: pa.Array, side: Side) -> Int64s:
         """Return for each value the first row that is not below it, or that is above it."""
-        pages = self._order.search(self._maximum, values, side)
+        pages = self._order.find(self._last_keys, values, side)
         inside = pages < len(self._maximum)
         places = np.full(len(values), self.num_rows, np.int64)
         distinct = np.unique(pages[inside])
@@ -182,9 +218,9 @@ class BTreeSegment:
             return places
         for page in distinct.tolist():
             chosen = pages == page
-            first, ordered, _ = self._page(page)
+            read = self._page(page)
             sought = values if len(values) == 1 else values.filter(pa.array(chosen))
-            places[chosen] = self._order.search(ordered, sought, side) + first
+            places[chosen] = self._order.find(read.keys, sought, side) + read.first
         return places
 
     def _places_within(self, values: pa.Array, page: int, stop: int, side: Side) -> Int64s:
@@ -200,11 +236,11 @@ class BTreeSegment:
         first = max((self._first_page + page) * self._page_rows, self._num_nulls)
         return first, min((self._first_page + stop) * self._page_rows, self.num_rows)
 
-    def _read_page(self, page: int) -> tuple[int, pa.Array, UInt64s]:
-        """Return the first row of a page that has a value, and values and numbers from there."""
+    def _read_page(self, page: int) -> _Page:
+        self._loads.parts += 1
         first, last = self._rows_of_pages(page, page + 1)
         values, ids = self._data.read(["values", self._ids_name], RowRange(first, last))
-        return first, values, ids.to_numpy()
+        return _Page(first, values, self._order.keys(values), ids.to_numpy())
 
     def _ids(self, spans: Sequence[Span]) -> UInt64s:
         """Return the numbers of the rows in spans, which may be empty."""
@@ -228,8 +264,8 @@ class BTreeSegment:
         page = start // self._page_rows
         if start < self._num_nulls or (stop - 1) // self._page_rows != page:
             return None
-        first, _, ids = self._page(page - self._first_page)
-        return ids[start - first : stop - first]
+        read = self._page(page - self._first_page)
+        return read.ids[start - read.first : stop - read.first]
 
 
 def _rows_of(starts: Int64s, stops: Int64s) -> Int64s:
