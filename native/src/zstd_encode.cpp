@@ -1,39 +1,26 @@
-// Zstandard frames of strings that are short codes already: chunks of offsets, then bytes.
+// Zstandard frames of chunks that begin with words, such as the offsets of strings or decimals.
 //
-//     offsets   e4 01 00 00 | f0 01 00 00 | ...    each keeps three bytes of the one before
+//     words     e4 01 00 00 | f0 01 00 00 | ...    each keeps the high bytes of the one before
 //     bytes     5a 03 91 17 ...                    no order, but some are more frequent
 //
-// A search for repetition would miss most of the first and find little in the rest, and it is what
-// takes the time of a general compressor. So offsets become sequences without a search, a byte and
-// a copy of three, and bytes are stored, or get the codes of Huffman where that saves enough. Any
+// A search for repetition would find no more in the first and little in the rest, and it is what
+// takes the time of a general compressor. So words become sequences without a search
+// (zstd_words.hpp), and bytes are stored, or get the codes of Huffman where that saves enough. Any
 // reader of Zstandard reads the result.
-#include "zstd_codes.hpp"
-#include "zstd_sequences.hpp"
+#include "zstd_words.hpp"
 
 namespace LANCELET_NAMESPACE {
 namespace zstd {
 namespace {
 
-constexpr int64_t kPartMax = 1 << 16;
 constexpr int64_t kFewBytes = 64;      // not worth a table of codes
 constexpr int64_t kSavingMin = 6;      // codes must save a sixth, as they take time to read
 constexpr int64_t kRoom = 600;         // what heads and tables may take besides the bytes
 
 struct Scratch {
-  uint8_t literals[kPartMax + 64];
-  uint8_t taken[kPartMax / 4];
+  WordScratch words;
   SymbolCodes codes;
-  StateWriter of_literals, of_distances;
 };
-
-uint8_t* write_little(uint8_t* to, uint64_t value, int bytes) {
-  for (int k = 0; k < bytes; ++k) *to++ = static_cast<uint8_t>(value >> 8 * k);
-  return to;
-}
-
-uint8_t* write_block_head(uint8_t* to, int kind, int64_t size, bool is_last) {
-  return write_little(to, static_cast<uint64_t>(size << 3 | kind << 1 | is_last), 3);
-}
 
 uint8_t* write_stored(uint8_t* to, const uint8_t* data, int64_t size, bool is_last) {
   to = write_block_head(to, 0, size, is_last);
@@ -107,104 +94,18 @@ uint8_t* write_bytes(uint8_t* to, const uint8_t* data, int64_t size, bool is_las
   return at;
 }
 
-// How many literals come before a copy: 1, or 4 more for each offset that was not copied from.
-LANCELET_INLINE int literals_code(int count) {
-  return count < 16 ? count : count < 24 ? 16 + (count - 16) / 2 : count < 32 ? 20 + (count - 24) / 4
-       : count < 48 ? 22 + (count - 32) / 8 : count < 64 ? 24 : 25;
-}
-constexpr int kTakenMax = 100;  // so that the code is at most 25
-
-// Write a block of offsets as sequences; `size` is a multiple of 4. Null if that does not pay.
-uint8_t* write_offsets(uint8_t* to, const uint8_t* data, int64_t size, bool is_last,
-                       Scratch* scratch) {
-  uint8_t* literals = scratch->literals;
-  int64_t count = 0;
-  int waiting = 0;
-  int32_t of_taken[26] = {};
-  for (int64_t at = 0; at < size; at += 4) {
-    const uint32_t word = load<uint32_t>(data + at);
-    const bool is_like = at > 0 && (word ^ load<uint32_t>(data + at - 4)) < 256;
-    store(literals, word);
-    literals += is_like ? 1 : 4;
-    if (!is_like) {
-      waiting += 4;
-      continue;
-    }
-    if (++waiting > kTakenMax) return nullptr;
-    scratch->taken[count++] = static_cast<uint8_t>(waiting);
-    ++of_taken[literals_code(waiting)];
-    waiting = 0;
-  }
-  if (count < 16) return nullptr;
-  const int64_t num_literals = literals - scratch->literals;
-  uint8_t* at = to + 3;
-  const int form = num_literals < 32 ? 0 : num_literals < 4096 ? 1 : 3;
-  at = write_little(at, static_cast<uint64_t>(form << 2 | num_literals << (form ? 4 : 3)),
-                    form == 3 ? 3 : form + 1);
-  memcpy(at, scratch->literals, static_cast<size_t>(num_literals));
-  at += num_literals;
-  if (count < 128)
-    *at++ = static_cast<uint8_t>(count);
-  else if (count < 0x7F00)
-    *at++ = static_cast<uint8_t>(128 + (count >> 8)), *at++ = static_cast<uint8_t>(count);
-  else
-    return nullptr;
-  // Codes of literals and distances as states, those of lengths all the same: 3.
-  *at++ = 2 << 6 | 2 << 4 | 1 << 2;
-  Counts counts;
-  scale_counts(of_taken, 26, 6, &counts);
-  int kinds = 0;
-  for (int k = 0; k < 26; ++k) kinds += of_taken[k] > 0;
-  if (kinds < 2) {
-    // A table needs two symbols; the second is never used.
-    for (int k = 0; k < counts.symbols; ++k) if (counts.of[k] > 0) --counts.of[k];
-    counts.of[counts.symbols++] = 1;
-  }
-  at = write_counts(counts, at);
-  scratch->of_literals.build(counts);
-  // The first copy is from the second of the distances that a frame starts with, which is 4; the
-  // others from the last one.
-  const int32_t of_distance[2] = {static_cast<int32_t>(count - 1), 1};
-  scale_counts(of_distance, 2, 5, &counts);
-  at = write_counts(counts, at);
-  scratch->of_distances.build(counts);
-  *at++ = 0;
-  BitWriter out = {at, 0, 0};
-  uint32_t literals_state = 0, distance_state = 0;
-  for (int64_t k = count - 1; k >= 0; --k) {
-    const int taken = scratch->taken[k];
-    const int code = literals_code(taken);
-    if (k == count - 1) {
-      distance_state = scratch->of_distances.first(k == 0);
-      literals_state = scratch->of_literals.first(code);
-    } else {
-      distance_state = scratch->of_distances.step(distance_state, k == 0, &out);
-      literals_state = scratch->of_literals.step(literals_state, code, &out);
-    }
-    out.put(static_cast<uint64_t>(taken) - kLiteralBase[code], kLiteralBits[code]);
-    if (k == 0) out.put(0, 1);  // 2 + 0: the second distance
-    out.flush();
-  }
-  scratch->of_distances.last(distance_state, &out);
-  scratch->of_literals.last(literals_state, &out);
-  at = out.close();
-  if (at - to >= size) return nullptr;
-  write_block_head(to, 2, at - to - 3, is_last);
-  return at;
-}
-
-uint8_t* write_frame(uint8_t* to, const uint8_t* data, int64_t size, int64_t offsets,
+uint8_t* write_frame(uint8_t* to, const uint8_t* data, int64_t size, int64_t words, int word_bytes,
                      Scratch* scratch) {
   store<uint32_t>(to, 0xFD2FB528);
   const int form = size < 256 ? 0 : size < 65536 + 256 ? 1 : 2;
   to[4] = static_cast<uint8_t>(form << 6 | 1 << 5);
   to = write_little(to + 5, static_cast<uint64_t>(form == 1 ? size - 256 : size), 1 << form);
   int64_t done = 0;
-  if (offsets > 0 && offsets <= kPartMax) {
-    uint8_t* const end = write_offsets(to, data, offsets, offsets == size, scratch);
+  if (words > 0 && words <= kPartMax) {
+    uint8_t* const end = write_words(to, data, words, word_bytes, words == size, &scratch->words);
     if (end != nullptr) {
       to = end;
-      done = offsets;
+      done = words;
     }
   }
   while (done < size) {
@@ -218,16 +119,18 @@ uint8_t* write_frame(uint8_t* to, const uint8_t* data, int64_t size, int64_t off
 }  // namespace
 }  // namespace zstd
 
-int64_t zstd_code_chunks(ConstBytes source, ConstInts position, ConstInts size, ConstInts offsets,
-                         int64_t sized, Bytes out, Ints out_size) {
+int64_t zstd_code_chunks(ConstBytes source, ConstInts position, ConstInts size, ConstInts words,
+                         int64_t word_bytes, int64_t sized, Bytes out, Ints out_size) {
+  if (word_bytes != 4 && word_bytes != 8 && word_bytes != 16 && word_bytes != 32)
+    return fail(kBadWidth, 0);
   auto* scratch = static_cast<zstd::Scratch*>(malloc(sizeof(zstd::Scratch)));
   if (scratch == nullptr) return fail(kNoMemory, 0);
   int64_t written = 0, status = 0;
   for (int64_t i = 0; i < position.size && status == 0; ++i) {
-    const int64_t bytes = size.data[i], head = offsets.data[i];
+    const int64_t bytes = size.data[i], head = words.data[i];
     if (!within(position.data[i], bytes, source.size)) {
       status = fail(kOutOfSource, i);
-    } else if (head < 0 || head > bytes || head % 4 != 0) {
+    } else if (head < 0 || head > bytes || head % word_bytes != 0) {
       status = fail(kBadOffsets, i);
     } else if (bytes > 1ll << 31) {
       status = fail(kTooLarge, i);
@@ -239,7 +142,8 @@ int64_t zstd_code_chunks(ConstBytes source, ConstInts position, ConstInts size, 
       uint8_t* const to = out.data + written;
       if (sized) store<uint64_t>(to, static_cast<uint64_t>(bytes));
       const uint8_t* const end = zstd::write_frame(
-          to + (sized ? 8 : 0), source.data + position.data[i], bytes, head, scratch);
+          to + (sized ? 8 : 0), source.data + position.data[i], bytes, head,
+          static_cast<int>(word_bytes), scratch);
       out_size.data[i] = end - to;
       written += end - to;
     }

@@ -160,6 +160,66 @@ LANCELET_INLINE int64_t resolve_distance(int64_t value, bool has_literals, int64
   return back[0] = found;
 }
 
+// The last word that was written, of up to 16 bytes, where the next takes its high bytes from it.
+// It is kept, since what was just stored could not be loaded again without waiting for it.
+struct Word {
+  int64_t back = 0, low = -1;  // its bytes, and how many of them are literals; -1 if it is no word
+  uint64_t mask[2] = {}, high[2] = {};
+
+  LANCELET_INLINE void look_back(int64_t distance, int64_t length, const Output& out) {
+    back = distance;
+    low = distance - length;
+    if (low <= 0 || length <= 0 || back > 16 || back > out.to - out.start ||
+        out.writable - out.to < kOverrun) {
+      low = -1;
+      return;
+    }
+    mask[0] = low >= 8 ? ~uint64_t{0} : (uint64_t{1} << 8 * low) - 1;
+    mask[1] = low <= 8 ? 0 : (uint64_t{1} << 8 * (low - 8)) - 1;
+    for (int k = 0; k < 2; ++k) high[k] = load<uint64_t>(out.to - back + 8 * k) & ~mask[k];
+  }
+  LANCELET_INLINE bool fits(int64_t count, const Output& out) const {
+    return count * back <= out.end - out.to && count * back + kOverrun <= out.writable - out.to;
+  }
+  // Write the next word; there must be room for 16 bytes, and 16 readable literals.
+  LANCELET_INLINE void write(const uint8_t* literals, Output* out) const {
+    store(out->to, (load<uint64_t>(literals) & mask[0]) | high[0]);
+    store(out->to + 8, (load<uint64_t>(literals + 8) & mask[1]) | high[1]);
+    out->to += back;
+  }
+};
+
+// Carry out `count` sequences whose copies are all as long, from as far back as the last one:
+// words of which some low bytes are literals, and now and then some words more. Return where the
+// literals end, or null.
+inline const uint8_t* run_alike(int64_t count, const Tables& tables, const State* of_literals,
+                                const uint8_t* literals, const uint8_t* literals_end, Bits* bits,
+                                Output* out) {
+  const int64_t length = tables.matches.states[0].base;
+  Word word;
+  word.look_back(out->back[0], length, *out);
+  if (tables.literals.log == 0 && of_literals->extra_bits == 0 && of_literals->base == word.low &&
+      count * word.low <= literals_end - literals && word.fits(count, *out)) {
+    for (; count > 0; --count, literals += word.low) word.write(literals, out);
+    return literals;
+  }
+  for (;;) {
+    bits->refill();
+    const int64_t taken = of_literals->base + bits->take(of_literals->extra_bits);
+    if (LANCELET_UNLIKELY(taken > literals_end - literals || bits->left < 0)) return nullptr;
+    if (LANCELET_LIKELY(taken == word.low && word.fits(1, *out))) {
+      word.write(literals, out);
+    } else {
+      const int64_t back = resolve_distance(1, taken > 0, out->back);
+      if (!append(out, literals, taken, back, length)) return nullptr;
+      word.look_back(out->back[0], length, *out);
+    }
+    literals += taken;
+    if (--count == 0) return literals;
+    of_literals = &tables.literals.states[of_literals->next + bits->take(of_literals->next_bits)];
+  }
+}
+
 // Carry out the sequences of a block, which end where its literals do.
 inline bool run_sequences(const uint8_t* at, const uint8_t* end, const Literals& from,
                           Tables* tables, Output* out) {
@@ -191,9 +251,14 @@ inline bool run_sequences(const uint8_t* at, const uint8_t* end, const Literals&
     const State* of_literals = &tables->literals.states[bits.take(tables->literals.log)];
     const State* of_distance = &tables->distances.states[bits.take(tables->distances.log)];
     const State* of_match = &tables->matches.states[bits.take(tables->matches.log)];
-    uint32_t word = 0;  // the last four bytes, where they are an offset like the one before
-    bool is_word = false;
-    for (;;) {
+    const bool is_alike = tables->matches.log == 0 && of_match->extra_bits == 0 &&
+                          tables->distances.log == 0 && of_distance->base == 1;
+    if (is_alike) {
+      literals = run_alike(count, *tables, of_literals, literals, literals_end, &bits, out);
+      if (literals == nullptr) return false;
+    }
+    Word word;
+    while (!is_alike) {
       bits.refill();
       const int extra =
           of_distance->extra_bits + of_match->extra_bits + of_literals->extra_bits;
@@ -203,15 +268,12 @@ inline bool run_sequences(const uint8_t* at, const uint8_t* end, const Literals&
       const int64_t taken = of_literals->base + bits.take(of_literals->extra_bits);
       const int64_t back = resolve_distance(value, taken > 0, out->back);
       if (LANCELET_UNLIKELY(taken > literals_end - literals || bits.left < 0)) return false;
-      if (is_word & (taken == 1) & (length == 3) & (back == 4) & (out->end - out->to >= 4)) {
-        // Nothing has to wait for what was just stored.
-        word = (word & 0xFFFFFF00u) | *literals;
-        store(out->to, word);
-        out->to += 4;
+      if ((taken == word.low) & (back == word.back) & (taken + length == back) &&
+          word.fits(1, *out)) {
+        word.write(literals, out);
       } else {
         if (LANCELET_UNLIKELY(!append(out, literals, taken, back, length))) return false;
-        is_word = back == 4 && length == 3;
-        if (is_word) word = load<uint32_t>(out->to - 4);
+        word.look_back(back, length, *out);
       }
       literals += taken;
       if (--count == 0) break;

@@ -121,11 +121,12 @@ def _decompress_ns(codec: General, plain: float, packed: float) -> float:
     """Return the time for a value: LZ4 pays for matches, zstd for every byte in and out.
 
     The planes of split values are literals or long matches, and those are just copied. Without a
-    search only what was saved has to be made again.
+    search only what was saved has to be made again, and of words that is copied, too.
     """
     is_split = isinstance(codec.inner, ByteStreamSplit)
     if not codec.searches:
-        return 0.15 * plain + 3.5 * max(plain - packed, 0.0)
+        copied = 3.5 if isinstance(codec.inner, Fsst) else 0.15
+        return 0.15 * plain + copied * max(plain - packed, 0.0)
     if codec.compression is Compression.ZSTD:
         return 0.1 * plain + 0.4 * packed if is_split else 0.85 * plain + 1.3 * packed
     return 0.1 * plain if is_split else 0.15 * plain + 0.7 * max(plain - packed, 0.0)

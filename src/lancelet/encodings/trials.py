@@ -26,6 +26,7 @@ from lancelet.encodings import registry
 from lancelet.encodings.base import Block, FixedWidth, Variable
 from lancelet.encodings.codecs.base import ChunkedValues, ChunkLimits, Codec
 from lancelet.encodings.codecs.byte_stream_split import ByteStreamSplit
+from lancelet.encodings.codecs.flat import Flat
 from lancelet.encodings.codecs.fsst import Fsst
 from lancelet.encodings.codecs.general import General
 from lancelet.encodings.codecs.inline_bitpacking import InlineBitpacking
@@ -43,7 +44,10 @@ chunks of 24 KiB.
 """
 
 CODED_AIM: Final = 8192
-"""The same for chunks that are coded without a search, which larger ones would hardly shrink."""
+"""The same for strings that are coded without a search, which larger chunks hardly shrink, ..."""
+
+WORDS_AIM: Final = 16 * 1024
+"""... and for words, which are read as fast as ten times fewer of the others."""
 
 COMPRESS_FROM_BYTES: Final = 4096
 """Fewer bytes than this are not worth a general compression."""
@@ -52,6 +56,9 @@ GENERAL: Final = (Compression.LZ4, Compression.ZSTD)
 
 PACKED: Final = (InlineBitpacking, Rle)
 """Choices that a general compression around them hardly shrinks further."""
+
+_WORD_BITS: Final = (64, 128, 256)
+"""Values of fewer bits are packed instead."""
 
 _LOOKED_AT: Final = 1024
 """How many values of a sample the entropy is counted of."""
@@ -97,10 +104,16 @@ def try_all(
         if _may_pay(codec, trials, entropy, plain_bytes, repeats=repeats):
             fitting = limits
             if options.minichunk_size is None:
-                aim = COMPRESSED_AIM[codec.compression] if codec.searches else CODED_AIM
-                fitting = replace(limits, bytes_aim=min(aim, limits.bytes_max))
+                fitting = replace(limits, bytes_aim=min(_aim(codec), limits.bytes_max))
             trials.append(_try(codec, sample, fitting))
     return trials
+
+
+def _aim(codec: General) -> int:
+    """Return the bytes that chunks are cut to before they are compressed."""
+    if codec.searches:
+        return COMPRESSED_AIM[codec.compression]
+    return CODED_AIM if isinstance(codec.inner, Fsst) else WORDS_AIM
 
 
 def best_of(trials: Sequence[Trial], options: EncodingOptions) -> Trial:
@@ -198,11 +211,20 @@ def _compressed(
         inner = [*inner, ByteStreamSplit()]
     for compression in _compressions(page_bytes, options):
         for codec in inner:
-            if isinstance(codec, Fsst) and options.compression is None:
+            if options.compression is not None:
+                yield General(codec, compression, options.compression_level)
+            elif isinstance(codec, Fsst):
                 # What LZ4 would find in codes is the order of their offsets.
                 yield from _compressed_codes(codec, compression)
             else:
-                yield General(codec, compression, options.compression_level)
+                if isinstance(codec, Flat) and compression is Compression.ZSTD and _is_wide(sample):
+                    yield General(codec, compression, searches=False)
+                yield General(codec, compression)
+
+
+def _is_wide(sample: Block) -> bool:
+    """Say whether values are words whose high bytes may well be those of the value before."""
+    return isinstance(sample, FixedWidth) and sample.bits in _WORD_BITS
 
 
 def _compressed_codes(codec: Fsst, compression: Compression) -> Iterator[General]:

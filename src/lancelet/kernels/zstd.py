@@ -26,6 +26,9 @@ _SIZE_MAX: Final = 1 << 31
 """A frame that has to say its own size, or have it measured, is never larger."""
 _PART_BYTES: Final = 1 << 20
 _LEVEL: Final = 3
+CODED_WORD_BYTES: Final = (4, 8, 16, 32)
+"""The bytes of words that are coded without a search."""
+
 _KERNEL: Final = "zstd_decompress_chunks"
 
 
@@ -85,20 +88,28 @@ def zstd_compress_chunks(slices: Slices, *, level: int, sized: bool) -> Slices:
     return slices_of_sizes(np.frombuffer(data, np.uint8), sizes)
 
 
-def zstd_code_chunks(slices: Slices, offset_bytes: Int64s, *, sized: bool) -> Slices:
-    """Compress chunks that begin with offsets of 32 bits; which frames come out is not defined.
+def zstd_code_chunks(slices: Slices, words: Int64s, *, word_bytes: int, sized: bool) -> Slices:
+    """Compress chunks that begin with words; which frames come out is not defined.
 
     Args:
         slices: The chunks.
-        offset_bytes: How many bytes of each are offsets.
+        words: How many bytes of each are words.
+        word_bytes: The bytes of a word: 4, 8, 16 or 32.
         sized: Whether to put the plain size in front as a u64.
     """
+    check_words(slices, words, word_bytes=word_bytes)
+    return zstd_compress_chunks(slices, level=_LEVEL, sized=sized)
+
+
+def check_words(slices: Slices, words: Int64s, *, word_bytes: int) -> None:
+    """Check that whole words lie in their chunks."""
     kernel = "zstd_code_chunks"
-    check_slices(slices, offset_bytes, kernel=kernel)
-    bad = (offset_bytes < 0) | (offset_bytes > slices.size) | (offset_bytes % 4 != 0)
+    if word_bytes not in CODED_WORD_BYTES:
+        raise InvalidInputError("words have 4, 8, 16 or 32 bytes", word_bytes=word_bytes)
+    check_slices(slices, words, kernel=kernel)
+    bad = (words < 0) | (words > slices.size) | (words % word_bytes != 0)
     if bad.any():
         raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, place=int(bad.argmax()))
-    return zstd_compress_chunks(slices, level=_LEVEL, sized=sized)
 
 
 def _segments(slices: Slices) -> zstandard.BufferWithSegments:

@@ -90,7 +90,7 @@ def decode(page: MiniBlock) -> Block:
         ("runs", "rle(flat(64), flat(8))"),
         ("rising", "general(lz4){byte_stream_split(64)}"),
         ("few", "dictionary(40, flat(64)){inline_bitpacking(8)}"),
-        ("price", "general(zstd){flat(128)}"),
+        ("price", "general(zstd){flat(128)} without a search"),
         ("words", "dictionary(10, variable(flat(32))){inline_bitpacking(8)}"),
         ("urls", "general(zstd){fsst{variable(flat(32))}} without a search"),
         ("keys", "general(zstd){fsst{variable(flat(32))}} without a search"),

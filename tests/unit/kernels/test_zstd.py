@@ -173,7 +173,7 @@ def test_what_is_coded_without_a_search_is_everyones_zstd(instruction_sets, seed
     before = select.backend()
     for instruction_set in instruction_sets:
         select.use_instruction_set(instruction_set)
-        packed = native.zstd_code_chunks(plain, offset_bytes, sized=sized)
+        packed = native.zstd_code_chunks(plain, offset_bytes, word_bytes=4, sized=sized)
         assert (packed.size <= plain.size + 50).all()
         for codec in (native, reference):
             sizes = None if sized else plain.size
@@ -185,15 +185,86 @@ def test_what_is_coded_without_a_search_is_everyones_zstd(instruction_sets, seed
 @given(st.lists(st.integers(0, 60), min_size=40, max_size=400), st.binary(min_size=1, max_size=9))
 def test_any_strings_come_back_from_their_codes(lengths, piece):
     chunk, count = chunk_of([(piece * 60)[:length] for length in lengths])
-    packed = native.zstd_code_chunks(slices_of([chunk]), np.array([count]), sized=True)
+    packed = native.zstd_code_chunks(
+        slices_of([chunk]), np.array([count]), word_bytes=4, sized=True
+    )
     assert parts_of(reference.zstd_decompress_chunks(packed)) == [chunk]
     assert packed.size[0] < len(chunk) - len(lengths)
+
+
+def word_chunks(rng, word_bytes):
+    """Return chunks of words whose high bytes change never, now and then, in bursts, or always."""
+
+    def words(numbers, size=word_bytes):
+        whole = np.zeros((len(numbers), size), np.uint8)
+        low = np.ascontiguousarray(numbers.astype("<i8")).view(np.uint8).reshape(len(numbers), 8)
+        whole[:, : min(size, 8)] = low[:, : min(size, 8)]
+        whole[:, 8:] = (numbers < 0).astype(np.uint8)[:, None] * 255
+        return whole.tobytes()
+
+    burst = rng.integers(0, 200, 1500)
+    burst[300:700] = rng.integers(-(2**62), 2**62, 400)
+    return [
+        words(rng.integers(0, 90, 1000)),
+        words(rng.integers(0, 1 << 24, 1000)),
+        words(np.cumsum(rng.integers(0, 2_000_000, 2000)) + (1 << 50)),
+        words(-np.cumsum(rng.integers(0, 300, 2000))),
+        words(rng.integers(-3, 3, 700)),
+        words(burst),
+        words(np.full(900, 1 << 40)),
+        words(rng.integers(-(2**62), 2**62, 100)),
+        words(rng.integers(0, 9, int(rng.integers(0, 40)))),
+        words(rng.integers(0, 200, 65_536 // word_bytes)),
+        words(rng.integers(0, 200, 65_536 // word_bytes + 1)),
+    ]
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 2**32), st.sampled_from([4, 8, 16, 32]))
+def test_words_coded_without_a_search_are_everyones_zstd(instruction_sets, seed, word_bytes):
+    chunks = word_chunks(np.random.default_rng(seed), word_bytes)
+    plain = slices_of(chunks)
+    before = select.backend()
+    for instruction_set in instruction_sets:
+        select.use_instruction_set(instruction_set)
+        packed = native.zstd_code_chunks(plain, plain.size, word_bytes=word_bytes, sized=True)
+        assert (packed.size <= plain.size + 50).all()
+        # Below 90 only one byte of each word is stored.
+        assert packed.size[0] < 1000 + 80
+        out = np.zeros(int(plain.size.sum()) + 64, np.uint8)
+        whole = packed.size > 0
+        status = _native.zstd_decompress_chunks(
+            packed.source,
+            packed.position[whole] + 8,
+            packed.size[whole] - 8,
+            plain.size[whole],
+            out,
+        )
+        assert out[:status].tobytes() == b"".join(chunks)
+        assert parts_of(reference.zstd_decompress_chunks(packed)) == chunks
+    select.use_instruction_set(before)
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 2**32), st.sampled_from([4, 8, 16, 32]))
+def test_damaged_frames_of_words_are_read_alike_or_refused(agree, damage, seed, word_bytes):
+    rng = np.random.default_rng(seed)
+    plain = slices_of([word_chunks(rng, word_bytes)[rng.integers(7)]])
+    packed = native.zstd_code_chunks(plain, plain.size, word_bytes=word_bytes, sized=False)
+    agree("zstd_decompress_chunks", Slices.whole(damage(rng, packed.source)), plain.size)
+
+
+def test_only_words_of_some_sizes_are_coded(agree):
+    chunk = slices_of([bytes(12)])
+    assert agree("zstd_code_chunks", chunk, np.array([12]), word_bytes=6, sized=False) is (
+        InvalidInputError
+    )
 
 
 @pytest.mark.parametrize("offset_bytes", [-4, 3, 12])
 def test_offsets_lie_in_their_chunk(agree, offset_bytes):
     chunk = slices_of([b"12345678"])
-    found = agree("zstd_code_chunks", chunk, np.array([offset_bytes]), sized=False)
+    found = agree("zstd_code_chunks", chunk, np.array([offset_bytes]), word_bytes=4, sized=False)
     assert found is CorruptDataError
 
 

@@ -57,7 +57,8 @@ class General(Codec):
     ) -> None:
         """Choose what is compressed, and how.
 
-        Without a search for repetition, Zstandard codes strings by how frequent their bytes are.
+        Without a search for repetition, Zstandard codes strings by how frequent their bytes are,
+        and leaves out the high bytes of values that are those of the value before.
         """
         if compression not in _SCHEMES:
             raise InvalidInputError("this is no general compression", compression=compression.value)
@@ -90,7 +91,7 @@ class General(Codec):
     def compress_chunks(self, inner: ChunkedValues) -> ChunkedValues:
         """Compress the first buffer of each chunk."""
         first = inner.parts[0]
-        packed = self._compress(first) if self.searches else _code_strings(first)
+        packed = self._compress(first) if self.searches else _code(first, inner.encoding)
         parts = (packed, *inner.parts[1:])
         return replace(inner, encoding=self._wrap(inner.encoding), parts=parts)
 
@@ -147,11 +148,15 @@ class General(Codec):
         return pb21.CompressiveEncoding(general=pb21.General(compression=compression, values=inner))
 
 
-def _code_strings(chunks: Slices) -> Slices:
-    """Code chunks of strings, each of which starts with where its offsets, of 32 bits, end."""
+def _code(chunks: Slices, inner: Any) -> Slices:
+    """Code chunks of plain values, which are words, or of strings, which begin with offsets."""
+    if inner.WhichOneof("compression") == "flat":
+        bits = int(inner.flat.bits_per_value)
+        return kernels.zstd_code_chunks(chunks, chunks.size, word_bytes=bits // 8, sized=True)
+    # The first offset, of 32 bits, is where the offsets end.
     heads = chunks.source[chunks.position[:, None] + np.arange(4)]
     offset_bytes = heads.reshape(-1).view("<u4").astype(np.int64)
-    return kernels.zstd_code_chunks(chunks, offset_bytes, sized=True)
+    return kernels.zstd_code_chunks(chunks, offset_bytes, word_bytes=4, sized=True)
 
 
 def _decompress(slices: Slices, compression: Any) -> Slices:

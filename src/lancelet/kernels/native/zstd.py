@@ -13,10 +13,10 @@ import numpy as np
 
 from lancelet.buffers import Int64s, Slices
 from lancelet.kernels import _native
-from lancelet.kernels.arguments import as_int64s, check_slices, slice_arrays, slices_of_sizes
+from lancelet.kernels.arguments import as_int64s, slice_arrays, slices_of_sizes
 from lancelet.kernels.faults import Fault, checked
 from lancelet.kernels.native.allocate import empty_bytes
-from lancelet.kernels.zstd import decompress_frames, zstd_frames
+from lancelet.kernels.zstd import check_words, decompress_frames, zstd_frames
 
 _HEAD_BYTES: Final = 600
 _SLACK: Final = 64
@@ -36,20 +36,19 @@ def zstd_decompress_chunks(slices: Slices, out_sizes: Int64s | None = None) -> S
     return slices_of_sizes(out[:total], out_size)
 
 
-def zstd_code_chunks(slices: Slices, offset_bytes: Int64s, *, sized: bool) -> Slices:
-    """Compress chunks that begin with offsets of 32 bits, without a search for repetition.
+def zstd_code_chunks(slices: Slices, words: Int64s, *, word_bytes: int, sized: bool) -> Slices:
+    """Compress chunks that begin with words, without a search for repetition.
 
     Args:
         slices: The chunks.
-        offset_bytes: How many bytes of each are offsets.
+        words: How many bytes of each are words.
+        word_bytes: The bytes of a word: 4, 8, 16 or 32.
         sized: Whether to put the plain size in front as a u64.
     """
-    kernel = "zstd_code_chunks"
-    check_slices(slices, offset_bytes, kernel=kernel)
+    check_words(slices, words, word_bytes=word_bytes)
     # What the kernel wants for tables and heads; what is not touched is not used.
     out = empty_bytes(int((slices.size + slices.size // 64 + _HEAD_BYTES).sum()))
     sizes = np.empty(len(slices), np.int64)
-    status = _native.zstd_code_chunks(
-        *slice_arrays(slices, offset_bytes), as_int64s(offset_bytes), int(sized), out, sizes
-    )
-    return slices_of_sizes(out[: checked(status, kernel=kernel)], sizes)
+    arrays = slice_arrays(slices, words)
+    status = _native.zstd_code_chunks(*arrays, as_int64s(words), word_bytes, int(sized), out, sizes)
+    return slices_of_sizes(out[: checked(status, kernel="zstd_code_chunks")], sizes)
