@@ -26,8 +26,8 @@ class DefaultSource(DataSource):
         return "lance"
 
     def schema(self) -> StructType:
-        """Return the schema of the table that the options name."""
-        from lancelet.spark.reader import schema_of  # noqa: PLC0415 - see above
+        """Return the schema of what the options ask for."""
+        from lancelet.spark.stream_reader import schema_of  # noqa: PLC0415 - see above
 
         return schema_of(self.options)
 

@@ -60,6 +60,8 @@ STREAM_READ_NAMES: Final = frozenset(
         "columns",
         "starting_version",
         "on_change",
+        "change_feed",
+        "change_keys",
         "max_rows_per_batch",
         "max_bytes_per_batch",
         "max_versions_per_batch",
@@ -131,11 +133,13 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """Which new rows a stream reads, and how many at a time."""
+    """Which new rows, or changes of rows, a stream reads, and how many at a time."""
 
     read: ReadOptions
     starting_version: str | None = None
     on_change: OnChange = OnChange.FAIL
+    change_feed: bool = False
+    change_keys: tuple[str, ...] = ()
     max_rows: int | None = None
     max_bytes: int | None = None
     max_versions: int | None = None
@@ -150,6 +154,10 @@ class StreamOptions:
         ]
         if len(given) > 1 or len(limits) < len(given):
             raise InvalidInputError("a stream has one limit per batch, of 1 at least", given=given)
+        if self.change_feed and self.on_change is not OnChange.FAIL:
+            raise InvalidInputError("a change feed tells every change; leave on_change")
+        if self.change_keys and not self.change_feed:
+            raise InvalidInputError("change_keys belong to a change feed: set change_feed=true")
         start = self.starting_version
         if start is not None and start != "latest" and not (start.isdigit() and int(start)):
             raise InvalidInputError(
@@ -169,6 +177,8 @@ class StreamOptions:
             ReadOptions(table_of(options), None if columns is None else _names(columns)),
             given.get("starting_version"),
             OnChange(on_change),
+            _flag(given, "change_feed"),
+            _names(given.get("change_keys", "")),
             _number(given, "max_rows_per_batch"),
             _number(given, "max_bytes_per_batch"),
             _number(given, "max_versions_per_batch"),

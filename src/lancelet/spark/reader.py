@@ -22,8 +22,11 @@ from lancelet.dataset.handle import find_snapshot
 from lancelet.errors import FieldNotFoundError, SchemaMismatchError, VersionNotFoundError
 from lancelet.ops.jobs.scan_task import ScanTask, scan
 from lancelet.ops.jobs.split import Split, plan_splits
+from lancelet.query.indexing.choose import choose_parts
 from lancelet.query.names import similar_names
+from lancelet.query.plan import plan_scan
 from lancelet.query.row_columns import ROW_FIELDS
+from lancelet.query.scan_options import ScanOptions
 from lancelet.query.scan_types import scan_field
 from lancelet.spark.convert import convert_batch
 from lancelet.spark.options import ReadOptions
@@ -66,8 +69,8 @@ class LanceReader(DataSourceReader):
         return run_scan(partition.value, self.schema)
 
 
-def schema_of(options: Mapping[str, str]) -> StructType:
-    """Return the schema of what options ask for."""
+def read_schema(options: Mapping[str, str]) -> StructType:
+    """Return the schema of what options of a batch read ask for."""
     wanted = ReadOptions.parse(options)
     return schema_of_snapshot(pinned(wanted), wanted)
 
@@ -162,11 +165,20 @@ def plan_tasks(
         fields=fields,
         fragments=wanted.fragments,
         split_bytes=wanted.split_bytes,
-        can_cut=wanted.filter is None,
+        can_cut=not _is_answered_by_index(snapshot, wanted),
     )
     if wanted.limit is not None:
         splits = _limited(snapshot, splits, wanted)
     return tuple(ScanTask(table, names, each, wanted.filter, wanted.limit) for each in splits)
+
+
+def _is_answered_by_index(snapshot: Snapshot, wanted: ReadOptions) -> bool:
+    """Say whether an index finds the rows; tasks for parts of a fragment would all ask it."""
+    if wanted.filter is None:
+        return False
+    options = ScanOptions(columns=(), filter=wanted.filter, fragments=wanted.fragments)
+    plan = plan_scan(snapshot, options)
+    return plan.is_filtered and bool(choose_parts(plan))
 
 
 def run_scan(task: ScanTask, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -179,7 +191,7 @@ def _limited(snapshot: Snapshot, splits: list[Split], wanted: ReadOptions) -> li
     """Return splits that hold no more rows than the limit, or a single one that stops there."""
     limit = wanted.limit or 0
     if wanted.filter is not None:
-        fragments = [number for split in splits for number in split.fragments]
+        fragments = dict.fromkeys(number for split in splits for number in split.fragments)
         return [Split(tuple(fragments))] if limit and fragments else []
     kept: list[Split] = []
     for split in splits:

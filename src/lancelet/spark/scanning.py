@@ -116,6 +116,5 @@ def _scan(schema: pa.Schema, number: int, task: ScanTask) -> Iterator[pa.RecordB
 
 
 def _count(task: ScanTask) -> Done[int]:
-    options = ScanOptions(columns=(), filter=task.filter, fragments=task.split.fragments)
-    rows = count_rows(plan_scan(task.table.open(), options))
+    rows = count_rows(task.plan())
     return Done(rows, rows)

@@ -1,4 +1,4 @@
-"""The source of a stream: the rows that each new version inserted, exactly once and in order.
+"""The source of a stream: what each new version inserted or changed, exactly once and in order.
 
     begin                 all rows of the version that is the latest then, unless told otherwise
     starting_version 5    what version 5 and those after it inserted
@@ -6,27 +6,22 @@
     batch                 as many rows, bytes or versions as the options allow
 
 Offsets are versions and rows within them, so a restart goes on where the last batch ended. A
-version that was cleaned away before it was read is an error: what it inserted is not known.
+version that was cleaned away before it was read is an error: what it brought is not known. The
+option `change_feed` makes the rows changes, with their values before and after.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from lancelet.errors import VersionNotFoundError
-from lancelet.ops.jobs.inserts import Inserts, find_inserts
-from lancelet.ops.jobs.scan_task import ScanTask
-from lancelet.ops.jobs.split import Split
-from lancelet.query.execute import count_rows
-from lancelet.query.plan import plan_scan
-from lancelet.query.row_columns import ROW_FIELDS
-from lancelet.query.scan_options import ScanOptions
+from lancelet.errors import FieldNotFoundError
+from lancelet.query.names import similar_names
 from lancelet.spark.options import StreamOptions
 from lancelet.spark.read_limits import (
     AvailableNow,
@@ -35,21 +30,18 @@ from lancelet.spark.read_limits import (
     default_limit,
     limit_of,
 )
-from lancelet.spark.reader import TaskPartition, check_readable, run_scan, schema_of_snapshot
+from lancelet.spark.reader import (
+    TaskPartition,
+    check_readable,
+    read_schema,
+    schema_of_snapshot,
+)
+from lancelet.spark.stream_changes import ChangedRows, feed_schema
+from lancelet.spark.stream_inserts import InsertedRows
 from lancelet.spark.stream_offset import Offset
+from lancelet.spark.stream_rows import NewRows
 from lancelet.spark.types import arrow_schema
 from lancelet.table.snapshot import Snapshot
-
-_ROWS_PER_TASK: Final = 1_000_000
-
-
-class Part(NamedTuple):
-    """New rows of one version: the first of them and the one behind the last."""
-
-    snapshot: Snapshot
-    inserts: Inserts
-    first: int
-    stop: int
 
 
 @dataclass
@@ -57,7 +49,7 @@ class LanceStreamReader(DataSourceStreamReader, AvailableNow):
     """Plans and runs the batches of one stream."""
 
     options: StreamOptions
-    schema: pa.Schema
+    rows: NewRows
     target: int | None = None
     _counts: dict[Offset, int] = field(default_factory=dict)
 
@@ -66,9 +58,13 @@ class LanceStreamReader(DataSourceStreamReader, AvailableNow):
         """Return the reader of the columns of a schema."""
         wanted = StreamOptions.parse(options)
         check_limits(wanted)
-        known = schema_of_snapshot(wanted.read.table.open(), wanted.read, every=True)
-        check_readable(schema, known)
-        return LanceStreamReader(wanted, arrow_schema(schema))
+        snapshot = wanted.read.table.open()
+        check_readable(schema, _schema_of(snapshot, wanted, every=True))
+        table, arrow = wanted.read.table, arrow_schema(schema)
+        rows: NewRows = InsertedRows(table, wanted.on_change, arrow)
+        if wanted.change_feed:
+            rows = ChangedRows(table, _image_of(snapshot, wanted), wanted.change_keys, arrow)
+        return LanceStreamReader(wanted, rows)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return where a new stream begins."""
@@ -101,12 +97,11 @@ class LanceStreamReader(DataSourceStreamReader, AvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the tasks that read the rows between two offsets."""
         begin, stop = Offset.parse(start), Offset.parse(end)
-        tasks = (task for part in self._parts(begin, stop) for task in self._tasks(part))
-        return [TaskPartition(task) for task in tasks]
+        return [TaskPartition(task) for task in self._tasks(begin, stop)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the batches of a task."""
-        return run_scan(partition.value, self.schema)
+        return self.rows.read(partition.value)
 
     def _latest(self) -> Snapshot:
         return replace(self.options.read.table, version=None).open()
@@ -126,7 +121,7 @@ class LanceStreamReader(DataSourceStreamReader, AvailableNow):
             count = self._count(at) - at.row
             fits = rows_left
             if bytes_left is not None:
-                by_bytes = int(bytes_left / self._row_bytes(at))
+                by_bytes = int(bytes_left / self.rows.row_bytes(at))
                 fits = by_bytes if fits is None else min(fits, by_bytes)
             if fits is not None and count > fits:
                 # A batch without a row would never come to an end.
@@ -134,61 +129,49 @@ class LanceStreamReader(DataSourceStreamReader, AvailableNow):
                 return replace(at, row=at.row + taken)
             rows_left = None if rows_left is None else rows_left - count
             if bytes_left is not None:
-                bytes_left -= int(count * self._row_bytes(at))
+                bytes_left -= int(count * self.rows.row_bytes(at))
             versions_left = None if versions_left is None else versions_left - 1
             at = Offset(at.version + 1)
         return at
 
-    def _parts(self, begin: Offset, end: Offset) -> Iterator[Part]:
+    def _tasks(self, begin: Offset, end: Offset) -> Iterator[Any]:
         at = begin
         while at < end:
-            snapshot, inserts = self._inserts(at)
             is_last = at.version == end.version
             stop = end.row if is_last else self._count(at)
             if stop > at.row:
-                yield Part(snapshot, inserts, at.row, stop)
+                yield from self.rows.tasks(at, stop)
             at = end if is_last else Offset(at.version + 1)
-
-    def _tasks(self, part: Part) -> Iterator[ScanTask]:
-        table = self.options.read.table.at(part.snapshot.version)
-        known = set(part.snapshot.schema.names)
-        names = tuple(name for name in self.schema.names if name in known | ROW_FIELDS.keys())
-        count = part.stop - part.first
-        if part.inserts.filter is not None or count <= _ROWS_PER_TASK:
-            split = Split(part.inserts.fragments, part.first, count)
-            yield ScanTask(table, names, split, part.inserts.filter)
-            return
-        for start in range(part.first, part.stop, _ROWS_PER_TASK):
-            rows = min(_ROWS_PER_TASK, part.stop - start)
-            yield ScanTask(table, names, Split(part.inserts.fragments, start, rows))
-
-    def _inserts(self, at: Offset) -> tuple[Snapshot, Inserts]:
-        try:
-            snapshot = self.options.read.table.at(at.version).open()
-        except VersionNotFoundError as error:
-            error.add_note(
-                "the stream had not read this version when it was removed; start the stream anew, "
-                "or clean up later than the stream may fall behind"
-            )
-            raise
-        if at.is_snapshot:
-            return snapshot, Inserts(tuple(snapshot.fragments.ids.tolist()))
-        return snapshot, find_inserts(snapshot, self.options.on_change)
 
     def _count(self, at: Offset) -> int:
         """Return how many new rows there are in the version of an offset."""
         key = replace(at, row=0)
-        known = self._counts.get(key)
-        if known is None:
-            snapshot, inserts = self._inserts(at)
-            scanning = ScanOptions(columns=(), filter=inserts.filter, fragments=inserts.fragments)
-            known = self._counts[key] = count_rows(plan_scan(snapshot, scanning))
-        return known
+        if key not in self._counts:
+            self._counts[key] = self.rows.count(at)
+        return self._counts[key]
 
-    def _row_bytes(self, at: Offset) -> float:
-        snapshot, inserts = self._inserts(at)
-        files = [
-            file for number in inserts.fragments for file in snapshot.fragments.by_id(number).files
-        ]
-        rows = sum(snapshot.fragments.by_id(number).physical_rows for number in inserts.fragments)
-        return max(1.0, sum(file.size_bytes for file in files) / max(rows, 1))
+
+def schema_of(options: Mapping[str, str]) -> StructType:
+    """Return the schema of what options ask for; Spark does not say whether it is for a stream."""
+    if "change_feed" not in options:
+        return read_schema(options)
+    wanted = StreamOptions.parse(options)
+    return _schema_of(wanted.read.table.open(), wanted)
+
+
+def _schema_of(snapshot: Snapshot, wanted: StreamOptions, *, every: bool = False) -> StructType:
+    if wanted.change_feed:
+        return feed_schema(snapshot, _image_of(snapshot, wanted))
+    return schema_of_snapshot(snapshot, wanted.read, every=every)
+
+
+def _image_of(snapshot: Snapshot, wanted: StreamOptions) -> tuple[str, ...]:
+    """Return the columns of the images of a change feed."""
+    known = snapshot.schema.names
+    chosen = known if wanted.read.columns is None else wanted.read.columns
+    for name in chosen:
+        if name not in known:
+            raise FieldNotFoundError(
+                f"the table has no such column{similar_names(name, known)}", column=name
+            )
+    return tuple(chosen)

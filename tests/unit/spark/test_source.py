@@ -145,6 +145,33 @@ def test_splits_hold_every_row_once_and_in_order(table, split_bytes):
     assert count == 1 if split_bytes == 10**9 else count > 1
 
 
+@pytest.mark.parametrize("split_bytes", [1, 100, 400])
+@pytest.mark.parametrize("filter_", ["id % 3 = 0", "id = 57", "_rowid >= 12 OR id = 4", "id < 0"])
+def test_a_filtered_read_of_a_large_fragment_is_cut_into_tasks(uri, split_bytes, filter_):
+    lance.write_dataset(ROWS, uri, enable_stable_row_ids=True)
+    lance.dataset(uri).delete("id in (5, 15)")
+    made = source(uri, split_bytes=str(split_bytes), filter=filter_)
+    expected = lance.dataset(uri).to_table(columns=["id"], filter=filter_)
+    assert ids(read(made)) == ids(expected)
+    assert len(tasks_of(made.reader(made.schema()))) > 3
+
+
+def test_rows_that_an_index_finds_are_not_looked_for_by_many_tasks(uri):
+    lance.write_dataset(ROWS, uri)
+    lance.dataset(uri).create_scalar_index("id", "BTREE")
+    made = source(uri, split_bytes="1", filter="id = 57")
+    assert ids(read(made)) == [57]
+    assert len(tasks_of(made.reader(made.schema()))) == 1
+
+
+def test_splits_count_live_rows_by_their_bytes(uri):
+    lance.write_dataset(ROWS, uri, max_rows_per_file=50)
+    size = lance.dataset(uri).get_fragments()[0].data_files()[0].file_size_bytes
+    assert len(tasks_of(source(uri, split_bytes=str(size)).reader(source(uri).schema()))) == 2
+    lance.dataset(uri).delete("id % 2 = 0")
+    assert len(tasks_of(source(uri, split_bytes=str(size)).reader(source(uri).schema()))) == 1
+
+
 def test_columns_of_rows_are_there_when_asked_for(table):
     options = dict.fromkeys(["with_row_id", "with_row_address", "with_row_versions"], "true")
     found = read(source(table, columns="id", **options))

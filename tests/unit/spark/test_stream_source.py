@@ -241,3 +241,144 @@ def test_a_table_of_ours_is_read_alike(tmp_path):
     assert query.batch() == [0, 1, 2]
     lancelet.write_dataset(rows(3, 5), uri, mode="append")
     assert query.batch() == [3, 4]
+
+
+class FeedQuery(Query):
+    """A query that reads the change feed."""
+
+    def __init__(self, uri, **options):
+        super().__init__(uri, change_feed="true", **options)
+
+    def read(self, start, end):
+        worker = cloudpickle.loads(cloudpickle.dumps(self.reader))
+        found = []
+        for partition in self.reader.partitions(start, end):
+            for part in worker.read(cloudpickle.loads(cloudpickle.dumps(partition))):
+                assert part.schema.equals(self.expected)
+                found += part.drop_columns(["_rowid"]).to_pylist()
+        return [
+            tuple(
+                row["id"] if isinstance(row := change[name], dict) else row
+                for name in ("kind", "_commit_version", "before", "after")
+            )
+            for change in found
+        ]
+
+
+@pytest.fixture(params=["stable ids", "keys"])
+def followed(request, tmp_path):
+    """A table whose rows can be followed, and the options of its feed."""
+    path = str(tmp_path / "f.lance")
+    is_stable = request.param == "stable ids"
+    table = pa.table({"id": range(6), "n": [0] * 6})
+    lance.write_dataset(table, path, enable_stable_row_ids=is_stable, max_rows_per_file=2)
+    return path, {} if is_stable else {"change_keys": "id"}
+
+
+def change(uri):
+    """Make one version each of updates, deletes, upserts, compaction and appends."""
+    lance.dataset(uri).update({"n": "1"}, where="id IN (1, 4)")
+    lance.dataset(uri).delete("id IN (0, 5)")
+    merge = lance.dataset(uri).merge_insert("id").when_matched_update_all()
+    merge.when_not_matched_insert_all().execute(pa.table({"id": [2, 7], "n": [5, 5]}))
+    lance.dataset(uri).optimize.compact_files()
+    lance.write_dataset(pa.table({"id": [8], "n": [8]}), uri, mode="append")
+
+
+CHANGES = [
+    *(("insert", 1, None, i) for i in range(6)),
+    ("update", 2, 1, 1),
+    ("update", 2, 4, 4),
+    ("delete", 3, 0, None),
+    ("delete", 3, 5, None),
+    ("update", 4, 2, 2),
+    ("insert", 4, None, 7),
+]
+
+
+def by_version(found):
+    def place(row):
+        _, version, before, after = row
+        return (version, 1, before) if after is None else (version, 0, after)
+
+    return sorted(found, key=place)
+
+
+def test_a_change_feed_tells_each_change_once_with_its_version(followed):
+    uri, options = followed
+    change(uri)
+    last = lance.dataset(uri).version
+    query = FeedQuery(uri, starting_version="1", **options)
+    assert by_version(query.batch()) == by_version([*CHANGES, ("insert", last, None, 8)])
+    assert query.batches() == []
+
+
+def test_a_change_feed_that_begins_now_begins_with_all_rows(followed):
+    uri, options = followed
+    query = FeedQuery(uri, **options)
+    assert query.batch() == CHANGES[:6]
+    lance.dataset(uri).delete("id = 3")
+    assert query.batch() == [("delete", 2, 3, None)]
+
+
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_changes_are_cut_into_batches_anywhere(followed, most):
+    uri, options = followed
+    change(uri)
+    whole = FeedQuery(uri, starting_version="1", **options).batch()
+    query = FeedQuery(uri, starting_version="1", **options)
+    found = []
+    while query.offset != query.reader.latestOffset(query.offset, ReadLimit(max_rows=most)):
+        batch = query.batch(ReadLimit(max_rows=most))
+        assert 0 < len(batch) <= most or not batch
+        found += batch
+        query.start()
+    assert found == whole
+
+
+def test_images_have_both_values_and_the_columns_that_were_asked_for(followed):
+    uri, options = followed
+    lance.dataset(uri).add_columns({"later": "id * 10"})
+    lance.dataset(uri).update({"n": "7"}, where="id = 2")
+    query = FeedQuery(uri, starting_version="1", columns="n, later", **options)
+    assert query.schema["after"].dataType.fieldNames() == ["n", "later"]
+    start, end = query.offset, query.reader.latestOffset(query.offset, None)
+    parts = [b for p in query.reader.partitions(start, end) for b in query.reader.read(p)]
+    rows = pa.Table.from_batches(parts).to_pylist()
+    assert [row["after"] for row in rows[:6]] == [{"n": 0, "later": None}] * 6
+    assert [(row["before"], row["after"]) for row in rows[6:]] == [
+        ({"n": 0, "later": 20}, {"n": 7, "later": 20})
+    ]
+
+
+def test_rows_that_cannot_be_followed_end_a_change_feed(uri):
+    query = FeedQuery(uri)
+    query.batch()
+    lance.dataset(uri).optimize.compact_files()
+    assert query.batch() == []
+    lance.dataset(uri).update({"id": "id"}, where="id = 2")
+    with pytest.raises(UnsupportedError, match="on="):
+        query.batch()
+
+
+def test_a_change_feed_needs_the_version_before(followed):
+    import datetime as dt
+
+    uri, options = followed
+    change(uri)
+    lance.dataset(uri).cleanup_old_versions(older_than=dt.timedelta(0))
+    last = lance.dataset(uri).version
+    query = FeedQuery(uri, starting_version=str(last), **options)
+    with pytest.raises(NotFoundError) as caught:
+        query.batch()
+    assert any("start the stream anew" in note for note in caught.value.__notes__)
+    assert len(FeedQuery(uri, **options).batch()) == lance.dataset(uri).count_rows()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"change_feed": "true", "on_change": "skip"}, {"change_keys": "id"}],
+)
+def test_options_of_a_change_feed_must_make_sense(uri, options):
+    with pytest.raises(InvalidInputError):
+        Query(uri, **options)

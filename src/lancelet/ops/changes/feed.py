@@ -60,9 +60,14 @@ class ChangeFeed:
             ]
         )
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the changes."""
-        return map_ordered(partial(_batch, self), self._blocks(), window=2)
+    def batches(self, *, first: int = 0, stop: int | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the changes, or those from the one numbered `first` to the one before `stop`."""
+        blocks = _between(self._blocks(), first, stop)
+        return map_ordered(partial(_batch, self), blocks, window=2)
+
+    def count(self) -> int:
+        """Return how many changes there are; of values only keys are read, if there are any."""
+        return sum(map(len, self._blocks()))
 
     def reader(self) -> pa.RecordBatchReader:
         """Return the changes as a stream of Arrow."""
@@ -134,6 +139,19 @@ def _has(schema: Schema, path: str) -> bool:
     except FieldNotFoundError:
         return path in ROW_FIELDS or path in schema.names
     return True
+
+
+def _between(blocks: Iterator[ChangedRows], first: int, stop: int | None) -> Iterator[ChangedRows]:
+    """Yield the rows of blocks from a number on and before another one."""
+    start = 0
+    for block in blocks:
+        if stop is not None and start >= stop:
+            return
+        end = start + len(block)
+        if end > first:
+            last = len(block) if stop is None else min(len(block), stop - start)
+            yield block.slice(max(0, first - start), last)
+        start = end
 
 
 def _batch(feed: ChangeFeed, rows: ChangedRows) -> pa.RecordBatch:

@@ -1,0 +1,70 @@
+"""New rows alone: what each version inserted, in the order in which the version keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from lancelet.ops.jobs.inserts import Inserts, OnChange, find_inserts
+from lancelet.ops.jobs.scan_task import ScanTask
+from lancelet.ops.jobs.split import Split
+from lancelet.ops.jobs.table_ref import TableRef
+from lancelet.query.execute import count_rows
+from lancelet.query.plan import plan_scan
+from lancelet.query.row_columns import ROW_FIELDS
+from lancelet.query.scan_options import ScanOptions
+from lancelet.spark.reader import run_scan
+from lancelet.spark.stream_offset import Offset
+from lancelet.spark.stream_rows import open_version
+from lancelet.table.snapshot import Snapshot
+
+_ROWS_PER_TASK: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class InsertedRows:
+    """The rows that versions of a table inserted, with the columns of a schema."""
+
+    table: TableRef
+    on_change: OnChange
+    schema: pa.Schema
+
+    def count(self, at: Offset) -> int:
+        """Return how many rows the version of an offset inserted."""
+        snapshot, inserts = self._find(at)
+        scanning = ScanOptions(columns=(), filter=inserts.filter, fragments=inserts.fragments)
+        return count_rows(plan_scan(snapshot, scanning))
+
+    def row_bytes(self, at: Offset) -> float:
+        """Return how many bytes a row takes, by the sizes of files."""
+        snapshot, inserts = self._find(at)
+        fragments = [snapshot.fragments.by_id(number) for number in inserts.fragments]
+        size = sum(file.size_bytes for fragment in fragments for file in fragment.files)
+        return max(1.0, size / max(1, sum(fragment.physical_rows for fragment in fragments)))
+
+    def tasks(self, at: Offset, stop: int) -> Iterator[ScanTask]:
+        """Yield tasks that read the rows from an offset to before a number."""
+        snapshot, inserts = self._find(at)
+        table = self.table.at(snapshot.version)
+        known = set(snapshot.schema.names)
+        names = tuple(name for name in self.schema.names if name in known | ROW_FIELDS.keys())
+        if inserts.filter is not None:
+            everything = Split(inserts.fragments)
+            yield ScanTask(table, names, everything, inserts.filter, stop - at.row, at.row)
+            return
+        for start in range(at.row, stop, _ROWS_PER_TASK):
+            rows = min(_ROWS_PER_TASK, stop - start)
+            yield ScanTask(table, names, Split(inserts.fragments, start, rows))
+
+    def read(self, task: ScanTask) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a task."""
+        return run_scan(task, self.schema)
+
+    def _find(self, at: Offset) -> tuple[Snapshot, Inserts]:
+        snapshot = open_version(self.table, at.version)
+        if at.is_snapshot:
+            return snapshot, Inserts(tuple(snapshot.fragments.ids.tolist()))
+        return snapshot, find_inserts(snapshot, self.on_change)
