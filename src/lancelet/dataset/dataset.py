@@ -32,6 +32,7 @@ from lancelet.dataset.handle import (
     text_of,
 )
 from lancelet.dataset.history import HistoryMethods
+from lancelet.dataset.hybrid import HybridMethods
 from lancelet.dataset.index_segments import IndexSegmentMethods
 from lancelet.dataset.indexing import IndexMethods
 from lancelet.dataset.lance_schema import LanceSchema
@@ -72,6 +73,7 @@ class LanceDataset(
     IndexMethods,
     IndexSegmentMethods,
     VectorIndexMethods,
+    HybridMethods,
     pa.dataset.Dataset,  # type: ignore[misc]  # pyarrow has no types for it
 ):
     """A table at some version."""

@@ -18,6 +18,7 @@ from lancelet.query.full_text import (
     Occur,
     PhraseQuery,
 )
+from lancelet.query.search.fusion import Fusion, ReciprocalRank, WeightedSum
 
 __all__ = [
     "BooleanQuery",
@@ -26,8 +27,11 @@ __all__ = [
     "FullTextOperator",
     "FullTextQuery",
     "FullTextQueryType",
+    "Fusion",
     "MatchQuery",
     "MultiMatchQuery",
     "Occur",
     "PhraseQuery",
+    "ReciprocalRank",
+    "WeightedSum",
 ]

@@ -5,13 +5,15 @@
     SELECT * FROM lance_files('s3://b/t')           which files a version is made of
     SELECT * FROM lance_changes('s3://b/t', 3, 7)   the rows that versions 3 to 7 inserted
 
+Those that search are in `search_functions`.
+
 A call runs in one task, which suits what is small or well filtered; large tables are read by
 `format("lance")` or `scan`. Constants alone can be arguments, since the columns depend on them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
 import pyarrow as pa
@@ -64,7 +66,7 @@ class LanceScan:
     @staticmethod
     def analyze(path: AnalyzeArgument, **options: AnalyzeArgument) -> AnalyzeResult:
         """Return the columns of what is asked for."""
-        wanted = _read_options(_constant(path), _constants(options))
+        wanted = _read_options(constant_of(path), constants_of(options))
         return AnalyzeResult(schema_of_snapshot(pinned(wanted), wanted))
 
     def eval(self, path: Any, **options: Any) -> Iterator[Row]:
@@ -74,7 +76,7 @@ class LanceScan:
         schema = schema_of_snapshot(snapshot, wanted)
         for task in plan_tasks(snapshot, wanted, tuple(schema.fieldNames())):
             for batch in run_scan(task, arrow_schema(schema)):
-                yield from _rows(batch)
+                yield from rows_of(batch)
 
 
 class LanceVersions:
@@ -83,7 +85,7 @@ class LanceVersions:
     @staticmethod
     def analyze(path: AnalyzeArgument) -> AnalyzeResult:
         """Return the columns."""
-        _constant(path)
+        constant_of(path)
         return AnalyzeResult(spark_schema(_VERSIONS))
 
     def eval(self, path: Any) -> Iterator[Row]:
@@ -99,7 +101,7 @@ class LanceFiles:
     @staticmethod
     def analyze(path: AnalyzeArgument, **options: AnalyzeArgument) -> AnalyzeResult:
         """Return the columns."""
-        _read_options(_constant(path), _constants(options))
+        _read_options(constant_of(path), constants_of(options))
         return AnalyzeResult(spark_schema(_FILES))
 
     def eval(self, path: Any, **options: Any) -> Iterator[Row]:
@@ -117,8 +119,8 @@ class LanceChanges:
         path: AnalyzeArgument, first: AnalyzeArgument, last: AnalyzeArgument
     ) -> AnalyzeResult:
         """Return the columns of the last version, and that of the version."""
-        wanted = _read_options(_constant(path), {"version": _constant(last)})
-        _constant(first)
+        wanted = _read_options(constant_of(path), {"version": constant_of(last)})
+        constant_of(first)
         fields = schema_of_snapshot(pinned(wanted), wanted).fields
         return AnalyzeResult(StructType([*fields, StructField(VERSION_COLUMN, LongType(), False)]))
 
@@ -129,10 +131,10 @@ class LanceChanges:
         shown = arrow_schema(schema_of_snapshot(pinned(wanted), wanted))
         for version in range(int(first), stop + 1):
             for batch in _inserted(wanted, version, shown):
-                yield from ((*row, version) for row in _rows(batch))
+                yield from ((*row, version) for row in rows_of(batch))
 
 
-FUNCTIONS: Final = {
+TABLE_FUNCTIONS: Final = {
     "lance_scan": LanceScan,
     "lance_versions": LanceVersions,
     "lance_files": LanceFiles,
@@ -140,14 +142,15 @@ FUNCTIONS: Final = {
 }
 
 
-def register_functions(spark: SparkSession) -> None:
-    """Make the functions known to a session."""
-    for name, function in FUNCTIONS.items():
+def register_functions(spark: SparkSession, functions: Mapping[str, type[Any]]) -> None:
+    """Make functions known to a session by their names."""
+    for name, function in functions.items():
         made = cast("UserDefinedTableFunction", udtf(function, useArrow=False))
         spark.udtf.register(name, made)
 
 
-def _rows(batch: pa.RecordBatch) -> Iterator[Row]:
+def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
+    """Yield the rows of a batch as Spark takes them."""
     columns = [column.to_pylist(maps_as_pydicts="strict") for column in batch.columns]
     return zip(*columns, strict=True)
 
@@ -193,19 +196,22 @@ def _files_of(snapshot: Snapshot, fragment: Any) -> Iterator[dict[str, Any]]:
 
 
 def _read_options(path: Any, options: dict[str, Any]) -> ReadOptions:
-    given = {name.lower(): _text(value) for name, value in options.items() if value is not None}
+    given = {name.lower(): text_of(value) for name, value in options.items() if value is not None}
     return ReadOptions.parse(given | {"path": str(path)})
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """Return a value as the text that options have for it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _constants(options: dict[str, AnalyzeArgument]) -> dict[str, Any]:
-    return {name: _constant(argument) for name, argument in options.items()}
+def constants_of(options: Mapping[str, AnalyzeArgument]) -> dict[str, Any]:
+    """Return the values of arguments by their names."""
+    return {name: constant_of(argument) for name, argument in options.items()}
 
 
-def _constant(argument: AnalyzeArgument) -> Any:
+def constant_of(argument: AnalyzeArgument) -> Any:
+    """Return the value of an argument, which must not depend on rows."""
     if argument.isTable or not argument.isConstantExpression:
         raise InvalidInputError("arguments of this function are constants")
     return argument.value

@@ -43,6 +43,7 @@ READ_NAMES: Final = frozenset(
         "split_bytes",
     }
 )
+SEARCH_NAMES: Final = READ_NAMES - {"limit", "fragments", "split_bytes"}
 WRITE_NAMES: Final = frozenset(
     {
         "branch",
@@ -109,9 +110,9 @@ class ReadOptions:
             raise InvalidInputError("a version can be named in one way only", given=given)
 
     @staticmethod
-    def parse(options: Mapping[str, str]) -> ReadOptions:
-        """Return the options of a read."""
-        given = _checked(options, READ_NAMES, prefixes=(STORAGE_PREFIX,))
+    def parse(options: Mapping[str, str], known: frozenset[str] = READ_NAMES) -> ReadOptions:
+        """Return the options of a read, of which some may be known."""
+        given = _checked(options, known, prefixes=(STORAGE_PREFIX,))
         row_columns = [
             name for option, names in _ROW_OPTIONS.items() if _flag(given, option) for name in names
         ]

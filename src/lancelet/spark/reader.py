@@ -22,6 +22,7 @@ from lancelet.dataset.handle import find_snapshot
 from lancelet.errors import FieldNotFoundError, SchemaMismatchError, VersionNotFoundError
 from lancelet.ops.jobs.scan_task import ScanTask, scan
 from lancelet.ops.jobs.split import Split, plan_splits
+from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.query.indexing.choose import choose_parts
 from lancelet.query.names import similar_names
 from lancelet.query.plan import plan_scan
@@ -155,10 +156,7 @@ def plan_tasks(
     snapshot: Snapshot, wanted: ReadOptions, names: tuple[str, ...]
 ) -> tuple[ScanTask, ...]:
     """Return the tasks that read columns of a version."""
-    table = replace(wanted.table, version=snapshot.version)
-    if wanted.tag is not None:
-        # A tag may name a version of another branch than the one that was asked.
-        table = replace(table, uri=snapshot.location.uri, branch=None)
+    table = ref_of(snapshot, wanted)
     fields = [field for field in snapshot.schema.fields if field.name in names]
     splits = plan_splits(
         snapshot,
@@ -179,6 +177,15 @@ def _is_answered_by_index(snapshot: Snapshot, wanted: ReadOptions) -> bool:
     options = ScanOptions(columns=(), filter=wanted.filter, fragments=wanted.fragments)
     plan = plan_scan(snapshot, options)
     return plan.is_filtered and bool(choose_parts(plan))
+
+
+def ref_of(snapshot: Snapshot, wanted: ReadOptions) -> TableRef:
+    """Return the name by which tasks open the version that was pinned."""
+    table = wanted.table.at(snapshot.version)
+    if wanted.tag is None:
+        return table
+    # A tag may name a version of another branch than the one that was asked.
+    return replace(table, uri=snapshot.location.uri, branch=None)
 
 
 def run_scan(task: ScanTask, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

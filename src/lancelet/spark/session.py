@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from lancelet.spark.functions import register_functions
+from lancelet.spark.functions import TABLE_FUNCTIONS, register_functions
+from lancelet.spark.search_functions import SEARCH_FUNCTIONS
 from pyspark_lance import DefaultSource
 
 
@@ -15,4 +16,4 @@ def register(spark: SparkSession) -> None:
     call changes nothing of it; the functions always need it.
     """
     spark.dataSource.register(DefaultSource)
-    register_functions(spark)
+    register_functions(spark, {**TABLE_FUNCTIONS, **SEARCH_FUNCTIONS})

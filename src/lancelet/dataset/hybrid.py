@@ -1,0 +1,96 @@
+"""The method of a dataset that searches by text and by vector at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from lancelet.dataset.handle import Handle
+from lancelet.errors import InvalidInputError
+from lancelet.query.execute import execute_to_table
+from lancelet.query.plan import plan_scan
+from lancelet.query.scan_options import ScanOptions
+from lancelet.query.search.fusion import Fusion, ReciprocalRank
+from lancelet.query.search.hybrid import HybridSearch, depth_for
+from lancelet.query.search.text import read_text_search
+from lancelet.query.search.vector import read_vector_search
+from lancelet.table.snapshot import Snapshot
+
+
+class HybridMethods:
+    """Searches by text and by vector at once."""
+
+    _handle: Handle
+
+    def hybrid_search(
+        self,
+        text: Any,
+        nearest: Mapping[str, Any],
+        k: int = 10,
+        *,
+        columns: Sequence[str] | Mapping[str, str] | None = None,
+        filter: Any = None,  # noqa: A002 - the word for it everywhere
+        prefilter: bool = True,
+        fusion: Fusion | None = None,
+        depth: int | None = None,
+        fast_search: bool = False,
+        with_row_id: bool = False,
+    ) -> pa.Table:
+        """Return the rows that are best by a text and a vector together, the best first.
+
+        The column `_relevance_score` says how good; `lancelet.query.ReciprocalRank` and
+        `WeightedSum` say how it is computed.
+
+        Args:
+            text: Words, or a query of `lancelet.query`, as for `full_text_query` of a scan.
+            nearest: The vector and its column, as for `nearest` of a scan; `k` in it is ignored.
+            k: The most rows.
+            columns: What to return, by default all columns.
+            filter: SQL text or an expression of pyarrow; rows for which it is true are returned.
+            prefilter: Whether only rows that pass the filter are searched; else fewer than `k`
+                may be left.
+            fusion: How two scores become one, by default `ReciprocalRank()`.
+            depth: How many rows each of the searches finds, by default the larger of 50 and
+                four times `k`.
+            fast_search: Whether rows that no index has are left out.
+            with_row_id: Whether to return a column `_rowid`.
+        """
+        snapshot = self._handle.snapshot
+        options = ScanOptions(
+            columns=columns if columns is None or isinstance(columns, Mapping) else tuple(columns),
+            filter=filter,
+            limit=k,
+            with_row_id=with_row_id,
+            indexed_only=fast_search,
+            prefilter=prefilter,
+            search=hybrid_search(snapshot, text, nearest, k, fusion=fusion, depth=depth),
+        )
+        return execute_to_table(plan_scan(snapshot, options))
+
+
+def hybrid_search(
+    snapshot: Snapshot,
+    text: Any,
+    nearest: Mapping[str, Any],
+    count: int,
+    *,
+    fusion: Fusion | None = None,
+    depth: int | None = None,
+) -> HybridSearch:
+    """Return the search that is asked for; see `HybridMethods.hybrid_search`."""
+    if count < 1 or (depth is not None and depth < count):
+        raise InvalidInputError(
+            "a search is for one row at least, and each part of it for as many as are wanted",
+            k=count,
+            depth=depth,
+        )
+    depth = depth or depth_for(count)
+    return HybridSearch(
+        read_text_search(snapshot, text),
+        read_vector_search(snapshot.schema, {**nearest, "k": depth}),
+        count,
+        depth,
+        fusion or ReciprocalRank(),
+    )

@@ -1,0 +1,170 @@
+"""Building indices in tasks: a segment for each group of fragments, all of them in one commit.
+
+    train    one task     centroids and words, from rows chosen by chance      vectors only
+    build    a task each  fragments {0 1} -> segment 5f..   {2 3} -> segment a3..
+    merge    one task     segments 5f.. and a3.. -> segment 0c..               if it is asked for
+    commit   on the driver: the index has these segments, in place of one of the same name
+
+Segments of vectors share one model, so that they can be merged later without their rows. Bringing
+indices up to date is a task for each index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeAlias
+
+import numpy as np
+
+from lancelet.format.index_metadata import IndexMetadata
+from lancelet.format.operation import CreateIndex
+from lancelet.index.base import IndexedRows
+from lancelet.index.registry import kind_of_name
+from lancelet.index.vector.kind import IVF
+from lancelet.index.vector.train import IvfRequest, train_models
+from lancelet.ops.indexing.build import (
+    IndexRequest,
+    build_segment,
+    default_name,
+    fields_to,
+    replaced_by,
+)
+from lancelet.ops.indexing.optimize import (
+    IndexChange,
+    OptimizeIndices,
+    commit_changes,
+    merge_segments,
+    names_of,
+    optimize_one,
+)
+from lancelet.ops.indexing.vectors import VectorIndexRequest, build_vector_segment
+from lancelet.ops.jobs.engine import Done, Job
+from lancelet.ops.jobs.part import Part
+from lancelet.ops.jobs.split import plan_splits
+from lancelet.ops.jobs.table_ref import TableRef
+from lancelet.ops.publish import Retries, publish, with_retries
+from lancelet.query.projection import project
+from lancelet.query.take import addresses_at, take_addresses
+from lancelet.table.snapshot import Snapshot
+
+AnyRequest: TypeAlias = IndexRequest | VectorIndexRequest
+Fragments: TypeAlias = "tuple[int, ...] | None"
+
+
+@dataclass(frozen=True, slots=True)
+class BuildOptions:
+    """How an index is cut into tasks, and whether their segments become one."""
+
+    bytes_per_task: int | None = None
+    merges: bool = False
+    retries: Retries = field(default_factory=Retries)
+
+
+def create_index(
+    job: Job, table: TableRef, request: AnyRequest, options: BuildOptions | None = None
+) -> Snapshot:
+    """Build an index in tasks and commit it; where others rewrote its fragments first, again."""
+    options = options or BuildOptions()
+
+    def attempt(snapshot: Snapshot) -> Snapshot:
+        replaced = replaced_by(
+            snapshot, request.name or default_name(request.column), replaces=request.replaces
+        )
+        at = table.at(snapshot.version)
+        groups = plan_groups(snapshot, request, options.bytes_per_task)
+        shared = _with_models(job, at, request, groups)
+        requests = [replace(shared, fragments=group) for group in groups]
+        built = job.run("build", partial(build_part, at), requests)
+        if options.merges and len(built) > 1:
+            built = job.run("merge", partial(merge_parts, at), [tuple(built)])
+        return publish(snapshot, CreateIndex(tuple(built), replaced))
+
+    return with_retries(table.at(None).open(), attempt, options.retries)
+
+
+def optimize_indices(job: Job, table: TableRef, wanted: OptimizeIndices) -> Snapshot:
+    """Bring indices up to date, each in a task, and commit all of them at once."""
+
+    def attempt(snapshot: Snapshot) -> Snapshot:
+        names = names_of(snapshot, wanted)
+        run = partial(optimize_part, table.at(snapshot.version), wanted)
+        return commit_changes(snapshot, job.run("optimize", run, names))
+
+    return with_retries(table.at(None).open(), attempt, Retries())
+
+
+def plan_groups(
+    snapshot: Snapshot, request: AnyRequest, bytes_per_task: int | None = None
+) -> list[Fragments]:
+    """Return the fragments of each segment; a request for no rows stays as it is."""
+    leaf = fields_to(snapshot, request.column)[-1]
+    if isinstance(request, VectorIndexRequest):
+        IVF.check_type(leaf.arrow_type, request.column)
+    else:
+        kind_of_name(request.kind).check_type(leaf.arrow_type, request.column)
+    if not request.is_trained:
+        return [request.fragments]
+    splits = plan_splits(
+        snapshot,
+        fields=[leaf],
+        fragments=request.fragments,
+        split_bytes=bytes_per_task,
+        can_cut=False,
+    )
+    return [split.fragments for split in splits] or [request.fragments]
+
+
+def build_part(table: TableRef, request: AnyRequest) -> Done[IndexMetadata]:
+    """Write a segment of some fragments."""
+    snapshot = table.open()
+    if isinstance(request, VectorIndexRequest):
+        built = build_vector_segment(snapshot, request)
+    else:
+        built = build_segment(snapshot, request)
+    fragments = map(snapshot.fragments.by_id, built.fragment_bitmap or ())
+    return Done(built, sum(map(snapshot.live_rows, fragments)))
+
+
+def merge_parts(table: TableRef, segments: Sequence[IndexMetadata]) -> Done[IndexMetadata]:
+    """Write one segment of several."""
+    return Done(merge_segments(table.open(), segments))
+
+
+def optimize_part(table: TableRef, wanted: OptimizeIndices, name: str) -> Done[IndexChange]:
+    """Write what brings an index up to date."""
+    return Done(optimize_one(table.open(), name, wanted))
+
+
+def train_part(request: VectorIndexRequest, part: Part) -> Done[IvfRequest]:
+    """Find the models that all segments share, from a sample of the rows of a part."""
+    snapshot, ivf = part.open(), request.ivf
+    total = snapshot.num_rows
+    known = replace(ivf, partitions=ivf.count_for(total))
+    rows = _sample(snapshot, request.column, known.sample_size(total), ivf.seed)
+    return Done(replace(ivf, models=train_models(rows, known)), rows.num_rows)
+
+
+def _with_models(
+    job: Job, table: TableRef, request: AnyRequest, groups: Sequence[Fragments]
+) -> AnyRequest:
+    """Return a request whose segments share their models, if it is one for vectors."""
+    fragments = tuple(each for group in groups for each in group or ())
+    if not isinstance(request, VectorIndexRequest) or not fragments:
+        return request
+    part = Part(table, fragments)
+    return replace(request, ivf=job.run("train", partial(train_part, request), [part])[0])
+
+
+def _sample(snapshot: Snapshot, column: str, count: int, seed: int) -> IndexedRows:
+    """Return the values of so many rows, chosen by chance, or of all if there are not more."""
+    total = snapshot.num_rows
+    places = np.arange(total)
+    if total > count:
+        places = np.sort(np.random.default_rng(seed).choice(total, count, replace=False))
+    addresses = addresses_at(snapshot, places)
+    found = take_addresses(snapshot, addresses, project(snapshot.schema, (column,)))
+    batches = found.combine_chunks().to_batches()
+    values = [(batch.column(0), own) for batch, own in zip(batches, [addresses], strict=False)]
+    return IndexedRows(found.schema.field(0).type, values, len(addresses))

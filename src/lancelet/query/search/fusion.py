@@ -1,0 +1,114 @@
+"""Rankings of several searches made into one: ranks by text and by vector, for instance.
+
+    by text     a 7.0   b 5.0   c 1.0        scores, larger is better
+    by vector   c 0.1   a 0.4   d 0.9        distances, smaller is better
+
+Reciprocal ranks (the default) look at places alone, counted from 1:
+
+    score(row) = sum over the lists of   weight / (constant + place)
+
+    a   1/(60+1) + 1/(60+2) = 0.0325         c   1/(60+3) + 1/(60+1) = 0.0323
+
+The weighted sum looks at scores, stretched from 0 for the last row of a list to 1 for its first:
+
+    score(row) = sum over the lists of   weight * (value - worst) / (best - worst)
+
+    a   0.5 * 1 + 0.5 * 0.625 = 0.8125       c   0.5 * 0 + 0.5 * 1 = 0.5
+
+A list that lacks a row gives it nothing. Of rows with one score that with the smaller address
+comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.errors import InvalidInputError
+from lancelet.rowids.address import UInt64s
+
+Weights: TypeAlias = tuple[float, ...]
+Float64s: TypeAlias = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class ReciprocalRank:
+    """Rows are worth more the nearer they are to the front; see above."""
+
+    weights: Weights = (1.0, 1.0)
+    constant: float = 60.0
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that mean nothing."""
+        _check_weights(self.weights)
+        if not self.constant >= 0:
+            raise InvalidInputError("the constant must not be negative", found=self.constant)
+
+    def values(self, scores: Float64s) -> Float64s:
+        """Return what rows are worth, given their scores, the best first."""
+        places = np.arange(1, len(scores) + 1, dtype=np.float64)
+        found: Float64s = np.reciprocal(self.constant + places)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedSum:
+    """Rows are worth their scores, stretched to 0 to 1; see above."""
+
+    weights: Weights = (0.5, 0.5)
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that mean nothing."""
+        _check_weights(self.weights)
+
+    def values(self, scores: Float64s) -> Float64s:
+        """Return what rows are worth, given their scores, the best first."""
+        if not len(scores):
+            return scores
+        spread = scores[0] - scores[-1]
+        return (scores - scores[-1]) / spread if spread > 0 else np.ones(len(scores))
+
+
+Fusion: TypeAlias = ReciprocalRank | WeightedSum
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranking:
+    """Rows that a search found, the best first; the larger a score the better."""
+
+    rows: UInt64s
+    scores: Float64s
+
+
+def fuse(rankings: Sequence[Ranking], fusion: Fusion) -> Ranking:
+    """Return the rows of all rankings with one score each, the best first.
+
+    >>> text = Ranking(np.uint64([1, 2, 3]), np.float64([7, 5, 1]))
+    >>> vector = Ranking(np.uint64([3, 1, 4]), np.float64([-0.1, -0.4, -0.9]))
+    >>> fuse([text, vector], WeightedSum()).rows.tolist()
+    [1, 3, 2, 4]
+    """
+    if len(rankings) != len(fusion.weights):
+        raise InvalidInputError(
+            "there is a weight for each search", weights=fusion.weights, searches=len(rankings)
+        )
+    rows, places = np.unique(
+        np.concatenate([ranking.rows for ranking in rankings]), return_inverse=True
+    )
+    worth = [
+        weight * fusion.values(ranking.scores)
+        for weight, ranking in zip(fusion.weights, rankings, strict=True)
+    ]
+    scores = np.zeros(len(rows))
+    np.add.at(scores, places, np.concatenate(worth))
+    order = np.lexsort((rows, -scores))
+    return Ranking(rows[order], scores[order])
+
+
+def _check_weights(weights: Weights) -> None:
+    if any(not weight >= 0 for weight in weights) or not sum(weights):
+        raise InvalidInputError("weights are not negative, and not all of them 0", found=weights)

@@ -1,0 +1,200 @@
+"""Functions of SQL that search a table at any path: by vector, by text, and by both.
+
+    SELECT id, _distance FROM lance_vector_search(
+        path => 's3://b/t', column => 'v', query => array(0.1, 0.2), k => 5, filter => 'price > 10')
+    SELECT id, _score FROM lance_text_search(path => 's3://b/t', query => 'red fox', k => 5)
+    SELECT id, _relevance_score FROM lance_hybrid_search(
+        path => 's3://b/t', text => 'red fox', column => 'v', query => array(0.1, 0.2))
+
+Options of reads, such as `columns`, `filter` and `version`, work as in `lance_scan`. A call runs in
+one task, which suits a few rows through an index; `lancelet.spark.search` spreads many queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult
+
+from lancelet.dataset.hybrid import hybrid_search
+from lancelet.errors import InvalidInputError
+from lancelet.query.execute import execute
+from lancelet.query.plan import ScanPlan, plan_scan
+from lancelet.query.scan_options import ScanOptions
+from lancelet.query.search.fusion import Fusion, ReciprocalRank, WeightedSum
+from lancelet.query.search.hits import Search
+from lancelet.query.search.text import read_text_search
+from lancelet.query.search.vector import COUNT, read_vector_search
+from lancelet.spark.convert import convert_batch
+from lancelet.spark.functions import Row, constant_of, constants_of, rows_of, text_of
+from lancelet.spark.options import SEARCH_NAMES, ReadOptions
+from lancelet.spark.reader import pinned
+from lancelet.spark.searching import schema_found
+from lancelet.spark.types import arrow_schema
+from lancelet.table.snapshot import Snapshot
+
+_NEAREST: Final = frozenset(
+    {"metric", "nprobes", "minimum_nprobes", "maximum_nprobes", "refine_factor", "ef", "use_index"}
+)
+_COMMON: Final = frozenset({"k", "prefilter", "fast_search"})
+_FUSIONS: Final[dict[str, Callable[[tuple[float, float]], Fusion]]] = {
+    "reciprocal_rank": ReciprocalRank,
+    "weighted_sum": WeightedSum,
+}
+
+MakeSearch = Callable[[Snapshot, dict[str, Any], int], Search]
+
+
+class LanceVectorSearch:
+    """The rows whose vectors are nearest to one; the keys of `nearest` are arguments too."""
+
+    @staticmethod
+    def analyze(
+        path: AnalyzeArgument,
+        column: AnalyzeArgument,
+        query: AnalyzeArgument,
+        **options: AnalyzeArgument,
+    ) -> AnalyzeResult:
+        """Return the columns of the rows, and `_distance`."""
+        given = constants_of(options)
+        make = _by_vector(constant_of(column), constant_of(query))
+        return _analyzed(_plan(constant_of(path), given, _NEAREST, make))
+
+    def eval(self, path: Any, column: Any, query: Any, **options: Any) -> Iterator[Row]:
+        """Yield the rows, the nearest first."""
+        return _rows(_plan(path, options, _NEAREST, _by_vector(column, query)))
+
+
+class LanceTextSearch:
+    """The rows whose texts have the words of a query; `on` names the columns."""
+
+    @staticmethod
+    def analyze(
+        path: AnalyzeArgument, query: AnalyzeArgument, **options: AnalyzeArgument
+    ) -> AnalyzeResult:
+        """Return the columns of the rows, and `_score`."""
+        make = _by_text(constant_of(query))
+        return _analyzed(_plan(constant_of(path), constants_of(options), {"on"}, make))
+
+    def eval(self, path: Any, query: Any, **options: Any) -> Iterator[Row]:
+        """Yield the rows, the best first."""
+        return _rows(_plan(path, options, {"on"}, _by_text(query)))
+
+
+class LanceHybridSearch:
+    """The rows that are best by a text and a vector together."""
+
+    NAMES: Final = _NEAREST | {"on", "fusion", "text_weight", "vector_weight", "depth"}
+
+    @staticmethod
+    def analyze(
+        path: AnalyzeArgument,
+        text: AnalyzeArgument,
+        column: AnalyzeArgument,
+        query: AnalyzeArgument,
+        **options: AnalyzeArgument,
+    ) -> AnalyzeResult:
+        """Return the columns of the rows, and `_relevance_score`."""
+        make = _by_both(constant_of(text), constant_of(column), constant_of(query))
+        given = constants_of(options)
+        return _analyzed(_plan(constant_of(path), given, LanceHybridSearch.NAMES, make))
+
+    def eval(self, path: Any, text: Any, column: Any, query: Any, **options: Any) -> Iterator[Row]:
+        """Yield the rows, the best first."""
+        make = _by_both(text, column, query)
+        return _rows(_plan(path, options, LanceHybridSearch.NAMES, make))
+
+
+SEARCH_FUNCTIONS: Final = {
+    "lance_vector_search": LanceVectorSearch,
+    "lance_text_search": LanceTextSearch,
+    "lance_hybrid_search": LanceHybridSearch,
+}
+
+
+def _plan(
+    path: Any, options: Mapping[str, Any], own: frozenset[str] | set[str], make: MakeSearch
+) -> ScanPlan:
+    """Return the plan of a search; `own` are options of that search alone."""
+    given = {name.lower(): value for name, value in options.items() if value is not None}
+    asked = {name: given.pop(name) for name in own | _COMMON if name in given}
+    read = {name: text_of(value) for name, value in given.items()}
+    wanted = ReadOptions.parse(read | {"path": str(path)}, SEARCH_NAMES)
+    snapshot = pinned(wanted)
+    count = int(asked.pop("k", COUNT))
+    if count < 1:
+        raise InvalidInputError("a search is for one row at least", k=count)
+    prefilter = bool(asked.pop("prefilter", True))
+    indexed_only = bool(asked.pop("fast_search", False))
+    names = snapshot.schema.names if wanted.columns is None else wanted.columns
+    return plan_scan(
+        snapshot,
+        ScanOptions(
+            columns=(*names, *wanted.row_columns),
+            filter=wanted.filter,
+            limit=count,
+            prefilter=prefilter,
+            indexed_only=indexed_only,
+            search=make(snapshot, asked, count),
+        ),
+    )
+
+
+def _by_vector(column: Any, query: Any) -> MakeSearch:
+    def make(snapshot: Snapshot, asked: dict[str, Any], count: int) -> Search:
+        return read_vector_search(
+            snapshot.schema, {**asked, "column": column, "q": _vector(query), "k": count}
+        )
+
+    return make
+
+
+def _by_text(query: Any) -> MakeSearch:
+    def make(snapshot: Snapshot, asked: dict[str, Any], count: int) -> Search:
+        del count
+        return read_text_search(snapshot, _words(query, asked))
+
+    return make
+
+
+def _by_both(text: Any, column: Any, query: Any) -> MakeSearch:
+    def make(snapshot: Snapshot, asked: dict[str, Any], count: int) -> Search:
+        words = _words(text, asked)
+        name = str(asked.pop("fusion", "reciprocal_rank"))
+        weights = float(asked.pop("text_weight", 0.5)), float(asked.pop("vector_weight", 0.5))
+        if name not in _FUSIONS:
+            raise InvalidInputError("no fusion has this name", found=name, known=sorted(_FUSIONS))
+        depth = asked.pop("depth", None)
+        return hybrid_search(
+            snapshot,
+            words,
+            {**asked, "column": column, "q": _vector(query)},
+            count,
+            fusion=_FUSIONS[name](weights),
+            depth=None if depth is None else int(depth),
+        )
+
+    return make
+
+
+def _words(query: Any, asked: dict[str, Any]) -> dict[str, Any]:
+    on = asked.pop("on", None)
+    columns = None if on is None else [name.strip() for name in str(on).split(",")]
+    return {"query": str(query), "columns": columns}
+
+
+def _vector(query: Any) -> np.ndarray[Any, Any]:
+    # Numbers such as 0.1 are decimals in SQL.
+    return np.array([float(each) for each in query], np.float64)
+
+
+def _analyzed(plan: ScanPlan) -> AnalyzeResult:
+    return AnalyzeResult(schema_found(plan))
+
+
+def _rows(plan: ScanPlan) -> Iterator[Row]:
+    schema = arrow_schema(schema_found(plan))
+    for batch in execute(plan):
+        yield from rows_of(convert_batch(batch, schema))

@@ -1,0 +1,180 @@
+"""Indices that tasks build are used by scans, searches and functions of SQL in a session."""
+
+import shutil
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+
+import lancelet
+from lancelet import spark as ls
+from lancelet.errors import LanceletError
+
+ROWS, DIMENSION = 900, 8
+WORDS = ("fox", "dog", "river", "stone", "hill")
+
+
+def rows():
+    random = np.random.default_rng(5)
+    vectors = random.standard_normal((ROWS, DIMENSION)).astype(np.float32)
+    return pa.table(
+        {
+            "id": range(ROWS),
+            "text": [" ".join(random.choice(WORDS, 3)) for _ in range(ROWS)],
+            "v": pa.FixedSizeListArray.from_arrays(vectors.ravel(), DIMENSION),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory, spark):
+    path = str(tmp_path_factory.mktemp("search") / "t.lance")
+    lance.write_dataset(rows(), path, max_rows_per_file=300)
+    small = {"spark": spark, "bytes_per_task": 1}
+    ls.create_index(path, "id", "BTREE", **small)
+    ls.create_index(path, "text", "INVERTED", parameters={"with_position": True}, **small)
+    done = ls.create_index(
+        path, "v", "IVF_FLAT", parameters={"num_partitions": 2}, merge=True, **small
+    )
+    assert done.num_rows == ROWS
+    assert [phase.name for phase in done.report.phases] == ["train", "build", "merge"]
+    return path
+
+
+@pytest.fixture(scope="module")
+def registered(spark):
+    ls.register(spark)
+    return spark
+
+
+def vector(number):
+    return np.array(rows()["v"][number].as_py(), np.float32)
+
+
+def test_the_reference_uses_what_tasks_built(uri):
+    ds = lance.dataset(uri)
+    found = {each.name: len(each.segments) for each in ds.describe_indices()}
+    assert found == {"id_idx": 3, "text_idx": 3, "v_idx": 1}
+    assert ds.to_table(["id"], filter="id = 700")["id"].to_pylist() == [700]
+    wish = {"column": "v", "q": vector(7), "k": 1, "nprobes": 2}
+    assert ds.to_table(["id", "_distance"], nearest=wish)["id"].to_pylist() == [7]
+
+
+def test_new_rows_are_indexed_in_tasks(tmp_path, spark):
+    path = str(tmp_path / "t.lance")
+    lancelet.write_dataset(rows().select(["id"]), path)
+    ls.create_index(path, "id", "BTREE", spark=spark)
+    lancelet.write_dataset(pa.table({"id": range(ROWS, ROWS + 10)}), path, mode="append")
+    done = ls.optimize_indices(path, spark=spark)
+    assert (done.version, done.report.phases[0].tasks) == (4, 1)
+    assert lancelet.dataset(path).index_statistics("id_idx")["num_unindexed_rows"] == 0
+
+
+def test_filters_of_scans_and_of_the_format_go_through_the_index(uri, spark, tmp_path):
+    """The files with the rows are gone, so only the index can say which rows these are."""
+    bare = shutil.copytree(uri, tmp_path / "bare.lance")
+    for each in (bare / "data").iterdir():
+        each.unlink()
+    options = {"filter": "id between 100 and 160", "columns": "_rowid"}
+    frame = spark.read.format("lance").options(**options).load(str(bare))
+    assert sorted(row._rowid for row in frame.collect()) == list(range(100, 161))
+    assert ls.scan(spark, bare, columns=["_rowid"], filter=options["filter"]).count() == 61
+    assert ls.count(bare, filter=options["filter"], spark=spark) == 61
+
+
+@pytest.mark.parametrize("as_frame", [False, True], ids=["matrix", "frame"])
+def test_many_queries_are_spread_over_tasks(uri, spark, as_frame):
+    wanted = list(range(0, ROWS, 90))
+    options = {"column": "v", "columns": ["id", "_distance"], "nearest": {"nprobes": 2}}
+    matrix = np.stack([vector(number) for number in wanted])
+    if as_frame:
+        queries = pa.table({"name": [f"q{n}" for n in wanted], "v": list(map(list, matrix))})
+        found = ls.search(spark, uri, spark.createDataFrame(queries).repartition(3), 3, **options)
+        assert found.columns == ["name", "id", "_distance"]
+        numbers = {f"q{number}": number for number in wanted}
+    else:
+        found = ls.search(spark, uri, matrix, 3, queries_per_task=4, **options)
+        assert found.columns == ["query_index", "id", "_distance"]
+        numbers = dict(enumerate(wanted))
+    groups = {}
+    for key, row_id, distance in found.collect():
+        groups.setdefault(key, []).append((row_id, distance))
+    assert groups.keys() == numbers.keys()
+    for key, number in numbers.items():
+        wish = {"column": "v", "q": vector(number), "k": 3, "use_index": False}
+        exact = lance.dataset(uri).to_table(["id", "_distance"], nearest=wish)
+        assert [row_id for row_id, _ in groups[key]] == exact["id"].to_pylist()
+        assert [distance for _, distance in groups[key]] == pytest.approx(
+            exact["_distance"].to_pylist(), abs=1e-5
+        )
+
+
+def test_queries_that_mean_nothing_are_refused(uri, spark):
+    queries = spark.createDataFrame(pa.table({"id": [1], "v": [[0.0] * DIMENSION]}))
+    with pytest.raises(LanceletError, match="same name"):
+        ls.search(spark, uri, queries, column="v")
+    with pytest.raises(LanceletError, match="lack"):
+        ls.search(spark, uri, spark.range(3), column="v")
+    with pytest.raises(LanceletError):
+        ls.search(spark, uri, [[0.0] * DIMENSION], column="text")
+
+
+def array(values):
+    return f"array({', '.join(f'{value:.8f}' for value in values)})"
+
+
+def test_sql_searches_by_vector(uri, registered):
+    found = registered.sql(
+        f"SELECT id, _distance FROM lance_vector_search(path => '{uri}', column => 'v', "
+        f"query => {array(vector(33))}, k => 4, nprobes => 2, filter => 'id % 3 = 0')"
+    ).collect()
+    wish = {"column": "v", "q": vector(33), "k": 4, "use_index": False}
+    exact = lance.dataset(uri).to_table(
+        ["id", "_distance"], nearest=wish, filter="id % 3 = 0", prefilter=True
+    )
+    assert [row.id for row in found] == exact["id"].to_pylist()
+
+
+def test_sql_searches_by_text(uri, registered):
+    found = registered.sql(
+        f"SELECT * FROM lance_text_search(path => '{uri}', query => 'fox river', on => 'text', "
+        "k => 6, columns => 'id, text', with_row_id => true)"
+    )
+    assert found.columns == ["id", "text", "_rowid", "_score"]
+    scores = [row._score for row in found.collect()]
+    expected = lance.dataset(uri).to_table(["id", "_score"], full_text_query="fox river", limit=6)[
+        "_score"
+    ]
+    assert scores == pytest.approx(expected.to_pylist(), rel=1e-5)
+
+
+def test_sql_searches_by_both(uri, registered):
+    found = registered.sql(
+        "SELECT id, _relevance_score AS score FROM lance_hybrid_search("
+        f"path => '{uri}', text => 'fox', column => 'v', query => {array(vector(3))}, k => 5, "
+        "fusion => 'weighted_sum', text_weight => 0.25, vector_weight => 0.75)"
+    ).collect()
+    same = lancelet.dataset(uri).hybrid_search(
+        "fox",
+        {"column": "v", "q": vector(3)},
+        5,
+        fusion=lancelet.query.WeightedSum((0.25, 0.75)),
+    )
+    assert [row.id for row in found] == same["id"].to_pylist()
+    assert [row.score for row in found] == pytest.approx(same["_relevance_score"].to_pylist())
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "lance_vector_search(path => '{}', column => 'v', query => array(0.5), k => 3)",
+        "lance_vector_search(path => '{}', column => 'v', query => array(0.5), limit => 3)",
+        "lance_text_search(path => '{}', query => 'fox', k => 0)",
+        "lance_hybrid_search(path => '{}', text => 'a', column => 'v', query => array(1.0))",
+    ],
+)
+def test_functions_say_what_is_wrong(uri, registered, call):
+    with pytest.raises(PySparkException, match="lancelet"):
+        registered.sql(f"SELECT * FROM {call.format(uri)}").collect()
