@@ -29,7 +29,7 @@ _BATCH_ROWS_MIN: Final = 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _FilePart:
+class FilePart:
     """The parts of fields that one file has, and which of the fields each is a part of.
 
     `read` are the parts as the file is asked for them.
@@ -48,21 +48,21 @@ class FragmentReader:
         """Read a fragment; its files are opened when a field of theirs is first read."""
         self._snapshot = snapshot
         self._fragment = fragment
-        self._plans: dict[tuple[Field, ...], tuple[_FilePart, ...]] = {}
+        self._plans: dict[tuple[Field, ...], tuple[FilePart, ...]] = {}
         self.num_rows = snapshot.physical_rows(fragment)
 
     def read(self, fields: Sequence[Field], rows: Rows) -> list[pa.Array]:
         """Return the values of fields as one array each."""
         wanted = tuple(fields)
-        found = [(part, part.reader.read(part.read, rows)) for part in self._file_parts(wanted)]
-        return _assembled(wanted, found, len(rows))
+        found = [(part, part.reader.read(part.read, rows)) for part in self.file_parts(wanted)]
+        return assembled(wanted, found, len(rows))
 
     def iter_batches(
         self, fields: Sequence[Field], rows: RowRange, batch_size: int | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows as batches in their order, decoding a few ahead."""
         wanted = tuple(fields)
-        files = self._file_parts(wanted)
+        files = self.file_parts(wanted)
         if len(files) == 1 and files[0].parts == wanted:
             yield from files[0].reader.iter_batches(files[0].read, rows, batch_size)
             return
@@ -74,14 +74,14 @@ class FragmentReader:
             found = [
                 (file, next(stream).columns) for file, stream in zip(files, streams, strict=True)
             ]
-            yield pa.RecordBatch.from_arrays(_assembled(wanted, found, count), names)
+            yield pa.RecordBatch.from_arrays(assembled(wanted, found, count), names)
 
     def row_bytes(self, fields: Sequence[Field]) -> float:
         """Estimate the bytes of a row of fields in memory."""
         if not self.num_rows:
             return 0.0
         total = 0.0
-        for file in self._file_parts(tuple(fields)):
+        for file in self.file_parts(tuple(fields)):
             for part in file.read:
                 stored = file.reader.encoded_bytes([part], RowRange(0, self.num_rows))
                 total += decoded_row_bytes(scan_type(part), stored / self.num_rows)
@@ -90,12 +90,12 @@ class FragmentReader:
     def encoded_bytes(self, fields: Sequence[Field], rows: Rows) -> int:
         """Estimate the bytes that reading these rows would fetch."""
         return sum(
-            file.reader.encoded_bytes(file.read, rows) for file in self._file_parts(tuple(fields))
+            file.reader.encoded_bytes(file.read, rows) for file in self.file_parts(tuple(fields))
         )
 
     def num_files(self, fields: Sequence[Field]) -> int:
         """Return how many files the fields are in."""
-        return len(self._file_parts(tuple(fields)))
+        return len(self.file_parts(tuple(fields)))
 
     def zone_statistics(self, leaf: Field) -> ZoneStatistics | None:
         """Return what is known of a field per zone of rows, or None."""
@@ -115,13 +115,14 @@ class FragmentReader:
         width = max(self.row_bytes(fields), 1.0)
         return max(_BATCH_ROWS_MIN, min(int(TASK_BYTES / width), max(len(rows), 1)))
 
-    def _file_parts(self, fields: tuple[Field, ...]) -> tuple[_FilePart, ...]:
+    def file_parts(self, fields: tuple[Field, ...]) -> tuple[FilePart, ...]:
+        """Return the files that have parts of fields, and which."""
         found = self._plans.get(fields)
         if found is None:
             found = self._plans[fields] = tuple(self._find_parts(fields))
         return found
 
-    def _find_parts(self, fields: tuple[Field, ...]) -> Iterator[_FilePart]:
+    def _find_parts(self, fields: tuple[Field, ...]) -> Iterator[FilePart]:
         taken: set[int] = set()
         for index, file in enumerate(self._fragment.files):
             # Old releases gave an id twice; the first file that has it is the one that counts.
@@ -131,7 +132,7 @@ class FragmentReader:
             own: Mapping[int, Field] = {place: part for place, part in parts if part is not None}
             if own:
                 read = tuple(map(read_as, own.values()))
-                yield _FilePart(self._open(index), read, tuple(own.values()), tuple(own))
+                yield FilePart(self._open(index), read, tuple(own.values()), tuple(own))
 
     def _open(self, index: int) -> DataFileReader:
         reader = self._snapshot.open_file(self._fragment.files[index])
@@ -146,11 +147,14 @@ class FragmentReader:
         return reader
 
 
-def _assembled(
+def assembled(
     fields: Sequence[Field],
-    found: Sequence[tuple[_FilePart, Sequence[pa.Array]]],
+    found: Sequence[tuple[FilePart, Sequence[pa.Array]]],
     num_rows: int,
 ) -> list[pa.Array]:
+    """Return the values of fields, of which each file has some part."""
+    if len(found) == 1 and found[0][0].parts == tuple(fields):
+        return list(found[0][1])
     pieces: list[list[Piece]] = [[] for _ in fields]
     for file, arrays in found:
         for place, part, array in zip(file.places, file.parts, arrays, strict=True):

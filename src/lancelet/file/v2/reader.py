@@ -168,6 +168,11 @@ class FileReader(RowReader):
             )
         return [self._placement[owner.id] for owner in owners]
 
+    def columns_of(self, fields: Sequence[Field]) -> list[list[StoredColumn]]:
+        """Return the columns of each field."""
+        self._load_columns([index for field in fields for index in self._column_indices(field)])
+        return [self._columns_of(field) for field in fields]
+
     def _columns_of(self, field: Field) -> list[StoredColumn]:
         return [self._columns[index] for index in self._column_indices(field)]
 

@@ -27,7 +27,7 @@ from lancelet.query.nodes.source import waits_for_storage
 from lancelet.query.plan import FilterStep, ScanPlan, plan_scan
 from lancelet.query.projection import Projection
 from lancelet.query.scan_options import ScanOptions
-from lancelet.rowids.address import UInt64s, addresses_of
+from lancelet.rowids.address import UInt64s
 from lancelet.table.snapshot import Snapshot
 
 
@@ -106,8 +106,7 @@ def _matches(plan: ScanPlan, key: KeyColumns, key_pass: KeyPass) -> list[Matches
         rows = pa.RecordBatch.from_arrays(arrays, [f.name for f in plan.projection.fields])
         which, found = key_pass.index.find(key.keys(rows))
         places = which + split.rows.start if offsets is None else offsets[which]
-        fragment_id = split.source.fragment.id
-        return Matches(key_pass.source_rows(found), addresses_of(fragment_id, places))
+        return Matches(key_pass.source_rows(found), split.source.addresses(places))
 
     return list(map_ordered(matches_of, splits(plan), waits=waits_for_storage(plan.snapshot)))
 

@@ -31,6 +31,7 @@ from lancelet.format.roaring import numbers_of
 from lancelet.query.evaluate import evaluate_filter
 from lancelet.query.indexing.counts import count_by_index
 from lancelet.query.indexing.search import Candidates, find_candidates
+from lancelet.query.nodes.pack import Pack, packed
 from lancelet.query.nodes.source import FragmentSource, sources, waits_for_storage
 from lancelet.query.plan import FilterStep, ScanPlan
 from lancelet.query.projection import without_columns
@@ -48,7 +49,7 @@ _NO_OFFSETS: Final = FrozenBitMap()
 class Split:
     """Rows of a fragment that one task filters: `offsets` within `rows`, or all of them."""
 
-    source: FragmentSource
+    source: FragmentSource | Pack
     rows: RowRange
     steps: tuple[FilterStep, ...]
     offsets: Int64s | None = None
@@ -70,7 +71,15 @@ def splits(plan: ScanPlan) -> Iterator[Split]:
 
 def _splits(plan: ScanPlan, candidates: Candidates | None) -> Iterator[Split]:
     options = plan.options
-    for source in sources(plan.snapshot, options.fragments, with_deleted=options.with_deleted):
+    chosen = sources(plan.snapshot, options.fragments, with_deleted=options.with_deleted)
+    if candidates is None and not waits_for_storage(plan.snapshot):
+        for source in packed(chosen):
+            if isinstance(source, Pack):
+                yield Split(source, RowRange(0, source.num_rows), plan.steps)
+            else:
+                yield from _splits_of_range(plan, source, RowRange(0, source.num_rows), plan.steps)
+        return
+    for source in chosen:
         if candidates is not None:
             fragment_id = int(source.fragment.id)
             if fragment_id in candidates.covered:
@@ -146,18 +155,15 @@ def count_matching(plan: ScanPlan) -> int:
 def matching_offsets(plan: ScanPlan) -> Iterator[tuple[int, Int64s]]:
     """Yield the id of a fragment and the offsets of rows in it that match, split by split."""
 
-    def offsets_of(split: Split) -> tuple[int, Int64s]:
+    def offsets_of(split: Split) -> list[tuple[int, Int64s]]:
         found = _survivors(split, split.steps)
         offsets = found.offsets
         if offsets is None:
             offsets = np.arange(split.rows.start, split.rows.stop)
-        return int(split.source.fragment.id), offsets
+        return [(int(source.fragment.id), own) for source, own in split.source.by_member(offsets)]
 
-    for fragment_id, offsets in map_ordered(
-        offsets_of, splits(plan), waits=waits_for_storage(plan.snapshot)
-    ):
-        if len(offsets):
-            yield fragment_id, offsets
+    for found in map_ordered(offsets_of, splits(plan), waits=waits_for_storage(plan.snapshot)):
+        yield from found
 
 
 def _filter_split(plan: ScanPlan, split: Split) -> pa.RecordBatch | None:

@@ -20,6 +20,7 @@ import pyarrow as pa
 from lancelet.encodings.base import RowRange
 from lancelet.file.pool import map_ordered
 from lancelet.file.storage import take_rows
+from lancelet.query.nodes.pack import Pack, packed
 from lancelet.query.nodes.source import FragmentSource, sources, waits_for_storage
 from lancelet.query.plan import ScanPlan
 from lancelet.query.projection import without_columns
@@ -33,7 +34,7 @@ _COMPUTED_ROWS: Final = 65536
 class Window(NamedTuple):
     """Some rows of a fragment, hidden ones among them, and how many are to be seen."""
 
-    source: FragmentSource
+    source: FragmentSource | Pack
     rows: RowRange
     num_visible: int
 
@@ -63,7 +64,8 @@ def read_rows(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
     def is_for_a_task(window: Window) -> bool:
         return side_by_side_from <= _file_bytes(window) < _SMALL_BYTES
 
-    for is_task, group in groupby(windows(plan), key=is_for_a_task):
+    found = windows(plan) if waits else _with_packs(plan)
+    for is_task, group in groupby(found, key=is_for_a_task):
         if is_task:
             for batches in map_ordered(partial(_read_whole, plan), group, waits=waits):
                 yield from batches
@@ -72,8 +74,24 @@ def read_rows(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
                 yield from _read(plan, window)
 
 
+def _with_packs(plan: ScanPlan) -> Iterator[Window]:
+    """Yield the windows of a scan, whole tiny fragments packed together."""
+    for is_whole, group in groupby(windows(plan), key=_is_whole):
+        if not is_whole:
+            yield from group
+            continue
+        for source in packed((window.source for window in group), rows_max=plan.options.batch_size):
+            yield Window(source, RowRange(0, source.num_rows), source.num_visible)
+
+
+def _is_whole(window: Window) -> bool:
+    return window.rows == RowRange(0, window.source.num_rows)
+
+
 def _file_bytes(window: Window) -> int:
     """Return the bytes of the files of a fragment; what is not known counts as much."""
+    if isinstance(window.source, Pack):
+        return 0
     return sum(file.size_bytes or _SMALL_BYTES for file in window.source.fragment.files)
 
 
@@ -110,7 +128,7 @@ def _stored(plan: ScanPlan, window: Window) -> Iterator[pa.RecordBatch]:
     """Yield what is read from files; rows without columns if that is nothing."""
     fields, size = plan.projection.fields, plan.options.batch_size
     if fields:
-        yield from window.source.reader.iter_batches(fields, window.rows, size)
+        yield from window.source.iter_batches(fields, window.rows, size)
         return
     step = size or _COMPUTED_ROWS
     for start in range(window.rows.start, window.rows.stop, step):

@@ -17,6 +17,7 @@ from lancelet.format.fragment import Fragment
 from lancelet.io.uri import parse_uri
 from lancelet.query.fragment_reader import FragmentReader
 from lancelet.query.row_columns import FragmentRows
+from lancelet.rowids.address import UInt64s, addresses_of
 from lancelet.rowids.deletion import NO_DELETIONS, DeletionVector
 from lancelet.table.snapshot import Snapshot
 
@@ -62,6 +63,8 @@ class FragmentSource:
 
     def visible(self, rows: RowRange) -> Int64s | None:
         """Return the offsets within `rows` that are to be seen, or None if it is all of them."""
+        if not self.hidden:
+            return None
         hidden = self._hidden_offsets
         first, stop = np.searchsorted(hidden, [rows.start, rows.stop])
         if first == stop:
@@ -88,7 +91,7 @@ class FragmentSource:
         """Return the values of fields in a range, or in the selected rows of it."""
         if selected is None:
             return self.reader.read(fields, rows)
-        if len(selected) < _DENSE * len(rows):
+        if not dense_enough(len(selected), len(rows)):
             return self.reader.read(fields, RowIndices(selected))
         chosen = pa.array(selected - rows.start)
         return [take_rows(array, chosen) for array in self.reader.read(fields, rows)]
@@ -105,9 +108,29 @@ class FragmentSource:
             columns["_rowid"] = self._without_deleted(columns["_rowid"], offsets)
         return columns
 
+    def iter_batches(
+        self, fields: Sequence[Field], rows: RowRange, batch_size: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows as batches in their order."""
+        return self.reader.iter_batches(fields, rows, batch_size)
+
+    def addresses(self, offsets: Int64s) -> UInt64s:
+        """Return the addresses of rows."""
+        return addresses_of(self.fragment.id, offsets)
+
+    def by_member(self, offsets: Int64s) -> Iterator[tuple[FragmentSource, Int64s]]:
+        """Yield the fragment with the offsets, if there are any, as packs yield theirs."""
+        if len(offsets):
+            yield self, offsets
+
     def _without_deleted(self, ids: pa.Array, offsets: Int64s) -> pa.Array:
         deleted = np.isin(offsets, self.snapshot.deletions(self.fragment).to_array())
         return pa.array(ids.to_numpy(), mask=deleted)
+
+
+def dense_enough(wanted: int, rows: int) -> bool:
+    """Say whether so many of the rows of a range are wanted that all are best read."""
+    return wanted >= _DENSE * rows
 
 
 def sources(

@@ -1,0 +1,186 @@
+"""Tiny fragments that a scan takes together.
+
+    fragments   7: 10 rows   8: 12 rows, 1 deleted   9: 10 rows
+    pack        rows 0..10   10..22                   22..32
+    offset 11   of the pack is offset 1 of fragment 8
+
+A step that looks at a fragment costs some hundred calls, whether it has ten rows or a million.
+Where fragments are tiny, steps are given packs of them instead: read as one (`file.joined`),
+filtered as one, put out as one batch. Fragments whose files differ in kind are read one by one,
+and so is a pack in which something is wrong, so that the error names the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet.buffers import Int64s
+from lancelet.encodings.base import FileVersion, RowIndices, RowRange, Rows
+from lancelet.errors import LanceletError
+from lancelet.file.joined import JOINED_BYTES_MAX, JoinedFiles
+from lancelet.file.storage import take_rows
+from lancelet.file.v2.reader import FileReader
+from lancelet.format.field import Field
+from lancelet.query.fragment_reader import FilePart, assembled
+from lancelet.query.nodes.source import FragmentSource, dense_enough
+from lancelet.rowids.address import UInt64s
+
+PACK_FRAGMENTS_MAX: Final = 64
+_PACK_ROWS_MAX: Final = 1 << 16
+
+_Joined: TypeAlias = tuple[FilePart, JoinedFiles]
+
+
+class Pack:
+    """Fragments that are read as if they were one; offsets count the rows of all of them."""
+
+    def __init__(self, members: Sequence[FragmentSource]) -> None:
+        """Read fragments in their order."""
+        self.members = tuple(members)
+        self._bounds = np.cumsum([0, *(member.num_rows for member in members)])
+        self._joined: dict[tuple[Field, ...], tuple[_Joined, ...] | None] = {}
+        self.num_rows = int(self._bounds[-1])
+
+    @property
+    def num_visible(self) -> int:
+        """How many rows are to be seen."""
+        return sum(member.num_visible for member in self.members)
+
+    def visible(self, rows: RowRange) -> Int64s | None:
+        """Return the offsets within `rows` that are to be seen, or None if it is all of them."""
+        if not any(member.hidden for member in self.members):
+            return None
+        parts = [
+            np.arange(member.num_rows) if seen is None else seen
+            for member in self.members
+            for seen in [member.visible(RowRange(0, member.num_rows))]
+        ]
+        joined: Int64s = np.concatenate(
+            [part + first for part, first in zip(parts, self._bounds.tolist(), strict=False)]
+        )
+        within = joined[(joined >= rows.start) & (joined < rows.stop)]
+        return None if len(within) == len(rows) else within
+
+    def read(
+        self, fields: Sequence[Field], rows: RowRange, selected: Int64s | None
+    ) -> list[pa.Array]:
+        """Return the values of fields in a range, or in the selected rows of it."""
+        if selected is None:
+            return self._read(tuple(fields), rows)
+        if not dense_enough(len(selected), len(rows)):
+            return self._read(tuple(fields), RowIndices(selected))
+        chosen = pa.array(selected - rows.start)
+        return [take_rows(array, chosen) for array in self._read(tuple(fields), rows)]
+
+    def iter_batches(
+        self, fields: Sequence[Field], rows: RowRange, batch_size: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows as batches in their order."""
+        arrays = self._read(tuple(fields), rows)
+        batch = pa.RecordBatch.from_arrays(arrays, [field.name for field in fields])
+        step = batch_size or max(1, batch.num_rows)
+        for start in range(0, batch.num_rows, step):
+            yield batch.slice(start, step)
+
+    def row_columns(
+        self, names: Sequence[str], rows: RowRange, selected: Int64s | None
+    ) -> dict[str, pa.Array]:
+        """Return row columns of a range, or of the selected rows of it."""
+        if not names:
+            return {}
+        offsets = np.arange(rows.start, rows.stop) if selected is None else selected
+        found = [
+            member.row_columns(names, RowRange(0, member.num_rows), own)
+            for member, own in self.by_member(offsets)
+        ]
+        return {name: pa.concat_arrays([columns[name] for columns in found]) for name in names}
+
+    def addresses(self, offsets: Int64s) -> UInt64s:
+        """Return the addresses of rows, whose offsets ascend."""
+        found = [member.addresses(own) for member, own in self.by_member(offsets)]
+        return np.concatenate([np.empty(0, np.uint64), *found])
+
+    def by_member(self, offsets: Int64s) -> Iterator[tuple[FragmentSource, Int64s]]:
+        """Yield the fragments that have rows at ascending offsets, with their own offsets."""
+        cuts = np.searchsorted(offsets, self._bounds).tolist()
+        for place, member in enumerate(self.members):
+            own = offsets[cuts[place] : cuts[place + 1]]
+            if len(own):
+                yield member, own - self._bounds[place]
+
+    def _read(self, fields: tuple[Field, ...], rows: Rows) -> list[pa.Array]:
+        try:
+            if fields not in self._joined:
+                self._joined[fields] = self._join(fields)
+            joined = self._joined[fields]
+            if joined is not None:
+                found = [(part, files.read(part.read, rows)) for part, files in joined]
+                return assembled(fields, found, len(rows))
+        except LanceletError:
+            # Whoever reads one by one can say which file it is, or do without what is wrong.
+            self._joined[fields] = None
+        return self._read_apart(fields, rows)
+
+    def _join(self, fields: tuple[Field, ...]) -> tuple[_Joined, ...] | None:
+        """Return the parts of fields with their files, if all fragments have them alike."""
+        if any(node.is_blob for field in fields for node in field.walk()):
+            return None  # A blob may be a place within its file.
+        parts = [member.reader.file_parts(fields) for member in self.members]
+        if not parts[0] or any(_kinds(each) != _kinds(parts[0]) for each in parts):
+            return None
+        joined: list[_Joined] = []
+        for place, part in enumerate(parts[0]):
+            files = [each[place].reader for each in parts]
+            own = [file for file in files if isinstance(file, FileReader)]
+            if len(own) < len(files) or own[0].version is FileVersion.V2_0:
+                return None
+            joined.append((part, JoinedFiles(own)))
+        return tuple(joined)
+
+    def _read_apart(self, fields: tuple[Field, ...], rows: Rows) -> list[pa.Array]:
+        offsets = np.arange(rows.start, rows.stop) if isinstance(rows, RowRange) else rows.rows
+        found = [
+            member.reader.read(fields, RowIndices(own)) for member, own in self.by_member(offsets)
+        ]
+        return [pa.concat_arrays(arrays) for arrays in zip(*found, strict=True)]
+
+
+def packed(
+    sources: Iterable[FragmentSource | Pack], *, rows_max: int | None = None
+) -> Iterator[FragmentSource | Pack]:
+    """Yield fragments in their order, tiny ones as packs of not more than `rows_max` rows."""
+    most = min(_PACK_ROWS_MAX, rows_max or _PACK_ROWS_MAX)
+    waiting: list[FragmentSource] = []
+    rows = 0
+    for source in sources:
+        if waiting and (len(waiting) == PACK_FRAGMENTS_MAX or rows + source.num_rows > most):
+            yield _pack_of(waiting)
+            waiting, rows = [], 0
+        if isinstance(source, FragmentSource) and is_tiny(source) and source.num_rows <= most:
+            waiting.append(source)
+            rows += source.num_rows
+            continue
+        if waiting:
+            yield _pack_of(waiting)
+            waiting, rows = [], 0
+        yield source
+    if waiting:
+        yield _pack_of(waiting)
+
+
+def is_tiny(source: FragmentSource) -> bool:
+    """Say whether the files of a fragment are small enough to be read as a whole."""
+    files = source.fragment.files
+    return bool(files) and all(0 < (file.size_bytes or 0) <= JOINED_BYTES_MAX for file in files)
+
+
+def _pack_of(members: list[FragmentSource]) -> FragmentSource | Pack:
+    return members[0] if len(members) == 1 else Pack(members)
+
+
+def _kinds(parts: Sequence[FilePart]) -> list[object]:
+    return [(part.reader.version, part.places, part.parts) for part in parts]
