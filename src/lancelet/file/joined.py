@@ -28,7 +28,7 @@ from lancelet.file.v2.reader import FileReader
 from lancelet.format.schema import Field
 from lancelet.io.store import check_ranges
 
-JOINED_BYTES_MAX: Final = 64 * 1024
+JOINED_BYTES_MAX: Final = 256 * 1024
 """A file of more bytes is worth a visit of its own."""
 
 

@@ -6,16 +6,18 @@ rows read   fragment by fragment, then put into the order that was asked for
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from lancelet.buffers import Int64s
-from lancelet.encodings.base import RowIndices
 from lancelet.errors import InvalidInputError, NotFoundError
 from lancelet.file.pool import map_ordered
 from lancelet.file.storage import take_rows
+from lancelet.query.nodes.pack import Pack, packed
 from lancelet.query.nodes.source import FragmentSource, waits_for_storage
 from lancelet.query.projection import Projection, without_columns
 from lancelet.query.row_columns import live_rows_before
@@ -29,6 +31,9 @@ from lancelet.rowids.address import (
 )
 from lancelet.table.lineage import row_id_index_of
 from lancelet.table.snapshot import Snapshot
+
+_PACKED_FROM: Final = 8
+"""Rows of fewer fragments are not worth reading the fragments as a whole."""
 
 
 class RowNotFoundError(InvalidInputError, NotFoundError, IndexError, OSError):
@@ -86,15 +91,9 @@ def take_addresses(snapshot: Snapshot, addresses: UInt64s, projection: Projectio
     groups = group_by_fragment(addresses)
     if not groups:
         return schema.empty_table() if schema.names else pa.Table.from_batches([without_columns(0)])
-    offsets = offsets_of(addresses)
-    tasks = [(fragment_id, offsets[places]) for fragment_id, places in groups.items()]
-    batches = list(
-        map_ordered(
-            partial(_take_of_fragment, snapshot, projection),
-            tasks,
-            waits=waits_for_storage(snapshot),
-        )
-    )
+    waits = waits_for_storage(snapshot)
+    tasks = _tasks(snapshot, groups, offsets_of(addresses), with_packs=not waits)
+    batches = list(map_ordered(partial(_take_of_source, projection), tasks, waits=waits))
     read_order = np.concatenate(list(groups.values()))
     if bool((read_order[1:] > read_order[:-1]).all()):
         return pa.Table.from_batches(batches)
@@ -108,11 +107,36 @@ def _take_of_fragment(
 ) -> pa.RecordBatch:
     fragment_id, offsets = task
     source = FragmentSource(snapshot, snapshot.fragments.by_id(fragment_id), with_deleted=False)
+    return _take_of_source(projection, (source, offsets))
+
+
+def _tasks(
+    snapshot: Snapshot, groups: Mapping[int, Int64s], offsets: Int64s, *, with_packs: bool
+) -> Iterator[tuple[FragmentSource | Pack, Int64s]]:
+    """Yield fragments with the offsets of the rows to take of them, tiny ones as packs."""
+    sources: Iterable[FragmentSource | Pack] = (
+        FragmentSource(snapshot, snapshot.fragments.by_id(fragment_id), with_deleted=False)
+        for fragment_id in groups
+    )
+    if with_packs and len(groups) >= _PACKED_FROM:
+        sources = packed(sources)
+    for source in sources:
+        if isinstance(source, Pack):
+            own = [offsets[groups[int(member.fragment.id)]] for member in source.members]
+            yield source, source.offsets_of(own)
+        else:
+            yield source, offsets[groups[int(source.fragment.id)]]
+
+
+def _take_of_source(
+    projection: Projection, task: tuple[FragmentSource | Pack, Int64s]
+) -> pa.RecordBatch:
+    source, offsets = task
     columns: dict[str, pa.Array] = {}
     if projection.fields:
-        arrays = source.reader.read(projection.fields, RowIndices(offsets))
+        arrays = source.take(projection.fields, offsets)
         columns.update(zip((field.name for field in projection.fields), arrays, strict=True))
-    columns |= source.rows.columns(projection.row_columns, offsets)
+    columns |= source.row_columns_at(projection.row_columns, offsets)
     if not columns:
         return without_columns(len(offsets))
     batch = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 from typing import Any, Final
 
 import numpy as np
@@ -31,9 +32,8 @@ from lancelet.ops.compact.options import CompactionOptions
 from lancelet.ops.compact.plan import CompactionTask
 from lancelet.ops.write import MAX_BYTES_PER_FILE, FileLimits, FileOptions, write_fragments
 from lancelet.ops.write import Target as WriteTarget
-from lancelet.query.fragment_reader import FragmentReader
+from lancelet.query.nodes.pack import Pack, packed
 from lancelet.query.nodes.source import FragmentSource, waits_for_storage
-from lancelet.rowids.address import addresses_of
 from lancelet.table.dictionaries import dictionary_values_of
 from lancelet.table.snapshot import Snapshot, open_snapshot
 
@@ -187,33 +187,43 @@ def live_rows(
     snapshot: Snapshot, fragments: tuple[Fragment, ...], batch_size: int | None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of fragments that are not deleted, in their order, with all their fields."""
+    waits = waits_for_storage(snapshot)
     read = partial(_live_rows_of, snapshot, batch_size=batch_size)
-    small: list[Fragment] = []
-    for fragment in (*fragments, None):
-        if fragment is not None and sum(f.size_bytes for f in fragment.files) < _SMALL_BYTES:
-            small.append(fragment)
-            continue
-        waits = waits_for_storage(snapshot)
-        for batches in map_ordered(lambda each: list(read(each)), small, waits=waits):
-            yield from batches
-        small.clear()
-        if fragment is not None:
-            yield from read(fragment)
+    sources: Iterable[FragmentSource | Pack] = _sources(snapshot, fragments)
+    if not waits:
+        sources = packed(sources)
+    for is_small, group in groupby(sources, key=_is_small):
+        if is_small:
+            for batches in map_ordered(lambda each: list(read(each)), group, waits=waits):
+                yield from batches
+        else:
+            for source in group:
+                yield from read(source)
+
+
+def _sources(snapshot: Snapshot, fragments: Iterable[Fragment]) -> Iterator[FragmentSource]:
+    for fragment in fragments:
+        if fragment.overlays:
+            raise UnsupportedError(
+                "a fragment with overlays cannot be rewritten by this release",
+                fragment_id=fragment.id,
+            )
+        yield FragmentSource(snapshot, fragment, with_deleted=False)
+
+
+def _is_small(source: FragmentSource | Pack) -> bool:
+    if isinstance(source, Pack):
+        return True
+    return sum(file.size_bytes or 0 for file in source.fragment.files) < _SMALL_BYTES
 
 
 def _live_rows_of(
-    snapshot: Snapshot, fragment: Fragment, *, batch_size: int | None
+    snapshot: Snapshot, source: FragmentSource | Pack, *, batch_size: int | None
 ) -> Iterator[pa.RecordBatch]:
-    if fragment.overlays:
-        raise UnsupportedError(
-            "a fragment with overlays cannot be rewritten by this release", fragment_id=fragment.id
-        )
-    source = FragmentSource(snapshot, fragment, with_deleted=False)
-    reader = FragmentReader(snapshot, fragment)
     with_blobs = has_blobs(snapshot.schema)
     start = 0
-    for batch in reader.iter_batches(
-        snapshot.schema.fields, RowRange(0, reader.num_rows), batch_size
+    for batch in source.iter_batches(
+        snapshot.schema.fields, RowRange(0, source.num_rows), batch_size
     ):
         rows = RowRange(start, start + batch.num_rows)
         start = rows.stop
@@ -226,7 +236,7 @@ def _live_rows_of(
             continue
         if with_blobs:
             offsets = np.arange(rows.start, rows.stop) if visible is None else visible
-            yield from with_blob_values(snapshot, batch, addresses_of(fragment.id, offsets))
+            yield from with_blob_values(snapshot, batch, source.addresses(offsets))
         else:
             yield batch
 

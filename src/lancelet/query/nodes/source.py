@@ -96,6 +96,14 @@ class FragmentSource:
         chosen = pa.array(selected - rows.start)
         return [take_rows(array, chosen) for array in self.reader.read(fields, rows)]
 
+    def take(self, fields: Sequence[Field], offsets: Int64s) -> list[pa.Array]:
+        """Return the values of fields in rows, in any order and as often as they are named."""
+        return self.reader.read(fields, RowIndices(offsets))
+
+    def row_columns_at(self, names: Sequence[str], offsets: Int64s) -> dict[str, pa.Array]:
+        """Return row columns of rows, in any order."""
+        return self.rows.columns(names, offsets)
+
     def row_columns(
         self, names: Sequence[str], rows: RowRange, selected: Int64s | None
     ) -> dict[str, pa.Array]:
