@@ -115,3 +115,24 @@ def test_bytes_are_verified_by_every_reader_of_a_known_file(tmp_path: Path) -> N
         file.write(b"\xff\x00\xff")
     with pytest.raises(CorruptDataError, match="checksum"):
         LanceFileReader(path).read_all().to_table()
+
+
+@pytest.mark.parametrize("version", ["2.0", "2.1", "2.2", "2.3"])
+def test_what_is_kept_of_files_keeps_none_of_their_maps(tmp_path: Path, version: str) -> None:
+    words = pa.array(["alpha", "beta", None] * 700)
+    table = pa.table(
+        {
+            "word": words,
+            "code": words.dictionary_encode(),
+            "list": pa.array([["alpha"], ["beta", "beta"]] * 1050),
+            "number": pa.array(range(2100)),
+        }
+    )
+    path = tmp_path / "a.lance"
+    with LanceFileWriter(path, table.schema, version=version) as writer:
+        writer.write_batch(table)
+    reader = LanceFileReader(path)
+    assert len(reader.read_all().to_table()) == len(reader.take_rows([*range(2100)]).to_table())
+    assert str(path) in Path("/proc/self/maps").read_text()
+    del reader
+    assert str(path) not in Path("/proc/self/maps").read_text()

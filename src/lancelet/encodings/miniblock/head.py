@@ -204,9 +204,9 @@ class MiniBlockHead:
             data_type = self._leaf.data_type
             if pa.types.is_dictionary(data_type):
                 data_type = data_type.value_type
-            block = registry.decode_block(
-                layout.dictionary, slices.slice_bytes(0), self._num_items[page]
-            )
+            # A copy, for what is kept of many files must not keep their maps.
+            data = slices.slice_bytes(0).copy()
+            block = registry.decode_block(layout.dictionary, data, self._num_items[page])
             self._items[page] = Dictionary(Items(arrow_from_block(block, data_type, None)))
             at = 1
         if self.rows is not None:

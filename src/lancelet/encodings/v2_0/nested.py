@@ -97,6 +97,8 @@ class Dictionary:
             indices, items = yield from read_together(
                 [self.indices.read(spans), self.items.read(Spans.all(self.num_items))]
             )
+            # A copy, for what is kept of many files must not keep their maps.
+            items = pa.concat_arrays([items, items.slice(0, 0)])
             self.cache.put(_Items(items), value_bytes=items.nbytes)
         else:
             indices, items = (yield from self.indices.read(spans)), kept.array
