@@ -24,6 +24,7 @@ svg {{ display: block; margin: 1em 0 }} h2 {{ margin-top: 2em }}
 <h2>Bytes per row, as loaded</h2>{sizes}
 <h2>Rows after each version</h2>{history}
 <h2>Versions</h2>{versions}
+<h2>Orders that searches found</h2>{found}
 <h2>Digits, and those most similar to each</h2>{similar}
 """
 
@@ -38,6 +39,7 @@ def write_page(report: Report, path: Path) -> Path:
         sizes=bars(sizes, "bytes"),
         history=columns([(str(each.number), each.rows) for each in report.versions]),
         versions=version_table(report),
+        found=found_table(report),
         similar=pictures(report.similar),
     )
     path.write_text(text, encoding="utf-8")
@@ -84,6 +86,17 @@ def version_table(report: Report) -> str:
         f"<tr><td>{each.number}<td>{escape(each.operation)}<td>{each.rows:,}<td>{each.fragments}"
         f"<td>{each.bytes / 1e6:.1f}</tr>"
         for each in report.versions
+    ]
+    return f"<table>{head}{''.join(rows)}</table>"
+
+
+def found_table(report: Report) -> str:
+    """Return a table of what searches by text, by vector and by both found, best first."""
+    head = "<tr><th>search<th>comment<th>order<th>score or distance</tr>"
+    rows = [
+        f"<tr><td>{escape(name)}<td>{escape(comment)}<td>{number}<td>{score:.4f}</tr>"
+        for name, found in report.found.items()
+        for number, comment, score in found
     ]
     return f"<table>{head}{''.join(rows)}</table>"
 

@@ -18,54 +18,26 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import data
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from page import write_page
-from report import Report, Version, print_report
+from report import Report, peak_memory, print_report
+from scene import Demo, expect, stored_bytes
+from search import index_orders, search_digits, search_many, search_orders, search_words
 from session import HERE, open_session
 from stream import stream
 
 import lancelet
 from lancelet import spark as ls
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 BATCHES = 5
 LANDED_BEFORE_KILL = 2
 STREAM_SECONDS_MAX = 900
-NEIGHBOURS = 5
-QUERIES = 200
+ROWS = 1_000_000
+FRAGMENTS = 4
+ROWS_PER_FRAGMENT_MIN = 1000
 TAG = "loaded"
-
-
-@dataclass(frozen=True)
-class Demo:
-    """What the steps share: the session, where things are, how much there is, what was found."""
-
-    spark: SparkSession
-    folder: Path
-    rows: int
-    report: Report
-
-    @property
-    def table(self) -> str:
-        return str(self.folder / "orders.lance")
-
-    @property
-    def digits(self) -> str:
-        return str(self.folder / "digits.lance")
-
-    def orders(self, first: int, stop: int, step: int = 1, *, is_late: bool = False) -> DataFrame:
-        """Return a data frame of orders, which is made in tasks."""
-        make = data.late_orders if is_late else data.orders
-        return self.spark.range(first, stop, step, 4).mapInArrow(make, data.ORDERS)
 
 
 def load_digits(demo: Demo) -> None:
@@ -173,7 +145,8 @@ def change_orders(demo: Demo) -> None:
 def keep_in_shape(demo: Demo) -> None:
     live = ls.count(demo.table)
     with demo.report.step("compact") as step:
-        done = ls.compact(demo.table, spark=demo.spark)
+        size = max(live // FRAGMENTS, ROWS_PER_FRAGMENT_MIN)
+        done = ls.compact(demo.table, options={"target_rows_per_fragment": size}, spark=demo.spark)
         step.job_report(done.version, live, done.report)
     with demo.report.step("check every value") as step:
         findings = ls.check(demo.table, spark=demo.spark)
@@ -182,7 +155,7 @@ def keep_in_shape(demo: Demo) -> None:
     with demo.report.step(f"read version {TAG}") as step:
         step.rows = ls.scan(demo.spark, demo.table, tag=TAG, columns=["id"]).count()
     expect("the tagged version is as it was", step.rows, demo.rows)
-    demo.report.versions = versions_of(demo)
+    demo.report.versions = demo.versions()
     with demo.report.step("clean up") as step:
         gone = ls.cleanup(demo.table, retain_versions=2, error_if_tagged_old_versions=False)
         step.note = f"{gone.old_versions} versions, {gone.bytes_removed:,} bytes"
@@ -190,60 +163,10 @@ def keep_in_shape(demo: Demo) -> None:
     expect("the tag kept its version", again, demo.rows)
 
 
-def search_orders(demo: Demo) -> None:
-    """Find the orders of a customer, before and after there is an index."""
-    table = lancelet.dataset(demo.table)
-    wanted = f"customer = {table.take([0], columns=['customer'])['customer'][0]}"
-    with demo.report.step("find a customer by scan") as step:
-        scanned = table.to_table(columns=["id"], filter=wanted)
-        step.rows = len(scanned)
-    with demo.report.step("build an index") as step:
-        table.create_scalar_index("customer", "BTREE")
-        step.rows, step.version = table.count_rows(), table.version
-    with demo.report.step("find a customer by index") as step:
-        found = table.to_table(columns=["id"], filter=wanted)
-        step.rows = len(found)
-    order = [("id", "ascending")]
-    expect("rows by index", found.sort_by(order).equals(scanned.sort_by(order)), True)
-
-
-def search_digits(demo: Demo) -> None:
-    """Tell digits by their nearest neighbours, each digit of the queries left out itself."""
-    table = lancelet.dataset(demo.digits)
-    queries = table.to_table().take(pa.array(np.arange(0, table.count_rows(), 9)[:QUERIES]))
-    hits = 0
-    with demo.report.step("find similar digits") as step:
-        for row in queries.to_pylist():
-            wish = {"column": "embedding", "q": np.float32(row["embedding"]), "k": NEIGHBOURS + 1}
-            found = table.to_table(columns=["id", "label", "pixels"], nearest=wish)
-            others = found.filter(pc.not_equal(found["id"], row["id"])).to_pylist()
-            hits += others[0]["label"] == row["label"]
-            if len(demo.report.similar) < 6:
-                similar = [each["pixels"] for each in others[:NEIGHBOURS]]
-                demo.report.similar.append([row["pixels"], *similar])
-        step.rows = len(queries)
-        step.note = f"{hits} of {len(queries)} have the same label"
-
-
-def versions_of(demo: Demo) -> list[Version]:
-    ls.register(demo.spark)
-    sql = f"SELECT version, operation, rows, fragments, bytes FROM lance_versions('{demo.table}')"
-    return [Version(*row) for row in demo.spark.sql(sql).collect()]
-
-
-def stored_bytes(uri: str) -> int:
-    return int(lancelet.dataset(uri).versions()[-1]["metadata"]["total_files_size"])
-
-
-def expect(what: str, found: object, expected: object) -> None:
-    if found != expected:
-        raise SystemExit(f"{what}: expected {expected}, found {found}")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=Path, default=Path("demo-output"))
-    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--rows", type=int, default=ROWS)
     arguments = parser.parse_args()
     folder = arguments.folder.resolve() / "pipeline"
     shutil.rmtree(folder, ignore_errors=True)
@@ -252,11 +175,13 @@ def main() -> None:
     with report.step("start Spark"):
         spark = open_session(folder)
     demo = Demo(spark, folder, arguments.rows, report)
-    for part in (load_digits, load_orders, stream_orders, change_orders, keep_in_shape):
+    parts = (load_digits, load_orders, stream_orders, change_orders, keep_in_shape, index_orders)
+    for part in (*parts, search_many, search_orders, search_words, search_digits):
         part(demo)
+    known = {each.number for each in report.versions}
+    report.versions += [each for each in demo.versions() if each.number not in known]
     spark.stop()
-    search_orders(demo)
-    search_digits(demo)
+    report.memory = peak_memory()
     print_report(report)
     print(f"\nThe report with pictures: {write_page(report, folder / 'report.html').as_uri()}")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,13 +53,19 @@ class Version(NamedTuple):
 
 @dataclass
 class Report:
-    """Everything that is told at the end."""
+    """Everything that is told at the end.
+
+    `found` are the orders that searches found, each with its comment and its score; `memory` is
+    the most that the driver's Python had, in bytes.
+    """
 
     rows: int
     steps: list[Step] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
     versions: list[Version] = field(default_factory=list)
     similar: list[list[list[float]]] = field(default_factory=list)
+    found: dict[str, list[tuple[int, str, float]]] = field(default_factory=dict)
+    memory: int = 0
 
     @contextmanager
     def step(self, name: str) -> Iterator[Step]:
@@ -99,3 +107,14 @@ def print_report(report: Report) -> None:
             f"{version.number:>7}  {version.operation:<14}{version.rows:>12,}"
             f"{version.fragments:>11}{version.bytes / 1e6:>9.1f}"
         )
+    for name, rows in report.found.items():
+        print(f"\nfound {name}:")
+        for number, comment, score in rows:
+            print(f"{number:>10}  {comment:<36}{score:>9.4f}")
+    print(f"\nmemory of the driver's Python: {report.memory / 1e6:,.0f} MB at most")
+
+
+def peak_memory() -> int:
+    """Return the most memory that this process has had, in bytes."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -29,10 +29,12 @@ def run(folder, rows):
 )
 def test_the_main_job_runs_through_and_reports(tmp_path, rows):
     printed = run(tmp_path, rows)
-    for word in ("stream, restarted", "Parquet", "Rewrite", "have the same label"):
+    words = ("stream, restarted", "Parquet", "Rewrite", "found by both", "have the same label")
+    for word in words:
         assert word in printed
     folder = tmp_path / "pipeline"
     page = (folder / "report.html").read_text()
     assert page.count("<svg") == 4
+    assert all(f"<td>by {name}<td>" in page for name in ("text", "vector", "both"))
     assert "http" not in page
     assert lance.dataset(str(folder / "orders.lance")).count_rows() > rows
