@@ -105,7 +105,81 @@ uint8_t* put_block(const uint32_t* docs, const uint32_t* freqs, uint8_t* out) {
   return put_packed<lanes>(freqs, out);
 }
 
+// The pairs of frequency and code of a length that no other pair of some documents is as good as.
+struct Impacts {
+  uint32_t most[256];  // the largest frequency of each code
+  int lowest, highest;
+
+  void clear() {
+    memset(most, 0, sizeof most);
+    lowest = 256;
+    highest = -1;
+  }
+
+  void add(uint32_t freq, int code) {
+    most[code] = larger(most[code], freq);
+    lowest = smaller(lowest, code);
+    highest = larger(highest, code);
+  }
+
+  uint8_t* put(uint32_t last_doc, uint8_t* out) const {
+    uint32_t best = 0;
+    uint32_t pairs = 0;
+    for (int code = lowest; code <= highest; ++code) {
+      pairs += most[code] > best;
+      best = larger(best, most[code]);
+    }
+    out = put_varint(put_varint(out, last_doc), pairs);
+    best = 0;
+    int before = 0;
+    for (int code = lowest; code <= highest; ++code) {
+      if (most[code] <= best) continue;
+      const uint32_t step = most[code] - best - 1;
+      const bool is_far = code != before + 1;
+      // Frequencies are far below 2^31, but a list may claim anything.
+      out = put_varint(out, step << 1 | is_far);
+      if (is_far) *out++ = static_cast<uint8_t>(code - before);
+      best = most[code];
+      before = code;
+    }
+    return out;
+  }
+};
+
 }  // namespace
+
+// For each list of `count[i]` documents an entry for every block, and then one for every 32 blocks:
+// the last document, and the pairs of frequency and length that may score best. `code` has the
+// length of every document in a byte; `end` has the end of every entry.
+int64_t encode_impacts(Span<const uint32_t> docs, Span<const uint32_t> freqs, ConstInts count,
+                       ConstBytes code, int64_t block_docs, Bytes out, Ints end) {
+  constexpr int64_t kBlocksTogether = 32;
+  constexpr int64_t kEntryBytes = 10 + 256 * 6;
+  int64_t from = 0, entry = 0;
+  uint8_t* at = out.data;
+  const uint8_t* limit = out.data + out.size;
+  Impacts impacts;
+  for (int64_t i = 0; i < count.size; ++i) {
+    const int64_t own = count.data[i];
+    if (own < 0 || own > docs.size - from || own > freqs.size - from) return fail(kBadCount, i);
+    for (int64_t step = block_docs; step <= block_docs * kBlocksTogether;
+         step *= kBlocksTogether) {
+      for (int64_t start = 0; start < own; start += step) {
+        const int64_t stop = smaller(start + step, own);
+        if (entry >= end.size || limit - at < kEntryBytes) return fail(kOutputFull, i);
+        impacts.clear();
+        for (int64_t k = from + start; k < from + stop; ++k) {
+          if (docs.data[k] >= code.size) return fail(kBadIndex, i);
+          impacts.add(freqs.data[k], code.data[docs.data[k]]);
+        }
+        at = impacts.put(docs.data[from + stop - 1], at);
+        end.data[entry++] = at - out.data;
+      }
+    }
+    from += own;
+  }
+  return at - out.data;
+}
 
 // Lists of `count[i]` documents each, one behind the other, become blocks; `end` has the end of
 // every block. Blocks of 128 have the best score of their documents in front.

@@ -39,6 +39,10 @@ void unpack(const uint8_t* data, int width, uint32_t* out) {
 
 // Returns behind the number, or nothing where it is cut short or too large.
 LANCELET_INLINE const uint8_t* get_varint(const uint8_t* at, const uint8_t* end, uint32_t* value) {
+  if (at < end && *at < 0x80) {
+    *value = *at;
+    return at + 1;
+  }
   uint64_t found = 0;
   for (int shift = 0; shift < 35 && at < end; shift += 7) {
     const uint8_t byte = *at++;

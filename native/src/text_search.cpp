@@ -42,11 +42,13 @@ struct List {
   int64_t at;           // the block it stands in
   int64_t decoded;      // the block whose documents are below
   int64_t held, next;   // how many they are, and the next of them
+  int64_t scored;       // the block whose scores are below
   int64_t placed;       // the block whose positions are below
   uint32_t* positions;  // as steps; those of document i end at ends[i]
   int64_t room;
   float idf;
   uint32_t docs[kBlockDocs], freqs[kBlockDocs];
+  float scores[kBlockDocs];
   int64_t ends[kBlockDocs + 1];
 };
 
@@ -169,17 +171,23 @@ LANCELET_INLINE double score_here(const Index& index, const List& list) {
   return list.idf * weight(list.freqs[list.next], index.norm.data[doc]);
 }
 
+// Scores all documents of the decoded block at once.
+LANCELET_INLINE void score_block(const Index& index, List& list) {
+  if (list.scored == list.decoded) return;
+  for (int64_t k = 0; k < list.held; ++k)
+    list.scores[k] = list.idf * weight(list.freqs[k], index.norm.data[list.docs[k]]);
+  list.scored = list.decoded;
+}
+
 int64_t search_one(const Index& index, List& list, Best& best) {
-  float scores[kBlockDocs];
   for (list.at = 0; list.at < list.blocks; ++list.at) {
     if (block_bound(index, list, list.at) * kSlack <= best.threshold()) continue;
     if (const int64_t fault = load_block(index, list)) return fault;
-    for (int64_t k = 0; k < list.held; ++k)
-      scores[k] = list.idf * weight(list.freqs[k], index.norm.data[list.docs[k]]);
+    score_block(index, list);
     double threshold = best.threshold();
     for (int64_t k = 0; k < list.held; ++k) {
-      if (scores[k] <= threshold || is_hidden(index, list.docs[k])) continue;
-      best.offer(list.docs[k], scores[k]);
+      if (list.scores[k] <= threshold || is_hidden(index, list.docs[k])) continue;
+      best.offer(list.docs[k], list.scores[k]);
       threshold = best.threshold();
     }
   }
@@ -197,9 +205,10 @@ void add_up(const Index& index, List* const* lists, int64_t count, uint32_t low,
   for (int64_t i = 0; i < count; ++i) {
     List& list = *lists[i];
     if (list.decoded != list.at) continue;
+    score_block(index, list);
     for (; list.next < list.held && list.docs[list.next] < high; ++list.next) {
       const uint32_t place = list.docs[list.next] - low;
-      window.sums[place] += score_here(index, list);
+      window.sums[place] += list.scores[list.next];
       window.met[place / 64] |= uint64_t{1} << (place % 64);
     }
   }
@@ -207,8 +216,8 @@ void add_up(const Index& index, List* const* lists, int64_t count, uint32_t low,
 
 // Offers the documents of a window; `rest` lists are looked up for those that may be good enough.
 int64_t sweep(const Index& index, List* const* lists, const double* bounds, int64_t rest,
-              uint32_t low, Window& window, Best& best) {
-  for (int64_t word = 0; word < kWindow / 64; ++word) {
+              uint32_t low, uint64_t high, Window& window, Best& best) {
+  for (int64_t word = 0; low + word * 64 < static_cast<int64_t>(high); ++word) {
     for (uint64_t bits = window.met[word]; bits; bits &= bits - 1) {
       const int64_t place = word * 64 + trailing_zeros(bits);
       const uint32_t doc = low + static_cast<uint32_t>(place);
@@ -263,7 +272,7 @@ int64_t search_any(const Index& index, List* const* lists, const double* bounds,
     high = smaller<uint64_t>(high, start + kWindow);
     const uint32_t first = static_cast<uint32_t>(start);
     add_up(index, lists + rest, count - rest, first, high, window);
-    if (const int64_t fault = sweep(index, lists, bounds, rest, first, window, best)) return fault;
+    if (const int64_t fault = sweep(index, lists, bounds, rest, first, high, window, best)) return fault;
     low = high;
   }
 }
@@ -446,7 +455,7 @@ void open_lists(const Index& index, ConstInts first, ConstInts count, Span<const
     for (int64_t block = 0; block < list.blocks; ++block)
       list.bound = larger(list.bound, block_bound(index, list, block));
     list.at = list.held = list.next = list.place = list.room = 0;
-    list.decoded = list.placed = -1;
+    list.decoded = list.scored = list.placed = -1;
     list.positions = nullptr;
     order[i] = &list;
   }

@@ -132,6 +132,7 @@ def test_columns_without_an_index_are_searched_alike(tmp_path):
 
 def test_several_partitions_are_one_index(tmp_path, monkeypatch):
     monkeypatch.setattr("lancelet.index.inverted.kind.POSTINGS_MAX", 4000)
+    monkeypatch.setattr("lancelet.index.inverted.kind.TEXTS_TOGETHER", 300)
     path = str(tmp_path / "table.lance")
     dataset = lancelet.write_dataset(rows(0, 900), path, max_rows_per_file=300)
     for column in ("t", "u"):

@@ -9,6 +9,7 @@ best     1.4 0.9 1.7 1.1    the largest weight in each block, before the idf
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,9 @@ from lancelet.buffers import Int64s, Slices
 
 UInt32s = npt.NDArray[np.uint32]
 Float32s = npt.NDArray[np.float32]
+
+BLOCKS_TOGETHER: Final = 32
+"""What may score best is written down for every block, and once more for so many together."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

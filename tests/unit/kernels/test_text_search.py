@@ -91,7 +91,8 @@ def test_the_best_documents_are_found(agree, seed, shares, num_docs, form, count
     lists, ranking, _ = corpus(seed, shares, num_docs, form)
     docs, scores = agree("search_postings", lists, limited(ranking, count), needs_all=needs_all)
     assert len(docs) <= count
-    assert np.all(np.diff(scores) <= 0)
+    assert len(scores) == len(docs)
+    assert np.all(docs[1:] > docs[:-1])
 
 
 @given(**CASES, slop=st.sampled_from([0, 1, 5]))
@@ -161,3 +162,26 @@ def test_blocks_that_cannot_win_are_not_decoded():
     assert len(docs) == 10
     with pytest.raises(CorruptDataError):
         search_postings(spoiled, limited(ranking, 9000))
+
+
+@given(**{name: CASES[name] for name in ("seed", "num_docs", "shares")})
+def test_impacts_name_what_may_score_best(agree, seed, num_docs, shares):
+    chance = np.random.default_rng(seed)
+    found = [random_list(chance, num_docs, share) for share in shares]
+    counts = np.array([len(docs) for docs, _, _ in found], np.int64)
+    docs, freqs = (np.concatenate([each[part] for each in found]) for part in (0, 1))
+    codes = chance.integers(0, 90, num_docs).astype(np.uint8)
+    _, ends = agree("encode_impacts", docs, freqs, counts, codes)
+    blocks = -(-counts // 128)
+    assert len(ends) == int((blocks + -(-blocks // 32)).sum())
+    assert issubclass(agree("encode_impacts", docs, freqs, counts, codes[:0]), CorruptDataError)
+    assert issubclass(agree("encode_impacts", docs, freqs, counts * 2, codes), CorruptDataError)
+
+
+def test_impacts_by_hand(agree):
+    """Twice in a short document beats once in a shorter one only where that is longer."""
+    docs, freqs = np.array([3, 5, 9], np.uint32), np.array([1, 2, 2], np.uint32)
+    codes = np.array([0, 0, 0, 4, 0, 5, 0, 0, 0, 7], np.uint8)
+    data, _ = agree("encode_impacts", docs, freqs, np.array([3]), codes)
+    entry = [9, 2, (1 - 1) << 1 | 1, 4, (2 - 1 - 1) << 1]
+    assert data.tolist() == entry * 2

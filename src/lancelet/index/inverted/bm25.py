@@ -43,12 +43,12 @@ class Corpus:
         """Return how much a token says that so many documents have."""
         return math.log((self.num_docs - num_docs + 0.5) / (num_docs + 0.5) + 1)
 
-    def norms(self, lengths: npt.NDArray[np.number]) -> Float32s:
-        """Return what is added to the frequency below the line, for documents of these lengths."""
-        mean = np.float32(self.mean_length)
-        ratio = lengths.astype(np.float32) / mean
-        norms: Float32s = np.float32(K1) * (np.float32(1 - B) + np.float32(B) * ratio)
-        return norms
+
+def norms_of(lengths: npt.NDArray[np.number], mean_length: float) -> Float32s:
+    """Return what is added to the frequency below the line, for documents of these lengths."""
+    ratio = lengths.astype(np.float32) / np.float32(mean_length)
+    norms: Float32s = np.float32(K1) * (np.float32(1 - B) + np.float32(B) * ratio)
+    return norms
 
 
 def weights(freqs: UInt32s, norms: Float32s) -> Float32s:

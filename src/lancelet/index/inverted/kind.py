@@ -43,6 +43,9 @@ from lancelet.rowids.selection import RowSet
 
 _VERSION_OF_256: Final = 3
 
+TEXTS_TOGETHER: Final = 64 * 1024
+"""So many texts are cut at a time."""
+
 
 class InvertedSegment:
     """An open INVERTED."""
@@ -198,7 +201,9 @@ def texts_per_row(values: pa.Array) -> pa.Array:
 
 def _add_rows(writer: SegmentWriter, rows: IndexedRows, analyzer: Analyzer) -> None:
     for values, numbers in rows.parts:
-        writer.add_texts(texts_per_row(values), numbers, analyzer)
+        for start in range(0, len(values), TEXTS_TOGETHER):
+            texts = texts_per_row(values.slice(start, TEXTS_TOGETHER))
+            writer.add_texts(texts, numbers[start : start + TEXTS_TOGETHER], analyzer)
 
 
 def _add_segment(writer: SegmentWriter, segment: InvertedSegment, move: Move) -> None:

@@ -7,23 +7,25 @@ the same questions, so that scores are computed in one place.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lancelet.buffers import Slices
+from lancelet.buffers import Int64s, Slices
 from lancelet.encodings.base import RowRange
 from lancelet.errors import CorruptDataError
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.inverted import layout
 from lancelet.index.inverted.automaton import TokenAutomaton
-from lancelet.index.inverted.bm25 import Corpus
+from lancelet.index.inverted.bm25 import Corpus, norms_of
 from lancelet.index.inverted.layout import Codec
 from lancelet.index.inverted.positions import parse_positions
 from lancelet.index.inverted.postings import Postings, positions_of
+from lancelet.index.inverted.quantized import quantized_lengths
+from lancelet.index.inverted.token_list import Blocks, TokenList, streams_of
 from lancelet.index.inverted.tokens import (
     AutomatonTokens,
     SortedTokens,
@@ -31,13 +33,15 @@ from lancelet.index.inverted.tokens import (
     all_tokens,
 )
 from lancelet.index.inverted.write import block_sizes
+from lancelet.index.parts.kept import KeptByBytes
 from lancelet.kernels import decode_postings, decode_streams
 from lancelet.rowids.address import UInt64s
 
 UInt32s = npt.NDArray[np.uint32]
+Float32s = npt.NDArray[np.float32]
 
-_LISTS_KEPT: Final = 32
-"""So many posting lists of a partition stay in memory."""
+_LISTS_KEPT_BYTES: Final = 64 * 1024 * 1024
+"""So much of the posting lists of a partition stays in memory."""
 
 
 class Partition(Protocol):
@@ -70,8 +74,11 @@ class Partition(Protocol):
     def num_docs_with(self, token: int) -> int:
         """Return how many documents have a token."""
 
-    def postings(self, token: int, *, with_position: bool = False) -> Postings:
-        """Return the documents that have a token."""
+    def norms(self, mean_length: float) -> Float32s:
+        """Return the norms of the documents, if they have so many tokens on average."""
+
+    def list_of(self, token: int, *, with_position: bool = False) -> TokenList:
+        """Return the documents that have a token, which is one at least."""
 
 
 class StoredPartition:
@@ -85,7 +92,8 @@ class StoredPartition:
         self._is_automaton = is_automaton
         self.codec = Codec.of(self._invert.metadata)
         names = self._invert.schema.names
-        self._lists = lru_cache(maxsize=_LISTS_KEPT)(self._read_list)
+        self._lists: KeptByBytes[tuple[int, bool], TokenList] = KeptByBytes(_LISTS_KEPT_BYTES)
+        self._norms = NormsOf(self)
         self._position_column = next(
             (name for name in ("_compressed_position", "_position") if name in names), None
         )
@@ -145,9 +153,17 @@ class StoredPartition:
             raise CorruptDataError("a token has no postings", token=token, tokens=self.num_tokens)
         return int(self._counts[token])
 
-    def postings(self, token: int, *, with_position: bool = False) -> Postings:
-        """Return the documents that have a token."""
-        return self._lists(token, with_position)
+    def norms(self, mean_length: float) -> Float32s:
+        """Return the norms of the documents, if they have so many tokens on average."""
+        return self._norms.get(mean_length)
+
+    def list_of(self, token: int, *, with_position: bool = False) -> TokenList:
+        """Return the documents that have a token, which is one at least."""
+        return self._lists.get_or_make(
+            (token, with_position),
+            lambda: self._read_list(token, with_position=with_position),
+            lambda found: found.num_bytes,
+        )
 
     def everything(self) -> tuple[list[str], Postings]:
         """Return all tokens and all postings."""
@@ -155,18 +171,33 @@ class StoredPartition:
         rows = RowRange(0, self.num_tokens)
         return tokens, self._read(rows, with_position=self.has_positions)
 
-    def _read_list(self, token: int, with_position: bool) -> Postings:
-        return self._read(RowRange(token, token + 1), with_position=with_position)
+    def _read_list(self, token: int, *, with_position: bool) -> TokenList:
+        rows = RowRange(token, token + 1)
+        counts = self._counts[token : token + 1].astype(np.int64)
+        stored, blocks, sizes = self._read_blocks(rows, counts)
+        found = TokenList(int(counts[0]), Blocks.of(stored), self.block_docs, self.codec.is_varint)
+        if with_position:
+            _, freqs = found.decode(self.corpus.num_docs)
+            if "_position_block_offset" in self._invert.schema.names:
+                found.streams = Blocks.of(self._streams(rows, blocks))
+            else:
+                positions = self._positions(rows, freqs, sizes, blocks)
+                found.streams = streams_of(positions, freqs, sizes)
+        return found
+
+    def _read_blocks(self, rows: RowRange, counts: Int64s) -> tuple[Slices, Int64s, Int64s]:
+        """Return the blocks of lists, how many each has, and the documents of each."""
+        (lists,) = self._invert.read(["_posting"], rows)
+        blocks, sizes = block_sizes(counts, self.block_docs)
+        if lists.value_lengths().to_numpy(zero_copy_only=False).tolist() != blocks.tolist():
+            raise CorruptDataError("a posting list has not as many blocks as it must have")
+        return _slices(lists.flatten()), blocks, sizes
 
     def _read(self, rows: RowRange, *, with_position: bool) -> Postings:
         counts = self._counts[rows.start : rows.stop].astype(np.int64)
-        (lists,) = self._invert.read(["_posting"], rows)
-        blocks, sizes = block_sizes(counts, self.block_docs)
-        stored = lists.flatten()
-        if lists.value_lengths().to_numpy(zero_copy_only=False).tolist() != blocks.tolist():
-            raise CorruptDataError("a posting list has not as many blocks as it must have")
+        stored, blocks, sizes = self._read_blocks(rows, counts)
         docs, freqs = decode_postings(
-            _slices(stored), sizes, block_docs=self.block_docs, is_varint=self.codec.is_varint
+            stored, sizes, block_docs=self.block_docs, is_varint=self.codec.is_varint
         )
         if len(docs) and int(docs.max()) >= self.corpus.num_docs:
             raise CorruptDataError("a posting list names a document that is not there")
@@ -178,8 +209,8 @@ class StoredPartition:
         self,
         rows: RowRange,
         freqs: UInt32s,
-        sizes: npt.NDArray[np.int64],
-        blocks: npt.NDArray[np.int64],
+        sizes: Int64s,
+        blocks: Int64s,
     ) -> UInt32s:
         column = self._position_column
         if column is None:
@@ -187,7 +218,17 @@ class StoredPartition:
         if "_position_block_offset" not in self._invert.schema.names:
             (documents,) = self._invert.read([column], rows)
             return parse_positions(documents.flatten(), freqs)
-        streams, offsets = self._invert.read([column, "_position_block_offset"], rows)
+        streams = self._streams(rows, blocks)
+        ends_of_docs = np.cumsum(sizes)
+        total = np.concatenate([np.zeros(1, np.int64), np.cumsum(freqs, dtype=np.int64)])
+        counts = total[ends_of_docs] - total[ends_of_docs - sizes]
+        return positions_of(decode_streams(streams, counts), freqs)
+
+    def _streams(self, rows: RowRange, blocks: Int64s) -> Slices:
+        """Return the positions of each block of lists."""
+        streams, offsets = self._invert.read(
+            ["_compressed_position", "_position_block_offset"], rows
+        )
         whole = _slices(streams)
         starts = np.repeat(whole.position, blocks)
         ends = np.repeat(whole.position + whole.size, blocks)
@@ -198,11 +239,25 @@ class StoredPartition:
         stops = np.append(begins[1:], 0)
         last = np.cumsum(blocks) - 1
         stops[last] = ends[last]
-        ends_of_docs = np.cumsum(sizes)
-        total = np.concatenate([np.zeros(1, np.int64), np.cumsum(freqs, dtype=np.int64)])
-        counts = total[ends_of_docs] - total[ends_of_docs - sizes]
-        steps = decode_streams(Slices(whole.source, begins, stops - begins), counts)
-        return positions_of(steps, freqs)
+        return Slices(whole.source, begins, stops - begins)
+
+
+class NormsOf:
+    """The norms of the documents of a partition, kept as long as no other mean is asked for."""
+
+    def __init__(self, partition: Partition) -> None:
+        """Work out norms for a partition."""
+        self._partition = partition
+        self._last: tuple[float, Float32s] | None = None
+
+    def get(self, mean_length: float) -> Float32s:
+        """Return the norms of documents that have so many tokens on average."""
+        if self._last is None or self._last[0] != mean_length:
+            lengths = self._partition.lengths
+            if self._partition.block_docs == 256:
+                lengths = quantized_lengths(lengths)
+            self._last = mean_length, norms_of(lengths, mean_length)
+        return self._last[1]
 
 
 class MemoryPartition:
@@ -221,6 +276,7 @@ class MemoryPartition:
         self.numbers, self.lengths = numbers, lengths
         self.corpus = Corpus(len(numbers), int(lengths.sum(dtype=np.int64)))
         self._postings = postings
+        self._norms = NormsOf(self)
         self._ends = np.cumsum(postings.counts(len(tokens)))
         self._position_ends = np.cumsum(postings.freqs, dtype=np.int64)
 
@@ -229,8 +285,12 @@ class MemoryPartition:
         start, end = self._span(token)
         return end - start
 
-    def postings(self, token: int, *, with_position: bool = False) -> Postings:
-        """Return the documents that have a token."""
+    def norms(self, mean_length: float) -> Float32s:
+        """Return the norms of the documents, if they have so many tokens on average."""
+        return self._norms.get(mean_length)
+
+    def list_of(self, token: int, *, with_position: bool = False) -> TokenList:
+        """Return the documents that have a token, which is one at least."""
         start, end = self._span(token)
         all_of = self._postings
         positions = None
@@ -238,9 +298,10 @@ class MemoryPartition:
             before = int(self._position_ends[start] - all_of.freqs[start]) if end > start else 0
             after = int(self._position_ends[end - 1]) if end > start else 0
             positions = all_of.positions[before:after]
-        return Postings(
+        own = Postings(
             all_of.tokens[start:end], all_of.docs[start:end], all_of.freqs[start:end], positions
         )
+        return TokenList.of(own, self.block_docs)
 
     def _span(self, token: int) -> tuple[int, int]:
         return int(self._ends[token - 1]) if token else 0, int(self._ends[token])

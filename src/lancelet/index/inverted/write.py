@@ -18,13 +18,15 @@ import pyarrow as pa
 from lancelet.buffers import Bytes, Int64s
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.inverted import layout
-from lancelet.index.inverted.bm25 import Corpus, weights
+from lancelet.index.inverted.bm25 import Corpus, norms_of, weights
 from lancelet.index.inverted.layout import Codec
 from lancelet.index.inverted.positions import render_positions
 from lancelet.index.inverted.postings import Postings, invert, join, position_steps
+from lancelet.index.inverted.quantized import length_codes
 from lancelet.index.text.analyzer import Analyzer, Vocabulary
 from lancelet.index.text.options import TextOptions
-from lancelet.kernels import encode_postings, encode_streams
+from lancelet.kernels import encode_impacts, encode_postings, encode_streams
+from lancelet.kernels.posting_lists import BLOCKS_TOGETHER
 from lancelet.rowids.address import UInt64s
 
 POSTINGS_MAX: Final = 32 * 1024 * 1024
@@ -153,7 +155,7 @@ def _posting_table(
     blocks, block_counts = block_sizes(counts, codec.block_docs)
     corpus = Corpus(len(lengths), int(lengths.sum(dtype=np.int64)))
     idf = np.array([corpus.idf(count) for count in counts.tolist()], np.float32)
-    norms = corpus.norms(lengths)
+    norms = norms_of(lengths, corpus.mean_length)
     scores = idf[postings.tokens] * weights(postings.freqs, norms[postings.docs])
     block_scores = np.maximum.reduceat(scores, _first(block_counts)) if len(scores) else scores
     best = np.maximum.reduceat(block_scores, _first(blocks)) if len(scores) else scores
@@ -169,10 +171,26 @@ def _posting_table(
         _field("_posting", pa.list_(pa.large_binary())): _lists(_binaries(data, ends), blocks),
         _field("_max_score", pa.float32()): pa.array(best, pa.float32()),
         _field("_length", pa.uint32()): pa.array(counts.astype(np.uint32)),
+        _field("_impacts", pa.list_(pa.large_binary())): _impacts(postings, counts, lengths, codec),
     }
     if postings.positions is not None:
         columns |= _position_columns(postings, postings.positions, blocks, block_counts, codec)
     return pa.Table.from_arrays(list(columns.values()), schema=pa.schema(list(columns)))
+
+
+def _impacts(
+    postings: Postings,
+    counts: Int64s,
+    lengths: np.ndarray[tuple[int], np.dtype[np.uint32]],
+    codec: Codec,
+) -> pa.Array:
+    """Return what may score best in each block of each list, whatever the statistics are."""
+    codes = length_codes(lengths).astype(np.uint8)
+    data, ends = encode_impacts(
+        postings.docs, postings.freqs, counts, codes, block_docs=codec.block_docs
+    )
+    blocks = -(-counts // codec.block_docs)
+    return _lists(_binaries(data, ends), blocks + -(-blocks // BLOCKS_TOGETHER))
 
 
 def _position_columns(

@@ -10,6 +10,7 @@ from lancelet.kernels import _native
 from lancelet.kernels.arguments import as_int64s, check_counts, slice_arrays
 from lancelet.kernels.faults import checked
 from lancelet.kernels.native.allocate import empty, empty_bytes
+from lancelet.kernels.posting_lists import BLOCKS_TOGETHER
 
 UInt32s = npt.NDArray[np.uint32]
 _UINT32 = np.dtype(np.uint32)
@@ -65,3 +66,17 @@ def decode_streams(streams: Slices, counts: Int64s) -> UInt32s:
     arrays = (*slice_arrays(streams, counts), as_int64s(counts))
     checked(_native.decode_streams(*arrays, values), kernel=kernel)
     return values
+
+
+def encode_impacts(
+    docs: UInt32s, freqs: UInt32s, counts: Int64s, codes: Bytes, *, block_docs: int = 128
+) -> tuple[Bytes, Int64s]:
+    """Return what may score best in each block of lists, then in every 32, and where each ends."""
+    blocks = -(-counts // block_docs)
+    entries = int((blocks + -(-blocks // BLOCKS_TOGETHER)).sum())
+    end = np.empty(entries, np.int64)
+    # A document adds a pair of at most six bytes, on both levels, and an entry ten more.
+    out = empty_bytes(2048 + 16 * entries + 12 * len(docs))
+    arrays = np.ascontiguousarray(docs), np.ascontiguousarray(freqs), as_int64s(counts)
+    status = _native.encode_impacts(*arrays, codes, block_docs, out, end)
+    return out[: checked(status, kernel="encode_impacts")], end

@@ -1,4 +1,4 @@
-"""Searching posting lists by `native/src/text_search.cpp`; `reference/text_search.py` defines it."""
+"""Searching posting lists by `native/src/text_search.cpp`; the reference defines it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lancelet.kernels.posting_lists import Float32s, PostingLists, Ranking, UInt
 def search_postings(
     lists: PostingLists, ranking: Ranking, *, needs_all: bool = False
 ) -> tuple[UInt32s, Float32s]:
-    """Return the best documents with any or all of some tokens, and their scores, the best first.
+    """Return the best documents with any or all of some tokens, ascending, and their scores.
 
     Of equal scores the first document is better. The order of the lists is all one.
     """
@@ -28,7 +28,7 @@ def search_postings(
 def search_phrase(
     lists: PostingLists, ranking: Ranking, streams: Slices, places: Int64s, *, slop: int = 0
 ) -> tuple[UInt32s, Float32s]:
-    """Return the best documents with tokens at these places of a phrase, the best first.
+    """Return the best documents with tokens at these places of a phrase, ascending.
 
     Each block has a stream of positions, and at most `slop` others stand between two words.
     """
@@ -60,5 +60,8 @@ def _room(ranking: Ranking, num_lists: int) -> tuple[UInt32s, Float32s]:
 
 
 def _ranked(docs: UInt32s, scores: Float32s, found: int) -> tuple[UInt32s, Float32s]:
-    order = np.lexsort((docs[:found], -scores[:found]))
+    if found < len(docs):
+        # As long as none was given up they come in order.
+        return docs[:found], scores[:found]
+    order = np.argsort(docs)
     return docs[order], scores[order]

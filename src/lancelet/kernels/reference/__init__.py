@@ -43,6 +43,7 @@ from lancelet.kernels.reference.lz4 import lz4_compress, lz4_compress_chunks, lz
 from lancelet.kernels.reference.postings import (
     decode_postings,
     decode_streams,
+    encode_impacts,
     encode_postings,
     encode_streams,
 )
@@ -83,6 +84,7 @@ __all__ = [
     "decode_postings",
     "decode_streams",
     "edge_distances",
+    "encode_impacts",
     "encode_jsonb",
     "encode_postings",
     "encode_streams",

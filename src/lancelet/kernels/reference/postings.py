@@ -18,6 +18,7 @@ import numpy.typing as npt
 from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.kernels.arguments import check_counts, check_slices
 from lancelet.kernels.faults import Fault, corrupt
+from lancelet.kernels.posting_lists import BLOCKS_TOGETHER
 
 UInt32s = npt.NDArray[np.uint32]
 RUN: Final = 128
@@ -81,6 +82,26 @@ def decode_postings(
     return np.concatenate(docs), np.concatenate(freqs)
 
 
+def encode_impacts(
+    docs: UInt32s, freqs: UInt32s, counts: Int64s, codes: Bytes, *, block_docs: int = 128
+) -> tuple[Bytes, Int64s]:
+    """Return what may score best in each block of lists, then in every 32, and where each ends."""
+    out, start = bytearray(), 0
+    end: list[int] = []
+    for place, count in enumerate(counts.tolist()):
+        if count < 0 or count > len(docs) - start:
+            raise corrupt(Fault.BAD_COUNT, kernel="encode_impacts", place=place)
+        for step in (block_docs, block_docs * BLOCKS_TOGETHER):
+            for first in range(start, start + count, step):
+                own = slice(first, min(first + step, start + count))
+                if int(docs[own].max()) >= len(codes):
+                    raise corrupt(Fault.BAD_INDEX, kernel="encode_impacts", place=place)
+                out += _impacts(docs[own], freqs[own], codes)
+                end.append(len(out))
+        start += count
+    return np.frombuffer(bytes(out), np.uint8), np.array(end, np.int64)
+
+
 def encode_streams(values: UInt32s, counts: Int64s) -> tuple[Bytes, Int64s]:
     """Return streams of `counts[i]` values, and where each ends."""
     out, start = bytearray(), 0
@@ -109,6 +130,29 @@ def decode_streams(streams: Slices, counts: Int64s) -> UInt32s:
         found += [reader.packed(4) for _ in range(count // RUN)]
         found.append(reader.varints(count % RUN))
     return np.concatenate(found)
+
+
+def _impacts(docs: UInt32s, freqs: UInt32s, codes: Bytes) -> bytes:
+    """Return the last document, and pairs of frequency and length, both ascending.
+
+    A pair is left out if another is as frequent or more, and as short or shorter.
+    """
+    most: dict[int, int] = {}
+    for code, freq in zip(codes[docs].tolist(), freqs.tolist(), strict=True):
+        most[code] = max(most.get(code, 0), freq)
+    pairs: list[tuple[int, int]] = []
+    for code in sorted(most):
+        if not pairs or most[code] > pairs[-1][0]:
+            pairs.append((most[code], code))
+    out = bytearray(_varints(np.array([docs[-1], len(pairs)], np.uint32)))
+    freq_before = code_before = 0
+    for freq, code in pairs:
+        is_far = code != code_before + 1
+        step = (freq - freq_before - 1) << 1 | is_far
+        out += _varints(np.array([step & 0xFFFFFFFF], np.uint32))
+        out += bytes([code - code_before]) if is_far else b""
+        freq_before, code_before = freq, code
+    return bytes(out)
 
 
 def _width(values: UInt32s) -> int:

@@ -25,7 +25,7 @@ from lancelet.kernels.reference.postings import decode_postings, decode_streams
 def search_postings(
     lists: PostingLists, ranking: Ranking, *, needs_all: bool = False
 ) -> tuple[UInt32s, Float32s]:
-    """Return the best documents with any or all of some tokens, and their scores, the best first.
+    """Return the best documents with any or all of some tokens, ascending, and their scores.
 
     Of equal scores the first document is better. The order of the lists is all one.
     """
@@ -39,7 +39,7 @@ def search_postings(
 def search_phrase(
     lists: PostingLists, ranking: Ranking, streams: Slices, places: Int64s, *, slop: int = 0
 ) -> tuple[UInt32s, Float32s]:
-    """Return the best documents with tokens at these places of a phrase, the best first.
+    """Return the best documents with tokens at these places of a phrase, ascending.
 
     Each block has a stream of positions, and at most `slop` others stand between two words.
     """
@@ -128,5 +128,5 @@ def _ranked(
         often = freqs[at].astype(np.float32)
         sums[into] += idf * (np.float32(2.2) * often / (often + ranking.norms[shared]))
     scores = sums.astype(np.float32)
-    order = np.lexsort((docs, -scores))[: ranking.count]
+    order = np.sort(np.lexsort((docs, -scores))[: ranking.count])
     return docs[order].astype(np.uint32), scores[order]

@@ -1,28 +1,31 @@
-"""Scores of the documents of one partition, for the words of a query.
+"""The best documents of one partition for the words of a query.
 
     red fox     red: {0: 1.1, 3: 0.4}    fox: {3: 0.9}
-    any         0: 1.1, 3: 1.3           all    3: 1.3
+    any         3: 1.3, 0: 1.1           all    3: 1.3
 
 A word that may differ in some letters stands for every token of the index that is near enough.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.index.inverted.bm25 import Corpus, weights
+from lancelet.index.inverted.bm25 import Corpus
 from lancelet.index.inverted.partition import Partition
-from lancelet.index.inverted.phrase import phrase_documents
-from lancelet.index.inverted.quantized import quantized_lengths
+from lancelet.index.inverted.token_list import TokenList, join_lists, join_streams
 from lancelet.index.text.analyzer import Token
+from lancelet.kernels import search_phrase, search_postings
+from lancelet.kernels.posting_lists import Ranking
 
 UInt32s = npt.NDArray[np.uint32]
 Float32s = npt.NDArray[np.float32]
+_NONE: Final = (np.empty(0, np.uint32), np.empty(0, np.float32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,66 +51,75 @@ class Statistics:
         """Return how much a token says."""
         return np.float32(self.corpus.idf(self.num_docs_with[token]))
 
-    def norms(self, partition: Partition) -> Float32s:
-        """Return the norms of the documents of a partition."""
-        lengths = partition.lengths
-        if partition.block_docs == 256:
-            lengths = quantized_lengths(lengths)
-        return self.corpus.norms(lengths)
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Wanted:
+    """How many documents of a partition are enough; those that are `hidden` are left out."""
+
+    count: int
+    hidden: npt.NDArray[np.uint8]
 
 
-def score_words(
+def find_words(
     partition: Partition,
     groups: Sequence[Sequence[str]],
     statistics: Statistics,
-    norms: Float32s,
+    wanted: Wanted,
     *,
     needs_all: bool,
 ) -> tuple[UInt32s, Float32s]:
-    """Return documents and scores for words, each given as the tokens it stands for."""
-    scores = np.zeros(partition.corpus.num_docs, np.float32)
-    met: npt.NDArray[Any] = np.zeros(
-        partition.corpus.num_docs, np.uint16 if needs_all else np.bool_
-    )
-    for tokens in groups:
-        found = np.zeros(0, np.uint32)
-        for token in tokens:
-            number = partition.tokens.find(token)
-            if number is None:
-                continue
-            postings = partition.postings(number)
-            own = weights(postings.freqs, norms[postings.docs])
-            scores[postings.docs] += statistics.idf(token) * own
-            found = postings.docs if not len(found) else np.union1d(found, postings.docs)
-        if needs_all:
-            met[found] += 1
-        else:
-            met[found] = True
-    docs = np.flatnonzero(met == len(groups) if needs_all else met).astype(np.uint32)
-    return docs, scores[docs]
+    """Return the best documents for words, each given as the tokens it stands for."""
+    times = Counter(token for group in groups for token in dict.fromkeys(group))
+    lists = {token: found for token in times if (found := _list_of(partition, token))}
+    if not lists or (needs_all and not all(any(map(lists.get, group)) for group in groups)):
+        return _NONE
+    factors = [statistics.idf(token) * np.float32(times[token]) for token in lists]
+    norms = partition.norms(statistics.corpus.mean_length)
+    joined = join_lists(list(lists.values()), norms)
+    weighed = np.array(factors, np.float32)
+    if not needs_all or all(len(group) == 1 for group in groups):
+        ranking = Ranking(weighed, norms, wanted.count, wanted.hidden)
+        return search_postings(joined, ranking, needs_all=needs_all)
+    everything = Ranking(weighed, norms, len(norms), wanted.hidden)
+    docs, scores = search_postings(joined, everything)
+    for group in groups:
+        own = [lists[token].decode(len(norms))[0] for token in group if token in lists]
+        has = np.isin(docs, np.concatenate(own))
+        docs, scores = docs[has], scores[has]
+    return docs, scores
 
 
-def score_phrase(
+def find_phrase(
     partition: Partition,
     tokens: Sequence[Token],
     statistics: Statistics,
-    norms: Float32s,
+    wanted: Wanted,
     *,
     slop: int,
 ) -> tuple[UInt32s, Float32s]:
-    """Return documents and scores for words that stand in order."""
-    numbers = [partition.tokens.find(token.text) for token in tokens]
-    if not numbers or any(number is None for number in numbers):
-        return np.empty(0, np.uint32), np.empty(0, np.float32)
-    lists = [
-        partition.postings(number, with_position=True) for number in numbers if number is not None
-    ]
-    docs = phrase_documents(lists, [token.position for token in tokens], slop)
-    scores = np.zeros(len(docs), np.float32)
-    for token, postings in zip(tokens, lists, strict=True):
-        freqs = postings.freqs[np.searchsorted(postings.docs, docs)]
-        scores += statistics.idf(token.text) * weights(freqs, norms[docs])
-    return docs, scores
+    """Return the best documents in which words stand in order."""
+    lists = []
+    for token in tokens:
+        found = _list_of(partition, token.text, with_position=True)
+        if found is None:
+            return _NONE
+        lists.append(found)
+    norms = partition.norms(statistics.corpus.mean_length)
+    idf = np.array([statistics.idf(token.text) for token in tokens], np.float32)
+    return search_phrase(
+        join_lists(lists, norms),
+        Ranking(idf, norms, wanted.count, wanted.hidden),
+        join_streams(lists),
+        np.array([token.position for token in tokens], np.int64),
+        slop=slop,
+    )
+
+
+def _list_of(partition: Partition, token: str, *, with_position: bool = False) -> TokenList | None:
+    number = partition.tokens.find(token)
+    if number is None or not partition.num_docs_with(number):
+        return None
+    return partition.list_of(number, with_position=with_position)
 
 
 def expand(

@@ -1,0 +1,249 @@
+"""Searching the texts of one column: its index, and the rows that the index lacks.
+
+    segments    partitions of documents, scored with the statistics of the whole index
+    elsewhere   rows of fragments that no segment covers, cut into tokens as they are read
+
+Rows that no index has are scored with the statistics of the index and theirs together. Of each
+partition only as many documents are asked for as the caller wants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lancelet.buffers import Int64s
+from lancelet.encodings.base import RowRange
+from lancelet.errors import CorruptDataError, InvalidInputError
+from lancelet.index.inverted.kind import texts_per_row
+from lancelet.index.inverted.partition import MemoryPartition, Partition
+from lancelet.index.inverted.postings import invert
+from lancelet.index.text.analyzer import Analyzer, Token, Vocabulary, Words
+from lancelet.index.text.options import TextOptions
+from lancelet.query.full_text import FullTextOperator, MatchQuery, PhraseQuery
+from lancelet.query.nodes.source import sources
+from lancelet.query.plan import ScanPlan
+from lancelet.query.search.matches import NOTHING, Matches
+from lancelet.query.search.terms import Statistics, Wanted, expand, find_phrase, find_words
+from lancelet.query.search.text_indices import BrokenSegmentError, TextSegment, text_indices
+from lancelet.rowids.address import UInt64s, addresses_of, fragments_of, offsets_of
+from lancelet.table.snapshot import Snapshot
+
+_UNINDEXED: Final = TextOptions(stem=False, remove_stop_words=False, ascii_folding=False)
+"""How texts are cut in a column that has no index."""
+
+_KEPT_ROWS_MAX: Final = 100_000
+"""Rows without an index are kept as tokens between searches if there are at most so many."""
+
+_ALL_SHOWN: Final = np.empty(0, np.uint8)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """A partition, where its documents are, and which of them are not to be found."""
+
+    partition: Partition
+    addresses: UInt64s
+    hidden: npt.NDArray[np.uint8]
+    segment: TextSegment | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Group:
+    """Parts that are scored with the same statistics."""
+
+    parts: Sequence[_Part]
+    counted: Sequence[Partition]
+    """The partitions whose documents and tokens are counted."""
+
+
+class TextColumn:
+    """A column of a version, to be searched."""
+
+    def __init__(
+        self, plan: ScanPlan, path: tuple[str, ...], rows: Mapping[int, Int64s] | None
+    ) -> None:
+        """Open the index of a column, and read the rows that it lacks; `rows` limits both."""
+        self._plan, self._path, self._rows = plan, path, rows
+        found = text_indices(plan.snapshot).segments(path)
+        segments = found or ()
+        self._analyzer = segments[0].opened.analyzer if segments else Analyzer(_UNINDEXED)
+        stored = [
+            self._shown(segment, each) for segment in segments for each in segment.opened.partitions
+        ]
+        partitions = [part.partition for part in stored]
+        self._groups = [_Group(stored, partitions)]
+        if found is None or not plan.options.indexed_only:
+            covered = frozenset().union(*(segment.table.covered for segment in segments))
+            rest = self._unindexed(covered)
+            if rest is not None:
+                part = _Part(rest, rest.numbers, _ALL_SHOWN)
+                self._groups.append(_Group([part], [rest, *partitions]))
+
+    def matches(self, query: MatchQuery | PhraseQuery, count: int | None) -> Matches:
+        """Return the rows that a query of this column finds, or the best of each partition."""
+        found = NOTHING
+        for group in self._groups:
+            own = self._matches(query, group, count)
+            found = own if not len(found.addresses) else Matches.either(found, own)
+        return found
+
+    def _matches(
+        self, query: MatchQuery | PhraseQuery, group: _Group, count: int | None
+    ) -> Matches:
+        tokens = self._analyzer.tokens(query.query)
+        if not tokens:
+            return NOTHING
+        words = self._words(query, tokens, group)
+        statistics = Statistics.of(group.counted, [token for each in words for token in each])
+        addresses, scores = [np.empty(0, np.uint64)], [np.empty(0, np.float32)]
+        for part in group.parts:
+            try:
+                docs, own = self._search(query, tokens, words, statistics, part, count)
+            except CorruptDataError as error:
+                if part.segment is None:
+                    raise
+                raise BrokenSegmentError(part.segment, error) from error
+            addresses.append(part.addresses[docs])
+            scores.append(own)
+        return Matches.of(np.concatenate(addresses), np.concatenate(scores))
+
+    def _words(
+        self, query: MatchQuery | PhraseQuery, tokens: Sequence[Token], group: _Group
+    ) -> list[tuple[str, ...]]:
+        """Return the tokens that each word of a query stands for."""
+        if isinstance(query, PhraseQuery) or not query.fuzziness:
+            return [(token.text,) for token in tokens]
+        return [
+            tuple(
+                expand(
+                    group.counted,
+                    token.text,
+                    fuzziness=query.fuzziness,
+                    prefix_length=query.prefix_length,
+                    expansions_max=query.max_expansions,
+                )
+            )
+            for token in tokens
+        ]
+
+    def _search(
+        self,
+        query: MatchQuery | PhraseQuery,
+        tokens: Sequence[Token],
+        words: Sequence[tuple[str, ...]],
+        statistics: Statistics,
+        part: _Part,
+        count: int | None,
+    ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.float32]]:
+        partition = part.partition
+        most = partition.corpus.num_docs if count is None else count
+        wanted = Wanted(most, part.hidden)
+        if isinstance(query, PhraseQuery):
+            if not partition.has_positions:
+                raise InvalidInputError(
+                    "position is not found but required for phrase queries, try recreating the "
+                    "index with position",
+                    column=query.column,
+                )
+            return find_phrase(partition, tokens, statistics, wanted, slop=query.slop)
+        if query.boost <= 0:
+            wanted = Wanted(partition.corpus.num_docs, part.hidden)
+        needs_all = query.operator is FullTextOperator.AND
+        docs, own = find_words(partition, words, statistics, wanted, needs_all=needs_all)
+        return docs, own * np.float32(query.boost)
+
+    def _shown(self, segment: TextSegment, partition: Partition) -> _Part:
+        """Return where the documents of a partition are, worked out once for a whole version."""
+
+        def locate() -> _Part:
+            try:
+                addresses = segment.table.locate(partition.numbers)
+            except CorruptDataError as error:
+                raise BrokenSegmentError(segment, error) from error
+            hidden = self._hidden(addresses)
+            return _Part(partition, addresses, hidden, segment)
+
+        if self._rows is not None or self._plan.options.fragments is not None:
+            return locate()
+        key = ("text documents", segment.table.metadata.uuid, id(partition))
+        return self._plan.snapshot.kept.get_or_make(key, locate)
+
+    def _hidden(self, addresses: UInt64s) -> npt.NDArray[np.uint8]:
+        """Return which addresses are of rows that are deleted or not asked for."""
+        hidden = np.ones(len(addresses), np.bool_)
+        fragments, offsets = fragments_of(addresses), offsets_of(addresses)
+        for source in sources(self._plan.snapshot, self._plan.options.fragments):
+            fragment_id = int(source.fragment.id)
+            places = np.flatnonzero(fragments == fragment_id)
+            if not len(places):
+                continue
+            own = offsets[places]
+            if int(own.max()) >= source.num_rows:
+                raise CorruptDataError(
+                    "a text index has a row behind the end of its fragment",
+                    fragment_id=fragment_id,
+                    num_rows=source.num_rows,
+                )
+            shown = np.ones(source.num_rows, np.bool_)
+            if self._rows is not None:
+                shown[:] = False
+                shown[self._rows.get(fragment_id, np.empty(0, np.int64))] = True
+            shown[source.hidden.to_array()] = False
+            hidden[places] = ~shown[own]
+        return hidden.view(np.uint8) if hidden.any() else _ALL_SHOWN
+
+    def _unindexed(self, covered: frozenset[int]) -> MemoryPartition | None:
+        """Return the rows of fragments that the index lacks as a partition."""
+        vocabulary = Vocabulary()
+        field = self._plan.snapshot.schema.field_by_path(".".join(self._path))
+        texts: list[pa.Array] = []
+        where: list[UInt64s] = []
+        for source in sources(self._plan.snapshot, self._plan.options.fragments):
+            if int(source.fragment.id) in covered:
+                continue
+            whole = RowRange(0, source.num_rows)
+            offsets = source.visible(whole)
+            if self._rows is not None:
+                offsets = self._rows.get(int(source.fragment.id), np.empty(0, np.int64))
+            (values,) = source.read([field], whole, offsets)
+            texts.append(texts_per_row(values).cast(pa.large_string()))
+            rows = np.arange(len(whole)) if offsets is None else offsets
+            where.append(addresses_of(source.fragment.id, rows))
+        if not texts:
+            return None
+        words = self._analyzer.analyze(pa.concat_arrays(texts), vocabulary)
+        has_tokens = words.counts > 0
+        words = Words(words.ids, words.positions, words.counts[has_tokens])
+        postings = invert(words, len(vocabulary.tokens), 0, with_position=True)
+        return MemoryPartition(
+            vocabulary.tokens,
+            postings,
+            np.concatenate(where)[has_tokens],
+            words.counts.astype(np.uint32),
+        )
+
+
+def kept_text_column(plan: ScanPlan, path: tuple[str, ...]) -> TextColumn:
+    """Return a column with all its rows, kept for the next search if not many lack an index."""
+    snapshot, is_indexed_only = plan.snapshot, plan.options.indexed_only
+    segments = text_indices(snapshot).segments(path)
+    covered = frozenset().union(*(segment.table.covered for segment in segments or ()))
+    key = ("text column", path, is_indexed_only, segments)
+    if is_indexed_only or snapshot.kept.get_or_make(
+        (*key, "is small"), lambda: _num_rows_outside(snapshot, covered) <= _KEPT_ROWS_MAX
+    ):
+        return snapshot.kept.get_or_make(key, lambda: TextColumn(plan, path, None))
+    return TextColumn(plan, path, None)
+
+
+def _num_rows_outside(snapshot: Snapshot, covered: frozenset[int]) -> int:
+    """Return how many rows fragments have that are not covered."""
+    return sum(
+        snapshot.physical_rows(each) for each in snapshot.fragments if int(each.id) not in covered
+    )

@@ -1,0 +1,90 @@
+"""The text indices of a version, by column, opened when their column is asked for.
+
+    text    segments a (fragments 0 1), b (fragment 2)     fragment 3 is in none
+
+An index may cover nothing, when it was made of an empty table: how texts are cut is known all the
+same. A segment whose files are damaged is left out, so that its rows are read instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lancelet.errors import CorruptDataError, LanceletError, ObjectNotFoundError, UnsupportedError
+from lancelet.index.inverted.kind import Inverted, InvertedSegment
+from lancelet.query.indexing.segments import TableSegment, table_segment, warn_unusable
+from lancelet.table.fragment_reuse import current_coverage
+from lancelet.table.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextSegment:
+    """A segment, and where it stands in the table."""
+
+    table: TableSegment
+    opened: InvertedSegment
+
+
+class BrokenSegmentError(LanceletError):
+    """A segment turned out to be damaged while it was searched."""
+
+    def __init__(self, segment: TextSegment, cause: LanceletError) -> None:
+        """Say which segment it is."""
+        super().__init__(cause.message, **cause.facts)
+        self.segment, self.cause = segment, cause
+
+
+@dataclass(slots=True, eq=False)
+class TextIndices:
+    """The segments of every column that has a text index."""
+
+    snapshot: Snapshot
+    listed: Mapping[tuple[str, ...], list[TableSegment]]
+    _opened: dict[tuple[str, ...], tuple[TextSegment, ...]] = field(default_factory=dict)
+
+    def segments(self, path: tuple[str, ...]) -> tuple[TextSegment, ...] | None:
+        """Return the segments of a column that can be used, or None if it has no index."""
+        if path not in self.listed:
+            return None
+        if path not in self._opened:
+            self._opened[path] = tuple(filter(None, map(_open, self.listed[path])))
+        return self._opened[path]
+
+    def leave_out(self, path: tuple[str, ...], broken: BrokenSegmentError) -> None:
+        """Do without a segment from now on, and say so."""
+        name = broken.segment.table.metadata.name
+        warn_unusable(broken.cause.with_facts(index=name))
+        kept = self._opened.get(path, ())
+        self._opened[path] = tuple(each for each in kept if each is not broken.segment)
+
+
+def text_indices(snapshot: Snapshot) -> TextIndices:
+    """Return the text indices of a version; of two on one column it is the first by name."""
+    return snapshot.kept.get_or_make("text indices", lambda: _find(snapshot))
+
+
+def _find(snapshot: Snapshot) -> TextIndices:
+    fields = {int(field.id) for field in snapshot.schema.walk()}
+    listed: dict[tuple[str, ...], list[TableSegment]] = {}
+    for metadata in sorted(current_coverage(snapshot), key=lambda index: index.name):
+        if len(metadata.fields) != 1 or int(metadata.fields[0]) not in fields:
+            continue
+        segment = table_segment(snapshot, metadata)
+        if segment is None or not isinstance(segment.kind, Inverted):
+            continue
+        path = snapshot.schema.fields_on_path(snapshot.schema.path_of(metadata.fields[0]))
+        own = listed.setdefault(tuple(each.name for each in path), [])
+        if not own or own[0].metadata.name == metadata.name:
+            own.append(segment)
+    return TextIndices(snapshot, listed)
+
+
+def _open(segment: TableSegment) -> TextSegment | None:
+    try:
+        opened = segment.open()
+    except (ObjectNotFoundError, CorruptDataError, UnsupportedError) as error:
+        warn_unusable(error.with_facts(index=segment.metadata.name))
+        return None
+    assert isinstance(opened, InvertedSegment), "the kind opens its own segments"
+    return TextSegment(segment, opened)
