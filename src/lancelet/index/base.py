@@ -59,6 +59,18 @@ def gather(rows: IndexedRows) -> tuple[pa.Array, UInt64s]:
     return pa.concat_arrays(values), np.concatenate(numbers)
 
 
+def indexed_type(data_type: pa.DataType) -> pa.DataType:
+    """Return the type as which values are indexed: that of their storage, if it has an order.
+
+    >>> indexed_type(pa.uuid())
+    FixedSizeBinaryType(fixed_size_binary[16])
+    """
+    if not isinstance(data_type, pa.BaseExtensionType) or isinstance(data_type, pa.JsonType):
+        return data_type
+    storage = data_type.storage_type
+    return storage if is_ordered_type(storage) else data_type
+
+
 def is_ordered_type(data_type: pa.DataType) -> bool:
     """Return whether values of a type have an order that indices know."""
     return not (
@@ -112,6 +124,15 @@ class Counting(Protocol):
 
 
 @runtime_checkable
+class Typed(Protocol):
+    """A segment that knows the type of its values."""
+
+    @property
+    def data_type(self) -> pa.DataType:
+        """The type of the values."""
+
+
+@runtime_checkable
 class Warming(Protocol):
     """A segment that keeps what it reads, and can read it before it is asked."""
 
@@ -140,6 +161,16 @@ class ScalarKind(Protocol):
     """The newest version of the kind's files that this release reads."""
     can_remap: bool
     """Whether rows that moved can be renumbered; else the rows must be looked at again."""
+    path_within: str | None = None
+    """The place in documents whose values are indexed, for a kind that looks into them."""
+
+    def of_parameters(self, parameters: Parameters) -> ScalarKind:  # noqa: ARG002
+        """Return the kind that parameters make of it; most are what they are."""
+        return self
+
+    def of_details(self, details: bytes) -> ScalarKind | None:  # noqa: ARG002
+        """Return the kind that details make of it, or None if they name what is not known."""
+        return self
 
     def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:
         """Return the version that is written for a table."""

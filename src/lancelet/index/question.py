@@ -11,7 +11,7 @@ any other leaves them out, and so does the answer to its negation.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 import pyarrow as pa
 
@@ -64,6 +64,25 @@ class HasAll:
     """Lists with every one of these elements."""
 
     values: pa.Array
+
+
+def type_of(question: Question) -> pa.DataType | None:
+    """Return the type of the values that are asked about, or None if it is any.
+
+    >>> type_of(StartsWith(b"a"))
+    DataType(string)
+    """
+    match question:
+        case Interval(lower, upper):
+            bound = upper if lower is None else lower
+            return None if bound is None else bound.type
+        case OneOf(values) | HasAny(values) | HasAll(values):
+            return values.type
+        case IsNull():
+            return None
+        case StartsWith() | Contains():
+            return pa.string()
+    assert_never(question)
 
 
 Question: TypeAlias = Interval | OneOf | IsNull | StartsWith | Contains | HasAny | HasAll

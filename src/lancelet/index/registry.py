@@ -10,6 +10,7 @@ from lancelet.index.inverted import Inverted
 from lancelet.index.scalar.bitmap import Bitmap
 from lancelet.index.scalar.bloomfilter import BloomFilter
 from lancelet.index.scalar.btree import BTree
+from lancelet.index.scalar.json_path import JsonPath
 from lancelet.index.scalar.label_list import LabelList
 from lancelet.index.scalar.ngram import NGram
 from lancelet.index.scalar.zonemap import ZoneMap
@@ -22,6 +23,7 @@ SCALAR_KINDS: Final[tuple[ScalarKind, ...]] = (
     ZoneMap(),
     BloomFilter(),
     NGram(),
+    JsonPath((BTree(), Bitmap(), ZoneMap(), NGram())),
     Inverted(),
 )
 _ALIASES: Final = {"FTS": "INVERTED"}

@@ -21,10 +21,9 @@ from lancelet.buffers import Int64s
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.index.base import Listing
 from lancelet.index.question import IsNull, OneOf
-from lancelet.index.registry import kind_of_type
 from lancelet.ops.check.finding import Finding, Severity
 from lancelet.ops.indexing.rows import rows_to_index
-from lancelet.query.indexing.segments import TableSegment, table_segment
+from lancelet.query.indexing.segments import TableSegment, kind_of, table_segment
 from lancelet.rowids.address import NO_ADDRESS, UInt64s
 from lancelet.table.snapshot import Snapshot
 
@@ -38,7 +37,7 @@ class ScalarIndexChecker:
 
     def knows(self, index: IndexMetadata) -> bool:
         """Say whether a segment is of such a kind, in a version that is understood."""
-        kind = None if index.details is None else kind_of_type(index.details.type_url)
+        kind = kind_of(index.details)
         return (
             kind is not None
             and kind.name in _KINDS
@@ -63,8 +62,15 @@ class ScalarIndexChecker:
 def _differences(snapshot: Snapshot, segment: TableSegment) -> Iterator[str]:
     fields = snapshot.schema.fields_on_path(snapshot.schema.path_of(segment.metadata.fields[0]))
     path = tuple(field.name for field in fields)
-    rows = rows_to_index(snapshot, path, sorted(segment.covered), by_address=not segment.is_by_id)
     opened = segment.open()
+    rows = rows_to_index(
+        snapshot,
+        path,
+        sorted(segment.covered),
+        by_address=not segment.is_by_id,
+        within=segment.kind.path_within,
+        value_type=segment.value_type,
+    )
     if not isinstance(opened, Listing):
         for values, numbers in rows.parts:
             yield from _overlooked(segment, values, numbers)

@@ -22,7 +22,7 @@ from lancelet.format.field import Field
 from lancelet.format.index_metadata import AnyDetails, IndexMetadata
 from lancelet.format.operation import CreateIndex
 from lancelet.format.paths import index_directory
-from lancelet.index.base import IndexedRows, Parameters, ScalarKind
+from lancelet.index.base import IndexedRows, Parameters, ScalarKind, indexed_type
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.registry import kind_of_name
 from lancelet.ops.indexing.rows import rows_to_index
@@ -108,17 +108,17 @@ def commit_segments(
 
 def build_segment(snapshot: Snapshot, request: IndexRequest) -> IndexMetadata:
     """Write the files of an index segment, which no version lists yet."""
-    kind = kind_of_name(request.kind)
+    parameters = Parameters(request.parameters)
+    kind = kind_of_name(request.kind).of_parameters(parameters)
     fields = fields_to(snapshot, request.column)
     leaf = fields[-1]
-    kind.check_type(leaf.arrow_type, request.column)
+    kind.check_type(indexed_type(leaf.arrow_type), request.column)
     fragments = _fragments_of(snapshot, request)
     path = tuple(each.name for each in fields)
     stable = snapshot.manifest.uses_stable_row_ids
-    parameters = Parameters(request.parameters)
     version = kind.version(parameters, stable_row_ids=stable)
     by_address = kind.uses_addresses(version) or not stable
-    rows = rows_to_index(snapshot, path, fragments, by_address=by_address)
+    rows = rows_to_index(snapshot, path, fragments, by_address=by_address, within=kind.path_within)
     segment_id = request.uuid or uuid.uuid4()
     folder = new_folder(snapshot, segment_id)
     details = _train(kind, rows, folder, request)

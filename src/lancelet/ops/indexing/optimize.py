@@ -221,7 +221,14 @@ class _NewSegment:
         schema = self.snapshot.schema
         fields = schema.fields_on_path(schema.path_of(self.example.metadata.fields[0]))
         path = tuple(field.name for field in fields)
-        return rows_to_index(self.snapshot, path, fragments, by_address=self.by_address)
+        return rows_to_index(
+            self.snapshot,
+            path,
+            fragments,
+            by_address=self.by_address,
+            within=self.example.kind.path_within,
+            value_type=self.example.value_type if _has_rows(self.example) else None,
+        )
 
     def described(
         self, details: bytes, covered: Sequence[int], dataset_version: int | None = None

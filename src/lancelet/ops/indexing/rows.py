@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lancelet.index.base import IndexedRows
+from lancelet.index.base import IndexedRows, indexed_type
+from lancelet.ops.indexing.json_values import values_within
 from lancelet.query import expression as ex
 from lancelet.query.execute import execute
 from lancelet.query.plan import ScanPlan, plan_scan
@@ -23,9 +24,19 @@ _BATCH_ROWS = 1 << 16
 
 
 def rows_to_index(
-    snapshot: Snapshot, path: tuple[str, ...], fragments: Sequence[int], *, by_address: bool
+    snapshot: Snapshot,
+    path: tuple[str, ...],
+    fragments: Sequence[int],
+    *,
+    by_address: bool,
+    within: str | None = None,
+    value_type: pa.DataType | None = None,
 ) -> IndexedRows:
-    """Return the live rows of fragments, read whenever they are iterated over."""
+    """Return the live rows of fragments, read whenever they are iterated over.
+
+    With `within` values are what is found there in the documents of the column, of a type that
+    the first one has if it is not given.
+    """
     number = "_rowaddr" if by_address else "_rowid"
     options = ScanOptions(
         columns={"value": ex.Column(path)},
@@ -36,14 +47,19 @@ def rows_to_index(
     )
     plan = plan_scan(snapshot, options)
     num_rows = sum(snapshot.live_rows(snapshot.fragments.by_id(each)) for each in fragments)
-    return IndexedRows(plan.schema.field("value").type, _Parts(plan, number), num_rows)
+    data_type = indexed_type(plan.schema.field("value").type)
+    rows = IndexedRows(data_type, _Parts(plan, number, data_type), num_rows)
+    return rows if within is None else values_within(rows, within, value_type)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Parts:
     plan: ScanPlan
     number: str
+    data_type: pa.DataType
 
     def __iter__(self) -> Iterator[tuple[pa.Array, UInt64s]]:
         for batch in execute(self.plan):
-            yield batch.column("value"), batch.column(self.number).to_numpy()
+            values = batch.column("value")
+            stored = values if values.type == self.data_type else values.storage
+            yield stored, batch.column(self.number).to_numpy()

@@ -52,6 +52,18 @@ def parse_path(text: str) -> tuple[Step, ...]:
     return tuple(steps)
 
 
+def keys_of_path(text: str) -> tuple[str, ...] | None:
+    """Return the names of members that a path steps through, or None if it has other steps.
+
+    >>> keys_of_path("$.a.b"), keys_of_path("x"), keys_of_path("$.a[0]")
+    (('a', 'b'), ('x',), None)
+    """
+    parse_path(text)
+    matches = list(_STEP.finditer(text.strip().removeprefix("$")))
+    names = tuple(match.group("name") for match in matches)
+    return None if not names or any(not name or name.isdigit() for name in names) else names
+
+
 def find_values(document: Json, path: str) -> list[Json]:
     """Return every value that a path leads to.
 

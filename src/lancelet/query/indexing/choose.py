@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 from lancelet.index.question import Question
 from lancelet.query import expression as ex
 from lancelet.query.expression import Expression, Operator
-from lancelet.query.indexing.probes import Probe, join_intervals, probe_of
+from lancelet.query.indexing.probes import Probe, column_of, join_intervals, probe_of
 from lancelet.query.indexing.segments import ColumnIndex, column_indices
 from lancelet.query.plan import ScanPlan
 from lancelet.query.simplify import Conjunct, split_conjuncts
@@ -100,8 +100,9 @@ def choose_parts(plan: ScanPlan, *, counts: bool = False) -> list[ChosenPart]:
     usable = column_indices(plan.snapshot)
     if not usable:
         return []
+    columns = {column_of(path) for path in usable}
     conjuncts = [
-        each for each in split_conjuncts(plan.filter) if not usable.keys().isdisjoint(each.columns)
+        each for each in split_conjuncts(plan.filter) if not columns.isdisjoint(each.columns)
     ]
     found = (_chosen(group, usable) for group in _groups(conjuncts))
     if plan.options.indexed_only:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Final, assert_never
 
 import pyarrow as pa
 
@@ -31,6 +31,10 @@ from lancelet.query import expression as ex
 from lancelet.query.expression import Expression, Operator
 from lancelet.query.matching import literal_prefix
 
+WITHIN: Final = "\0within"
+"""Stands in a path between the column and keys of its documents; no column has that name."""
+_GETTERS: Final = {"json_get_int", "json_get_float", "json_get_string", "json_get_bool"}
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Probe:
@@ -42,23 +46,51 @@ class Probe:
 
 def probe_of(expression: Expression) -> Probe | None:
     """Return the question that an expression asks, or None if it is not one about a column."""
+    place: tuple[str, ...] | None
+    question: Question | None
     match expression:
         case ex.Column(path):
             return Probe(path, OneOf(pa.array([True])))
-        case ex.IsNull(ex.Column(path)):
-            return Probe(path, IsNull())
-        case ex.In(ex.Column(path), values):
-            return Probe(path, OneOf(values.drop_null()))
-        case ex.Comparison(operator, ex.Column(path), ex.Literal(scalar)):
-            return _compared(operator, path, scalar)
-        case ex.Comparison(operator, ex.Literal(scalar), ex.Column(path)):
-            return _compared(operator.mirrored, path, scalar)
-        case ex.Like(ex.Column(path), ex.Literal(scalar), escape, ignore_case):
-            return _like(path, scalar, escape, ignore_case=ignore_case)
-        case ex.Call(function, (ex.Column(path), ex.Literal(scalar))):
-            return _called(function, path, scalar)
+        case ex.IsNull(operand):
+            place, question = _path_of(operand), IsNull()
+        case ex.In(operand, values):
+            place, question = _path_of(operand), OneOf(values.drop_null())
+        case ex.Comparison(operator, ex.Literal(scalar), operand):
+            place, question = _path_of(operand), _compared(operator.mirrored, scalar)
+        case ex.Comparison(operator, operand, ex.Literal(scalar)):
+            place, question = _path_of(operand), _compared(operator, scalar)
+        case ex.Like(operand, ex.Literal(scalar), escape, ignore_case):
+            place, question = _path_of(operand), _like(scalar, escape, ignore_case=ignore_case)
+        case ex.Call(function, (operand, ex.Literal(scalar))):
+            place, question = _path_of(operand), _called(function, scalar)
         case _:
             return None
+    return None if place is None or question is None else Probe(place, question)
+
+
+def _path_of(operand: Expression) -> tuple[str, ...] | None:
+    """Return where the values of an expression are, if they are stored.
+
+    json_get_int(json_get(doc, 'a'), 'b')      (doc, WITHIN, a, b)
+    """
+    if isinstance(operand, ex.Column):
+        return operand.path
+    if not isinstance(operand, ex.Call) or operand.function not in _GETTERS:
+        return None
+    keys: list[str] = []
+    document: Expression = operand
+    while isinstance(document, ex.Call) and document.function in {*_GETTERS, "json_get"}:
+        document, key = document.arguments
+        written = key.scalar.as_py() if isinstance(key, ex.Literal) else None
+        if not isinstance(written, str) or written.isdigit():
+            return None
+        keys.insert(0, written)
+    return (*document.path, WITHIN, *keys) if isinstance(document, ex.Column) else None
+
+
+def column_of(path: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the path of the column, without what lies in its documents."""
+    return path[: path.index(WITHIN)] if WITHIN in path else path
 
 
 def join_intervals(probes: Iterable[Probe]) -> list[Probe]:
@@ -79,28 +111,26 @@ def join_intervals(probes: Iterable[Probe]) -> list[Probe]:
     return joined
 
 
-def _compared(operator: Operator, path: tuple[str, ...], scalar: pa.Scalar) -> Probe | None:
+def _compared(operator: Operator, scalar: pa.Scalar) -> Question | None:
     if not scalar.is_valid:
         return None
     match operator:
         case Operator.EQUAL:
-            return Probe(path, OneOf(pa.repeat(scalar, 1)))
+            return OneOf(pa.repeat(scalar, 1))
         case Operator.LESS:
-            return Probe(path, Interval(upper=scalar, includes_upper=False))
+            return Interval(upper=scalar, includes_upper=False)
         case Operator.LESS_EQUAL:
-            return Probe(path, Interval(upper=scalar))
+            return Interval(upper=scalar)
         case Operator.GREATER:
-            return Probe(path, Interval(lower=scalar, includes_lower=False))
+            return Interval(lower=scalar, includes_lower=False)
         case Operator.GREATER_EQUAL:
-            return Probe(path, Interval(lower=scalar))
+            return Interval(lower=scalar)
         case Operator.NOT_EQUAL | Operator.DISTINCT | Operator.NOT_DISTINCT:
             return None
     assert_never(operator)
 
 
-def _like(
-    path: tuple[str, ...], scalar: pa.Scalar, escape: str, *, ignore_case: bool
-) -> Probe | None:
+def _like(scalar: pa.Scalar, escape: str, *, ignore_case: bool) -> Question | None:
     """Return the question of a pattern that is a prefix and nothing else."""
     if not scalar.is_valid or ignore_case:
         return None
@@ -109,11 +139,11 @@ def _like(
         return None
     prefix, is_whole = literal_prefix(pattern, escape)
     if is_whole:
-        return Probe(path, OneOf(pa.repeat(scalar, 1))) if prefix == pattern else None
+        return OneOf(pa.repeat(scalar, 1)) if prefix == pattern else None
     if prefix and pattern == f"{prefix}%":
-        return Probe(path, StartsWith(prefix.encode()))
+        return StartsWith(prefix.encode())
     inside = _longest_literal(pattern, escape)
-    return Probe(path, Contains(inside)) if inside else None
+    return Contains(inside) if inside else None
 
 
 def _longest_literal(pattern: str, escape: str) -> str:
@@ -133,22 +163,22 @@ def _longest_literal(pattern: str, escape: str) -> str:
     return max(runs, key=len)
 
 
-def _called(function: str, path: tuple[str, ...], scalar: pa.Scalar) -> Probe | None:
+def _called(function: str, scalar: pa.Scalar) -> Question | None:
     if not scalar.is_valid:
         return None
     match function:
         case "starts_with":
             prefix = scalar.as_py()
-            return Probe(path, StartsWith(prefix if isinstance(prefix, bytes) else prefix.encode()))
+            return StartsWith(prefix if isinstance(prefix, bytes) else prefix.encode())
         case "contains" if isinstance(scalar.as_py(), str):
-            return Probe(path, Contains(scalar.as_py()))
+            return Contains(scalar.as_py())
         case "array_has" | "array_contains" | "list_has" | "list_contains":
-            return Probe(path, HasAny(pa.repeat(scalar, 1)))
+            return HasAny(pa.repeat(scalar, 1))
         case "array_has_any" | "list_has_any" | "arrays_overlap":
-            return Probe(path, HasAny(scalar.values.drop_null()))
+            return HasAny(scalar.values.drop_null())
         case "array_has_all" | "list_has_all" if (
             len(scalar.values) and not scalar.values.null_count
         ):
-            return Probe(path, HasAll(scalar.values))
+            return HasAll(scalar.values)
         case _:
             return None

@@ -22,6 +22,7 @@ from lancelet.index.question import (
     StartsWith,
 )
 from lancelet.query.indexing.choose import Asked, Part
+from lancelet.query.indexing.probes import WITHIN
 
 _VALUES_SHOWN: Final = 20
 
@@ -29,7 +30,8 @@ _VALUES_SHOWN: Final = 20
 def render_part(part: Part) -> str:
     """Return what is asked of which indices."""
     if isinstance(part, Asked):
-        asked = f"[{_question(part.question, '.'.join(part.index.path))}]@{part.index.name}"
+        column = ".".join(part.index.path).replace(f".{WITHIN}.", "->")
+        asked = f"[{_question(part.question, column)}]@{part.index.name}"
         shown = f"{asked}({part.index.segments[0].kind.title})"
         return f"NOT({shown})" if part.is_negated else shown
     joined = render_part(part.parts[0])

@@ -17,16 +17,19 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 
 from lancelet.errors import CorruptDataError, LanceletError, ObjectNotFoundError, UnsupportedError
-from lancelet.format.index_metadata import IndexMetadata
+from lancelet.format.index_metadata import AnyDetails, IndexMetadata
 from lancelet.format.paths import INDICES
-from lancelet.index.base import Counting, ScalarKind, Segment
+from lancelet.index.base import Counting, ScalarKind, Segment, Typed
 from lancelet.index.folder import IndexLoads, SegmentFolder
-from lancelet.index.question import IsNull, Question
+from lancelet.index.question import IsNull, Question, type_of
 from lancelet.index.registry import kind_of_type
 from lancelet.index.titles import TITLES
 from lancelet.index.vector.kind import IVF
+from lancelet.query.functions.json_path import keys_of_path
+from lancelet.query.indexing.probes import WITHIN
 from lancelet.rowids.address import NO_ADDRESS, UInt64s, fragments_of
 from lancelet.rowids.selection import ALL, NO_ROWS, RowSet
 from lancelet.table.fragment_reuse import current_coverage, fragment_reuse_of
@@ -66,6 +69,12 @@ class TableSegment:
         folder = folder_of(self.snapshot, self.metadata)
         folder.loads.segments += 1
         return self.kind.open(folder, b"" if details is None else details.value)
+
+    @property
+    def value_type(self) -> pa.DataType | None:
+        """The type of the values it has, if it has any."""
+        opened = self.open()
+        return opened.data_type if isinstance(opened, Typed) else None
 
     def addresses(self, found: RowSet) -> RowSet:
         """Return where rows that the segment found are now, in fragments that it covers."""
@@ -180,11 +189,20 @@ class ColumnIndex:
     def _estimate(self, question: Question) -> int | None:
         total = 0
         for segment in self.segments:
+            if not self._is_of_type(segment, question):
+                return None
             own = segment.open().estimate(question)
             if own is None:
                 return None
             total += own
         return total
+
+    def _is_of_type(self, segment: TableSegment, question: Question) -> bool:
+        """Return whether values in documents are compared as what the segment has."""
+        if WITHIN not in self.path:
+            return True
+        asked = type_of(question)
+        return asked is None or asked == segment.value_type
 
     def search(self, question: Question) -> tuple[RowSet, bool]:
         """Return the rows that answer a question, and whether no others are among them."""
@@ -293,13 +311,29 @@ def _find(snapshot: Snapshot, is_wanted: Callable[[TableSegment], bool]) -> _ByC
             _warn_of_unknown(snapshot, metadata)
         elif is_wanted(segment):
             path = snapshot.schema.fields_on_path(snapshot.schema.path_of(metadata.fields[0]))
-            listed.setdefault(tuple(field.name for field in path), []).append(segment)
+            place = _place_of(tuple(field.name for field in path), segment.kind.path_within)
+            if place is not None:
+                listed.setdefault(place, []).append(segment)
     return _ByColumn(listed)
+
+
+def _place_of(path: tuple[str, ...], within: str | None) -> tuple[str, ...] | None:
+    """Return where values are that an index has; None if no question can be about them."""
+    if within is None:
+        return path
+    keys = keys_of_path(within)
+    return None if keys is None else (*path, WITHIN, *keys)
+
+
+def kind_of(details: AnyDetails | None) -> ScalarKind | None:
+    """Return the kind that details say, or None if it is unknown."""
+    kind = None if details is None else kind_of_type(details.type_url)
+    return None if details is None or kind is None else kind.of_details(details.value)
 
 
 def table_segment(snapshot: Snapshot, metadata: IndexMetadata) -> TableSegment | None:
     """Return a segment whose kind and version are known, else None; it is not opened."""
-    kind = None if metadata.details is None else kind_of_type(metadata.details.type_url)
+    kind = kind_of(metadata.details)
     if kind is None or (metadata.index_version or 0) > kind.newest_version:
         return None
     return TableSegment(snapshot, metadata, kind)

@@ -43,6 +43,11 @@ class BitmapSegment:
         """Read the keys."""
         self.key_sets = KeySets(folder.open(KEY_SETS))
 
+    @property
+    def data_type(self) -> pa.DataType:
+        """The type of the values."""
+        return self.key_sets.data_type
+
     def estimate(self, question: Question) -> int | None:
         """Return how many rows there are: adding sets up is as cheap as guessing."""
         spans = self.key_sets.spans(question)

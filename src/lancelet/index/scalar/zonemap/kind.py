@@ -68,6 +68,11 @@ class ZoneMapSegment:
         self._order = order_of(self.minimum.type)
         self._has_values = self.maximum.is_valid().to_numpy(zero_copy_only=False)
 
+    @property
+    def data_type(self) -> pa.DataType:
+        """The type of the values."""
+        return self.minimum.type
+
     def estimate(self, question: Question) -> int | None:
         """Return how many rows the zones have that may answer."""
         if isinstance(question, IsNull) and self.null_rows is not None:

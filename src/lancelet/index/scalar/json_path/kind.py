@@ -1,0 +1,189 @@
+"""The JSON kind: an index of another kind, the target, over what a path finds in documents.
+
+    documents   {"x": 7}   {"x": 9}   {"y": 1}   null
+    path x      7          9          null       null       in a BTREE, whose files are all there is
+
+The details name the path and hold the details of the target. All values are of one type, which
+the files of the target have; whoever builds the index takes the values out of the documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from lancelet.errors import InternalError, InvalidInputError, UnsupportedError
+from lancelet.format.protos import index_pb
+from lancelet.format.wire import parse_message, render_message
+from lancelet.index.base import (
+    IndexedRows,
+    IndexTypeError,
+    Move,
+    Parameters,
+    ScalarKind,
+    Segment,
+)
+from lancelet.index.folder import SegmentFolder
+
+PATH: Final = "path"
+TARGET: Final = "target_index_type"
+
+
+class JsonPath(ScalarKind):
+    """The kind before it is known which path and which target are meant."""
+
+    name = "JSON"
+    title = "Json"
+    type_url = "/lance.index.pb.JsonIndexDetails"
+    newest_version = 1
+    can_remap = False
+
+    def __init__(self, targets: Sequence[ScalarKind]) -> None:
+        """Allow targets of these kinds."""
+        self._targets = {target.name: target for target in targets}
+        self._by_type = {target.type_url.lower(): target for target in targets}
+
+    def of_parameters(self, parameters: Parameters) -> ScalarKind:
+        """Return the kind for the path and the target that are asked for."""
+        path, wanted = parameters.values.get(PATH), parameters.values.get(TARGET)
+        if not isinstance(path, str) or not isinstance(wanted, str):
+            raise InvalidInputError(
+                f"an index of JSON needs the parameters {PATH!r} and {TARGET!r}",
+                found=sorted(parameters.values),
+            )
+        target = self._targets.get(wanted.upper())
+        if target is None:
+            raise UnsupportedError(
+                "an index of JSON cannot have a target of that kind",
+                found=wanted,
+                known=sorted(self._targets),
+            )
+        return JsonPathTo(target, path)
+
+    def of_details(self, details: bytes) -> ScalarKind | None:
+        """Return the kind for the path and the target that details name; None if it is unknown."""
+        found = _parse(details)
+        target = self._by_type.get(found.target_details.type_url.lower())
+        return None if target is None else JsonPathTo(target, found.path)
+
+    def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:
+        """Return the version of the target."""
+        return self.of_parameters(parameters).version(parameters, stable_row_ids=stable_row_ids)
+
+    def uses_addresses(self, version: int) -> bool:
+        """Return whether targets number rows by address."""
+        return version >= 1
+
+    def describe(self, details: bytes) -> dict[str, Any]:
+        """Return the path, and what the details of the target say."""
+        found = _parse(details)
+        target = self._by_type.get(found.target_details.type_url.lower())
+        own = {} if target is None else target.describe(found.target_details.value)
+        return {PATH: found.path, "target_details": own}
+
+    def check_type(self, data_type: pa.DataType, column: str) -> None:
+        """Raise unless the column holds documents."""
+        if not isinstance(data_type, pa.JsonType):
+            raise IndexTypeError(
+                "a JSON index needs a column of JSON documents", column=column, found=str(data_type)
+            )
+
+    def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:
+        """Write the files of the target that is asked for."""
+        return self.of_parameters(parameters).train(rows, folder, parameters)
+
+    def open(self, folder: SegmentFolder, details: bytes) -> Segment:
+        """Open a segment of the target that the details name."""
+        kind = self.of_details(details)
+        if kind is None:
+            raise UnsupportedError("the target of an index of JSON is of an unknown kind")
+        return kind.open(folder, details)
+
+    def merge(
+        self,
+        segments: Sequence[Segment],
+        moves: Sequence[Move],
+        rows: IndexedRows,
+        folder: SegmentFolder,
+    ) -> bytes:
+        """Refuse: only the kind for a path knows what it merges."""
+        raise InternalError(
+            "segments of an index of JSON were merged without their path",
+            segments=(len(segments), len(moves)),
+            num_rows=rows.num_rows,
+            path=folder.path,
+        )
+
+    def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> bytes | None:
+        """Refuse: only the kind for a path knows what it writes."""
+        raise InternalError(
+            "a segment of an index of JSON was remapped without its path",
+            path=folder.path,
+            found=(str(segment), str(move)),
+        )
+
+
+class JsonPathTo(JsonPath):
+    """The kind for one path and one target; what it is called is what the target is called."""
+
+    def __init__(self, target: ScalarKind, path: str) -> None:
+        """Index what `path` finds, with a target."""
+        super().__init__([target])
+        self._target = target
+        self._path = path
+        self.path_within = path
+        self.name = target.name
+        self.can_remap = target.can_remap
+
+    def of_parameters(self, parameters: Parameters) -> ScalarKind:  # noqa: ARG002
+        """Return this kind: all is known."""
+        return self
+
+    def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:
+        """Return the version of the target."""
+        return self._target.version(parameters, stable_row_ids=stable_row_ids)
+
+    def uses_addresses(self, version: int) -> bool:
+        """Return whether the target numbers rows by address."""
+        return self._target.uses_addresses(version)
+
+    def parameters_like(self, details: bytes, segment: Segment | None) -> Parameters:
+        """Return the path, the target, and what the target was asked for."""
+        own = self._target.parameters_like(_parse(details).target_details.value, segment)
+        return Parameters({**own.values, PATH: self._path, TARGET: self.name})
+
+    def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:
+        """Write the files of the target for values that were found."""
+        self._target.check_type(rows.data_type, self._path)
+        return self._wrapped(self._target.train(rows, folder, parameters))
+
+    def open(self, folder: SegmentFolder, details: bytes) -> Segment:
+        """Open the segment of the target."""
+        return self._target.open(folder, _parse(details).target_details.value)
+
+    def merge(
+        self,
+        segments: Sequence[Segment],
+        moves: Sequence[Move],
+        rows: IndexedRows,
+        folder: SegmentFolder,
+    ) -> bytes:
+        """Write one segment of the target."""
+        return self._wrapped(self._target.merge(segments, moves, rows, folder))
+
+    def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> bytes | None:
+        """Write the segment of the target with other numbers."""
+        details = self._target.remap(segment, move, folder)
+        return None if details is None else self._wrapped(details)
+
+    def _wrapped(self, details: bytes) -> bytes:
+        message = index_pb.JsonIndexDetails(path=self._path)
+        message.target_details.type_url = self._target.type_url
+        message.target_details.value = details
+        return render_message(message)
+
+
+def _parse(details: bytes) -> index_pb.JsonIndexDetails:
+    return parse_message(index_pb.JsonIndexDetails, details)
