@@ -1,13 +1,22 @@
-"""One Spark session for all tests of a process: classic, or Connect if the environment says so."""
+"""One Spark session for all tests of a process: classic, or Connect if the environment says so.
 
+A test that waits for Spark without an end would stop all others, so each has an end: an alarm
+raises in the middle of its wait. Where even that is not heard, the JVM goes too.
+"""
+
+import contextlib
 import os
+import signal
 import sys
+import threading
 import warnings
 from pathlib import Path
 
 import pytest
 
 MODE = os.environ.get("LANCELET_SPARK_MODE", "classic")
+SECONDS_PER_TEST = 300
+SECONDS_TO_HEAR = 60
 SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
@@ -25,6 +34,46 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.spark)
+            # Releases before 4.3 leave the closing of sockets to the garbage collector.
+            for kind in ("ResourceWarning", "pytest.PytestUnraisableExceptionWarning"):
+                item.add_marker(pytest.mark.filterwarnings(f"ignore:.*socket:{kind}"))
+
+
+@pytest.fixture(autouse=True)
+def _an_end(request):
+    """Fail a test that takes too long, wherever it waits."""
+    limit = SECONDS_PER_TEST * (4 if request.node.get_closest_marker("slow") else 1)
+    with ended(limit):
+        yield
+
+
+@contextlib.contextmanager
+def ended(seconds):
+    """Raise in the main thread when time is over; end the JVM if that changes nothing."""
+
+    def ring(number, frame):
+        raise TimeoutError(f"a test of Spark did not end in {seconds} s")
+
+    last_resort = threading.Timer(seconds + SECONDS_TO_HEAR, end_java)
+    last_resort.daemon = True
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    last_resort.start()
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        last_resort.cancel()
+
+
+def end_java():
+    """End the JVM of this process, so that whoever waits for it is told."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if gateway is not None:
+        gateway.proc.kill()
 
 
 @pytest.fixture(scope="session")
@@ -55,4 +104,5 @@ def spark(tmp_path_factory):
         warnings.simplefilter("ignore")
         session = builder.getOrCreate()
     yield session
-    session.stop()
+    with ended(SECONDS_TO_HEAR):
+        session.stop()

@@ -1,5 +1,7 @@
 """Reading and writing whole tables through `format("lance")`."""
 
+import time
+
 import lance
 import pyarrow as pa
 import pytest
@@ -97,11 +99,27 @@ def test_vectors_keep_their_dimension_from_table_to_table(spark, uri, tmp_path):
 
 
 def test_a_failed_write_leaves_no_version_and_no_finished_files(spark, uri, tmp_path):
-    frame = spark.range(0, 4, 1, 2).selectExpr("id", "if(id = 3, raise_error('no'), id) as x")
-    with pytest.raises(Exception, match="no"):
+    data = tmp_path / "t.lance" / "data"
+    failures = tmp_path / "failures"
+
+    def fail_after_others(batches):
+        for batch in batches:
+            if batch.column("id")[0].as_py():
+                deadline = time.monotonic() + 60
+                while not list(data.glob("*.lance")) and time.monotonic() < deadline:
+                    time.sleep(0.1)
+                # The other task has written its file; give it the time to say so.
+                time.sleep(1)
+                failures.touch()
+                raise ValueError("no more rows")
+            yield batch
+
+    frame = spark.range(0, 4, 1, 2).mapInArrow(fail_after_others, "id long")
+    with pytest.raises(Exception, match="no more rows"):
         save(frame, uri)
+    assert failures.exists()
     assert not list((tmp_path / "t.lance").glob("_versions/*"))
-    assert not list((tmp_path / "t.lance").glob("data/*.lance"))
+    assert not list(data.glob("*.lance"))
 
 
 def test_errors_of_options_and_schemas_come_before_any_task(spark, uri):

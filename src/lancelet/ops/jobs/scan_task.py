@@ -11,7 +11,7 @@ import pyarrow as pa
 from lancelet.ops.jobs.split import Split
 from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.query.execute import execute
-from lancelet.query.nodes.read import windows
+from lancelet.query.nodes.source import sources
 from lancelet.query.plan import ScanPlan, plan_scan
 from lancelet.query.scan_options import ScanOptions
 from lancelet.table.snapshot import Snapshot
@@ -64,13 +64,10 @@ def scan(task: ScanTask) -> Iterator[pa.RecordBatch]:
 
 
 def _rows_of(snapshot: Snapshot, split: Split) -> str:
-    """Return the condition that a row is within a split, by the addresses of its rows."""
-    options = ScanOptions(
-        columns=(), fragments=split.fragments, offset=split.first_row, limit=split.num_rows
-    )
-    ranges = []
-    for window in windows(plan_scan(snapshot, options)):
-        first = int(window.source.fragment.id) << 32
-        start, stop = first + window.rows.start, first + window.rows.stop
-        ranges.append(f"_rowaddr >= {start} AND _rowaddr < {stop}")
-    return " OR ".join(ranges) or "FALSE"
+    """Return the condition that a row is within a part of a fragment, by its address."""
+    (source,) = sources(snapshot, split.fragments, with_deleted=False)
+    assert split.num_rows is not None
+    stop = min(source.num_visible, split.first_row + split.num_rows)
+    rows = source.window(split.first_row, stop)
+    first = int(source.fragment.id) << 32
+    return f"_rowaddr >= {first + rows.start} AND _rowaddr < {first + rows.stop}"
