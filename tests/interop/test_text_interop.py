@@ -63,8 +63,13 @@ def rows(first, stop):
     return pa.table({"id": numbers, "t": [text() for _ in numbers], "u": [text() for _ in numbers]})
 
 
-def queries(q):
+def queries(q, *, indexed=True):
+    combined = (
+        q.CombinedFieldsQuery("fox w3 dog dog", ["t", "u"], boosts=[1.0, 2.5]),
+        q.CombinedFieldsQuery("fox w3", ["u", "t"], operator=q.FullTextOperator.AND),
+    )
     return (
+        *(combined if indexed else ()),
         q.MatchQuery("fox", "t"),
         q.MatchQuery("red w7 dog fox the", "t", boost=2.0),
         q.MatchQuery("red dog", "t", operator=q.FullTextOperator.AND),
@@ -90,10 +95,9 @@ def found(module, path, query, **options):
     return dict(zip(table["id"].to_pylist(), table["_score"].to_pylist(), strict=True))
 
 
-def agree(path, step, **options):
-    for place, (ours, theirs) in enumerate(
-        zip(queries(lancelet.query), queries(lance.query), strict=True)
-    ):
+def agree(path, step, *, indexed=True, **options):
+    pairs = (queries(module.query, indexed=indexed) for module in (lancelet, lance))
+    for place, (ours, theirs) in enumerate(zip(*pairs, strict=True)):
         mine = found(lancelet, path, ours, **options)
         expected = found(lance, path, theirs, **options)
         assert mine.keys() == expected.keys(), (step, place)
@@ -127,7 +131,70 @@ def test_both_find_the_same_through_the_life_of_an_index(tmp_path, writer, versi
 def test_columns_without_an_index_are_searched_alike(tmp_path):
     path = str(tmp_path / "table.lance")
     lancelet.write_dataset(rows(0, 300), path)
-    agree(path, "no index")
+    agree(path, "no index", indexed=False)
+    combined = lancelet.query.CombinedFieldsQuery("fox", ["t", "u"])
+    with pytest.raises(ValueError, match="inverted index on at least one"):
+        found(lancelet, path, combined)
+    lancelet.dataset(path).create_scalar_index("u", "INVERTED", stem=False)
+    agree_on(path, combined, lance.query.CombinedFieldsQuery("fox", ["t", "u"]))
+
+
+def agree_on(path, ours, theirs):
+    mine, expected = found(lancelet, path, ours), found(lance, path, theirs)
+    assert mine == pytest.approx(expected, rel=1e-5, abs=1e-5)
+
+
+def test_words_in_quotes_are_a_phrase(tmp_path):
+    path = str(tmp_path / "table.lance")
+    dataset = lancelet.write_dataset(rows(0, 300), path)
+    dataset.create_scalar_index("t", "INVERTED", with_position=True)
+    for words in ('"red dog"', '"red dog', 'red "dog"', '"fox"', '""', '"', '"cat" "dog"', ""):
+        agree_on(path, words, words)
+    dataset.create_scalar_index("u", "INVERTED", with_position=True)
+    agree_on(path, "red dog", "red dog")
+    for module in (lancelet, lance):
+        with pytest.raises(ValueError, match="column must be specified"):
+            found(module, path, '"red dog"')
+
+
+def test_an_index_of_an_empty_table_says_how_texts_are_cut(tmp_path):
+    path = str(tmp_path / "table.lance")
+    empty = rows(0, 1).slice(0, 0)
+    lancelet.write_dataset(empty, path).create_scalar_index("t", "INVERTED")
+    lancelet.write_dataset(
+        pa.table({"id": [1], "t": ["Foxes run"], "u": [""]}), path, mode="append"
+    )
+    assert set(found(lancelet, path, "fox")) == set(found(lance, path, "fox")) == {1}
+
+
+@pytest.mark.parametrize("options", [{}, *VERSIONS, {"base_tokenizer": "code"}], ids=str)
+def test_segments_are_of_the_version_of_the_format(tmp_path, options):
+    versions = []
+    for module in (lancelet, lance):
+        path = str(tmp_path / module.__name__)
+        lancelet.write_dataset(rows(0, 100), path)
+        module.dataset(path).create_scalar_index("t", "INVERTED", **options)
+        lancelet.write_dataset(rows(100, 120), path, mode="append")
+        module.dataset(path).optimize.optimize_indices(num_indices_to_merge=0)
+        (index,) = module.dataset(path).describe_indices()
+        versions.append([segment.index_version for segment in index.segments])
+        assert {**index.details, "split_on_numerics": 0, "preserve_original": 0} == {
+            **lance.dataset(path).describe_indices()[0].details,
+            "split_on_numerics": 0,
+            "preserve_original": 0,
+        }
+    assert versions[0] == versions[1]
+
+
+def test_words_to_leave_out_are_kept_by_the_next_segment(tmp_path):
+    path = str(tmp_path / "table.lance")
+    dataset = lancelet.write_dataset(rows(0, 100), path)
+    dataset.create_scalar_index("t", "INVERTED", custom_stop_words=["fox"])
+    lancelet.write_dataset(rows(100, 200), path, mode="append")
+    lancelet.dataset(path).optimize.optimize_indices(num_indices_to_merge=0)
+    for module in (lancelet, lance):
+        assert not found(module, path, "fox")
+        assert found(module, path, "dog")
 
 
 def test_several_partitions_are_one_index(tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from lancelet.query.full_text import (
     BooleanQuery,
     BoostQuery,
+    CombinedFieldsQuery,
     DocumentGranularity,
     FullTextOperator,
     FullTextQuery,
@@ -23,6 +24,7 @@ from lancelet.query.search.fusion import Fusion, ReciprocalRank, WeightedSum
 __all__ = [
     "BooleanQuery",
     "BoostQuery",
+    "CombinedFieldsQuery",
     "DocumentGranularity",
     "FullTextOperator",
     "FullTextQuery",

@@ -4,6 +4,7 @@ MatchQuery("red fox", "text")                     any of the words, scores added
 PhraseQuery("red fox", "text", slop=1)            the words in order, at most one other between
 BoostQuery(positive, negative)                    less for what the other query finds
 MultiMatchQuery("fox", ["title", "text"])         the better of the columns
+CombinedFieldsQuery("ada lovelace", ["first", "last"])    the columns as one text
 BooleanQuery([(Occur.MUST, one), (Occur.MUST_NOT, other)])
 """
 
@@ -12,8 +13,11 @@ from __future__ import annotations
 import abc
 from collections.abc import Sequence
 from enum import Enum, StrEnum
+from typing import Final
 
 from lancelet.errors import InvalidInputError
+
+_BOOST_MAX: Final = 1 << 20
 
 
 class FullTextQueryType(Enum):
@@ -173,6 +177,46 @@ class MultiMatchQuery(FullTextQuery):
         return FullTextQueryType.MULTI_MATCH
 
 
+class CombinedFieldsQuery(FullTextQuery):
+    """Documents with the words of a text in columns that are scored as one (BM25F)."""
+
+    def __init__(
+        self,
+        query: str,
+        columns: Sequence[str],
+        *,
+        boosts: Sequence[float] | None = None,
+        operator: FullTextOperator = FullTextOperator.OR,
+    ) -> None:
+        """Look for the words of a text in columns.
+
+        Args:
+            query: The text.
+            columns: The columns, which are cut into words alike; one at least has an index.
+            boosts: How often each word of a column counts, 1 or more.
+            operator: Whether any word is enough or each must be in some column.
+        """
+        weights = [1.0] * len(columns) if boosts is None else [float(each) for each in boosts]
+        if not columns or len(weights) != len(columns):
+            raise InvalidInputError(
+                "the boosts must be as many as the columns, and there must be a column",
+                columns=list(columns),
+                boosts=weights,
+            )
+        if len(set(columns)) != len(columns):
+            raise InvalidInputError("a column is combined with itself", columns=list(columns))
+        if not all(1 <= each <= _BOOST_MAX for each in weights):
+            raise InvalidInputError(
+                f"a boost of combined columns is between 1 and {_BOOST_MAX}", boosts=weights
+            )
+        self.query, self.columns, self.boosts = _text(query), tuple(columns), tuple(weights)
+        self.operator = FullTextOperator(operator)
+
+    def query_type(self) -> FullTextQueryType:
+        """Return the kind of the query."""
+        return FullTextQueryType.COMBINED_FIELDS
+
+
 class BooleanQuery(FullTextQuery):
     """What other queries find, together."""
 
@@ -194,6 +238,8 @@ def columns_of_query(query: FullTextQuery) -> frozenset[str]:
             return columns_of_query(query.positive) | columns_of_query(query.negative)
         case MultiMatchQuery():
             return frozenset(each.column for each in query.queries)
+        case CombinedFieldsQuery():
+            return frozenset(query.columns)
         case BooleanQuery():
             return frozenset().union(*(columns_of_query(each) for _, each in query.queries))
         case _:

@@ -100,8 +100,8 @@ class Inverted(ScalarKind):
     can_remap = True
 
     def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:  # noqa: ARG002
-        """Return 2: positions of a token are one stream."""
-        return 2
+        """Return the version of the format, which also says how tails and positions are stored."""
+        return _codec_of(parameters, TextOptions.of(parameters.values)).version
 
     def uses_addresses(self, version: int) -> bool:  # noqa: ARG002
         """Return False: rows are numbered by id."""
@@ -110,33 +110,39 @@ class Inverted(ScalarKind):
     def describe(self, details: bytes) -> dict[str, Any]:
         """Return the options that the details name."""
         found = parse_message(index_details_pb.InvertedIndexDetails, details)
-        described: dict[str, Any] = {
+        code = found.code_config
+        longest = found.max_token_length if found.HasField("max_token_length") else None
+        return {
+            "lance_tokenizer": None,
             "base_tokenizer": found.base_tokenizer or "simple",
             "language": json.loads(found.language) if found.language else "English",
             "with_position": found.with_position,
-            "max_token_length": found.max_token_length
-            if found.HasField("max_token_length")
-            else None,
+            "max_token_length": longest,
             "lower_case": found.lower_case,
             "stem": found.stem,
             "remove_stop_words": found.remove_stop_words,
+            "custom_stop_words": None,
             "ascii_folding": found.ascii_folding,
             "min_ngram_length": found.min_ngram_length or 3,
             "max_ngram_length": found.max_ngram_length or 3,
             "prefix_only": found.prefix_only,
             "block_size": found.block_size or 128,
+            "split_identifiers": code.split_identifiers,
+            "split_on_numerics": code.split_on_numerics,
+            "preserve_original": code.preserve_original,
+            "index_operators": code.index_operators,
+            "document_granularity": "list_element" if found.document_granularity else "row",
         }
+
+    def parameters_like(self, details: bytes, segment: Segment | None) -> Parameters:
+        """Return what another segment is asked for; words that are left out are in files alone."""
+        found = parse_message(index_details_pb.InvertedIndexDetails, details)
+        own = self.describe(details)
+        if segment is not None:
+            own = _opened(segment).options.as_params()
         if found.posting_format_version:
-            described["format_version"] = found.posting_format_version
-        if found.HasField("code_config"):
-            code = found.code_config
-            described |= {
-                "split_identifiers": code.split_identifiers,
-                "split_on_numerics": code.split_on_numerics,
-                "preserve_original": code.preserve_original,
-                "index_operators": code.index_operators,
-            }
-        return described
+            own["format_version"] = found.posting_format_version
+        return Parameters(own)
 
     def check_type(self, data_type: pa.DataType, column: str) -> None:
         """Raise unless it is text, or lists of texts."""

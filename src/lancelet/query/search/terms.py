@@ -70,7 +70,7 @@ def find_words(
 ) -> tuple[UInt32s, Float32s]:
     """Return the best documents for words, each given as the tokens it stands for."""
     times = Counter(token for group in groups for token in dict.fromkeys(group))
-    lists = {token: found for token in times if (found := _list_of(partition, token))}
+    lists = {token: found for token in times if (found := list_of(partition, token))}
     if not lists or (needs_all and not all(any(map(lists.get, group)) for group in groups)):
         return _NONE
     factors = [statistics.idf(token) * np.float32(times[token]) for token in lists]
@@ -100,7 +100,7 @@ def find_phrase(
     """Return the best documents in which words stand in order."""
     lists = []
     for token in tokens:
-        found = _list_of(partition, token.text, with_position=True)
+        found = list_of(partition, token.text, with_position=True)
         if found is None:
             return _NONE
         lists.append(found)
@@ -115,7 +115,8 @@ def find_phrase(
     )
 
 
-def _list_of(partition: Partition, token: str, *, with_position: bool = False) -> TokenList | None:
+def list_of(partition: Partition, token: str, *, with_position: bool = False) -> TokenList | None:
+    """Return the documents of a partition that have a token, or None if there are none."""
     number = partition.tokens.find(token)
     if number is None or not partition.num_docs_with(number):
         return None

@@ -21,9 +21,12 @@ import pyarrow as pa
 from lancelet.buffers import Int64s
 from lancelet.errors import FieldNotFoundError, InvalidInputError
 from lancelet.format.schema import Schema
+from lancelet.index.text.analyzer import Analyzer
 from lancelet.query.full_text import (
     BooleanQuery,
     BoostQuery,
+    CombinedFieldsQuery,
+    FullTextOperator,
     FullTextQuery,
     MatchQuery,
     MultiMatchQuery,
@@ -33,6 +36,7 @@ from lancelet.query.full_text import (
     columns_of_query,
 )
 from lancelet.query.plan import ScanPlan
+from lancelet.query.search.combined import WeightedColumn, find_combined
 from lancelet.query.search.hits import Hits
 from lancelet.query.search.matches import NOTHING, Matches
 from lancelet.query.search.text_column import TextColumn, kept_text_column
@@ -162,6 +166,8 @@ class _Evaluation:
                 return Matches(positive.addresses, positive.scores - less)
             case MultiMatchQuery():
                 return reduce(Matches.better, (self.matches(each, count) for each in query.queries))
+            case CombinedFieldsQuery():
+                return self._combined(query)
             case BooleanQuery():
                 return self._boolean(query)
             case _:
@@ -181,16 +187,53 @@ class _Evaluation:
             found = found.where(~other.has(found.addresses))
         return found
 
+    def _combined(self, query: CombinedFieldsQuery) -> Matches:
+        paths = [self._path(name) for name in query.columns]
+        while True:
+            analyzers = [self._column(path).analyzer for path in paths if self._is_indexed(path)]
+            if not analyzers:
+                raise NoTextIndexError(
+                    "combined_fields requires an inverted index on at least one of its columns",
+                    columns=list(query.columns),
+                )
+            try:
+                return find_combined(
+                    [
+                        self._weighted(path, weight, analyzers[0])
+                        for path, weight in zip(paths, query.boosts, strict=True)
+                    ],
+                    [token.text for token in analyzers[0].tokens(query.query)],
+                    needs_all=query.operator is FullTextOperator.AND,
+                )
+            except BrokenSegmentError as broken:
+                self._leave_out(broken)
+
+    def _weighted(self, path: tuple[str, ...], weight: float, analyzer: Analyzer) -> WeightedColumn:
+        """Return a column to be combined; without an index it is cut as the others are."""
+        own = None if self._is_indexed(path) else analyzer
+        counted = TextColumn(self._plan, path, None, own)
+        if self._rows is None:
+            return WeightedColumn(counted, weight, counted)
+        return WeightedColumn(TextColumn(self._plan, path, self._rows, own), weight, counted)
+
+    def _is_indexed(self, path: tuple[str, ...]) -> bool:
+        return bool(text_indices(self._plan.snapshot).segments(path))
+
     def _of_column(self, query: MatchQuery | PhraseQuery, count: int | None) -> Matches:
-        snapshot = self._plan.snapshot
-        path = tuple(field.name for field in snapshot.schema.fields_on_path(query.column))
+        path = self._path(query.column)
         while True:
             try:
                 return self._column(path).matches(query, count)
             except BrokenSegmentError as broken:
-                # There is a segment less each time, and rows are read in its place.
-                text_indices(snapshot).leave_out(path, broken)
-                self._columns.pop(".".join(path), None)
+                self._leave_out(broken)
+
+    def _leave_out(self, broken: BrokenSegmentError) -> None:
+        """Do without a segment; there is one less each time, and rows are read in its place."""
+        text_indices(self._plan.snapshot).leave_out(broken)
+        self._columns.clear()
+
+    def _path(self, column: str) -> tuple[str, ...]:
+        return tuple(field.name for field in self._plan.snapshot.schema.fields_on_path(column))
 
     def _column(self, path: tuple[str, ...]) -> TextColumn:
         """Return a column; one of all rows is kept for the next search of the version."""

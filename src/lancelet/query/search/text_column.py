@@ -9,7 +9,8 @@ partition only as many documents are asked for as the caller wants.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +21,7 @@ import pyarrow as pa
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowRange
 from lancelet.errors import CorruptDataError, InvalidInputError
+from lancelet.index.inverted.bm25 import Corpus
 from lancelet.index.inverted.kind import texts_per_row
 from lancelet.index.inverted.partition import MemoryPartition, Partition
 from lancelet.index.inverted.postings import invert
@@ -29,7 +31,14 @@ from lancelet.query.full_text import FullTextOperator, MatchQuery, PhraseQuery
 from lancelet.query.nodes.source import sources
 from lancelet.query.plan import ScanPlan
 from lancelet.query.search.matches import NOTHING, Matches
-from lancelet.query.search.terms import Statistics, Wanted, expand, find_phrase, find_words
+from lancelet.query.search.terms import (
+    Statistics,
+    Wanted,
+    expand,
+    find_phrase,
+    find_words,
+    list_of,
+)
 from lancelet.query.search.text_indices import BrokenSegmentError, TextSegment, text_indices
 from lancelet.rowids.address import UInt64s, addresses_of, fragments_of, offsets_of
 from lancelet.table.snapshot import Snapshot
@@ -52,6 +61,10 @@ class _Part:
     hidden: npt.NDArray[np.uint8]
     segment: TextSegment | None = None
 
+    def shown(self, docs: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
+        """Return which documents may be found."""
+        return self.hidden[docs] == 0 if len(self.hidden) else np.ones(len(docs), np.bool_)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Group:
@@ -66,13 +79,22 @@ class TextColumn:
     """A column of a version, to be searched."""
 
     def __init__(
-        self, plan: ScanPlan, path: tuple[str, ...], rows: Mapping[int, Int64s] | None
+        self,
+        plan: ScanPlan,
+        path: tuple[str, ...],
+        rows: Mapping[int, Int64s] | None,
+        analyzer: Analyzer | None = None,
     ) -> None:
-        """Open the index of a column, and read the rows that it lacks; `rows` limits both."""
+        """Open the index of a column, and read the rows that it lacks; `rows` limits both.
+
+        With an analyzer a column that has no index is cut by it.
+        """
         self._plan, self._path, self._rows = plan, path, rows
         found = text_indices(plan.snapshot).segments(path)
         segments = found or ()
-        self._analyzer = segments[0].opened.analyzer if segments else Analyzer(_UNINDEXED)
+        self._analyzer = (
+            segments[0].opened.analyzer if segments else analyzer or Analyzer(_UNINDEXED)
+        )
         stored = [
             self._shown(segment, each) for segment in segments for each in segment.opened.partitions
         ]
@@ -84,6 +106,42 @@ class TextColumn:
             if rest is not None:
                 part = _Part(rest, rest.numbers, _ALL_SHOWN)
                 self._groups.append(_Group([part], [rest, *partitions]))
+
+    @property
+    def analyzer(self) -> Analyzer:
+        """What makes tokens of its texts."""
+        return self._analyzer
+
+    @property
+    def corpus(self) -> Corpus:
+        """How many documents and tokens there are, with an index or without."""
+        return sum((part.partition.corpus for part in self._parts()), Corpus(0, 0))
+
+    def num_docs_with(self, token: str) -> int:
+        """Return how many documents have a token, with an index or without."""
+        partitions = [part.partition for part in self._parts()]
+        return Statistics.of(partitions, [token]).num_docs_with[token]
+
+    def occurrences(self, token: str) -> Iterator[tuple[UInt64s, npt.NDArray[np.uint32]]]:
+        """Yield rows that have a token, and how often each has it."""
+        for part in self._parts():
+            with _blamed(part.segment):
+                found = list_of(part.partition, token)
+                if found is None:
+                    continue
+                docs, freqs = found.decode(part.partition.corpus.num_docs)
+                shown = part.shown(docs)
+                yield part.addresses[docs[shown]], freqs[shown]
+
+    def lengths(self) -> Iterator[tuple[UInt64s, npt.NDArray[np.uint32]]]:
+        """Yield rows, and how many tokens each has."""
+        for part in self._parts():
+            with _blamed(part.segment):
+                yield part.addresses, part.partition.lengths
+
+    def _parts(self) -> Iterator[_Part]:
+        for group in self._groups:
+            yield from group.parts
 
     def matches(self, query: MatchQuery | PhraseQuery, count: int | None) -> Matches:
         """Return the rows that a query of this column finds, or the best of each partition."""
@@ -103,12 +161,8 @@ class TextColumn:
         statistics = Statistics.of(group.counted, [token for each in words for token in each])
         addresses, scores = [np.empty(0, np.uint64)], [np.empty(0, np.float32)]
         for part in group.parts:
-            try:
+            with _blamed(part.segment):
                 docs, own = self._search(query, tokens, words, statistics, part, count)
-            except CorruptDataError as error:
-                if part.segment is None:
-                    raise
-                raise BrokenSegmentError(part.segment, error) from error
             addresses.append(part.addresses[docs])
             scores.append(own)
         return Matches.of(np.concatenate(addresses), np.concatenate(scores))
@@ -162,12 +216,9 @@ class TextColumn:
         """Return where the documents of a partition are, worked out once for a whole version."""
 
         def locate() -> _Part:
-            try:
+            with _blamed(segment):
                 addresses = segment.table.locate(partition.numbers)
-            except CorruptDataError as error:
-                raise BrokenSegmentError(segment, error) from error
-            hidden = self._hidden(addresses)
-            return _Part(partition, addresses, hidden, segment)
+                return _Part(partition, addresses, self._hidden(addresses), segment)
 
         if self._rows is not None or self._plan.options.fragments is not None:
             return locate()
@@ -227,6 +278,17 @@ class TextColumn:
             np.concatenate(where)[has_tokens],
             words.counts.astype(np.uint32),
         )
+
+
+@contextmanager
+def _blamed(segment: TextSegment | None) -> Iterator[None]:
+    """Say which segment it is whose data are found to be corrupt."""
+    try:
+        yield
+    except CorruptDataError as error:
+        if segment is None:
+            raise
+        raise BrokenSegmentError(segment, error) from error
 
 
 def kept_text_column(plan: ScanPlan, path: tuple[str, ...]) -> TextColumn:

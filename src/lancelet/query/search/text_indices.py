@@ -51,12 +51,12 @@ class TextIndices:
             self._opened[path] = tuple(filter(None, map(_open, self.listed[path])))
         return self._opened[path]
 
-    def leave_out(self, path: tuple[str, ...], broken: BrokenSegmentError) -> None:
+    def leave_out(self, broken: BrokenSegmentError) -> None:
         """Do without a segment from now on, and say so."""
         name = broken.segment.table.metadata.name
         warn_unusable(broken.cause.with_facts(index=name))
-        kept = self._opened.get(path, ())
-        self._opened[path] = tuple(each for each in kept if each is not broken.segment)
+        for path, segments in self._opened.items():
+            self._opened[path] = tuple(each for each in segments if each is not broken.segment)
 
 
 def text_indices(snapshot: Snapshot) -> TextIndices:

@@ -1,0 +1,86 @@
+"""Several columns scored as if they were one text (BM25F).
+
+    first   "ada"        weight 2        ada: frequency 2 * 1 + 0
+    last    "lovelace"   weight 1        length 2 * 1 + 1
+
+A token is in as many documents as the column says that has it most often, and there are as many
+documents as in the column that has most. A word that is asked for twice counts once. Rows without
+an index count as those with one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.index.inverted.bm25 import K1, B, Corpus
+from lancelet.query.search.matches import NOTHING, Matches
+from lancelet.query.search.text_column import TextColumn
+from lancelet.rowids.address import UInt64s
+
+Float64s = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WeightedColumn:
+    """A column, and how often each of its tokens counts.
+
+    `counted` is the column with all its rows, where only some are searched.
+    """
+
+    column: TextColumn
+    weight: float
+    counted: TextColumn
+
+
+def find_combined(
+    columns: Sequence[WeightedColumn], tokens: Sequence[str], *, needs_all: bool
+) -> Matches:
+    """Return the rows with any or all of some tokens in any of the columns."""
+    found = {token: _rows_with(columns, token) for token in tokens}
+    rows = np.unique(np.concatenate([np.empty(0, np.uint64), *(own for own, _ in found.values())]))
+    if not len(rows):
+        return NOTHING
+    corpora = [each.counted.corpus for each in columns]
+    most = max(corpus.num_docs for corpus in corpora)
+    pairs = zip(columns, corpora, strict=True)
+    mean = sum(each.weight * corpus.num_tokens for each, corpus in pairs) / most
+    norms = K1 * (1 - B + B * _lengths(columns, rows) / mean)
+    scores = np.zeros(len(rows))
+    has_all = np.ones(len(rows), np.bool_)
+    for token, (own, often) in found.items():
+        freqs = np.zeros(len(rows))
+        np.add.at(freqs, np.searchsorted(rows, own), often)
+        num_docs = max(each.counted.num_docs_with(token) for each in columns)
+        idf = Corpus(most, 0).idf(num_docs)
+        scores += idf * (K1 + 1) * freqs / (freqs + norms)
+        has_all &= freqs > 0
+    all_rows = Matches(rows, scores.astype(np.float32))
+    return all_rows.where(has_all) if needs_all else all_rows
+
+
+def _rows_with(columns: Sequence[WeightedColumn], token: str) -> tuple[UInt64s, Float64s]:
+    """Return rows that have a token, once for each column that has it, and how often it counts."""
+    parts = [
+        (addresses, freqs * each.weight)
+        for each in columns
+        for addresses, freqs in each.column.occurrences(token)
+    ]
+    return (
+        np.concatenate([np.empty(0, np.uint64), *(addresses for addresses, _ in parts)]),
+        np.concatenate([np.empty(0), *(freqs for _, freqs in parts)]),
+    )
+
+
+def _lengths(columns: Sequence[WeightedColumn], rows: UInt64s) -> Float64s:
+    """Return how many tokens rows have in all columns."""
+    found = np.zeros(len(rows))
+    for each in columns:
+        for addresses, lengths in each.column.lengths():
+            places = np.minimum(np.searchsorted(rows, addresses), len(rows) - 1)
+            is_wanted = rows[places] == addresses
+            np.add.at(found, places[is_wanted], lengths[is_wanted] * each.weight)
+    return found
