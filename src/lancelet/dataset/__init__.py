@@ -1,35 +1,42 @@
 """The public objects: datasets, their fragments and scanners, and how to write them."""
 
-from lancelet.dataset.changes import DatasetDelta
-from lancelet.dataset.committing import (
-    LANCE_COMMIT_MESSAGE_KEY,
-    BulkCommitResult,
-    Transaction,
-)
-from lancelet.dataset.dataset import LanceDataset
-from lancelet.dataset.evolution import AlterColumn
-from lancelet.dataset.fragment import LanceFragment
-from lancelet.dataset.history import Version
-from lancelet.dataset.index_values import Index, IndexFile
-from lancelet.dataset.indexing import IndexInformation
-from lancelet.dataset.maintenance import AutoCleanupConfig, DatasetOptimizer
-from lancelet.dataset.merge_insert import ExecuteResult, MergeInsertBuilder
-from lancelet.dataset.mutation import DeleteResult, UpdateResult
-from lancelet.dataset.operations import LanceOperation
-from lancelet.dataset.refs import Branch, Branches, Tag, Tags, VersionRef
-from lancelet.dataset.row_ids import serialize_row_addrs
-from lancelet.dataset.scanner import ColumnOrdering, LanceScanner, ScannerBuilder
-from lancelet.dataset.search_filter import VectorSearchQuery
-from lancelet.dataset.session import Session
-from lancelet.dataset.sql import SqlQuery, SqlQueryBuilder
-from lancelet.dataset.statistics import (
-    DatasetStats,
-    DataStatistics,
-    FieldStatistics,
-    LanceStats,
-)
-from lancelet.dataset.vector_reader import VectorIndexReader
-from lancelet.dataset.write import dataset, write_dataset
+# ruff: noqa: TC004 - what is public is imported on demand, and here for readers of types only
+
+from typing import TYPE_CHECKING
+
+from lancelet.on_demand import import_on_demand
+
+if TYPE_CHECKING:
+    from lancelet.dataset.changes import DatasetDelta
+    from lancelet.dataset.committing import (
+        LANCE_COMMIT_MESSAGE_KEY,
+        BulkCommitResult,
+        Transaction,
+    )
+    from lancelet.dataset.dataset import LanceDataset
+    from lancelet.dataset.evolution import AlterColumn
+    from lancelet.dataset.fragment import LanceFragment
+    from lancelet.dataset.history import Version
+    from lancelet.dataset.index_values import Index, IndexFile
+    from lancelet.dataset.indexing import IndexInformation
+    from lancelet.dataset.maintenance import AutoCleanupConfig, DatasetOptimizer
+    from lancelet.dataset.merge_insert import ExecuteResult, MergeInsertBuilder
+    from lancelet.dataset.mutation import DeleteResult, UpdateResult
+    from lancelet.dataset.operations import LanceOperation
+    from lancelet.dataset.refs import Branch, Branches, Tag, Tags, VersionRef
+    from lancelet.dataset.row_ids import serialize_row_addrs
+    from lancelet.dataset.scanner import ColumnOrdering, LanceScanner, ScannerBuilder
+    from lancelet.dataset.search_filter import VectorSearchQuery
+    from lancelet.dataset.session import Session
+    from lancelet.dataset.sql import SqlQuery, SqlQueryBuilder
+    from lancelet.dataset.statistics import (
+        DatasetStats,
+        DataStatistics,
+        FieldStatistics,
+        LanceStats,
+    )
+    from lancelet.dataset.vector_reader import VectorIndexReader
+    from lancelet.dataset.write import dataset, write_dataset
 
 __all__ = [
     "LANCE_COMMIT_MESSAGE_KEY",
@@ -71,3 +78,47 @@ __all__ = [
     "serialize_row_addrs",
     "write_dataset",
 ]
+
+import_on_demand(
+    __name__,
+    {
+        "AlterColumn": "lancelet.dataset.evolution",
+        "AutoCleanupConfig": "lancelet.dataset.maintenance",
+        "Branch": "lancelet.dataset.refs",
+        "Branches": "lancelet.dataset.refs",
+        "BulkCommitResult": "lancelet.dataset.committing",
+        "ColumnOrdering": "lancelet.dataset.scanner",
+        "DataStatistics": "lancelet.dataset.statistics",
+        "DatasetDelta": "lancelet.dataset.changes",
+        "DatasetOptimizer": "lancelet.dataset.maintenance",
+        "DatasetStats": "lancelet.dataset.statistics",
+        "DeleteResult": "lancelet.dataset.mutation",
+        "ExecuteResult": "lancelet.dataset.merge_insert",
+        "FieldStatistics": "lancelet.dataset.statistics",
+        "Index": "lancelet.dataset.index_values",
+        "IndexFile": "lancelet.dataset.index_values",
+        "IndexInformation": "lancelet.dataset.indexing",
+        "LANCE_COMMIT_MESSAGE_KEY": "lancelet.dataset.committing",
+        "LanceDataset": "lancelet.dataset.dataset",
+        "LanceFragment": "lancelet.dataset.fragment",
+        "LanceOperation": "lancelet.dataset.operations",
+        "LanceScanner": "lancelet.dataset.scanner",
+        "LanceStats": "lancelet.dataset.statistics",
+        "MergeInsertBuilder": "lancelet.dataset.merge_insert",
+        "ScannerBuilder": "lancelet.dataset.scanner",
+        "Session": "lancelet.dataset.session",
+        "SqlQuery": "lancelet.dataset.sql",
+        "SqlQueryBuilder": "lancelet.dataset.sql",
+        "Tag": "lancelet.dataset.refs",
+        "Tags": "lancelet.dataset.refs",
+        "Transaction": "lancelet.dataset.committing",
+        "UpdateResult": "lancelet.dataset.mutation",
+        "VectorIndexReader": "lancelet.dataset.vector_reader",
+        "VectorSearchQuery": "lancelet.dataset.search_filter",
+        "Version": "lancelet.dataset.history",
+        "VersionRef": "lancelet.dataset.refs",
+        "dataset": "lancelet.dataset.write",
+        "serialize_row_addrs": "lancelet.dataset.row_ids",
+        "write_dataset": "lancelet.dataset.write",
+    },
+)

@@ -48,7 +48,7 @@ class OpenedField:
     def of(field: Field, reader: FieldReader) -> OpenedField:
         """Find out what users see of a field."""
         stored = reader.data_type
-        data_type = from_storage(pa.array([], stored), field).type
+        data_type = from_storage(pa.nulls(0, stored), field).type
         return OpenedField(field, reader, data_type, data_type == stored and not has_json(field))
 
     def to_user(self, array: pa.Array) -> pa.Array:

@@ -241,9 +241,11 @@ Expression: TypeAlias = (
     | Member
 )
 
-TRUE = Literal(pa.scalar(True))
-FALSE = Literal(pa.scalar(False))
-NULL = Literal(pa.scalar(None))
+# Making scalars of values would import pandas, which takes longer than all of this package.
+_FALSE_AND_TRUE: Final = pa.Array.from_buffers(pa.bool_(), 2, [None, pa.py_buffer(b"\x02")])
+TRUE = Literal(_FALSE_AND_TRUE[1])
+FALSE = Literal(_FALSE_AND_TRUE[0])
+NULL = Literal(pa.nulls(1)[0])
 
 
 def column(path: str) -> Column:

@@ -24,7 +24,7 @@ from lancelet.query.evaluate import can_fail, evaluate
 from lancelet.query.expression import Expression, Operator
 from lancelet.query.traversal import children, columns_of, walk, with_children
 
-_ONE_ROW: Final = pa.StructArray.from_arrays([pa.array([0])], ["row"])
+_ONE_ROW: Final = pa.StructArray.from_arrays([pa.nulls(1)], ["row"])
 
 
 def simplify(expression: Expression) -> Expression:

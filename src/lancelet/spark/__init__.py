@@ -1,17 +1,24 @@
 """Lance tables in Spark: the format `lance`, and jobs that SQL has no words for."""
 
-from lancelet.ops.jobs.bar import TerminalBar
-from lancelet.spark.change import check, cleanup, compact, delete, migrate, update
-from lancelet.spark.columns import add_columns
-from lancelet.spark.conversion.run import convert
-from lancelet.spark.indexing import create_index, optimize_indices
-from lancelet.spark.ingest import ingest_files
-from lancelet.spark.merging import Merge, merge
-from lancelet.spark.running import Finished, Running
-from lancelet.spark.scanning import count, scan
-from lancelet.spark.searching import search
-from lancelet.spark.session import register
-from lancelet.spark.writing import Once, write
+# ruff: noqa: TC004 - what is public is imported on demand, and here for readers of types only
+
+from typing import TYPE_CHECKING
+
+from lancelet.on_demand import import_on_demand
+
+if TYPE_CHECKING:
+    from lancelet.ops.jobs.bar import TerminalBar
+    from lancelet.spark.change import check, cleanup, compact, delete, migrate, update
+    from lancelet.spark.columns import add_columns
+    from lancelet.spark.conversion.run import convert
+    from lancelet.spark.indexing import create_index, optimize_indices
+    from lancelet.spark.ingest import ingest_files
+    from lancelet.spark.merging import Merge, merge
+    from lancelet.spark.running import Finished, Running
+    from lancelet.spark.scanning import count, scan
+    from lancelet.spark.searching import search
+    from lancelet.spark.session import register
+    from lancelet.spark.writing import Once, write
 
 __all__ = [
     "Finished",
@@ -37,3 +44,31 @@ __all__ = [
     "update",
     "write",
 ]
+
+import_on_demand(
+    __name__,
+    {
+        "Finished": "lancelet.spark.running",
+        "Merge": "lancelet.spark.merging",
+        "Once": "lancelet.spark.writing",
+        "Running": "lancelet.spark.running",
+        "TerminalBar": "lancelet.ops.jobs.bar",
+        "add_columns": "lancelet.spark.columns",
+        "check": "lancelet.spark.change",
+        "cleanup": "lancelet.spark.change",
+        "compact": "lancelet.spark.change",
+        "convert": "lancelet.spark.conversion.run",
+        "count": "lancelet.spark.scanning",
+        "create_index": "lancelet.spark.indexing",
+        "delete": "lancelet.spark.change",
+        "ingest_files": "lancelet.spark.ingest",
+        "merge": "lancelet.spark.merging",
+        "migrate": "lancelet.spark.change",
+        "optimize_indices": "lancelet.spark.indexing",
+        "register": "lancelet.spark.session",
+        "scan": "lancelet.spark.scanning",
+        "search": "lancelet.spark.searching",
+        "update": "lancelet.spark.change",
+        "write": "lancelet.spark.writing",
+    },
+)

@@ -130,7 +130,10 @@ def _convert_list(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     items = _convert(values, target.value_type, f"{path}.item")
     is_large = kinds.is_large_list(target)
     kind = pa.LargeListArray if is_large else pa.ListArray
-    numbers = pa.array(offsets, pa.int64() if is_large else pa.int32())
+    # From a buffer, since making arrays of values would import pandas.
+    number = pa.int64() if is_large else pa.int32()
+    buffer = pa.py_buffer(np.ascontiguousarray(offsets, number.to_pandas_dtype()))
+    numbers = pa.Array.from_buffers(number, len(offsets), [None, buffer])
     mask = array.is_null() if array.null_count else None
     return kind.from_arrays(numbers, items, target, mask=mask)
 
