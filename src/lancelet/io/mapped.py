@@ -7,6 +7,8 @@ costs a check of the ranges and nothing else.
     Slices    source = the map, position [4, 14], size [4, 2]
 
 Mapped pages are read-only, and stay valid after `close`, because arrays keep the map alive.
+The file itself is not kept open (`kernels.map_file`): a process may have 1,024 open files where
+a table has a hundred thousand.
 
 A page that is not in memory is read from the disk when it is touched, one after the other, and
 the thread stands still meanwhile. So the system is asked for all pages of a request beforehand
@@ -21,7 +23,6 @@ file's size now with that at opening, and raises before anything is touched.
 
 from __future__ import annotations
 
-import mmap
 import os
 import stat
 import time
@@ -35,7 +36,7 @@ from lancelet.buffers import Bytes, Ranges, Slices
 from lancelet.errors import CorruptDataError
 from lancelet.io.pool import run_in_background
 from lancelet.io.store import ObjectReader, check_ranges, not_stored
-from lancelet.kernels import read_ahead
+from lancelet.kernels import map_file, read_ahead
 
 _PAGE_BYTES: Final = 4096
 """What the system's memory of a file is made of; each page is asked for once."""
@@ -54,8 +55,7 @@ class MappedReader(ObjectReader):
 
     def __init__(self, path: str, native: str) -> None:
         """Map the file at `native`, whose path in the store is `path`."""
-        self._path = path
-        self._map: mmap.mmap | None = None
+        self._path, self._native = path, native
         self._source = np.empty(0, np.uint8)
         self._known = np.empty(0, np.uint8)
         handle = os.open(native, os.O_RDONLY | getattr(os, "O_BINARY", 0))
@@ -65,10 +65,10 @@ class MappedReader(ObjectReader):
                 raise not_stored(path)
             self._size = found.st_size
             self._identity = _identity(found)
+            self._place = (found.st_dev, found.st_ino)
             # Nothing can be mapped of an empty file.
             if self._size:
-                self._map = mmap.mmap(handle, self._size, access=mmap.ACCESS_READ)
-                self._source = np.frombuffer(self._map, np.uint8)
+                self._source = map_file(handle, self._size)
                 self._known = np.zeros(-(-self._size // _PAGE_BYTES), np.uint8)
         finally:
             os.close(handle)
@@ -111,17 +111,23 @@ class MappedReader(ObjectReader):
 
     def close(self) -> None:
         """Let go of the map; it goes away with the last array over it."""
-        self._map = None
         self._source = np.empty(0, np.uint8)
         self._size = 0
 
     def _check_not_shrunk(self) -> None:
-        if self._map is not None and (now := self._map.size()) < self._size:
+        if not self._size:
+            return
+        try:
+            now = os.stat(self._native)  # noqa: PTH116  # a path object costs more than the call
+        except OSError:
+            # A file that has no name any more keeps its bytes for as long as it is mapped.
+            return
+        if now.st_size < self._size and (now.st_dev, now.st_ino) == self._place:
             raise CorruptDataError(
                 "the file became shorter after it was opened; was it overwritten or cut?",
                 path=self._path,
                 bytes_at_opening=self._size,
-                file_bytes=now,
+                file_bytes=now.st_size,
             )
 
 

@@ -7,7 +7,7 @@ files are read when somebody asks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from lancelet.buffers import run
@@ -64,6 +64,11 @@ class Snapshot:
     def kept(self) -> Kept:
         """What layers above worked out for this version."""
         return Kept()
+
+    @cached_property
+    def bare(self) -> Snapshot:
+        """The same version, for values in `kept`, which would hold on to themselves by this one."""
+        return replace(self)
 
     @cached_property
     def indices(self) -> IndexSection:

@@ -40,6 +40,7 @@ from lancelet.kernels.reference.levels import (
     unravel_list,
 )
 from lancelet.kernels.reference.lz4 import lz4_compress, lz4_compress_chunks, lz4_decompress_chunks
+from lancelet.kernels.reference.map_file import map_file
 from lancelet.kernels.reference.postings import (
     decode_postings,
     decode_streams,
@@ -105,6 +106,7 @@ __all__ = [
     "lz4_compress_chunks",
     "lz4_decompress_chunks",
     "match_words",
+    "map_file",
     "mix_words",
     "nearest_words",
     "pack_blocks",

@@ -39,7 +39,7 @@ class FragmentSource:
     def reader(self) -> FragmentReader:
         """The reader of the fragment's files, kept for as long as the version is."""
         return self.snapshot.kept.get_or_make(
-            ("reader", self.fragment.id), lambda: FragmentReader(self.snapshot, self.fragment)
+            ("reader", self.fragment.id), lambda: FragmentReader(self.snapshot.bare, self.fragment)
         )
 
     @cached_property

@@ -1,0 +1,40 @@
+"""Mapping by `native/src/once/map_file.cpp`; `reference/map_file.py` defines it."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from lancelet.buffers import Bytes
+from lancelet.kernels import _native
+from lancelet.kernels.reference.map_file import map_file as map_by_python
+
+
+class _Map:
+    """What an array over mapped bytes holds on to; the map goes when the last array does."""
+
+    __slots__ = ("__array_interface__", "_address", "_size")
+
+    def __init__(self, address: int, size: int) -> None:
+        self._address, self._size = address, size
+        self.__array_interface__ = {
+            "shape": (size,),
+            "typestr": "|u1",
+            "data": (address, True),
+            "version": 3,
+        }
+
+    def __del__(self, unmap=_native.unmap_file) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
+        unmap(self._address, self._size)
+
+
+def map_file(handle: int, size: int) -> Bytes:
+    """Return the first `size` bytes of an open file, without keeping it open."""
+    address = _native.map_file(handle, size)
+    if address < 0:
+        raise OSError(-address, os.strerror(-address))
+    if not address:
+        # A system whose maps are Python's business.
+        return map_by_python(handle, size)
+    return np.asarray(_Map(address, size))
