@@ -133,6 +133,18 @@ class Typed(Protocol):
 
 
 @runtime_checkable
+class Sorted(Protocol):
+    """A segment whose entries are in the order of their values."""
+
+    @property
+    def data_type(self) -> pa.DataType:
+        """The type of the values."""
+
+    def first_entries(self, count: int, *, ascending: bool) -> tuple[pa.Array, UInt64s]:
+        """Return the values and numbers of the first rows that have a value, or of the last."""
+
+
+@runtime_checkable
 class Warming(Protocol):
     """A segment that keeps what it reads, and can read it before it is asked."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import pyarrow as pa
 
@@ -17,6 +18,7 @@ from lancelet.encodings.base import RowRange
 from lancelet.io.metered import PROCESS_METER, IoMeter, metered
 from lancelet.query.execute import count_rows, execute
 from lancelet.query.indexing.choose import choose_parts
+from lancelet.query.indexing.first_rows import bound_of_first_rows
 from lancelet.query.indexing.render import render_part
 from lancelet.query.indexing.segments import column_indices, index_loads
 from lancelet.query.nodes.source import sources
@@ -24,6 +26,8 @@ from lancelet.query.plan import ScanPlan
 from lancelet.query.search.hits import Explained
 from lancelet.query.zone_pruning import candidate_ranges
 from lancelet.table.kept import Kept
+
+_READ: Final = "LanceRead:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,17 @@ def analyze_plan(plan: ScanPlan, *, count_only: bool = False) -> str:
     rows = count_rows(cold) if count_only else sum(batch.num_rows for batch in execute(cold))
     elapsed_ms = (time.perf_counter() - started) * 1000
     counts = meter.counts
-    lines = _lines(plan, predict(plan), verbose=True)
+    predicted = predict(plan)
+    scanned = min([predicted.rows, *(part.estimate for part in choose_parts(plan))])
+    metrics = (
+        f", metrics=[output_rows={rows}, elapsed_ms={elapsed_ms:.2f}, "
+        f"bytes_read={counts.read_bytes}, iops={counts.read_iops}, "
+        f"requests={counts.read_iops}, rows_scanned={scanned}]"
+    )
+    lines = [
+        line + metrics if line.lstrip().startswith(_READ) else line
+        for line in _lines(plan, predicted, verbose=True)
+    ]
     lines.append(
         f"measured: rows={rows} requests={counts.read_iops} bytes={counts.read_bytes} "
         f"elapsed_ms={elapsed_ms:.2f}"
@@ -133,6 +147,8 @@ def _lines(plan: ScanPlan, predicted: Prediction, *, verbose: bool) -> list[str]
             f"{each.column} {'asc' if each.ascending else 'desc'}" for each in options.order_by
         )
         steps.append(f"Sort: {keys}")
+        bound = bound_of_first_rows(plan)
+        steps += [] if bound is None else [f"ScalarIndexQuery: first rows, {bound}"]
     early = [each.name for step in plan.steps for each in step.fields]
     late = [each.name for each in plan.projection.fields if each.name not in early]
     if isinstance(options.search, Explained):
@@ -147,7 +163,7 @@ def _lines(plan: ScanPlan, predicted: Prediction, *, verbose: bool) -> list[str]
         ]
     names = early if plan.is_filtered else late
     steps.append(
-        f"LanceRead: uri={plan.snapshot.location.uri}, "
+        f"{_READ} uri={plan.snapshot.location.uri}, "
         f"projection=[{', '.join(dict.fromkeys(names))}], num_fragments={predicted.fragments}, "
         f"rows={predicted.rows}, requests={predicted.requests}, bytes={predicted.bytes}"
     )

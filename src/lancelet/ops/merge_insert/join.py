@@ -5,13 +5,15 @@
 
 The index is made of the source, and the key columns of the table stream past it, a split of a
 fragment at a time and several side by side. Nothing else of the table is read. Zones of rows
-that cannot have a key of the source are not read either.
+that cannot have a key of the source are not read either, nor are rows that an index on the key
+leaves out, where it is cheaper to ask one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +31,9 @@ from lancelet.query.projection import Projection
 from lancelet.query.scan_options import ScanOptions
 from lancelet.rowids.address import UInt64s
 from lancelet.table.snapshot import Snapshot
+
+_ROWS_PER_KEY: Final = 12_000
+"""An index reads a page or so for each key, about as much work as reading so many keys in a row."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,12 +79,15 @@ def join(
     keys: KeyPasses,
     steps: Sequence[FilterStep] = (),
     fragments: tuple[int, ...] | None = None,
+    *,
+    uses_index: bool = True,
 ) -> Joined:
     """Return which rows of a version, or of some fragments, have the keys of which source rows.
 
-    `steps` are conditions that every row with a key of the source fulfils.
+    `steps` are conditions that every row with a key of the source fulfils. If the keys are few,
+    indices are asked for rows that fulfil them, and only these rows are read.
     """
-    plan = plan_keys(snapshot, key, steps)
+    plan = plan_keys(snapshot, key, steps, uses_index=uses_index)
     plan = replace(plan, options=replace(plan.options, fragments=fragments))
     first = np.arange(keys.num_rows)
     parts: list[Matches] = []
@@ -101,7 +109,9 @@ def _matches(plan: ScanPlan, key: KeyColumns, key_pass: KeyPass) -> list[Matches
     """Return the matches of the first source row of each key, a part for each split."""
 
     def matches_of(split: Split) -> Matches:
-        offsets = split.source.visible(split.rows)
+        offsets = split.offsets
+        if offsets is None:
+            offsets = split.source.visible(split.rows)
         arrays = split.source.read(plan.projection.fields, split.rows, offsets)
         rows = pa.RecordBatch.from_arrays(arrays, [f.name for f in plan.projection.fields])
         which, found = key_pass.index.find(key.keys(rows))
@@ -126,9 +136,19 @@ def _with_repeats(matches: Matches, first: Int64s) -> Matches:
     )
 
 
-def plan_keys(snapshot: Snapshot, key: KeyColumns, steps: Sequence[FilterStep]) -> ScanPlan:
-    """Return a scan of the key columns, with steps that only serve to skip zones."""
+def _is_sooner_found(step: FilterStep, num_rows: int) -> bool:
+    """Return whether an index finds keys before they are found by reading all there are."""
+    if not isinstance(step.expression, ex.In):
+        return False
+    return len(step.expression.values) * _ROWS_PER_KEY <= num_rows
+
+
+def plan_keys(
+    snapshot: Snapshot, key: KeyColumns, steps: Sequence[FilterStep], *, uses_index: bool = True
+) -> ScanPlan:
+    """Return a scan of the key columns, with steps that only serve to skip rows."""
     fields = snapshot.schema.project(list(key.names)).fields
-    plan = plan_scan(snapshot, ScanOptions(columns=()))
+    asks = uses_index and any(_is_sooner_found(step, snapshot.num_rows) for step in steps)
+    plan = plan_scan(snapshot, ScanOptions(columns=(), use_indices=asks))
     filter_ = ex.And(tuple(step.expression for step in steps)) if steps else ex.TRUE
     return replace(plan, projection=Projection((), fields, ()), filter=filter_, steps=tuple(steps))

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.buffers import Int64s
+from lancelet.query.indexing.first_rows import bound_of_first_rows
 from lancelet.query.plan import ScanPlan, plan_scan
 from lancelet.query.row_columns import RowColumn
 from lancelet.query.scan_options import Ordering
@@ -25,11 +26,16 @@ _BATCH_ROWS: Final = 8192
 
 
 def plan_keys(plan: ScanPlan) -> ScanPlan:
-    """Return the plan that reads what to sort by, and where the rows are."""
+    """Return the plan that reads what to sort by, and where the rows are.
+
+    Of the rows it reads only those that an index knows to come first, if there is one.
+    """
+    bound = bound_of_first_rows(plan)
     names = dict.fromkeys(ordering.column for ordering in plan.options.order_by)
     options = replace(
         plan.options,
         columns=tuple(names),
+        filter=plan.options.filter if bound is None else bound,
         limit=None,
         offset=0,
         order_by=(),

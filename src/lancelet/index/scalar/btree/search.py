@@ -110,6 +110,14 @@ class BTreeSegment:
         values, ids = self._data.read(["values", self._ids_name])
         return values, ids.to_numpy()
 
+    def first_entries(self, count: int, *, ascending: bool) -> tuple[pa.Array, UInt64s]:
+        """Return the values and numbers of the first rows that have a value, or of the last."""
+        start, stop = self._num_nulls, min(self._num_nulls + count, self.num_rows)
+        if not ascending:
+            start, stop = max(self._num_nulls, self.num_rows - count), self.num_rows
+        values, ids = self._data.read(["values", self._ids_name], RowRange(start, stop))
+        return values, ids.to_numpy()
+
     def estimate(self, question: Question) -> int | None:
         """Return at most how many rows there are, judged by whole pages."""
         match question:

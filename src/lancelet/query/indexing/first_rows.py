@@ -1,0 +1,98 @@
+"""The first rows of an order from an index that is sorted: a bound that only few rows pass.
+
+    order_by age, limit 3     BTREE  7 8(deleted) 9 12 20 ..     rows with age <= 12
+
+The third live value is a bound whatever other rows there are, in fragments that the index lacks
+too: who is behind it is behind three rows. The rows that pass are then sorted as all would be, so
+that equal ones come in the same order with an index as without.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lancelet.errors import CorruptDataError, ObjectNotFoundError
+from lancelet.index.base import Sorted
+from lancelet.index.parts.ordering import order_of
+from lancelet.query import expression as ex
+from lancelet.query.expression import Expression, Operator
+from lancelet.query.indexing.segments import (
+    ColumnIndex,
+    TableSegment,
+    column_indices,
+    warn_unusable,
+)
+from lancelet.query.plan import ScanPlan
+from lancelet.rowids.address import NO_ADDRESS, UInt64s, group_by_fragment, offsets_of
+
+_ROWS_MAX: Final = 1 << 13
+"""For more rows all keys are read: sorting them costs little beside finding each row."""
+_SHARE: Final = 1 / 32
+
+
+def bound_of_first_rows(plan: ScanPlan) -> Expression | None:
+    """Return a condition that all rows of a sorted scan fulfil, if an index tells one."""
+    options = plan.options
+    if plan.is_filtered or options.limit is None or options.with_deleted or not options.order_by:
+        return None
+    if not options.use_indices or options.fragments is not None:
+        return None
+    ordering = options.order_by[0]
+    count = options.offset + options.limit
+    if count > min(_ROWS_MAX, plan.snapshot.num_rows * _SHARE) or ordering.nulls_first:
+        return None
+    path = tuple(field.name for field in plan.snapshot.schema.fields_on_path(ordering.column))
+    try:
+        for index in column_indices(plan.snapshot).get(path, ()):
+            bound = _bound(plan, index, count, ascending=ordering.ascending)
+            if bound is not None:
+                operator = Operator.LESS_EQUAL if ordering.ascending else Operator.GREATER_EQUAL
+                return ex.Comparison(operator, ex.Column(path), ex.Literal(bound))
+    except (ObjectNotFoundError, CorruptDataError) as error:
+        warn_unusable(error)
+    return None
+
+
+def _bound(plan: ScanPlan, index: ColumnIndex, count: int, *, ascending: bool) -> pa.Scalar | None:
+    """Return the value behind which there are `count` live rows before, None if there are less."""
+    found: list[pa.Array] = []
+    for segment in index.segments:
+        opened = segment.open()
+        if not isinstance(opened, Sorted) or pa.types.is_floating(opened.data_type):
+            return None  # among floats NaN is last in either direction
+        found.append(_first_values(plan, segment, opened, count, ascending=ascending))
+    values = pa.concat_arrays(found)
+    if len(values) < count or not count:
+        return None
+    ordered = order_of(values.type).sort(values)
+    return values[int(ordered[count - 1] if ascending else ordered[-count])]
+
+
+def _first_values(
+    plan: ScanPlan, segment: TableSegment, opened: Sorted, count: int, *, ascending: bool
+) -> pa.Array:
+    """Return the first values of live rows, as many as are wanted or there are."""
+    wanted = count
+    while True:
+        values, numbers = opened.first_entries(wanted, ascending=ascending)
+        addresses = segment.locate(numbers)
+        is_live = addresses != NO_ADDRESS
+        is_live[is_live] = _are_live(plan, addresses[is_live])
+        if is_live.sum() >= count or len(values) < wanted:
+            return values.filter(pa.array(is_live))
+        wanted *= 4
+
+
+def _are_live(plan: ScanPlan, addresses: UInt64s) -> npt.NDArray[np.bool_]:
+    """Return for each address whether its row was not deleted."""
+    live = np.ones(len(addresses), np.bool_)
+    offsets = offsets_of(addresses)
+    for fragment_id, places in group_by_fragment(addresses).items():
+        deleted = plan.snapshot.deletions(plan.snapshot.fragments.by_id(fragment_id))
+        if deleted:
+            live[places] = ~np.isin(offsets[places], deleted.to_array())
+    return live
