@@ -1,4 +1,4 @@
-// Many variable chunks to one pair of Arrow offsets and bytes.
+// Many variable chunks to one pair of Arrow offsets and bytes, and back.
 #include "variable.hpp"
 
 namespace LANCELET_NAMESPACE {
@@ -73,7 +73,43 @@ int64_t pick_spans_of(ConstBytes source, ConstInts position, ConstInts size, Con
   return total;
 }
 
+template <class Offset>
+int64_t cut_variable_of(ConstBytes offsets, ConstBytes data, ConstInts count,
+                        ConstInts out_position, uint8_t pad, Bytes out) {
+  constexpr int64_t width = sizeof(Offset);
+  const int64_t values = offsets.size / width - 1;
+  int64_t row = 0, end = 0;
+  for (int64_t i = 0; i < count.size; ++i) {
+    const int64_t n = count.data[i], to = out_position.data[i];
+    if (n < 0 || n > values - row) return fail(kBadCount, i);
+    const int64_t start = load<Offset>(offsets.data + row * width);
+    const int64_t stop = load<Offset>(offsets.data + (row + n) * width);
+    if (start < 0 || stop < start || stop > data.size) return fail(kBadOffsets, i);
+    const int64_t head = (n + 1) * width;
+    if (to < end || !within(to, head + stop - start, out.size)) return fail(kOutputFull, i);
+    memset(out.data + end, pad, static_cast<size_t>(to - end));
+    // Wraps around while it is computed, and comes out right.
+    const uint64_t shift = static_cast<uint64_t>(head) - static_cast<uint64_t>(start);
+    for (int64_t k = 0; k <= n; ++k)
+      store<Offset>(out.data + to + k * width,
+                    static_cast<Offset>(load<Offset>(offsets.data + (row + k) * width) + shift));
+    memcpy(out.data + to + head, data.data + start, static_cast<size_t>(stop - start));
+    row += n;
+    end = to + head + stop - start;
+  }
+  memset(out.data + end, pad, static_cast<size_t>(out.size - end));
+  return 0;
+}
+
 }  // namespace
+
+int64_t cut_variable(ConstBytes offsets, int64_t offset_bytes, ConstBytes data, ConstInts count,
+                     ConstInts out_position, int64_t pad, Bytes out) {
+  const uint8_t byte = static_cast<uint8_t>(pad);
+  return offset_bytes == 4
+             ? cut_variable_of<int32_t>(offsets, data, count, out_position, byte, out)
+             : cut_variable_of<int64_t>(offsets, data, count, out_position, byte, out);
+}
 
 int64_t variable_bytes(ConstBytes source, ConstInts position, ConstInts size, ConstInts count,
                        int64_t offset_bytes) {

@@ -158,6 +158,8 @@ class StoredColumn:
     pages: tuple[StoredPage, ...]
     buffer_position: Int64s
     buffer_size: Int64s
+    items: StoredColumn | None = None
+    """In 2.0, the next column, if no field owns it: the bytes of strings, for early writers."""
 
 
 class BlobSink(Protocol):

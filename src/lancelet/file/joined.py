@@ -107,7 +107,9 @@ class JoinedFiles(RowReader):
                         page.priority,
                     )
                 )
-        return replace(parts[0], pages=tuple(pages))
+        items = [part.items for part in parts if part.items is not None]
+        behind = self._joined(items) if len(items) == len(parts) else None
+        return replace(parts[0], pages=tuple(pages), items=behind)
 
     def _slices(self, ranges: Ranges) -> Slices:
         check_ranges(ranges, path=self.path, size=self._source.nbytes)

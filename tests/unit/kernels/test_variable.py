@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancelet.buffers import Slices
-from lancelet.errors import CorruptDataError
-from lancelet.kernels import OffsetOverflowError
+from lancelet.errors import CorruptDataError, InvalidInputError
+from lancelet.kernels import OffsetOverflowError, _native
 
 
 @st.composite
@@ -101,3 +101,48 @@ def test_what_32_bits_cannot_count_says_so(agree):
 
 def no_symbols():
     return np.empty(0, np.uint64), np.empty(0, np.uint8)
+
+
+STRINGS = st.lists(st.binary(max_size=40), max_size=40)
+
+
+def arrow_of(strings, dtype, *, before=b""):
+    """Return offsets and bytes of strings that lie behind others."""
+    lengths = [len(before), *map(len, strings)]
+    return np.cumsum(lengths).astype(dtype), np.frombuffer(before + b"".join(strings), np.uint8)
+
+
+@given(STRINGS, st.sampled_from([np.int32, np.int64]), st.binary(max_size=9), st.data())
+def test_cut_strings_join_again(agree, strings, dtype, before, data):
+    offsets, source = arrow_of(strings, dtype, before=before)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(strings)), max_size=5)))
+    counts = np.diff([0, *cuts, len(strings)])
+    chunks = agree("cut_variable", offsets, source, counts, 0xFE)
+    assert (chunks.size % offsets.itemsize == 0).all()
+    joined = agree("concat_variable", chunks, counts, offsets.itemsize, 64)
+    assert values_of(*joined) == strings
+
+
+@pytest.mark.parametrize(
+    ("offsets", "counts", "error"),
+    [
+        ([0, 4, 2], [1, 1], CorruptDataError),
+        ([0, 2, 9], [1, 1], CorruptDataError),
+        ([-1, 2, 4], [2], CorruptDataError),
+        ([0, 2, 4], [1], InvalidInputError),
+        ([0, 2, 4], [3, -1], InvalidInputError),
+        ([], [], InvalidInputError),
+    ],
+)
+def test_strings_that_are_none_are_not_cut(agree, offsets, counts, error):
+    source = np.zeros(4, np.uint8)
+    found = agree("cut_variable", np.array(offsets, np.int32), source, np.array(counts), 0)
+    assert found is error
+
+
+def test_the_kernel_trusts_neither_offsets_nor_its_output():
+    offsets = np.array([0, 9], np.int32).view(np.uint8)
+    source, one, zero = np.zeros(9, np.uint8), np.array([1]), np.array([0])
+    for data, room in ((source[:8], 17), (source, 16)):
+        status = _native.cut_variable(offsets, 4, data, one, zero, 0, np.zeros(room, np.uint8))
+        assert status < 0

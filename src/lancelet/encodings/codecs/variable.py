@@ -83,7 +83,8 @@ class VariableCodec(Codec):
         values = expect_variable(block, self.wire_name)
         width = values.offsets.itemsize
         counts = chunk_counts(values.count, _chunk_values(values, limits))
-        return ChunkedValues(variable_encoding(width * 8), (_cut(values, counts),), counts)
+        chunks = kernels.cut_variable(values.offsets, values.data, counts, PAD_BYTE)
+        return ChunkedValues(variable_encoding(width * 8), (chunks,), counts)
 
     def encode_blocks(self, block: Block, counts: Int64s) -> EncodedBlocks:
         """Put offsets and bytes of each block behind a head of two words."""
@@ -155,24 +156,6 @@ def _chunk_values(values: Variable, limits: ChunkLimits) -> int:
                 break
         chunk //= 2
     return chunk
-
-
-def _cut(values: Variable, counts: Int64s) -> Slices:
-    """Write offsets and bytes of each chunk, filled up to whole offsets."""
-    width = values.offsets.itemsize
-    at = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-    edges = values.offsets[at].astype(np.int64)
-    heads, sizes = (counts + 1) * width, np.diff(edges)
-    # Offsets of all chunks in one array: value i of chunk c stands at i + c, for the extra ones.
-    starts = np.repeat(edges[:-1] - heads, counts + 1)
-    which = np.arange(len(starts)) - np.repeat(np.arange(len(counts)), counts + 1)
-    offsets = (values.offsets[which] - starts).astype(values.offsets.dtype)
-    padded = heads + -(-sizes // width) * width
-    position = np.cumsum(padded) - padded
-    out = np.full(int(padded.sum()), PAD_BYTE, np.uint8)
-    kernels.copy_slices(slices_of(heads, offsets.view(np.uint8)), out, position)
-    kernels.copy_slices(Slices(values.data, edges[:-1], sizes), out, position + heads)
-    return Slices(out, position, padded)
 
 
 def plain_offset_bits(offsets: Any) -> int:

@@ -107,12 +107,16 @@ def join_chunks(parts: ChunkParts, *, has_large_chunks: bool) -> tuple[Bytes, In
     sizes = padded(shape.head_bytes) + sum(padded_each(column.size) for column in columns)
     chunk_bytes = np.broadcast_to(np.asarray(sizes, np.int64), (len(heads),))
     position = np.cumsum(chunk_bytes) - chunk_bytes
-    out = np.full(int(chunk_bytes.sum()), PAD_BYTE, np.uint8)
+    total, behind = int(chunk_bytes.sum()), position + padded(shape.head_bytes)
+    if not columns:
+        columns = [Slices(np.empty(0, np.uint8), np.zeros_like(position), np.zeros_like(position))]
+    # The first part is laid out with room for the others, which then are written there.
+    first, *others = columns
+    out = kernels.place_slices(first, behind, total, PAD_BYTE)
     out[position[:, None] + np.arange(shape.head_bytes)] = heads
-    position = position + padded(shape.head_bytes)
-    for column in columns:
-        kernels.copy_slices(column, out, position)
-        position = position + padded_each(column.size)
+    for before, column in zip(columns, others, strict=False):
+        behind = behind + padded_each(before.size)
+        kernels.copy_slices(column, out, behind)
     return out, chunk_bytes
 
 

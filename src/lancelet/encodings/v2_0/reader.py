@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.buffers import Int64s, Ranges, Reading, read_together
-from lancelet.encodings.arrow import arrow_from_block
+from lancelet.encodings.arrow import arrow_from_block, is_variable, validity_bits
 from lancelet.encodings.base import (
     FileVersion,
     Memo,
@@ -117,6 +117,8 @@ def _open(field: Field, columns: list[StoredColumn], memo: Memo | None) -> Node:
         return _List(field.storage_type, column, _open(field.children[0], columns, memo))
     if field.logical_type == STRUCT and not field.is_packed:
         return _Struct(field, column, [_open(child, columns, memo) for child in field.children])
+    if column.items is not None and _holds_lists(column):
+        return _ListedBytes(field.storage_type, column, memo)
     return _Leaf(field.storage_type, column, memo)
 
 
@@ -288,6 +290,28 @@ class _List:
         return encoding.list
 
 
+class _ListedBytes:
+    """Strings as the first writers of 2.0 stored them: lists of bytes, in a column behind."""
+
+    def __init__(self, data_type: pa.DataType, column: StoredColumn, memo: Memo | None) -> None:
+        if column.items is None or not is_variable(data_type):
+            raise CorruptDataError(
+                "a column holds lists of which its type has none",
+                column=column.index,
+                type=str(data_type),
+            )
+        self.data_type = data_type
+        items = _Leaf(pa.uint8(), column.items, memo)
+        self._lists = _List(pa.large_list(pa.uint8()), column, items)
+        self.num_rows = self._lists.num_rows
+
+    def read(self, spans: Spans) -> Reading[pa.Array]:
+        lists = yield from self._lists.read(spans)
+        offsets = np.frombuffer(lists.buffers()[1], np.int64, len(lists) + 1)
+        data = np.frombuffer(lists.values.buffers()[1], np.uint8, len(lists.values))
+        return arrow_from_block(Variable(offsets, data), self.data_type, validity_bits(lists))
+
+
 class _Blob:
     """Positions and sizes of values that live outside of pages.
 
@@ -320,6 +344,13 @@ def _check_ascending(position: Int64s, size: Int64s) -> None:
         raise CorruptDataError(
             "the values of a blob column overlap, or lie before the file", values=len(position)
         )
+
+
+def _holds_lists(column: StoredColumn) -> bool:
+    if not column.pages:
+        return False
+    encoding = parse_envelope(column.pages[0].encoding, ARRAY_ENCODING_URL, pb.ArrayEncoding)
+    return bool(encoding.WhichOneof("array_encoding") == "list")
 
 
 def _is_blob(column: StoredColumn) -> bool:

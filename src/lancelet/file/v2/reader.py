@@ -9,6 +9,7 @@ first wanted.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -136,11 +137,11 @@ class FileReader(RowReader):
     # --- columns ------------------------------------------------------------------------------
 
     def _open(self, fields: Sequence[Field]) -> list[FieldReader]:
-        self._load_columns([index for field in fields for index in self._column_indices(field)])
+        columns = self.columns_of(fields)
         generation = generation_of(self.version)
         readers: list[FieldReader] = []
-        for field in fields:
-            reader = generation.open_field(field, self._columns_of(field), self.version, self._memo)
+        for field, stored in zip(fields, columns, strict=True):
+            reader = generation.open_field(field, stored, self.version, self._memo)
             if reader.num_rows != self.num_rows:
                 raise CorruptDataError(
                     "the pages of a field do not have the rows of the file",
@@ -170,8 +171,20 @@ class FileReader(RowReader):
 
     def columns_of(self, fields: Sequence[Field]) -> list[list[StoredColumn]]:
         """Return the columns of each field."""
-        self._load_columns([index for field in fields for index in self._column_indices(field)])
+        wanted = [index for field in fields for index in self._column_indices(field)]
+        items = self._unowned_behind(wanted)
+        self._load_columns([*wanted, *items])
+        for index in items:
+            before = self._columns[index - 1]
+            self._columns[index - 1] = replace(before, items=self._columns[index])
         return [self._columns_of(field) for field in fields]
+
+    def _unowned_behind(self, indices: Sequence[int]) -> list[int]:
+        """Return the columns of a 2.0 file behind some that no field owns."""
+        if self.version is not FileVersion.V2_0:
+            return []
+        owned, count = set(self._placement.values()), len(self._metadata.columns)
+        return [index + 1 for index in indices if index + 1 < count and index + 1 not in owned]
 
     def _columns_of(self, field: Field) -> list[StoredColumn]:
         return [self._columns[index] for index in self._column_indices(field)]

@@ -21,12 +21,10 @@ from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lancelet.config import CPU_THREADS
 from lancelet.encodings.base import ColumnChoice, EncodedPage, FileVersion
 from lancelet.encodings.blob_v1 import is_blob_v1, place_blobs
-from lancelet.errors import InvalidInputError
 from lancelet.file.base import WriteSummary
 from lancelet.file.pool import submit
 from lancelet.file.sidecars import SidecarSink
@@ -35,6 +33,7 @@ from lancelet.file.v2.column_metadata import WrittenPage, encode_column
 from lancelet.file.v2.container import Container, Description, Place
 from lancelet.file.v2.descriptor import descriptor_bytes
 from lancelet.file.v2.generation import column_encodings, generation_of, place_columns
+from lancelet.file.v2.waiting import joined
 from lancelet.file.zones import ZONE_ROWS, LeafBounds
 from lancelet.format.schema import Field, Schema
 from lancelet.io.store import ObjectWriter
@@ -274,7 +273,7 @@ class FileWriter:
         self._write_encoded(keep=CPU_THREADS)
 
     def _encode(self, node: Field, arrays: Sequence[pa.Array], first_row: int) -> _Encoded:
-        array = arrays[0] if len(arrays) == 1 else _joined(arrays, node)
+        array = joined(arrays, node)
         version = self._options.version
         pages = self._generation.encode_field(array, node, version, blobs=self._blobs)
         if self._zones is None:
@@ -345,29 +344,6 @@ class FileWriter:
 def _joins(page: WrittenPage, following: WrittenPage) -> bool:
     """Whether two pages of a column are one, since nothing but rows is in them."""
     return not page.sizes and not following.sizes and page.encoding == following.encoding
-
-
-def _joined(arrays: Sequence[pa.Array], node: Field) -> pa.Array:
-    try:
-        return pa.concat_arrays([_without_null_items(array) for array in arrays])
-    except pa.ArrowInvalid as error:
-        raise InvalidInputError(
-            "the dictionaries of the batches have more values together than their keys can number",
-            field=node.name,
-            type=str(node.storage_type),
-        ) from error
-
-
-def _without_null_items(array: pa.Array) -> pa.Array:
-    """Return a dictionary array whose nulls are in its indices alone, or others have no union."""
-    if not isinstance(array, pa.DictionaryArray) or not array.dictionary.null_count:
-        return array
-    kept = array.dictionary.is_valid()
-    counts = pc.cumulative_sum(kept.cast(pa.int64()))
-    places = pc.if_else(kept, pc.subtract(counts, 1), None)
-    indices = places.take(array.indices).cast(array.type.index_type)
-    items = array.dictionary.filter(kept)
-    return pa.DictionaryArray.from_arrays(indices, items, ordered=array.type.ordered)
 
 
 def _value_bytes(array: pa.Array) -> int:

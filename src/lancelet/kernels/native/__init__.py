@@ -54,7 +54,7 @@ from lancelet.kernels.native.rle import count_runs, rle_decode_chunks, rle_encod
 from lancelet.kernels.native.row_levels import chunks_of_rows, take_row_levels
 from lancelet.kernels.native.split_bytes import join_bytes_chunks, split_bytes_chunks
 from lancelet.kernels.native.text_search import search_phrase, search_postings
-from lancelet.kernels.native.variable import concat_variable, pick_variable
+from lancelet.kernels.native.variable import concat_variable, cut_variable, pick_variable
 from lancelet.kernels.native.vectors import (
     nearest_words,
     pq_distances,
@@ -81,6 +81,7 @@ __all__ = [
     "crc32c_blocks",
     "crc32c_slices",
     "crc32c_verify",
+    "cut_variable",
     "decode_jsonb",
     "decode_postings",
     "decode_streams",
@@ -105,8 +106,8 @@ __all__ = [
     "lz4_compress",
     "lz4_compress_chunks",
     "lz4_decompress_chunks",
-    "match_words",
     "map_file",
+    "match_words",
     "mix_words",
     "nearest_words",
     "pack_blocks",

@@ -9,7 +9,13 @@ from lancelet.kernels import _native
 from lancelet.kernels.arguments import as_bytes, as_int64s, slice_arrays
 from lancelet.kernels.faults import checked
 from lancelet.kernels.native.allocate import empty, empty_bytes
-from lancelet.kernels.offsets import Offsets, check_offset_bytes, offset_type, offsets_of
+from lancelet.kernels.offsets import (
+    Offsets,
+    check_offset_bytes,
+    cut_sizes,
+    offset_type,
+    offsets_of,
+)
 
 
 def concat_variable(
@@ -38,6 +44,25 @@ def pick_variable(
     data = empty_bytes(total)
     checked(_native.join_slices(slices.source, position, size, data), kernel=kernel)
     return offsets, data
+
+
+def cut_variable(offsets: Offsets, data: Bytes, counts: Int64s, pad: int) -> Slices:
+    """Cut strings into chunks of `counts` values, filled up with `pad` to whole offsets."""
+    kernel = "cut_variable"
+    sizes = cut_sizes(offsets, data.nbytes, counts, kernel=kernel)
+    position = np.cumsum(sizes) - sizes
+    out = empty_bytes(int(sizes.sum()))
+    status = _native.cut_variable(
+        as_bytes(offsets),
+        offsets.dtype.itemsize,
+        data,
+        as_int64s(counts),
+        as_int64s(position),
+        pad,
+        out,
+    )
+    checked(status, kernel=kernel)
+    return Slices(out, position, sizes)
 
 
 def picked_spans(

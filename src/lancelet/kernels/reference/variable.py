@@ -13,7 +13,7 @@ import numpy as np
 from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.kernels.arguments import check_slices
 from lancelet.kernels.faults import Fault, corrupt
-from lancelet.kernels.offsets import Offsets, check_chunk_counts, offsets_of
+from lancelet.kernels.offsets import Offsets, check_chunk_counts, cut_sizes, offsets_of
 from lancelet.kernels.reference.copies import gather
 
 
@@ -33,6 +33,21 @@ def pick_variable(
     position, size = picked_slices(slices, counts, index, offset_bytes, kernel="pick_variable")
     offsets = offsets_of(size, out_bits=out_bits, kernel="pick_variable")
     return offsets, gather(slices.source, position, size)
+
+
+def cut_variable(offsets: Offsets, data: Bytes, counts: Int64s, pad: int) -> Slices:
+    """Cut strings into chunks of `counts` values, filled up with `pad` to whole offsets."""
+    sizes = cut_sizes(offsets, data.nbytes, counts, kernel="cut_variable")
+    position = np.cumsum(sizes) - sizes
+    out = np.full(int(sizes.sum()), pad, np.uint8)
+    row = 0
+    for at, count in zip(position.tolist(), counts.tolist(), strict=True):
+        own = offsets[row : row + count + 1]
+        first, last, head = int(own[0]), int(own[-1]), own.nbytes
+        out[at : at + head] = (own - first + head).astype(own.dtype).view(np.uint8)
+        out[at + head : at + head + last - first] = data[first:last]
+        row += count
+    return Slices(out, position, sizes)
 
 
 def value_slices(

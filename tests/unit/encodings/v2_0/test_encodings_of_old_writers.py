@@ -300,3 +300,45 @@ def test_indices_outside_of_their_dictionary_are_corrupt() -> None:
     column = Column(pa.string(), encoding, 3, bytes([0, 1, 2]), item_end, b"a")
     with pytest.raises(CorruptDataError, match="dictionary"):
         column.read(RowRange(0, 3))
+
+
+def listed_bytes(data_type, ends, data, *, adjustment, has_items=True):
+    """Return a reader of strings that are stored as lists of bytes."""
+    offsets = np.array(ends, "<u8").tobytes()
+    lists = pb.ArrayEncoding(
+        list=pb.List(offsets=flat(64), null_offset_adjustment=adjustment, num_items=adjustment - 1)
+    )
+    own, none = envelope(COLUMN_ENCODING_URL, VALUES), np.empty(0, np.int64)
+
+    def stored(index, encoding, length, position, size, items=None):
+        where = (np.array([position], np.int64), np.array([size], np.int64))
+        page = StoredPage(0, length, *where, envelope(ARRAY_ENCODING_URL, encoding), priority=0)
+        return StoredColumn(index, own, (page,), none, none, items)
+
+    items = stored(1, flat(8), len(data), len(offsets), len(data))
+    column = stored(0, lists, len(ends), 0, len(offsets), items if has_items else None)
+    field = Schema.from_arrow(pa.schema([("x", data_type)])).fields[0]
+    reader = v2_0.open_field(field, [column], FileVersion.V2_0)
+    source = np.frombuffer(offsets + data, np.uint8)
+    return lambda rows: run(
+        reader.read(rows), lambda ranges: Slices(source, ranges.position, ranges.size)
+    )
+
+
+@pytest.mark.parametrize("data_type", [pa.string(), pa.large_string(), pa.binary()])
+def test_strings_were_lists_of_bytes_once(data_type):
+    # null is the end of the value before, and one more than there are bytes.
+    read = listed_bytes(data_type, [3, 3, 3 + 8, 7], b"foo" + b"quux", adjustment=8)
+    expected = pa.array(["foo", "", None, "quux"], pa.large_string()).cast(data_type)
+    assert read(RowRange(0, 4)).equals(expected)
+    assert read(RowRange(1, 3)).equals(expected[1:3])
+    assert read(RowIndices(np.array([0, 3]))).equals(expected.take(pa.array([0, 3])))
+
+
+def test_lists_of_bytes_are_strings_only_if_their_bytes_are_there():
+    with pytest.raises(CorruptDataError):
+        listed_bytes(pa.int64(), [3], b"foo", adjustment=4)
+    with pytest.raises(CorruptDataError):
+        listed_bytes(pa.string(), [3], b"", adjustment=4)
+    with pytest.raises(UnsupportedError):
+        listed_bytes(pa.string(), [3], b"foo", adjustment=4, has_items=False)(RowRange(0, 1))
