@@ -15,7 +15,7 @@ import pytest
 
 import lancelet
 import lancelet.query
-from lancelet.index.text.analyzer import Analyzer
+from lancelet.index.text.analyzer import TextAnalyzer
 from lancelet.index.text.characters import fold, letters_and_digits, lower
 from lancelet.index.text.options import LANGUAGES, TextOptions
 
@@ -210,7 +210,7 @@ def test_several_partitions_are_one_index(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_tokens_are_the_same(options):
-    analyzer = Analyzer(TextOptions.of(options))
+    analyzer = TextAnalyzer(TextOptions.of(options))
     for text in TEXTS:
         mine = [(token.text, token.position) for token in analyzer.tokens(text)]
         theirs = [(token.text, token.position) for token in lance.tokenize(text, **options)]
@@ -225,7 +225,7 @@ def test_languages_have_the_same_stems_and_stop_words(language):
     words = ["".join(chance.choices(alphabet, k=chance.randint(1, 9))) for _ in range(2000)]
     text = " ".join(words)
     options = {"language": language, "base_tokenizer": "whitespace"}
-    mine = [token.text for token in Analyzer(TextOptions.of(options)).tokens(text)]
+    mine = [token.text for token in TextAnalyzer(TextOptions.of(options)).tokens(text)]
     assert mine == [token.text for token in lance.tokenize(text, **options)]
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -37,6 +38,7 @@ from lancelet.index.inverted.postings import Postings, selected
 from lancelet.index.inverted.write import POSTINGS_MAX, SegmentWriter
 from lancelet.index.question import Question
 from lancelet.index.text.analyzer import Analyzer
+from lancelet.index.text.documents import analyzer_of
 from lancelet.index.text.options import TextOptions
 from lancelet.rowids.address import NO_ADDRESS
 from lancelet.rowids.selection import RowSet
@@ -67,7 +69,7 @@ class InvertedSegment:
     @cached_property
     def analyzer(self) -> Analyzer:
         """What makes tokens of texts as the segment was built."""
-        return Analyzer(self.options)
+        return analyzer_of(self.options)
 
     def estimate(self, question: Question) -> int | None:  # noqa: ARG002
         """Return None: filters are not answered."""
@@ -145,12 +147,14 @@ class Inverted(ScalarKind):
         return Parameters(own)
 
     def check_type(self, data_type: pa.DataType, column: str) -> None:
-        """Raise unless it is text, or lists of texts."""
+        """Raise unless it is text, or lists of texts, or documents."""
+        if isinstance(data_type, pa.JsonType):
+            return
         if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
             data_type = data_type.value_type
         if not (pa.types.is_string(data_type) or pa.types.is_large_string(data_type)):
             raise IndexTypeError(
-                "an INVERTED index needs a column of texts, or of lists of texts",
+                "an INVERTED index needs a column of texts, of lists of texts, or of JSON",
                 column=column,
                 found=str(data_type),
             )
@@ -158,9 +162,11 @@ class Inverted(ScalarKind):
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:
         """Cut the texts into tokens and write posting lists."""
         options = TextOptions.of(parameters.values)
+        if isinstance(rows.data_type, pa.JsonType):
+            options = replace(options, lance_tokenizer="json")
         codec = _codec_of(parameters, options)
         writer = SegmentWriter(folder, options, codec, POSTINGS_MAX)
-        _add_rows(writer, rows, Analyzer(options))
+        _add_rows(writer, rows, analyzer_of(options))
         writer.finish()
         return _details(options, codec)
 
@@ -196,6 +202,8 @@ class Inverted(ScalarKind):
 
 def texts_per_row(values: pa.Array) -> pa.Array:
     """Return a text for each row; the texts of a list are one, apart by a blank."""
+    if isinstance(values, pa.ExtensionArray):
+        values = values.storage
     if not (pa.types.is_list(values.type) or pa.types.is_large_list(values.type)):
         return values
     joined = [

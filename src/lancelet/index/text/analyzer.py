@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -61,7 +62,19 @@ class Vocabulary:
         return found
 
 
-class Analyzer:
+class Analyzer(Protocol):
+    """Makes tokens of what a column holds."""
+
+    options: TextOptions
+
+    def analyze(self, texts: pa.Array, vocabulary: Vocabulary) -> Words:
+        """Return the tokens of the values of a column; a null has none."""
+
+    def tokens(self, text: str) -> list[Token]:
+        """Return the tokens of a query in order; the first has position 0."""
+
+
+class TextAnalyzer:
     """Makes tokens of texts as options say."""
 
     def __init__(self, options: TextOptions) -> None:

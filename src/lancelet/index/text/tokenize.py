@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lancelet.index.text.analyzer import Analyzer, Token
+from lancelet.index.text.analyzer import TextAnalyzer, Token
 from lancelet.index.text.options import TextOptions
 
 FtsToken = Token
@@ -62,4 +62,4 @@ def tokenize(
     wanted: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if max_token_length is not _DEFAULT:
         wanted["max_token_length"] = max_token_length
-    return Analyzer(TextOptions.of(wanted)).tokens(query)
+    return TextAnalyzer(TextOptions.of(wanted)).tokens(query)

@@ -138,6 +138,8 @@ def _check_column(schema: Schema, column: str) -> None:
         raise NoTextColumnError(
             "FTS field path does not exist in the dataset schema", column=column
         ) from error
+    if isinstance(data_type, pa.JsonType):
+        return
     if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
         data_type = data_type.value_type
     if not (pa.types.is_string(data_type) or pa.types.is_large_string(data_type)):

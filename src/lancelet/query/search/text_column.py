@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -26,6 +26,7 @@ from lancelet.index.inverted.kind import texts_per_row
 from lancelet.index.inverted.partition import MemoryPartition, Partition
 from lancelet.index.inverted.postings import invert
 from lancelet.index.text.analyzer import Analyzer, Token, Vocabulary, Words
+from lancelet.index.text.documents import analyzer_of
 from lancelet.index.text.options import TextOptions
 from lancelet.query.full_text import FullTextOperator, MatchQuery, PhraseQuery
 from lancelet.query.nodes.source import sources
@@ -93,7 +94,7 @@ class TextColumn:
         found = text_indices(plan.snapshot).segments(path)
         segments = found or ()
         self._analyzer = (
-            segments[0].opened.analyzer if segments else analyzer or Analyzer(_UNINDEXED)
+            segments[0].opened.analyzer if segments else analyzer or self._default_analyzer()
         )
         stored = [
             self._shown(segment, each) for segment in segments for each in segment.opened.partitions
@@ -106,6 +107,12 @@ class TextColumn:
             if rest is not None:
                 part = _Part(rest, rest.numbers, _ALL_SHOWN)
                 self._groups.append(_Group([part], [rest, *partitions]))
+
+    def _default_analyzer(self) -> Analyzer:
+        """Return what cuts the texts, or documents, of a column that has no index."""
+        field = self._plan.snapshot.schema.field_by_path(".".join(self._path))
+        is_json = isinstance(field.arrow_type, pa.JsonType)
+        return analyzer_of(replace(_UNINDEXED, lance_tokenizer="json" if is_json else "text"))
 
     @property
     def analyzer(self) -> Analyzer:
