@@ -1,0 +1,380 @@
+// The nearest rows of some partitions of an index of vectors, of those that may be found.
+//
+//     partition 7    rows 300..450 of the segment    scores of these, as their kind of code says
+//     best           the `count` smallest scores, a heap whose first is the farthest
+//     admitted       looked up only for rows that would get into the heap
+//
+// Rows that score the same are told apart by their address, the smaller first.
+#include "distances.hpp"
+
+namespace LANCELET_NAMESPACE {
+namespace {
+
+enum Kind : int64_t {
+  kWords = 0,       // codes of a book; what is compared is the query less the centre
+  kTable = 1,       // codes of a table that is the same in all partitions
+  kBytes = 2,       // bytes, by their squared difference from those of the query
+  kProducts = 3,    // bytes, by their product with weights
+  kVectors = 4,     // vectors, by a metric
+  kRotated = 5,     // numbers of 8 bits whose products are adjusted row by row
+  kRotatedWide = 6  // the same with 16 bits
+};
+
+constexpr int64_t kStretch = 1024;
+constexpr int64_t kEntries = 256;
+
+struct Row {
+  float score;
+  uint64_t address;
+};
+
+LANCELET_INLINE bool nearer(Row a, Row b) {
+  return a.score < b.score || (a.score == b.score && a.address < b.address);
+}
+
+// The best rows so far: their scores and addresses are the arrays of the caller.
+struct Best {
+  Span<float> scores;
+  Span<uint64_t> addresses;
+  int64_t size;
+
+  LANCELET_INLINE Row at(int64_t k) const { return {scores.data[k], addresses.data[k]}; }
+
+  LANCELET_INLINE void put(int64_t k, Row row) {
+    scores.data[k] = row.score;
+    addresses.data[k] = row.address;
+  }
+
+  LANCELET_INLINE bool takes(Row row) const { return size < scores.size || nearer(row, at(0)); }
+
+  // Lets a row sink from a place to where both below it are nearer.
+  LANCELET_INLINE void sink(int64_t place, Row row) {
+    for (;;) {
+      int64_t child = 2 * place + 1;
+      if (child >= size) break;
+      if (child + 1 < size && nearer(at(child), at(child + 1))) ++child;
+      if (!nearer(row, at(child))) break;
+      put(place, at(child));
+      place = child;
+    }
+    put(place, row);
+  }
+
+  LANCELET_INLINE void add(Row row) {
+    if (size == scores.size) {
+      sink(0, row);
+      return;
+    }
+    int64_t place = size++;
+    while (place > 0) {
+      const int64_t parent = (place - 1) / 2;
+      if (!nearer(at(parent), row)) break;
+      put(place, at(parent));
+      place = parent;
+    }
+    put(place, row);
+  }
+
+  LANCELET_INLINE void sort() {
+    const int64_t whole = size;
+    while (size > 1) {
+      const Row last = at(--size);
+      const Row farthest = at(0);
+      sink(0, last);
+      put(size, farthest);
+    }
+    size = whole;
+  }
+};
+
+// Which rows may be found: a byte for each row of each fragment, all where there are no fragments.
+struct Admission {
+  ConstInts fragments;
+  ConstInts starts;
+  ConstBytes mask;
+
+  LANCELET_INLINE bool admits(uint64_t address) const {
+    const int64_t fragment = static_cast<int64_t>(address >> 32);
+    const int64_t offset = static_cast<int64_t>(address & 0xffffffffu);
+    int64_t low = 0, high = fragments.size;
+    while (low < high) {
+      const int64_t middle = (low + high) / 2;
+      if (fragments.data[middle] < fragment)
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    if (low == fragments.size || fragments.data[low] != fragment) return false;
+    const int64_t place = starts.data[low] + offset;
+    return place < starts.data[low + 1] && mask.data[place] != 0;
+  }
+};
+
+struct Search {
+  Span<const uint64_t> addresses;
+  Admission admission;
+  float lower, upper;
+  Best best;
+
+  // Looks at the scores of rows from `first` on; a score that is no number is never kept.
+  LANCELET_INLINE void look(int64_t first, int64_t count, const float* scores) {
+    for (int64_t k = 0; k < count; ++k) {
+      const float score = scores[k];
+      if (best.size == best.scores.size && !(score <= best.scores.data[0])) continue;
+      if (!(score >= lower) || !(score < upper)) continue;
+      const Row row{score, addresses.data[first + k]};
+      if (best.takes(row) && admission.admits(row.address)) best.add(row);
+    }
+  }
+};
+
+struct Codes {
+  ConstBytes data;
+  int64_t row_bytes;
+  Span<const float> add, scale;
+};
+
+struct Query {
+  ConstBytes data;
+  Span<const float> words;
+  int64_t pieces, metric, element_bytes, dimension;
+  float factor, base;
+};
+
+// How far the words of each piece are from a query less a centre, 256 entries for each byte.
+LANCELET_INLINE void fill_table(const Query& query, const float* center, int64_t words,
+                                float* rest, float* table) {
+  const int64_t size = query.dimension / query.pieces;
+  for (int64_t k = 0; k < query.dimension; ++k) rest[k] = load<float>(query.data.data + k * 4) - center[k];
+  float small[kEntries];
+  for (int64_t piece = 0; piece < query.pieces; ++piece) {
+    float* LANCELET_RESTRICT entries = words == kEntries ? table + piece * kEntries : small + (piece % 2) * 16;
+    for (int64_t word = 0; word < words; ++word) entries[word] = 0;
+    for (int64_t k = 0; k < size; ++k) {
+      const float own = rest[piece * size + k];
+      const float* LANCELET_RESTRICT line = query.words.data + (piece * size + k) * words;
+      for (int64_t word = 0; word < words; ++word) {
+        const float apart = own - line[word];
+        entries[word] += apart * apart;
+      }
+    }
+    if (words != kEntries && piece % 2 == 1)
+      for (int64_t byte = 0; byte < kEntries; ++byte)
+        table[piece / 2 * kEntries + byte] = small[byte & 15] + small[16 + (byte >> 4)];
+  }
+}
+
+// Adds up entries of a table for rows whose codes lie column by column.
+LANCELET_INLINE void add_entries(const uint8_t* codes, int64_t rows, int64_t columns,
+                                 int64_t first, int64_t count, const float* table, float base,
+                                 float* LANCELET_RESTRICT sums) {
+  for (int64_t row = 0; row < count; ++row) sums[row] = base;
+  int64_t column = 0;
+  for (; column + 4 <= columns; column += 4) {
+    const float* t = table + column * kEntries;
+    const uint8_t* a = codes + column * rows + first;
+    const uint8_t* b = a + rows;
+    const uint8_t* c = b + rows;
+    const uint8_t* d = c + rows;
+    for (int64_t row = 0; row < count; ++row)
+      sums[row] += (t[a[row]] + t[kEntries + b[row]]) +
+                   (t[2 * kEntries + c[row]] + t[3 * kEntries + d[row]]);
+  }
+  for (; column < columns; ++column) {
+    const float* t = table + column * kEntries;
+    const uint8_t* a = codes + column * rows + first;
+    for (int64_t row = 0; row < count; ++row) sums[row] += t[a[row]];
+  }
+}
+
+template <class Score>
+LANCELET_INLINE void each_row(const Codes& codes, int64_t start, int64_t length, Search& search,
+                              float* scores, Score score) {
+  for (int64_t first = 0; first < length; first += kStretch) {
+    const int64_t count = smaller(kStretch, length - first);
+    for (int64_t k = 0; k < count; ++k) {
+      const int64_t row = start + first + k;
+      scores[k] = score(codes.data.data + row * codes.row_bytes, row);
+    }
+    search.look(start + first, count, scores);
+  }
+}
+
+template <class Element, Metric kMetric, class Sum = typename Element::Sum>
+void scan_vectors(const Codes& codes, const Query& query, int64_t start, int64_t length,
+                  Search& search, float* scores) {
+  Sum norm = 0;
+  for (int64_t k = 0; k < query.dimension; ++k) {
+    const Sum q = load<Sum>(query.data.data + k * static_cast<int64_t>(sizeof(Sum)));
+    norm += q * q;
+  }
+  each_row(codes, start, length, search, scores, [&](const uint8_t* own, int64_t) {
+    Sum first, second;
+    add_up<Element, kMetric>(own, query.data.data, query.dimension, &first, &second);
+    if (kMetric == kL2) return static_cast<float>(first);
+    if (kMetric == kDot) return static_cast<float>(1 - first);
+    return static_cast<float>(1 - first / root_of(norm * second));
+  });
+}
+
+template <class Element>
+bool scan_by_metric(const Codes& codes, const Query& query, int64_t start, int64_t length,
+                    Search& search, float* scores) {
+  switch (query.metric) {
+    case kL2:
+      scan_vectors<Element, kL2>(codes, query, start, length, search, scores);
+      return true;
+    case kCosine:
+      scan_vectors<Element, kCosine>(codes, query, start, length, search, scores);
+      return true;
+    case kDot:
+      scan_vectors<Element, kDot>(codes, query, start, length, search, scores);
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool scan_elements(const Codes& codes, const Query& query, int64_t start, int64_t length,
+                   Search& search, float* scores) {
+  switch (query.element_bytes) {
+    case 1:
+      each_row(codes, start, length, search, scores, [&](const uint8_t* own, int64_t) {
+        return static_cast<float>(bits_apart(own, query.data.data, query.dimension));
+      });
+      return query.metric == kHamming;
+    case 2:
+      return scan_by_metric<Half>(codes, query, start, length, search, scores);
+    case 4:
+      return scan_by_metric<Plain<float>>(codes, query, start, length, search, scores);
+    case 8:
+      return scan_by_metric<Plain<double>>(codes, query, start, length, search, scores);
+    default:
+      return false;
+  }
+}
+
+// What each kind takes of its arguments besides rows; false if something does not fit.
+bool fits(int64_t kind, const Codes& codes, const Query& query, Span<const float> centers,
+          Span<const float> bases, int64_t partitions, int64_t rows) {
+  const int64_t floats = query.data.size / 4;
+  switch (kind) {
+    case kWords: {
+      const int64_t words = query.words.size / query.dimension;
+      return query.pieces >= 1 && query.dimension % query.pieces == 0 &&
+             query.words.size == words * query.dimension && floats == query.dimension &&
+             centers.size == partitions * query.dimension &&
+             (words == kEntries ? codes.row_bytes == query.pieces
+                                : words == 16 && query.pieces == 2 * codes.row_bytes);
+    }
+    case kTable:
+      return query.words.size == codes.row_bytes * kEntries;
+    case kBytes:
+      return query.data.size == query.dimension && codes.row_bytes == query.dimension &&
+             query.dimension <= 65536;
+    case kProducts:
+      return floats == query.dimension && codes.row_bytes == query.dimension;
+    case kVectors: {
+      const int64_t wide = query.element_bytes == 2 ? 4 : query.element_bytes;
+      return query.data.size == query.dimension * wide &&
+             codes.row_bytes == query.dimension * query.element_bytes;
+    }
+    case kRotated:
+    case kRotatedWide:
+      return floats == query.dimension && bases.size == partitions && codes.add.size >= rows &&
+             codes.scale.size >= rows &&
+             codes.row_bytes == query.dimension * (kind == kRotated ? 1 : 2);
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+int64_t scan_partitions(int64_t kind, ConstBytes code_bytes, int64_t row_bytes,
+                        Span<const float> add, Span<const float> scale, ConstBytes query_bytes,
+                        Span<const float> words, int64_t pieces, int64_t metric,
+                        int64_t element_bytes, int64_t dimension, Span<const float> numbers,
+                        Span<const float> centers, Span<const float> bases, ConstInts starts,
+                        ConstInts lengths, Span<const uint64_t> addresses, ConstInts fragments,
+                        ConstInts fragment_starts, ConstBytes mask,
+                        Span<uint64_t> best_addresses, Span<float> best_scores) {
+  if (numbers.size != 4 || starts.size != lengths.size || dimension < 1 || row_bytes < 1 ||
+      best_addresses.size != best_scores.size || best_scores.size < 1)
+    return fail(kBadCount, 0);
+  if (fragment_starts.size != fragments.size + 1 ||
+      fragment_starts.data[fragments.size] > mask.size)
+    return fail(kBadLength, 0);
+  const Codes codes{code_bytes, row_bytes, add, scale};
+  const Query query{query_bytes, words,     pieces,          metric, element_bytes,
+                    dimension,   numbers.data[2], numbers.data[3]};
+  Search search{addresses,
+                {fragments, fragment_starts, mask},
+                numbers.data[0],
+                numbers.data[1],
+                {best_scores, best_addresses, 0}};
+  int64_t rows = 0;
+  for (int64_t place = 0; place < starts.size; ++place) {
+    const int64_t start = starts.data[place], length = lengths.data[place];
+    if (!within(start, length, addresses.size) || !within(start, length, code_bytes.size / row_bytes))
+      return fail(kBadIndex, place);
+    rows = larger(rows, start + length);
+  }
+  if (!fits(kind, codes, query, centers, bases, starts.size, rows)) return fail(kBadLength, 1);
+  const int64_t entries = kind == kWords ? row_bytes * kEntries : 0;
+  float* scratch =
+      static_cast<float*>(malloc(static_cast<size_t>(kStretch + dimension + entries) * 4));
+  if (scratch == nullptr) return fail(kNoMemory, 0);
+  float* rest = scratch + kStretch;
+  float* own_table = rest + dimension;
+  bool is_known = true;
+  for (int64_t place = 0; place < starts.size && is_known; ++place) {
+    const int64_t start = starts.data[place], length = lengths.data[place];
+    switch (kind) {
+      case kWords:
+      case kTable: {
+        if (kind == kWords)
+          fill_table(query, centers.data + place * dimension, words.size / dimension, rest,
+                     own_table);
+        const float* table = kind == kWords ? own_table : words.data;
+        for (int64_t first = 0; first < length; first += kStretch) {
+          const int64_t count = smaller(kStretch, length - first);
+          add_entries(code_bytes.data + start * row_bytes, length, row_bytes, first, count, table,
+                      query.base, scratch);
+          search.look(start + first, count, scratch);
+        }
+        break;
+      }
+      case kBytes:
+        each_row(codes, start, length, search, scratch, [&](const uint8_t* own, int64_t) {
+          return bytes_apart(own, query.data.data, dimension) * query.factor;
+        });
+        break;
+      case kProducts: {
+        const float* weights = reinterpret_cast<const float*>(query.data.data);
+        each_row(codes, start, length, search, scratch, [&](const uint8_t* own, int64_t) {
+          return query.base + query.factor * weighted<uint8_t>(own, weights, dimension);
+        });
+        break;
+      }
+      case kVectors:
+        is_known = scan_elements(codes, query, start, length, search, scratch);
+        break;
+      default: {
+        const float* weights = reinterpret_cast<const float*>(query.data.data);
+        const float near = bases.data[place];
+        each_row(codes, start, length, search, scratch, [&](const uint8_t* own, int64_t row) {
+          const float product = kind == kRotated ? weighted<uint8_t>(own, weights, dimension)
+                                                 : weighted<uint16_t>(own, weights, dimension);
+          return near + add.data[row] + scale.data[row] * (product + query.base);
+        });
+      }
+    }
+  }
+  free(scratch);
+  if (!is_known) return fail(kBadCode, 0);
+  search.best.sort();
+  return search.best.size;
+}
+
+}  // namespace LANCELET_NAMESPACE
