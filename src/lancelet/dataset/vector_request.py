@@ -96,7 +96,7 @@ class VectorIndexArguments:
             )
         if quantizer_name(name) == "PQ" and values.get("num_sub_vectors") is None:
             raise InvalidInputError("num_partitions and num_sub_vectors are required for IVF_PQ")
-        numbers = {_NUMBERS[key]: own for key, own in _numbers(values).items()}
+        numbers: dict[str, Any] = {_NUMBERS[key]: own for key, own in _numbers(values).items()}
         return IvfRequest(name, _metric(self.metric), transposed=not self.skip_transpose, **numbers)
 
 

@@ -8,6 +8,7 @@ from lancelet.kernels.faults import OffsetOverflowError
 from lancelet.kernels.graph import Comparison, Graph
 from lancelet.kernels.metric import Metric
 from lancelet.kernels.offsets import Offsets
+from lancelet.kernels.partitions import CodeKind, CodeQuery, PackedCodes, Probes, RowMasks
 from lancelet.kernels.posting_lists import PostingLists
 from lancelet.kernels.row_levels import LevelLimits, PackedLevels, RowLevels
 from lancelet.kernels.select import (
@@ -79,6 +80,7 @@ if NATIVE:
         read_varints,
         rle_decode_chunks,
         rle_encode_chunks,
+        scan_partitions,
         search_graph,
         search_phrase,
         search_postings,
@@ -164,6 +166,7 @@ else:
         read_varints,
         rle_decode_chunks,
         rle_encode_chunks,
+        scan_partitions,
         search_graph,
         search_phrase,
         search_postings,
@@ -193,6 +196,8 @@ else:
 
 __all__ = [
     "NATIVE",
+    "CodeKind",
+    "CodeQuery",
     "Comparison",
     "Graph",
     "LevelLimits",
@@ -200,9 +205,12 @@ __all__ = [
     "Metric",
     "OffsetOverflowError",
     "Offsets",
+    "PackedCodes",
     "PackedLevels",
     "PostingLists",
+    "Probes",
     "RowLevels",
+    "RowMasks",
     "SlowKernelsWarning",
     "ZipShape",
     "backend",
@@ -264,6 +272,7 @@ __all__ = [
     "read_varints",
     "rle_decode_chunks",
     "rle_encode_chunks",
+    "scan_partitions",
     "search_graph",
     "search_phrase",
     "search_postings",

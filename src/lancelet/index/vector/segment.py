@@ -1,14 +1,11 @@
 """An open segment of an index of vectors: its model in memory, its partitions read as needed.
 
 model       centroids of 3 partitions       rows 0:328 | 328:667 | 667:1000
-partition   numbers of rows, their codes    kept, the least recently used go first
+partition   numbers of rows, their codes    kept in an arena
 """
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -16,12 +13,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowRange
 from lancelet.errors import CorruptDataError, InternalError, ObjectNotFoundError, UnsupportedError
 from lancelet.index.base import Found
 from lancelet.index.folder import SegmentFolder, StoredFile
 from lancelet.index.question import Question
 from lancelet.index.vector import layout
+from lancelet.index.vector.arena import Arena, Loaded
 from lancelet.index.vector.details import IvfDetails
 from lancelet.index.vector.graph import StoredGraphs
 from lancelet.index.vector.model import IvfModel
@@ -32,18 +31,8 @@ from lancelet.kernels import Graph, Metric
 from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import RowSet
 
-_KEPT_BYTES: Final = 1 << 30
 _INNER_NOTES: Final = frozenset({"codebook_position", "codebook_tensor"})
 """What a file notes for readers alone."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Partition:
-    """The rows of a partition: their numbers, and their codes as distances want them."""
-
-    numbers: UInt64s
-    codes: Any
-    num_bytes: int
 
 
 class IvfSegment:
@@ -81,10 +70,8 @@ class IvfSegment:
         self.notes = notes.values
         columns = [field for field in self._storage.schema if field.name != "_rowid"]
         self.quantizer: Quantizer = parse_quantizer(self.name, notes, metric, columns)
-        self._kept: OrderedDict[int, Partition] = OrderedDict()
-        self._kept_bytes = 0
+        self._arena = Arena(self.starts, self.lengths, self._read)
         self._kept_graphs: dict[int, tuple[Graph, npt.NDArray[Any]]] = {}
-        self._lock = threading.Lock()
 
     def estimate(self, question: Question) -> None:
         """Return None: an index of vectors answers no filter."""
@@ -124,24 +111,22 @@ class IvfSegment:
         """How many vectors there are."""
         return int(self.lengths.sum())
 
-    def partition(self, number: int) -> Partition:
-        """Return a partition, which is kept."""
-        with self._lock:
-            found = self._kept.get(number)
-            if found is not None:
-                self._kept.move_to_end(number)
-                return found
+    def load(self, partitions: Int64s) -> Loaded:
+        """Return the rows of partitions that have any, among others; they are kept."""
+        return self._arena.load(partitions)
+
+    def rows_of(self, number: int) -> slice:
+        """Return the places of a partition among what was loaded."""
+        return slice(int(self.starts[number]), int(self.starts[number] + self.lengths[number]))
+
+    @cached_property
+    def centers(self) -> npt.NDArray[np.float32]:
+        """The centroids in single precision."""
+        return self.model.centroids.astype(np.float32)
+
+    def _read(self, number: int) -> tuple[UInt64s, tuple[npt.NDArray[Any], ...]]:
         numbers, codes = self.codes(number)
-        ready = self.quantizer.searchable(codes)
-        made = Partition(numbers, ready, numbers.nbytes + _bytes_of(ready))
-        with self._lock:
-            if number not in self._kept:
-                self._kept[number] = made
-                self._kept_bytes += made.num_bytes
-            while self._kept_bytes > _KEPT_BYTES and len(self._kept) > 1:
-                _, dropped = self._kept.popitem(last=False)
-                self._kept_bytes -= dropped.num_bytes
-        return made
+        return numbers, self.quantizer.searchable(codes)
 
     def codes(self, number: int) -> tuple[UInt64s, Codes]:
         """Return the numbers of the rows of a partition, and their codes row by row."""
@@ -165,7 +150,7 @@ class IvfSegment:
             graph = self.graphs.read(number, int(self.lengths[number]))
             if graph is None:
                 return None
-            found = graph, self.quantizer.graph_codes(self.partition(number).codes)
+            found = graph, self.quantizer.graph_codes(self.codes(number)[1])
             self._kept_graphs[number] = found
         return found
 
@@ -175,9 +160,3 @@ def _array_of(column: pa.Array) -> npt.NDArray[Any]:
         return values_of(column).reshape(len(column), column.type.list_size)
     values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
     return values.reshape(len(column), 1)
-
-
-def _bytes_of(codes: Any) -> int:
-    if isinstance(codes, np.ndarray):
-        return codes.nbytes
-    return sum(_bytes_of(each) for each in codes)

@@ -41,6 +41,7 @@ from lancelet.kernels.reference.levels import (
 )
 from lancelet.kernels.reference.lz4 import lz4_compress, lz4_compress_chunks, lz4_decompress_chunks
 from lancelet.kernels.reference.map_file import map_file
+from lancelet.kernels.reference.partitions import scan_partitions
 from lancelet.kernels.reference.postings import (
     decode_postings,
     decode_streams,
@@ -125,6 +126,7 @@ __all__ = [
     "read_varints",
     "rle_decode_chunks",
     "rle_encode_chunks",
+    "scan_partitions",
     "search_graph",
     "search_phrase",
     "search_postings",

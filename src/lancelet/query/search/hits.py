@@ -49,6 +49,10 @@ class Hits:
             np.concatenate([part.queries for part in parts]),
         )
 
+    def as_query(self, query: int) -> Hits:
+        """Return the same rows as those of a query."""
+        return Hits.of_query(self.addresses, self.scores, query)
+
     def __len__(self) -> int:
         """Return how many rows there are."""
         return len(self.addresses)
@@ -63,6 +67,9 @@ class Hits:
         ordered = self.take(order)
         first = np.searchsorted(ordered.queries, ordered.queries, side="left")
         return ordered.take(np.flatnonzero(np.arange(len(ordered)) - first < count))
+
+
+NO_HITS: Final = Hits.of_query(np.empty(0, np.uint64), np.empty(0, np.float32))
 
 
 class Search(Protocol):

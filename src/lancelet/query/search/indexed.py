@@ -10,6 +10,7 @@ nearest, within bounds; the more rows are wanted the more.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,14 +20,27 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet.buffers import Int64s
-from lancelet.index.vector.quantizers.base import Distances
+from lancelet.file.pool import map_ordered
+from lancelet.index.vector.arena import Loaded
 from lancelet.index.vector.segment import IvfSegment
 from lancelet.index.vector.vectors import prepare
-from lancelet.kernels import Metric, search_graph
+from lancelet.kernels import (
+    CodeKind,
+    CodeQuery,
+    Metric,
+    Probes,
+    RowMasks,
+    scan_partitions,
+    search_graph,
+)
 from lancelet.kernels.metric import Floats
+from lancelet.kernels.partitions import NO_FLOATS
 from lancelet.query.indexing.segments import TableSegment
-from lancelet.query.search.hits import Hits, smallest
-from lancelet.rowids.address import NO_ADDRESS, UInt64s, fragments_of, offsets_of
+from lancelet.query.search.admitted import admits, live_masks, masks_of_offsets
+from lancelet.query.search.hits import NO_HITS, Hits
+from lancelet.query.search.kept_rows import KeptRows
+from lancelet.rowids.address import UInt64s
+from lancelet.table.fragment_reuse import fragment_reuse_of
 from lancelet.table.lineage import row_id_index_of
 from lancelet.table.snapshot import Snapshot
 
@@ -85,72 +99,45 @@ class LiveRows:
         """Look up rows of a segment."""
         self._snapshot = snapshot
         self._segment = segment
-        self._found: dict[int, tuple[UInt64s, Int64s | None]] = {}
-
-    def of(self, number: int, numbers: UInt64s) -> tuple[UInt64s, Int64s | None]:
-        """Return the addresses of the rows of a partition, and which are live if not all are."""
-        found = self._found.get(number)
-        if found is None:
-            found = self._found[number] = self._look_up(numbers)
-        return found
-
-    def _look_up(self, numbers: UInt64s) -> tuple[UInt64s, Int64s | None]:
-        segment = self._segment
-        if segment.is_by_id:
-            addresses = row_id_index_of(self._snapshot).addresses(numbers)
-        else:
-            addresses = segment.moved(numbers)
-        admitted = self._covered.admits(addresses)
-        live = None if admitted.all() else np.flatnonzero(admitted)
-        return addresses, live
+        self._moves = segment.is_by_id or bool(fragment_reuse_of(snapshot).versions)
+        self._lock = threading.Lock()
+        self._source: UInt64s | None = None
+        self._addresses = np.empty(0, np.uint64)
+        self._is_there: set[int] = set()
+        self._live: dict[int, npt.NDArray[np.bool_] | None] = {}
 
     @cached_property
-    def _covered(self) -> AdmittedRows:
-        snapshot = self._snapshot
-        return AdmittedRows(
-            {
-                each: snapshot.deletions(fragment).live_mask(snapshot.physical_rows(fragment))
-                for each in self._segment.covered
-                for fragment in [snapshot.fragments.by_id(each)]
-            }
-        )
+    def masks(self) -> RowMasks:
+        """The rows that were not deleted, of fragments that the segment covers."""
+        return live_masks(self._snapshot, self._segment.covered)
 
+    def addresses(self, opened: IvfSegment, loaded: Loaded, partitions: Int64s) -> UInt64s:
+        """Return the address of each row that was loaded, for those of some partitions."""
+        if not self._moves:
+            return loaded.numbers
+        with self._lock:
+            if self._source is not loaded.numbers:
+                self._source = loaded.numbers
+                self._addresses = np.empty(len(loaded.numbers), np.uint64)
+                self._is_there.clear()
+            for number in partitions.tolist():
+                if number not in self._is_there:
+                    rows = opened.rows_of(number)
+                    self._addresses[rows] = self._look_up(loaded.numbers[rows])
+                    self._is_there.add(number)
+            return self._addresses
 
-class AdmittedRows:
-    """Rows that may be found, as a mask for each fragment; the masks lie one behind the other."""
+    def live(self, number: int, addresses: UInt64s) -> npt.NDArray[np.bool_] | None:
+        """Return which rows of a partition are live, or None if all are."""
+        if number not in self._live:
+            found = admits(self.masks, addresses)
+            self._live[number] = None if found.all() else found
+        return self._live[number]
 
-    def __init__(self, masks: Mapping[int, npt.NDArray[np.bool_]]) -> None:
-        """Admit the rows that masks have."""
-        self._fragments = np.array(sorted(masks), np.int64)
-        ordered = [masks[each] for each in self._fragments.tolist()]
-        self._starts = np.concatenate([[0], np.cumsum([len(mask) for mask in ordered])]).astype(
-            np.int64
-        )
-        # The last row stands for every address that is of no fragment here.
-        self._mask = np.concatenate([*ordered, np.zeros(1, np.bool_)])
-
-    @staticmethod
-    def of_offsets(snapshot: Snapshot, rows: Mapping[int, Int64s]) -> AdmittedRows:
-        """Admit rows by their offsets in each fragment."""
-        masks = {}
-        for fragment_id, offsets in rows.items():
-            physical = snapshot.physical_rows(snapshot.fragments.by_id(fragment_id))
-            masks[fragment_id] = np.zeros(physical, np.bool_)
-            masks[fragment_id][offsets] = True
-        return AdmittedRows(masks)
-
-    def admits(self, addresses: UInt64s) -> npt.NDArray[np.bool_]:
-        """Return for each address whether its row is admitted."""
-        if not len(self._fragments):
-            return np.zeros(len(addresses), np.bool_)
-        fragments, offsets = fragments_of(addresses), offsets_of(addresses)
-        at = np.searchsorted(self._fragments, fragments)
-        at = np.minimum(at, len(self._fragments) - 1)
-        places = self._starts[at] + offsets
-        is_known = (self._fragments[at] == fragments) & (places < self._starts[at + 1])
-        is_known &= addresses != NO_ADDRESS
-        found: npt.NDArray[np.bool_] = self._mask[np.where(is_known, places, -1)]
-        return found
+    def _look_up(self, numbers: UInt64s) -> UInt64s:
+        if self._segment.is_by_id:
+            return row_id_index_of(self._snapshot).addresses(numbers)
+        return self._segment.moved(numbers)
 
 
 def live_rows_of(snapshot: Snapshot, segment: TableSegment) -> LiveRows:
@@ -162,105 +149,119 @@ def live_rows_of(snapshot: Snapshot, segment: TableSegment) -> LiveRows:
 class SegmentSearch:
     """A search in one segment, of rows that are live and, if there is a filter, pass it."""
 
-    def __init__(self, segment: IvfSegment, live: LiveRows, admitted: AdmittedRows | None) -> None:
+    def __init__(self, segment: IvfSegment, live: LiveRows, admitted: RowMasks | None) -> None:
         """Search a segment that is open."""
         self._segment = segment
         self._live = live
         self._admitted = admitted
 
     def find(self, wanted: IndexQuery) -> Hits:
-        """Return at least as many rows as are wanted, of what there are."""
+        """Return as many rows as are wanted, or all there are if these are fewer."""
         model = self._segment.model
         metric = model.metric
         query = wanted.query
         if metric is not Metric.HAMMING:
             matrix, can_be_compared = prepare(query[None, :], metric)
             if not can_be_compared[0]:
-                return Hits.join([])
+                return NO_HITS
             query = matrix[0]
         apart = model.distances(query)
         order = np.argsort(apart, kind="stable")
         order = order[self._segment.lengths[order] > 0]
         first, most = probes_of(wanted, metric, apart[order])
-        distances = self._segment.quantizer.ask(query)
-        found: list[Hits] = []
-        size, done = 0, 0
-        limit = np.float32(np.inf)
-        while done < most and (done < first or size < wanted.count):
+        asked = _Asked(wanted, query, self._segment.quantizer.ask(query), apart)
+        found = NO_HITS
+        done = 0
+        while done < most and (done < first or len(found) < wanted.count):
             chosen = order[done : first if done < first else min(2 * done, most)]
-            for number in chosen.tolist():
-                hits = self._find_in(number, query, distances, wanted, limit)
-                size += len(hits)
-                if len(hits):
-                    found.append(hits)
-                if size >= wanted.count and len(hits):
-                    found = [Hits.join(found).nearest(wanted.count)]
-                    limit = found[0].scores[-1]
+            hits = self._find_in(chosen, asked)
+            found = Hits.join([found, hits]).nearest(wanted.count) if len(found) else hits
             done += len(chosen)
-        return Hits.join(found).nearest(wanted.count)
+        return found
 
-    def _find_in(
-        self,
-        number: int,
-        query: npt.NDArray[Any],
-        distances: Distances,
-        wanted: IndexQuery,
-        limit: np.float32,
-    ) -> Hits:
-        segment = self._segment
-        partition = segment.partition(number)
-        addresses, rows = self._live.of(number, partition.numbers)
-        if self._admitted is not None:
-            own = addresses if rows is None else addresses[rows]
-            kept = np.flatnonzero(self._admitted.admits(own))
-            rows = kept if rows is None else rows[kept]
-        if rows is not None and not len(rows):
-            return Hits.join([])
-        centroid = segment.model.centroids[number]
-        rows = self._through_graph(number, query, centroid, rows, wanted)
-        scores = distances(partition.codes, centroid, rows)
-        if wanted.lower is not None:
-            scores[scores < wanted.lower] = np.nan
-        if wanted.upper is not None:
-            scores[scores >= wanted.upper] = np.nan
-        # What is farther than all that was found is left out before anything is sorted.
-        near = np.flatnonzero(scores <= limit)
-        places = near[smallest(scores[near], wanted.count)]
-        chosen = places if rows is None else rows[places]
-        return Hits.of_query(addresses[chosen], scores[places])
+    def _find_in(self, chosen: Int64s, asked: _Asked) -> Hits:
+        """Return the nearest rows of partitions."""
+        loaded = self._segment.load(chosen)
+        addresses = self._live.addresses(self._segment, loaded, chosen)
+        if self._segment.graphs is None:
+            return self._scan(chosen, loaded, addresses, asked)
+        walked: list[Hits] = []
+        scanned: list[int] = []
+        for number in chosen.tolist():
+            hits = self._walk(number, addresses[self._segment.rows_of(number)], asked)
+            if hits is None:
+                scanned.append(number)
+            else:
+                walked.append(hits)
+        if scanned:
+            walked.append(self._scan(np.array(scanned), loaded, addresses, asked))
+        return Hits.join(walked).nearest(asked.wanted.count)
 
-    def _through_graph(
-        self,
-        number: int,
-        query: npt.NDArray[Any],
-        centroid: npt.NDArray[Any],
-        rows: Int64s | None,
-        wanted: IndexQuery,
-    ) -> Int64s | None:
-        """Return the rows that the graph of a partition leads to; all where there is none.
+    def _scan(self, chosen: Int64s, loaded: Loaded, addresses: UInt64s, asked: _Asked) -> Hits:
+        segment, wanted = self._segment, asked.wanted
+        centers = bases = NO_FLOATS
+        if asked.code.kind is CodeKind.WORDS:
+            centers = segment.centers[chosen].reshape(-1)
+        elif asked.code.kind in {CodeKind.ROTATED, CodeKind.ROTATED_WIDE}:
+            shift = np.float32(1 if segment.model.metric is Metric.DOT else 0)
+            bases = asked.apart[chosen] - shift
+        found, scores = scan_partitions(
+            asked.code,
+            loaded.codes,
+            Probes(segment.starts[chosen], segment.lengths[chosen], centers, bases),
+            addresses,
+            self._live.masks if self._admitted is None else self._admitted,
+            wanted.count,
+            (
+                -np.inf if wanted.lower is None else wanted.lower,
+                np.inf if wanted.upper is None else wanted.upper,
+            ),
+        )
+        return Hits.of_query(found, scores)
+
+    def _walk(self, number: int, addresses: UInt64s, asked: _Asked) -> Hits | None:
+        """Return the rows that the graph of a partition leads to, or None to look at all.
 
         Where few rows may be found, looking at all of them is less work than walking past the
         others. A bound on distances is no part of the walk, so then too all are looked at.
         """
-        count = int(self._segment.lengths[number])
+        wanted, count = asked.wanted, len(addresses)
         beam = max(wanted.ef or wanted.count + wanted.count // 2, wanted.count)
-        allowed = count if rows is None else len(rows)
         has_bounds = wanted.lower is not None or wanted.upper is not None
-        if allowed <= _FEW_ROWS + 20 * beam or allowed * 10 < count or has_bounds:
-            return rows
+        if count <= _FEW_ROWS + 20 * beam or has_bounds:
+            return None
+        if self._admitted is None:
+            admitted = self._live.live(number, addresses)
+        else:
+            admitted = admits(self._admitted, addresses)
+        allowed = count if admitted is None else int(np.count_nonzero(admitted))
+        if not allowed:
+            return NO_HITS
+        if allowed <= _FEW_ROWS + 20 * beam or allowed * 10 < count:
+            return None
         found = self._segment.graph(number)
         if found is None:
-            return rows
+            return None
         graph, codes = found
-        comparison, asked = self._segment.quantizer.graph_query(query, centroid)
-        admitted = None
-        if rows is not None:
-            admitted = np.zeros(count, np.bool_)
-            admitted[rows] = True
-        reached, _ = search_graph(graph, codes, comparison, asked, min(beam, count), admitted)
-        if len(reached) < min(wanted.count, allowed):
-            return rows
-        return reached.astype(np.int64)
+        centroid = self._segment.model.centroids[number]
+        way = self._segment.quantizer.graph_query(asked.query, centroid)
+        rows, compared = search_graph(
+            graph, codes, way.comparison, way.query, min(beam, count), admitted
+        )
+        if len(rows) < min(wanted.count, allowed):
+            return None
+        return Hits.of_query(addresses[rows], way.rescale(compared))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asked:
+    """A query as it was prepared for a segment."""
+
+    wanted: IndexQuery
+    query: npt.NDArray[Any]
+    code: CodeQuery
+    apart: Floats
+    """How far each centroid is."""
 
 
 _FEW_ROWS: Final = 1000
@@ -292,14 +293,22 @@ def search_segments(
     wanted: Sequence[IndexQuery],
     rows: Mapping[int, Int64s] | None,
 ) -> Hits:
-    """Return what segments find for each of several queries."""
-    admitted = None if rows is None else AdmittedRows.of_offsets(snapshot, rows)
+    """Return what segments find for each of several queries, which run side by side."""
     found: list[Hits] = []
     for segment in segments:
         opened = segment.open()
         assert isinstance(opened, IvfSegment), "segments of vectors were chosen"
+        admitted = None if rows is None else _admitted(snapshot, segment, rows)
         search = SegmentSearch(opened, live_rows_of(snapshot, segment), admitted)
-        for index, each in enumerate(wanted):
-            hits = search.find(each)
-            found.append(Hits.of_query(hits.addresses, hits.scores, index))
-    return Hits.join(found)
+        parts = [search.find(wanted[0])] if len(wanted) == 1 else map_ordered(search.find, wanted)
+        for index, hits in enumerate(parts):
+            found.append(hits if index == 0 else hits.as_query(index))
+    return found[0] if len(found) == 1 else Hits.join(found)
+
+
+def _admitted(snapshot: Snapshot, segment: TableSegment, rows: Mapping[int, Int64s]) -> RowMasks:
+    if isinstance(rows, KeptRows):
+        return rows.kept.get_or_make(
+            segment.covered, lambda: masks_of_offsets(snapshot, rows, segment.covered)
+        )
+    return masks_of_offsets(snapshot, rows, segment.covered)

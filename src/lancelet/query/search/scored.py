@@ -21,6 +21,7 @@ from lancelet.query.nodes.filter import matching_offsets
 from lancelet.query.plan import ScanPlan, plan_scan
 from lancelet.query.projection import project
 from lancelet.query.search.hits import QUERY_INDEX, Hits, Search
+from lancelet.query.search.kept_rows import rows_passing
 from lancelet.query.take import take_addresses
 from lancelet.query.traversal import columns_of
 
@@ -63,7 +64,7 @@ class ScoredScan:
             return self._search.find(plan, None)
         options = plan.options
         if options.prefilter or (options.rows is not None and options.filter is None):
-            return self._search.find(plan, _rows_of(plan))
+            return self._search.find(plan, rows_passing(plan, lambda: _rows_of(plan)))
         if options.rows is not None:
             masked = plan_scan(plan.snapshot, replace(options, filter=None))
             return self._filtered(self._search.find(plan, _rows_of(masked)))

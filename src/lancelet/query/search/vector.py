@@ -108,19 +108,22 @@ class VectorSearch:
         exact = f"KNNVectorDistance: metric={name}"
         if not segments:
             return [exact]
-        known = segments[0].metadata.name
         least = self.probes or self.probes_min or 1
         most = self.probes or self.probes_max
         bound = "None" if most is None else f"Some({most})"
-        through = [
-            f"ANNSubIndex: name={known}, k={self.count * (self.refine_factor or 1)}, "
-            f"deltas={len(segments)}, metric={name.upper()}",
-            f"ANNIvfPartition: uuid={segments[0].metadata.uuid}, minimum_nprobes={least}, "
-            f"maximum_nprobes={bound}, deltas={len(segments)}",
-        ]
+        metadata, count = segments[0].metadata, self.count * (self.refine_factor or 1)
+        below = (
+            f"ANNSubIndex: name={metadata.name}, k={count}, deltas={len(segments)}, "
+            f"metric={name.upper()}"
+        )
+        lowest = (
+            f"ANNIvfPartition: uuid={metadata.uuid}, minimum_nprobes={least}, "
+            f"maximum_nprobes={bound}, deltas={len(segments)}"
+        )
         covered = frozenset().union(*(segment.covered for segment in segments))
         is_whole = covered.issuperset(snapshot.fragments.ids.tolist())
         has_rest = not is_whole and not plan.options.indexed_only
+        through = [below, lowest]
         return [exact, *through] if has_rest or self.refine_factor else through
 
     def _segments(self, snapshot: Snapshot) -> tuple[TableSegment, ...]:

@@ -3,8 +3,8 @@
     encode      vectors, their partitions  -> codes: named arrays, row by row
     store       codes of one partition     -> columns as the file has them
     load        columns of one partition   -> codes
-    searchable  codes of one partition     -> whatever distances are fastest with
-    ask         a query                    -> a function of (searchable, centroid, rows)
+    searchable  codes of one partition     -> arrays, such that distances are found fastest
+    ask         a query                    -> how a kernel scores what is searchable
 
 Only `store` and `load` know how a file packs codes; merging and renumbering select rows of codes.
 """
@@ -21,13 +21,11 @@ import pyarrow as pa
 
 from lancelet.buffers import Int64s
 from lancelet.errors import CorruptDataError
-from lancelet.kernels import Comparison, Metric
+from lancelet.kernels import CodeQuery, Comparison, Metric
 from lancelet.kernels.metric import Floats
 
 Matrix: TypeAlias = npt.NDArray[Any]
 Codes: TypeAlias = dict[str, npt.NDArray[Any]]
-Distances: TypeAlias = Callable[[Any, Matrix, Int64s | None], Floats]
-"""Returns the distances of the rows of a partition with a centroid, or of chosen ones."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,8 +47,26 @@ class GraphView:
 
     def rescale(self, compared: Floats) -> Floats:
         """Return the distances that comparing found."""
-        found: Floats = compared * np.float32(self.factor) + np.float32(self.base)
-        return found
+        return _rescaled(compared, self.factor, self.base)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GraphQuery:
+    """A query as graphs compare it with rows; distances are `factor` times that plus `base`."""
+
+    query: npt.NDArray[Any]
+    comparison: Comparison
+    factor: float = 1.0
+    base: float = 0.0
+
+    def rescale(self, compared: Floats) -> Floats:
+        """Return the distances that comparing found."""
+        return _rescaled(compared, self.factor, self.base)
+
+
+def _rescaled(compared: Floats, factor: float, base: float) -> Floats:
+    found: Floats = compared * np.float32(factor) + np.float32(base)
+    return found
 
 
 class Quantizer(Protocol):
@@ -69,19 +85,19 @@ class Quantizer(Protocol):
     def load(self, columns: Sequence[npt.NDArray[Any]]) -> Codes:
         """Return the codes of one partition."""
 
-    def searchable(self, codes: Codes) -> Any:
-        """Return the codes of one partition as `ask` wants them."""
+    def searchable(self, codes: Codes) -> tuple[npt.NDArray[Any], ...]:
+        """Return codes as kernels want them, and two numbers for each row if it has such."""
 
-    def ask(self, query: Matrix) -> Distances:
-        """Return what finds distances from a query that is prepared for the metric."""
+    def ask(self, query: Matrix) -> CodeQuery:
+        """Return how rows are scored for a query that is prepared for the metric."""
 
     def graph_view(self, codes: Codes) -> GraphView:
         """Return the rows of one partition for a graph to be built of."""
 
-    def graph_query(self, query: Matrix, centroid: Matrix) -> tuple[Comparison, Matrix]:
+    def graph_query(self, query: Matrix, centroid: Matrix) -> GraphQuery:
         """Return how a query is compared with what `graph_codes` returns."""
 
-    def graph_codes(self, searchable: Any) -> npt.NDArray[Any]:
+    def graph_codes(self, codes: Codes) -> npt.NDArray[Any]:
         """Return the rows of one partition for a graph to be searched in, as a matrix."""
 
     def notes(self, add_buffer: Callable[[bytes], int]) -> dict[str, Any]:

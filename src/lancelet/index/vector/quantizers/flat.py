@@ -13,15 +13,15 @@ import pyarrow as pa
 from lancelet.buffers import Int64s
 from lancelet.index.vector.quantizers.base import (
     Codes,
-    Distances,
+    GraphQuery,
     GraphView,
     Matrix,
     StorageNotes,
     list_field,
     number_of,
+    work_type,
 )
-from lancelet.kernels import Comparison, Metric, vector_distances
-from lancelet.kernels.metric import Floats
+from lancelet.kernels import CodeKind, CodeQuery, Comparison, Metric
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,34 +57,33 @@ class Flat:
         """Return the vectors."""
         return {"flat": columns[0]}
 
-    def searchable(self, codes: Codes) -> npt.NDArray[Any]:
-        """Return the vectors one behind the other."""
-        return codes["flat"].reshape(-1)
+    def searchable(self, codes: Codes) -> tuple[npt.NDArray[Any], ...]:
+        """Return the vectors."""
+        return (codes["flat"],)
 
-    def ask(self, query: Matrix) -> Distances:
-        """Return what finds exact distances."""
-
-        def distances(vectors: Any, centroid: Matrix, rows: Int64s | None) -> Floats:  # noqa: ARG001
-            return vector_distances(vectors, self.dimension, query, self.metric, rows)
-
-        return distances
+    def ask(self, query: Matrix) -> CodeQuery:
+        """Return the query in the precision that distances have."""
+        is_bits = self.metric is Metric.HAMMING
+        own = query if is_bits else query.astype(work_type(self.dtype))
+        return CodeQuery(CodeKind.VECTORS, own, self.dimension, metric=self.metric)
 
     def graph_view(self, codes: Codes) -> GraphView:
         """Return the vectors in single precision."""
-        vectors = self.graph_codes(codes["flat"])
+        vectors = self.graph_codes(codes)
         if self.metric is Metric.L2:
             return GraphView(vectors, Comparison.FLOAT_L2)
         return GraphView(vectors, Comparison.FLOAT_DOT, base=1.0)
 
-    def graph_query(self, query: Matrix, centroid: Matrix) -> tuple[Comparison, Matrix]:  # noqa: ARG002
+    def graph_query(self, query: Matrix, centroid: Matrix) -> GraphQuery:  # noqa: ARG002
         """Return the query in single precision; vectors of length one are nearest by product."""
-        is_l2 = self.metric is Metric.L2
-        return Comparison.FLOAT_L2 if is_l2 else Comparison.FLOAT_DOT, query.astype(np.float32)
+        own = query.astype(np.float32)
+        if self.metric is Metric.L2:
+            return GraphQuery(own, Comparison.FLOAT_L2)
+        return GraphQuery(own, Comparison.FLOAT_DOT, base=1.0)
 
-    def graph_codes(self, searchable: Any) -> npt.NDArray[Any]:
+    def graph_codes(self, codes: Codes) -> npt.NDArray[Any]:
         """Return the vectors in single precision."""
-        found: npt.NDArray[Any] = searchable.reshape(-1, self.dimension).astype(np.float32)
-        return found
+        return np.ascontiguousarray(codes["flat"], np.float32)
 
     def notes(self, add_buffer: Callable[[bytes], int]) -> dict[str, Any]:  # noqa: ARG002
         """Return the dimension."""

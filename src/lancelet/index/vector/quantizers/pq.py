@@ -30,7 +30,7 @@ from lancelet.index.parts.kmeans import find_clusters
 from lancelet.index.parts.tensor import parse_tensor, render_tensor
 from lancelet.index.vector.quantizers.base import (
     Codes,
-    Distances,
+    GraphQuery,
     GraphView,
     Matrix,
     StorageNotes,
@@ -39,7 +39,7 @@ from lancelet.index.vector.quantizers.base import (
     residuals,
     work_type,
 )
-from lancelet.kernels import Comparison, Metric, nearest_words, pq_distances
+from lancelet.kernels import CodeKind, CodeQuery, Comparison, Metric, nearest_words
 from lancelet.kernels.metric import Floats
 
 _SMALL: Final = 4
@@ -128,22 +128,18 @@ class ProductCodes:
         own = columns[0]
         return {"code": own.reshape(own.shape[::-1]).T if self.transposed else own}
 
-    def searchable(self, codes: Codes) -> npt.NDArray[Any]:
+    def searchable(self, codes: Codes) -> tuple[npt.NDArray[Any], ...]:
         """Return the codes column by column."""
-        return np.ascontiguousarray(codes["code"].T)
+        return (np.ascontiguousarray(codes["code"].T),)
 
-    def ask(self, query: Matrix) -> Distances:
-        """Return what adds up the table of a query."""
-        is_product = self.metric is Metric.DOT
-        whole = self.table_of(query, query) if is_product else None
-
-        def distances(codes: Any, centroid: Matrix, rows: Int64s | None) -> Floats:
-            chosen = codes if rows is None else np.ascontiguousarray(codes[:, rows])
-            if whole is not None:
-                return np.float32(1) + pq_distances(chosen.reshape(-1), whole)
-            return pq_distances(chosen.reshape(-1), self.table_of(query, centroid))
-
-        return distances
+    def ask(self, query: Matrix) -> CodeQuery:
+        """Return the words that are compared with residuals, or the table of all partitions."""
+        pieces, _, size = self.codebook.shape
+        own = query.astype(np.float32)
+        if self.metric is Metric.DOT:
+            table = self.table_of(query, query)
+            return CodeQuery(CodeKind.TABLE, own, pieces * size, words=table, base=1.0)
+        return CodeQuery(CodeKind.WORDS, own, pieces * size, words=self._lines, pieces=pieces)
 
     def table_of(self, query: Matrix, centroid: Matrix) -> Floats:
         """Return how far each word is from a query, or its product negated; 256 for each byte."""
@@ -165,13 +161,14 @@ class ProductCodes:
             return GraphView(decoded, Comparison.FLOAT_DOT, base=1.0)
         return GraphView(decoded, Comparison.FLOAT_L2)
 
-    def graph_query(self, query: Matrix, centroid: Matrix) -> tuple[Comparison, Matrix]:
+    def graph_query(self, query: Matrix, centroid: Matrix) -> GraphQuery:
         """Return the table of a query, whose entries rows add up."""
-        return Comparison.TABLE, self.table_of(query, centroid)
+        base = 1.0 if self.metric is Metric.DOT else 0.0
+        return GraphQuery(self.table_of(query, centroid), Comparison.TABLE, base=base)
 
-    def graph_codes(self, searchable: Any) -> npt.NDArray[Any]:
+    def graph_codes(self, codes: Codes) -> npt.NDArray[Any]:
         """Return the codes row by row."""
-        return np.ascontiguousarray(searchable.T)
+        return np.ascontiguousarray(codes["code"])
 
     def notes(self, add_buffer: Callable[[bytes], int]) -> dict[str, Any]:
         """Return the shape of the codebook, which becomes a buffer."""
@@ -201,6 +198,11 @@ class ProductCodes:
     @cached_property
     def _words(self) -> Matrix:
         return self.codebook.astype(work_type(self.codebook.dtype))
+
+    @cached_property
+    def _lines(self) -> Floats:
+        """Element 0 of all words of a piece, then element 1, and so on."""
+        return np.ascontiguousarray(self.codebook.transpose(0, 2, 1), np.float32).reshape(-1)
 
     @cached_property
     def _norms(self) -> Matrix:

@@ -29,7 +29,7 @@ from lancelet.index.parts.tensor import parse_tensor
 from lancelet.index.vector.quantizers import rq_layout
 from lancelet.index.vector.quantizers.base import (
     Codes,
-    Distances,
+    GraphQuery,
     GraphView,
     Matrix,
     StorageNotes,
@@ -37,7 +37,7 @@ from lancelet.index.vector.quantizers.base import (
     number_of,
 )
 from lancelet.index.vector.quantizers.rotation import FastRotation, MatrixRotation, Rotation
-from lancelet.kernels import Comparison, Metric, sq_products
+from lancelet.kernels import CodeKind, CodeQuery, Metric
 from lancelet.kernels.metric import Floats
 
 BITS_MAX: Final = 9
@@ -133,42 +133,27 @@ class RotatedCodes:
         codes["values"] = values
         return codes
 
-    def searchable(self, codes: Codes) -> tuple[npt.NDArray[Any], Floats, Floats]:
+    def searchable(self, codes: Codes) -> tuple[npt.NDArray[Any], ...]:
         """Return the values, and the two factors that estimate best."""
         add, scale = _EXTRA_FACTORS if self.extra else _FACTORS[:2]
         return codes["values"], codes[add].reshape(-1), codes[scale].reshape(-1)
 
-    def ask(self, query: Matrix) -> Distances:
-        """Return what estimates distances from a query."""
-        own = query.astype(np.float32)
-        turned = self.rotation.turn(own[None, :])[0]
-        shift = np.float32(self._middle * float(turned.sum(dtype=np.float64)))
-
-        def distances(codes: Any, centroid: Matrix, rows: Int64s | None) -> Floats:
-            values, add, scale = codes
-            if rows is not None:
-                values, add, scale = values[rows], add[rows], scale[rows]
-            if self.bits == BITS_MAX:
-                products = values.astype(np.float32) @ turned
-            else:
-                products = sq_products(values.reshape(-1), turned)
-            center = centroid.astype(np.float32)
-            is_product = self.metric is Metric.DOT
-            base = -(own @ center) if is_product else ((own - center) ** 2).sum()
-            found: Floats = base + add + scale * (products - shift)
-            return found
-
-        return distances
+    def ask(self, query: Matrix) -> CodeQuery:
+        """Return the rotated query, whose products with values estimate distances."""
+        turned = self.rotation.turn(query.astype(np.float32)[None, :])[0]
+        kind = CodeKind.ROTATED_WIDE if self.bits == BITS_MAX else CodeKind.ROTATED
+        shift = -self._middle * float(turned.sum(dtype=np.float64))
+        return CodeQuery(kind, turned, self.dimension, base=shift)
 
     def graph_view(self, codes: Codes) -> GraphView:  # noqa: ARG002
         """Refuse: no kind of index has graphs of these codes."""
         raise UnsupportedError("no kind of index has graphs of RQ codes")
 
-    def graph_query(self, query: Matrix, centroid: Matrix) -> tuple[Comparison, Matrix]:  # noqa: ARG002
+    def graph_query(self, query: Matrix, centroid: Matrix) -> GraphQuery:  # noqa: ARG002
         """Refuse: no kind of index has graphs of these codes."""
         raise UnsupportedError("no kind of index has graphs of RQ codes")
 
-    def graph_codes(self, searchable: Any) -> npt.NDArray[Any]:  # noqa: ARG002
+    def graph_codes(self, codes: Codes) -> npt.NDArray[Any]:  # noqa: ARG002
         """Refuse: no kind of index has graphs of these codes."""
         raise UnsupportedError("no kind of index has graphs of RQ codes")
 

@@ -19,15 +19,14 @@ from lancelet.buffers import Int64s
 from lancelet.errors import CorruptDataError
 from lancelet.index.vector.quantizers.base import (
     Codes,
-    Distances,
+    GraphQuery,
     GraphView,
     Matrix,
     StorageNotes,
     list_field,
     number_of,
 )
-from lancelet.kernels import Comparison, Metric, sq_l2, sq_products
-from lancelet.kernels.metric import Floats
+from lancelet.kernels import CodeKind, CodeQuery, Comparison, Metric
 
 _STEPS: Final = 255
 
@@ -82,30 +81,24 @@ class ScalarCodes:
         """Return the bytes."""
         return {"code": columns[0]}
 
-    def searchable(self, codes: Codes) -> npt.NDArray[Any]:
-        """Return the bytes of one row behind those of another."""
-        return codes["code"].reshape(-1)
+    def searchable(self, codes: Codes) -> tuple[npt.NDArray[Any], ...]:
+        """Return the bytes."""
+        return (codes["code"],)
 
-    def ask(self, query: Matrix) -> Distances:
-        """Return what compares bytes with those of a query."""
-        scale = (self.end - self.start) / _STEPS
+    def ask(self, query: Matrix) -> CodeQuery:
+        """Return the bytes of a query, or its elements as weights where products are compared."""
+        factor, base = self._scale(query)
         if self.metric is Metric.DOT:
-            weights = (query * scale).astype(np.float32)
-            base = np.float32(1 - self.start * float(query.sum(dtype=np.float64)))
+            own = query.astype(np.float32)
+            return CodeQuery(CodeKind.PRODUCTS, own, self.dimension, factor=-factor, base=base)
+        return CodeQuery(CodeKind.BYTES, self.codes_of(query), self.dimension, factor=factor)
 
-            def products(codes: Any, centroid: Matrix, rows: Int64s | None) -> Floats:  # noqa: ARG001
-                found: Floats = base - sq_products(self._chosen(codes, rows), weights)
-                return found
-
-            return products
-        own = self.codes_of(query)
-        square = np.float32(scale * scale)
-
-        def distances(codes: Any, centroid: Matrix, rows: Int64s | None) -> Floats:  # noqa: ARG001
-            found: Floats = sq_l2(self._chosen(codes, rows), own) * square
-            return found
-
-        return distances
+    def _scale(self, query: Matrix) -> tuple[float, float]:
+        """Return what compared bytes are multiplied by, and what then is added."""
+        step = (self.end - self.start) / _STEPS
+        if self.metric is not Metric.DOT:
+            return step * step, 0.0
+        return step, 1 - self.start * float(query.sum(dtype=np.float64))
 
     def graph_view(self, codes: Codes) -> GraphView:
         """Return the bytes, or what they stand for where products are compared."""
@@ -115,16 +108,16 @@ class ScalarCodes:
         decoded = codes["code"].astype(np.float32) * np.float32(scale) + np.float32(self.start)
         return GraphView(decoded, Comparison.FLOAT_DOT, base=1.0)
 
-    def graph_query(self, query: Matrix, centroid: Matrix) -> tuple[Comparison, Matrix]:  # noqa: ARG002
+    def graph_query(self, query: Matrix, centroid: Matrix) -> GraphQuery:  # noqa: ARG002
         """Return the bytes of a query, or weights for the bytes of rows."""
+        factor, base = self._scale(query)
         if self.metric is Metric.DOT:
-            return Comparison.BYTE_DOT, query.astype(np.float32)
-        return Comparison.BYTE_L2, self.codes_of(query)
+            return GraphQuery(query.astype(np.float32), Comparison.BYTE_DOT, factor, base)
+        return GraphQuery(self.codes_of(query), Comparison.BYTE_L2, factor)
 
-    def graph_codes(self, searchable: Any) -> npt.NDArray[Any]:
+    def graph_codes(self, codes: Codes) -> npt.NDArray[Any]:
         """Return the bytes."""
-        found: npt.NDArray[Any] = searchable.reshape(-1, self.dimension)
-        return found
+        return np.ascontiguousarray(codes["code"])
 
     def notes(self, add_buffer: Callable[[bytes], int]) -> dict[str, Any]:  # noqa: ARG002
         """Return the bounds."""
@@ -138,6 +131,3 @@ class ScalarCodes:
     def same_codes(self, other: Any) -> bool:
         """Return whether the other has the same bounds."""
         return isinstance(other, ScalarCodes) and (self.start, self.end) == (other.start, other.end)
-
-    def _chosen(self, codes: Any, rows: Int64s | None) -> Any:
-        return codes if rows is None else codes.reshape(-1, self.dimension)[rows].reshape(-1)

@@ -1,0 +1,88 @@
+"""The rows of a segment in memory: one array for the codes of all partitions, filled as needed.
+
+    partition    0          1        2
+    rows         0..328     328..667 667..1000
+    codes        loaded     -        loaded       nothing is held for what was not asked for
+
+A kernel is given the whole arrays and the places of the partitions to look at. Memory that was
+never written takes no room. When there is too much of it, everything is read anew.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.buffers import Int64s
+from lancelet.kernels import PackedCodes
+from lancelet.rowids.address import UInt64s
+
+KEPT_BYTES: Final = 1 << 30
+
+ReadPartition = Callable[[int], tuple[UInt64s, tuple[npt.NDArray[Any], ...]]]
+"""Returns the numbers of the rows of a partition and its codes as kernels want them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loaded:
+    """Arrays with places for all rows; rows of partitions that were loaded are in theirs."""
+
+    numbers: UInt64s
+    codes: PackedCodes
+
+
+class Arena:
+    """The partitions of a segment, read when they are first asked for; for any thread."""
+
+    def __init__(self, starts: Int64s, lengths: Int64s, read: ReadPartition) -> None:
+        """Hold nothing yet."""
+        self._starts = starts
+        self._lengths = lengths
+        self._read = read
+        self._lock = threading.Lock()
+        self._is_there = np.zeros(len(starts), np.bool_)
+        self._loaded: Loaded | None = None
+        self._bytes = 0
+
+    def load(self, partitions: Int64s) -> Loaded:
+        """Return arrays in which these partitions are, each of which has rows."""
+        with self._lock:
+            loaded = self._loaded
+            if loaded is not None and self._is_there[partitions].all():
+                return loaded
+            if self._bytes > KEPT_BYTES or loaded is None:
+                self._is_there[:] = False
+                self._loaded, self._bytes = None, 0
+            return self._fill(partitions[~self._is_there[partitions]].tolist())
+
+    def _fill(self, missing: Iterable[int]) -> Loaded:
+        for number in missing:
+            numbers, codes = self._read(number)
+            loaded = self._loaded
+            if loaded is None:
+                loaded = self._loaded = self._empty(codes, max(len(numbers), 1))
+            start, length = int(self._starts[number]), int(self._lengths[number])
+            rows = slice(start, start + length)
+            loaded.numbers[rows] = numbers
+            packed = loaded.codes
+            per_row = packed.row_bytes // packed.values.itemsize
+            packed.values[start * per_row : (start + length) * per_row] = codes[0].reshape(-1)
+            if len(codes) > 1:
+                packed.add[rows], packed.scale[rows] = codes[1], codes[2]
+            self._is_there[number] = True
+            self._bytes += length * (packed.row_bytes + 8)
+        assert self._loaded is not None, "a partition was loaded"
+        return self._loaded
+
+    def _empty(self, codes: tuple[npt.NDArray[Any], ...], count: int) -> Loaded:
+        rows = int((self._starts + self._lengths).max(initial=0))
+        per_row = codes[0].size // count
+        values = np.empty(rows * per_row, codes[0].dtype)
+        factors = [np.empty(rows, np.float32) for _ in codes[1:]]
+        packed = PackedCodes(values, max(per_row, 1) * values.itemsize, *factors)
+        return Loaded(np.empty(rows, np.uint64), packed)

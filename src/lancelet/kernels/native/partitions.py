@@ -1,0 +1,55 @@
+"""Nearest rows of partitions by `native/src/partitions.cpp`; the reference defines them."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.kernels import _native
+from lancelet.kernels.arguments import as_bytes, as_int64s
+from lancelet.kernels.faults import checked
+from lancelet.kernels.metric import Floats
+from lancelet.kernels.partitions import CodeQuery, PackedCodes, Probes, RowMasks
+
+
+def scan_partitions(
+    asked: CodeQuery,
+    codes: PackedCodes,
+    probes: Probes,
+    addresses: npt.NDArray[np.uint64],
+    masks: RowMasks,
+    count: int,
+    bounds: tuple[float, float] = (-np.inf, np.inf),
+) -> tuple[npt.NDArray[np.uint64], Floats]:
+    """Return the addresses and scores of so many rows at most, the nearest first.
+
+    Only rows are found whose scores are at least the first bound and below the second.
+    """
+    found = np.empty(count, np.uint64)
+    scores = np.empty(count, np.float32)
+    size = _native.scan_partitions(
+        int(asked.kind),
+        codes.values.view(np.uint8),
+        codes.row_bytes,
+        codes.add,
+        codes.scale,
+        as_bytes(asked.query),
+        asked.words,
+        asked.pieces,
+        int(asked.metric),
+        codes.values.itemsize,
+        asked.dimension,
+        np.array([*bounds, asked.factor, asked.base], np.float32),
+        probes.centers,
+        probes.bases,
+        as_int64s(probes.starts),
+        as_int64s(probes.lengths),
+        addresses,
+        masks.fragments,
+        masks.starts,
+        masks.mask.view(np.uint8),
+        found,
+        scores,
+    )
+    checked(size, kernel="scan_partitions")
+    return found[:size], scores[:size]

@@ -1,0 +1,93 @@
+"""What the kernel takes that finds the nearest rows in partitions of an index of vectors.
+
+codes     of a whole segment, a partition behind the other
+query     how a row is scored by its code
+rows      address of each row, and a mask of those that may be found
+
+The kinds of codes, where `c` is the code of a row:
+
+    WORDS      sum of |rest - word|^2 over pieces; rest is the query less the centre
+    TABLE      base + sum of entries
+    BYTES      factor * |c - q|^2
+    PRODUCTS   base + factor * <q, c>
+    VECTORS    by a metric
+    ROTATED    number of the partition + add + scale * (<q, c> + base), add and scale of the row
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.buffers import Int64s
+from lancelet.kernels.metric import Floats, Metric
+
+NO_FLOATS: Final[Floats] = np.empty(0, np.float32)
+ENTRIES: Final = 256
+"""How many entries a table has for each byte of a code."""
+
+
+def _no_floats() -> Floats:
+    return NO_FLOATS
+
+
+class CodeKind(IntEnum):
+    """How codes are scored."""
+
+    WORDS = 0
+    TABLE = 1
+    BYTES = 2
+    PRODUCTS = 3
+    VECTORS = 4
+    ROTATED = 5
+    ROTATED_WIDE = 6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CodeQuery:
+    """How rows are scored; `query` is in the type that the kind takes.
+
+    `words` is a table, or a codebook of the shape (pieces, elements of a piece, words).
+    """
+
+    kind: CodeKind
+    query: npt.NDArray[Any]
+    dimension: int
+    words: Floats = field(default_factory=_no_floats)
+    pieces: int = 0
+    metric: Metric = Metric.L2
+    factor: float = 1.0
+    base: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedCodes:
+    """The codes of a segment; those of a row have so many bytes, and two numbers if ROTATED."""
+
+    values: npt.NDArray[Any]
+    row_bytes: int
+    add: Floats = field(default_factory=_no_floats)
+    scale: Floats = field(default_factory=_no_floats)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Probes:
+    """The partitions that are looked at: where their rows are, and what scores need of each."""
+
+    starts: Int64s
+    lengths: Int64s
+    centers: Floats = field(default_factory=_no_floats)
+    bases: Floats = field(default_factory=_no_floats)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowMasks:
+    """Rows that may be found: masks of fragments, one behind the other from `starts` on."""
+
+    fragments: Int64s
+    starts: Int64s
+    mask: npt.NDArray[np.bool_]

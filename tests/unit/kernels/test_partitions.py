@@ -1,0 +1,117 @@
+"""The native search of partitions finds what its definition finds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lancelet.errors import LanceletError
+from lancelet.kernels import (
+    CodeKind,
+    CodeQuery,
+    Metric,
+    PackedCodes,
+    Probes,
+    RowMasks,
+    native,
+    reference,
+)
+
+KINDS = [*CodeKind]
+
+
+def case(
+    seed: int, kind: CodeKind, *, small_words: bool = False
+) -> tuple[CodeQuery, PackedCodes, Probes, Any, RowMasks]:
+    random = np.random.default_rng(seed)
+    lengths = random.integers(0, 90, int(random.integers(1, 6)))
+    lengths[0] += 1200  # more than the kernel looks at in one go
+    starts = np.cumsum(lengths) - lengths
+    rows, dimension = int(lengths.sum()), int(random.integers(1, 6)) * 4
+    query = random.normal(size=dimension).astype(np.float32)
+    add, scale = random.normal(size=(2, rows)).astype(np.float32)
+    centers = random.normal(size=(len(lengths), dimension)).astype(np.float32)
+    bases = random.random(len(lengths)).astype(np.float32)
+    factors: tuple[Any, ...] = ()
+    extra: dict[str, Any] = {}
+    per_row = dimension
+    match kind:
+        case CodeKind.WORDS:
+            pieces = dimension // 2
+            per_row = pieces // 2 if small_words else pieces
+            words = 16 if small_words else 256
+            book = random.normal(size=(pieces, 2, words)).astype(np.float32)
+            extra = {"words": book.reshape(-1), "pieces": pieces}
+        case CodeKind.TABLE:
+            per_row = dimension // 2
+            table = random.normal(size=per_row * 256).astype(np.float32)
+            extra = {"words": table, "base": 1.0}
+        case CodeKind.BYTES:
+            query = random.integers(0, 256, dimension).astype(np.uint8)
+            extra = {"factor": 0.25}
+        case CodeKind.PRODUCTS:
+            extra = {"factor": -0.5, "base": 2.0}
+        case CodeKind.ROTATED | CodeKind.ROTATED_WIDE:
+            factors, extra = (add, scale), {"base": -3.0}
+    if kind is CodeKind.VECTORS:
+        extra = {"metric": Metric(int(random.integers(0, 3)))}
+        values: Any = random.normal(size=rows * dimension).astype(
+            random.choice([np.float16, np.float32, np.float64])
+        )
+        query = query.astype(np.float64 if values.dtype == np.float64 else np.float32)
+    elif kind is CodeKind.ROTATED_WIDE:
+        values = random.integers(0, 512, rows * dimension).astype(np.uint16)
+    else:
+        values = random.integers(0, 256, rows * per_row).astype(np.uint8)
+    codes = PackedCodes(values, per_row * values.itemsize, *factors)
+    order = random.permutation(rows)
+    addresses = (order // 300).astype(np.uint64) << np.uint64(32) | (order % 300).astype(np.uint64)
+    fragments = np.arange(0, max(rows // 300, 1))  # the last is not one of them
+    mask = random.random(300 * len(fragments)) < 0.5
+    masks = RowMasks(fragments, np.arange(len(fragments) + 1) * 300, mask)
+    probes = Probes(starts, lengths, centers.reshape(-1), bases)
+    return CodeQuery(kind, query, dimension, **extra), codes, probes, addresses, masks
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(seed=st.integers(0, 1 << 30), count=st.sampled_from([1, 7, 64, 5000]))
+def test_finds_what_the_definition_finds(kind: CodeKind, seed: int, count: int) -> None:
+    arguments = case(seed, kind, small_words=seed % 2 == 1)
+    expected, apart = reference.scan_partitions(*arguments, count)
+    found, scores = native.scan_partitions(*arguments, count)
+    assert len(found) == len(expected)
+    np.testing.assert_allclose(scores, apart, rtol=2e-4, atol=2e-3)
+    differ = found != expected
+    # Sums in another order may swap rows that are as far, or as good as.
+    np.testing.assert_allclose(scores[differ], apart[differ], rtol=2e-4, atol=2e-3)
+
+
+@given(seed=st.integers(0, 1 << 30))
+def test_bounds_leave_out_what_is_not_within(seed: int) -> None:
+    arguments = case(seed, CodeKind.BYTES)
+    _, every = native.scan_partitions(*arguments, 5000)
+    lower, upper = float(np.quantile(every, 0.2)), float(np.quantile(every, 0.7))
+    _, scores = native.scan_partitions(*arguments, 5000, (lower, upper))
+    np.testing.assert_array_equal(scores, every[(every >= lower) & (every < upper)])
+
+
+def test_scores_that_are_no_numbers_are_never_found() -> None:
+    asked, codes, probes, addresses, masks = case(3, CodeKind.VECTORS)
+    codes.values[:] = np.nan
+    found, _ = native.scan_partitions(asked, codes, probes, addresses, masks, 10)
+    assert len(found) == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_does_not_fit_is_refused(kind: CodeKind) -> None:
+    asked, codes, probes, addresses, masks = case(5, kind)
+    beyond = Probes(probes.starts, probes.lengths + len(addresses), probes.centers, probes.bases)
+    with pytest.raises(LanceletError):
+        native.scan_partitions(asked, codes, beyond, addresses, masks, 10)
+    wide = PackedCodes(codes.values, codes.row_bytes + 1, codes.add, codes.scale)
+    with pytest.raises(LanceletError):
+        native.scan_partitions(asked, wide, probes, addresses, masks, 10)
