@@ -6,6 +6,7 @@ other, compacted; queries of every kind.
 """
 
 import random
+import uuid
 
 import lance
 import lance.query
@@ -15,6 +16,7 @@ import pytest
 
 import lancelet
 import lancelet.query
+from lancelet.dataset import Index
 from lancelet.index.text.analyzer import TextAnalyzer
 from lancelet.index.text.characters import fold, letters_and_digits, lower
 from lancelet.index.text.options import LANGUAGES, TextOptions
@@ -247,3 +249,31 @@ def test_every_character_is_treated_alike():
         for change, name in ((lower, "lower_case"), (fold, "ascii_folding")):
             options = {**kept, name: True, "base_tokenizer": "raw"}
             assert change(text) == lance.tokenize(text, **options)[0].text
+
+
+def test_an_index_of_parts_under_one_id_is_merged_and_committed(tmp_path):
+    path = str(tmp_path / "table.lance")
+    dataset = lancelet.write_dataset(rows(0, 900), path, max_rows_per_file=300)
+    own_id = str(uuid.uuid4())
+    for fragment in dataset.get_fragments():
+        dataset.create_scalar_index(
+            "t",
+            "INVERTED",
+            name="parts",
+            replace=False,
+            index_uuid=own_id,
+            fragment_ids=[fragment.fragment_id],
+            with_position=True,
+        )
+    assert dataset.list_indices() == []
+    dataset.merge_index_metadata(own_id, "INVERTED")
+    index = Index(own_id, "parts", [1], dataset.version, {0, 1, 2}, 0)
+    operation = lancelet.LanceOperation.CreateIndex([index], [])
+    lancelet.LanceDataset.commit(path, operation, read_version=dataset.version)
+    assert not list((tmp_path / "table.lance").rglob("staging/*/*"))
+    for words in ("fox", '"red dog"', "w7 cat"):
+        agree_on(path, words, words)
+    with pytest.raises(NotImplementedError, match="Only INVERTED"):
+        dataset.merge_index_metadata(own_id, "BTREE")
+    with pytest.raises(FileNotFoundError, match="staged"):
+        dataset.merge_index_metadata(str(uuid.uuid4()), "INVERTED")

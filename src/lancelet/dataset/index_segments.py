@@ -7,6 +7,7 @@ driver       commit_existing_index_segments(name, column, [5f.., a3..]), or merg
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
@@ -18,6 +19,7 @@ from lancelet.errors import InvalidInputError
 from lancelet.index.vector.quantizers.registry import KINDS
 from lancelet.ops.indexing.build import build_segment, commit_segments
 from lancelet.ops.indexing.optimize import merge_segments
+from lancelet.ops.indexing.staged import merge_staged
 from lancelet.ops.indexing.vectors import build_vector_segment
 
 
@@ -101,6 +103,25 @@ class IndexSegmentMethods:
         """Write one segment of several that were not committed."""
         stored = [index_from_user(segment) for segment in segments]
         return index_to_user(merge_segments(self._handle.snapshot, stored))
+
+    def merge_index_metadata(
+        self,
+        index_uuid: str,
+        index_type: str,
+        batch_readhead: int | None = None,  # noqa: ARG002 - pylance's name
+        progress_callback: Callable[..., None] | None = None,  # noqa: ARG002 - pylance's name
+    ) -> None:
+        """Merge what `create_scalar_index` wrote of a text index under one id, for fragments each.
+
+        Nothing is committed: that is done with `LanceOperation.CreateIndex`.
+
+        Args:
+            index_uuid: The id that the parts were given.
+            index_type: The kind, which must be INVERTED.
+            batch_readhead: Has no effect.
+            progress_callback: Has no effect: merging is one step.
+        """
+        merge_staged(self._handle.snapshot, index_type, uuid.UUID(index_uuid))
 
     def commit_existing_index_segments(
         self,

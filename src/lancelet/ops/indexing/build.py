@@ -106,8 +106,13 @@ def commit_segments(
     return publish(snapshot, CreateIndex(named, replaced))
 
 
-def build_segment(snapshot: Snapshot, request: IndexRequest) -> IndexMetadata:
-    """Write the files of an index segment, which no version lists yet."""
+def build_segment(
+    snapshot: Snapshot, request: IndexRequest, folder: SegmentFolder | None = None
+) -> IndexMetadata:
+    """Write the files of an index segment, which no version lists yet.
+
+    They go to a folder of their own unless one is given.
+    """
     parameters = Parameters(request.parameters)
     kind = kind_of_name(request.kind).of_parameters(parameters)
     fields = fields_to(snapshot, request.column)
@@ -120,7 +125,7 @@ def build_segment(snapshot: Snapshot, request: IndexRequest) -> IndexMetadata:
     by_address = kind.uses_addresses(version) or not stable
     rows = rows_to_index(snapshot, path, fragments, by_address=by_address, within=kind.path_within)
     segment_id = request.uuid or uuid.uuid4()
-    folder = new_folder(snapshot, segment_id)
+    folder = folder or new_folder(snapshot, segment_id)
     details = _train(kind, rows, folder, request)
     return describe_segment(
         snapshot,

@@ -25,7 +25,7 @@ from lancelet.format.paths import INDICES
 from lancelet.index.base import Counting, ScalarKind, Segment, Typed
 from lancelet.index.folder import IndexLoads, SegmentFolder
 from lancelet.index.question import IsNull, Question, type_of
-from lancelet.index.registry import kind_of_type
+from lancelet.index.registry import kind_of_files, kind_of_type
 from lancelet.index.titles import TITLES
 from lancelet.index.vector.kind import IVF
 from lancelet.query.functions.json_path import keys_of_path
@@ -334,9 +334,23 @@ def kind_of(details: AnyDetails | None) -> ScalarKind | None:
 def table_segment(snapshot: Snapshot, metadata: IndexMetadata) -> TableSegment | None:
     """Return a segment whose kind and version are known, else None; it is not opened."""
     kind = kind_of(metadata.details)
+    if metadata.details is None and not metadata.is_system:
+        kind = _kind_of_files(snapshot, metadata)
     if kind is None or (metadata.index_version or 0) > kind.newest_version:
         return None
     return TableSegment(snapshot, metadata, kind)
+
+
+def _kind_of_files(snapshot: Snapshot, metadata: IndexMetadata) -> ScalarKind | None:
+    """Return the kind of a segment without details, of an old release or committed by hand."""
+    folder = folder_of(snapshot, metadata)
+
+    def look() -> ScalarKind | None:
+        listed = folder.store.list_delimited(folder.path).objects
+        names = {info.path.rsplit("/", 1)[-1] for info in listed}
+        return kind_of_files(names)
+
+    return snapshot.location.kept.get_or_make(("kind of files", metadata.uuid), look)
 
 
 def _present(addresses: UInt64s) -> UInt64s:

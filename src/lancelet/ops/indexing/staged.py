@@ -1,0 +1,70 @@
+"""A text index that is built in parts under one id: parts are staged, and then merged.
+
+worker 0    _indices/5f../staging/3e..    a segment of fragments 0 and 1
+worker 1    _indices/5f../staging/a1..    a segment of fragment 2
+merge       _indices/5f../                one segment of all; nothing is staged any more
+
+No version lists any of it until the caller commits an index with that id.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Final
+
+import pyarrow as pa
+
+from lancelet.errors import ObjectNotFoundError, UnsupportedError
+from lancelet.format.paths import index_directory
+from lancelet.index.base import IndexedRows
+from lancelet.index.folder import SegmentFolder
+from lancelet.index.inverted import Inverted
+from lancelet.index.registry import kind_of_name
+from lancelet.ops.indexing.build import IndexRequest, build_segment, new_folder
+from lancelet.rowids.address import UInt64s
+from lancelet.table.snapshot import Snapshot
+
+_STAGING: Final = "staging"
+
+
+def is_staged(request: IndexRequest) -> bool:
+    """Return whether an index is a part of one that is merged later."""
+    has_parts = request.fragments is not None and request.uuid is not None
+    return has_parts and isinstance(kind_of_name(request.kind), Inverted)
+
+
+def stage_segment(snapshot: Snapshot, request: IndexRequest) -> None:
+    """Write a part of an index."""
+    assert request.uuid is not None, "parts are staged under the id of the whole"
+    build_segment(snapshot, request, _folder(snapshot, request.uuid, uuid.uuid4().hex))
+
+
+def merge_staged(snapshot: Snapshot, kind_name: str, segment_id: uuid.UUID) -> None:
+    """Write one segment of all parts that are staged under an id, and remove these."""
+    kind = kind_of_name(kind_name)
+    if not isinstance(kind, Inverted):
+        raise UnsupportedError(
+            "Only INVERTED is supported: other indices are built with create_index_uncommitted and "
+            "merged with merge_existing_index_segments",
+            found=kind_name,
+        )
+    store = snapshot.location.store
+    staging = f"{index_directory(segment_id)}/{_STAGING}"
+    files = sorted(info.path for info in store.list(staging))
+    names = sorted({path.split("/")[-2] for path in files})
+    if not names:
+        raise ObjectNotFoundError("no part of an index is staged under that id", path=staging)
+    parts = [kind.open(_folder(snapshot, segment_id, name), b"") for name in names]
+    rows = IndexedRows(pa.string(), ())
+    kind.merge(parts, [_as_it_is] * len(parts), rows, new_folder(snapshot, segment_id))
+    for path in files:
+        store.delete(path)
+
+
+def _folder(snapshot: Snapshot, segment_id: uuid.UUID, name: str) -> SegmentFolder:
+    path = f"{index_directory(segment_id)}/{_STAGING}/{name}"
+    return SegmentFolder(snapshot.location.store, path, snapshot.manifest.data_version)
+
+
+def _as_it_is(numbers: UInt64s) -> UInt64s:
+    return numbers
