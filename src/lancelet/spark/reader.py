@@ -38,7 +38,7 @@ from lancelet.table.snapshot import Snapshot
 class TaskPartition(InputPartition):
     """A scan task as Spark passes it to a worker."""
 
-    def __init__(self, task: ScanTask) -> None:
+    def __init__(self, task: object) -> None:
         """Carry a task."""
         super().__init__(task)
 

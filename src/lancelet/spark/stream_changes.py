@@ -24,8 +24,7 @@ from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.query.row_columns import RowColumn
 from lancelet.query.scan_types import scan_field
 from lancelet.spark.convert import convert_batch
-from lancelet.spark.stream_offset import Offset
-from lancelet.spark.stream_rows import open_version
+from lancelet.spark.stream_offset import Offset, open_version
 from lancelet.spark.types import spark_schema
 from lancelet.table.snapshot import Snapshot
 

@@ -17,8 +17,7 @@ from lancelet.query.plan import plan_scan
 from lancelet.query.row_columns import ROW_FIELDS
 from lancelet.query.scan_options import ScanOptions
 from lancelet.spark.reader import run_scan
-from lancelet.spark.stream_offset import Offset
-from lancelet.spark.stream_rows import open_version
+from lancelet.spark.stream_offset import Offset, open_version
 from lancelet.table.snapshot import Snapshot
 
 _ROWS_PER_TASK: Final = 1_000_000

@@ -13,7 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from lancelet.errors import InvalidInputError
+from lancelet.errors import InvalidInputError, VersionNotFoundError
+from lancelet.ops.jobs.table_ref import TableRef
+from lancelet.table.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -42,3 +44,19 @@ class Offset:
         """Return the form that goes into a checkpoint."""
         form: dict[str, Any] = {"version": self.version, "row": self.row}
         return form | {"snapshot": True} if self.is_snapshot else form
+
+
+def open_version(table: TableRef, version: int) -> Snapshot:
+    """Open a version that a stream is about to read.
+
+    Raises:
+        VersionNotFoundError: It was removed before.
+    """
+    try:
+        return table.at(version).open()
+    except VersionNotFoundError as error:
+        error.add_note(
+            "the stream had not read this version when it was removed; start the stream anew, "
+            "or clean up later than the stream may fall behind"
+        )
+        raise

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from lancelet.errors import FieldNotFoundError
+from lancelet.ops.jobs.scan_task import ScanTask
 from lancelet.query.names import similar_names
 from lancelet.spark.options import StreamOptions
 from lancelet.spark.read_limits import (
@@ -36,12 +37,14 @@ from lancelet.spark.reader import (
     read_schema,
     schema_of_snapshot,
 )
-from lancelet.spark.stream_changes import ChangedRows, feed_schema
+from lancelet.spark.stream_changes import ChangedRows, FeedTask, feed_schema
 from lancelet.spark.stream_inserts import InsertedRows
 from lancelet.spark.stream_offset import Offset
-from lancelet.spark.stream_rows import NewRows
 from lancelet.spark.types import arrow_schema
 from lancelet.table.snapshot import Snapshot
+
+NewRows: TypeAlias = InsertedRows | ChangedRows
+"""What a stream is made of: rows that are counted, and read in parts, version by version."""
 
 
 @dataclass
@@ -134,7 +137,7 @@ class LanceStreamReader(DataSourceStreamReader, AvailableNow):
             at = Offset(at.version + 1)
         return at
 
-    def _tasks(self, begin: Offset, end: Offset) -> Iterator[Any]:
+    def _tasks(self, begin: Offset, end: Offset) -> Iterator[ScanTask | FeedTask]:
         at = begin
         while at < end:
             is_last = at.version == end.version
