@@ -2,39 +2,55 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import fields
 
 from lancelet.dataset.dataset import LanceDataset
 from lancelet.dataset.metadata import FragmentMetadata, fragment_from_user
-from lancelet.dataset.outline import outline
+from lancelet.dataset.outline import Titled, Wrapped, outline
 from lancelet.errors import VersionNotFoundError
-from lancelet.format.fragment import Fragment
+from lancelet.format.field import Field
 from lancelet.format.schema import Schema
-
-
-@dataclass(frozen=True, slots=True)
-class FragmentOutline:
-    """A fragment beside the fields that each of its files has."""
-
-    fragment: Fragment
-    schemas: tuple[Schema, ...]
 
 
 def format_schema(dataset: LanceDataset) -> str:
     """Return the fields with their ids."""
-    return outline(dataset.snapshot.schema)
+    return outline(_schema(dataset.snapshot.schema))
 
 
 def format_manifest(dataset: LanceDataset) -> str:
     """Return everything that the manifest says."""
-    return outline(dataset.snapshot.manifest)
+    manifest = dataset.snapshot.manifest
+    members = {each.name: getattr(manifest, each.name) for each in fields(manifest)}
+    writer = manifest.writer_version
+    members["schema"] = _schema(manifest.schema)
+    members["writer_version"] = None if writer is None else Wrapped("Some", writer)
+    return outline(Titled("Manifest", members))
 
 
 def format_fragment(fragment: FragmentMetadata, dataset: LanceDataset) -> str:
     """Return what a fragment is made of, with the fields of its files."""
     stored, schema = fragment_from_user(fragment), dataset.snapshot.schema
-    schemas = tuple(schema.project_ids(file.fields) for file in stored.files)
-    return outline(FragmentOutline(stored, schemas))
+    files = [
+        Titled(
+            "PrettyPrintableDataFile",
+            {
+                "path": file.path,
+                "fields": file.fields,
+                "column_indices": file.column_indices,
+                "schema": _schema(schema.project_ids(file.fields)),
+                "major_version": file.major_version,
+                "minor_version": file.minor_version,
+            },
+        )
+        for file in stored.files
+    ]
+    shown = {
+        "id": stored.id,
+        "files": files,
+        "deletion_file": stored.deletion_file,
+        "physical_rows": stored.physical_rows,
+    }
+    return outline(Titled("PrettyPrintableFragment", shown))
 
 
 def list_transactions(dataset: LanceDataset, max_transactions: int = 10) -> list[str]:
@@ -51,3 +67,17 @@ def list_transactions(dataset: LanceDataset, max_transactions: int = 10) -> list
         except VersionNotFoundError:
             break
     return found
+
+
+def _schema(schema: Schema) -> Titled:
+    shown = [_field(field) for field in schema.fields]
+    return Titled("Schema", {"fields": shown, "metadata": schema.metadata})
+
+
+def _field(field: Field) -> Titled:
+    members = {each.name: getattr(field, each.name) for each in fields(field)}
+    first = {name: members.pop(name) for name in ("name", "id", "parent_id")}
+    logical_type = Wrapped("LogicalType", members.pop("logical_type"))
+    children = [_field(child) for child in members.pop("children")]
+    own = {**first, "logical_type": logical_type, **members, "children": children}
+    return Titled("Field", own)

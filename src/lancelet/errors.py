@@ -74,6 +74,10 @@ class ExpressionError(InvalidInputError, OSError):
     the system.
     """
 
+    def __str__(self) -> str:
+        """Return the message behind the words that the reference begins with."""
+        return f"Invalid user input: {super().__str__()}"
+
 
 class NotFoundError(LanceletError, LookupError):
     """Something that was named does not exist; check the name."""
@@ -129,6 +133,12 @@ class CommitError(LanceletError, OSError):
 
 class CommitConflictError(CommitError):
     """Another transaction changed the same things first; recompute from the latest version."""
+
+    def __init__(self, message: str = "", retryable: bool | None = None, **facts: object) -> None:
+        """Say what is in dispute; user commit locks may raise it without a word."""
+        if retryable is not None:
+            facts["retryable"] = retryable
+        super().__init__(message or "CommitConflictError: another writer was first", **facts)
 
     @property
     def retryable(self) -> bool:

@@ -6,7 +6,7 @@ import logging
 import os
 from typing import Final
 
-LEVEL_VARIABLE: Final = "LANCE_LOG"
+ENV_NAME_PYLANCE_LOGGING_LEVEL: Final = "LANCE_LOG"
 """The environment variable with the level: `debug`, or a list with levels of modules."""
 
 _FORMAT: Final = "%(asctime)s %(name)s [%(levelname)s] %(filename)s:%(lineno)d : %(message)s"
@@ -23,9 +23,14 @@ def get_python_log_level(rust_log_level: str) -> str:
 
 def get_log_level() -> str:
     """Return the level that the environment asks for, by default INFO."""
-    parts = os.environ.get(LEVEL_VARIABLE, "").upper().split(",")
+    parts = os.environ.get(ENV_NAME_PYLANCE_LOGGING_LEVEL, "").upper().split(",")
     general = [part for part in parts if part and "=" not in part]
     return get_python_log_level(general[0]) if general else "INFO"
+
+
+LOGGER: Final = logging.getLogger("pylance")
+"""Takes the messages of programs that were written for pylance."""
+LOGGER.setLevel(get_log_level())
 
 
 def set_logger(

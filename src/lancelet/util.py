@@ -1,4 +1,4 @@
-"""Times as callers write them, under pylance's name for the module."""
+"""Times as callers write them, clusters and graphs, under pylance's name for the module."""
 
 from __future__ import annotations
 
@@ -6,8 +6,17 @@ from datetime import datetime, timedelta
 
 from lancelet.dataset.vector_checks import validate_vector_index
 from lancelet.errors import InvalidInputError
+from lancelet.indices.hnsw import HNSW
+from lancelet.indices.kmeans import KMeans
 
-__all__ = ["TimeTypeError", "sanitize_ts", "td_to_micros", "validate_vector_index"]
+__all__ = [
+    "HNSW",
+    "KMeans",
+    "TimeTypeError",
+    "sanitize_ts",
+    "td_to_micros",
+    "validate_vector_index",
+]
 
 
 class TimeTypeError(InvalidInputError, TypeError):

@@ -18,9 +18,9 @@ from lancelet.dataset.handle import (
     OpenOptions,
     locate,
     open_reference,
-    refuse_namespace,
     text_of,
 )
+from lancelet.dataset.named_table import named_table
 from lancelet.dataset.operation_forms import operation_from_user, operation_to_user
 from lancelet.dataset.operations import LanceOperation
 from lancelet.errors import InvalidInputError, UnsupportedError, VersionNotFoundError
@@ -137,17 +137,17 @@ class CommitMethods:
                 if anything was committed since `read_version`.
             commit_message: A note for the transaction.
             enable_stable_row_ids: Whether rows of a new dataset keep their ids when they move.
-            namespace_client: Not available.
-            table_id: Not available.
-            namespace_client_managed_versioning: Not available.
+            namespace_client: Knows what the store of a table asks for.
+            table_id: The id of the table.
+            namespace_client_managed_versioning: Has no effect: versions are where the table is.
             base_store_params: Storage options of base paths, by path.
             commit_timeout: For how long to adjust to others.
         """
-        refuse_namespace(namespace_client, table_id)
         del namespace_client_managed_versioning
+        named = named_table(base_uri, namespace_client, table_id)
         destination = _destination(
             base_uri,
-            OpenOptions(storage_options, base_store_params, commit_lock),
+            OpenOptions(storage_options, base_store_params, commit_lock, named=named),
             CommitOptions(
                 attempts=max_retries,
                 detached=detached,

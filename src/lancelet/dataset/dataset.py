@@ -28,7 +28,6 @@ from lancelet.dataset.handle import (
     OpenOptions,
     VersionLike,
     open_handle,
-    refuse_namespace,
     text_of,
 )
 from lancelet.dataset.history import HistoryMethods
@@ -38,6 +37,7 @@ from lancelet.dataset.indexing import IndexMethods
 from lancelet.dataset.lance_schema import LanceSchema
 from lancelet.dataset.maintenance import MaintenanceMethods
 from lancelet.dataset.mutation import MutationMethods
+from lancelet.dataset.named_table import named_table
 from lancelet.dataset.refs import RefMethods
 from lancelet.dataset.session import Session
 from lancelet.dataset.settings import SettingsMethods
@@ -80,7 +80,7 @@ class LanceDataset(
 
     def __init__(
         self,
-        uri: str | os.PathLike[str],
+        uri: str | os.PathLike[str] | None,
         version: VersionLike = None,
         block_size: int | None = None,  # noqa: ARG002
         index_cache_size: int | None = None,  # noqa: ARG002
@@ -89,8 +89,8 @@ class LanceDataset(
         storage_options: Mapping[str, str] | None = None,
         serialized_manifest: bytes | None = None,  # noqa: ARG002
         default_scan_options: Mapping[str, Any] | None = None,
-        metadata_cache_size_bytes: int | None = None,  # noqa: ARG002
-        index_cache_size_bytes: int | None = None,  # noqa: ARG002
+        metadata_cache_size_bytes: int | None = None,
+        index_cache_size_bytes: int | None = None,
         read_params: Mapping[str, Any] | None = None,  # noqa: ARG002
         session: Session | None = None,
         namespace_client: Any = None,
@@ -113,19 +113,24 @@ class LanceDataset(
             storage_options: Settings of the store, such as credentials.
             serialized_manifest: Has no effect: the manifest is read.
             default_scan_options: Options of every scan, unless the scan has its own.
-            metadata_cache_size_bytes: Has no effect; see `index_cache_size`.
-            index_cache_size_bytes: Has no effect; see `index_cache_size`.
+            metadata_cache_size_bytes: What the session of the dataset counts at most.
+            index_cache_size_bytes: The same, of indices.
             read_params: Has no effect on what is read.
             session: Has no effect: caches belong to the process.
-            namespace_client: Not available.
-            table_id: Not available.
-            namespace_client_managed_versioning: Not available.
+            namespace_client: Knows where a table is by its id, and what its store asks for.
+            table_id: The id.
+            namespace_client_managed_versioning: Has no effect: versions are where the table is.
             base_store_params: Storage options of base paths, by path.
             asof: Opens the version that was the latest at that time.
         """
-        refuse_namespace(namespace_client, table_id)
-        self._session = session or Session()
-        options = OpenOptions(storage_options, base_store_params, commit_lock, default_scan_options)
+        named = named_table(uri, namespace_client, table_id)
+        if uri is None and named is not None:
+            uri = named.uri()
+        self._session = session or Session(index_cache_size_bytes, metadata_cache_size_bytes)
+        options = OpenOptions(
+            storage_options, base_store_params, commit_lock, default_scan_options, named
+        )
+        assert uri is not None, "it was checked, or the namespace told"
         self._handle = _handle or open_handle(text_of(uri), version, options, asof=asof)
         self._uri = text_of(uri) if version is None else self._handle.location.uri
 

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from lancelet.errors import InvalidInputError, UnsupportedError, VersionNotFoundError
+from lancelet.dataset.named_table import NamedTable
+from lancelet.errors import InvalidInputError, VersionNotFoundError
 from lancelet.format.refs import MAIN
 from lancelet.io.metered import PROCESS_METER, IoMeter, metered
+from lancelet.io.options import EXPIRES_AT
 from lancelet.ops.bases import absolute_path
 from lancelet.table import refs
 from lancelet.table.handlers import CommitHandler, CommitLock, UserLock
@@ -37,6 +39,7 @@ class OpenOptions:
     base_options: Mapping[str, Mapping[str, str]] | None = None
     commit_lock: CommitLock | None = None
     default_scan_options: Mapping[str, Any] | None = None
+    named: NamedTable | None = None
 
     @property
     def handler(self) -> CommitHandler | None:
@@ -62,16 +65,6 @@ class Handle:
         return Handle(snapshot, self.meter, self.options)
 
 
-def refuse_namespace(namespace_client: object, table_id: object) -> None:
-    """Raise if a table is named by a namespace, which only pylance can ask."""
-    if (namespace_client is None) != (table_id is None):
-        raise InvalidInputError("Both 'namespace_client' and 'table_id' must be provided together.")
-    if namespace_client is not None:
-        raise UnsupportedError(
-            "tables cannot be named by a namespace in this release; pass their uri"
-        )
-
-
 def text_of(uri: str | os.PathLike[str]) -> str:
     """Return a URI or path as text."""
     return os.fspath(uri)
@@ -81,7 +74,13 @@ def locate(uri: str, options: OpenOptions) -> tuple[TableLocation, IoMeter]:
     """Return the location that a URI names, and what counts its requests."""
     meter = PROCESS_METER.scope()
     of_bases = {absolute_path(path): own for path, own in (options.base_options or {}).items()}
-    location = TableLocation.open(uri, options.storage_options, of_bases)
+    storage_options, provider = options.storage_options, None
+    if options.named is not None:
+        given = dict(storage_options or {})
+        storage_options = {**given, **options.named.storage_options()}
+        if EXPIRES_AT in storage_options:
+            provider = options.named.storage_options
+    location = TableLocation.open(uri, storage_options, of_bases, provider=provider)
     lock = options.commit_lock
     return replace(
         location,

@@ -20,6 +20,22 @@ _STEP: Final = "    "
 _BYTES_SHOWN: Final = 16
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Titled:
+    """A value that is shown under another name than its class has, or with other members."""
+
+    title: str
+    members: Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wrapped:
+    """A value that is shown within a name: `LogicalType("int64")`."""
+
+    title: str
+    value: Any
+
+
 def outline(value: Any, indent: str = "") -> str:
     """Return a value as text; what is within it is indented further.
 
@@ -39,6 +55,11 @@ def outline(value: Any, indent: str = "") -> str:
             return f"{len(value)} bytes {value[:_BYTES_SHOWN].hex()}{rest}"
         case Enum():
             return value.name
+        case Titled(title, members):
+            named = (f"{name}: {outline(own, indent + _STEP)}" for name, own in members.items())
+            return _block(f"{title} {{", named, "}", indent)
+        case Wrapped(title, own):
+            return _block(f"{title}(", [outline(own, indent + _STEP)], ")", indent)
         case Mapping():
             parts = (
                 f"{outline(key)}: {outline(own, indent + _STEP)}" for key, own in value.items()

@@ -12,10 +12,11 @@ import pyarrow as pa
 from lancelet.dataset.bases import DatasetBasePath
 from lancelet.dataset.dataset import LanceDataset
 from lancelet.dataset.handle import Handle, VersionLike
+from lancelet.dataset.named_table import refuse_both
 from lancelet.dataset.progress import FragmentWriteProgress
 from lancelet.dataset.session import Session
 from lancelet.dataset.write_request import WriteRequest
-from lancelet.errors import InvalidInputError
+from lancelet.io.open import renew_memory
 from lancelet.ops.rows import read_rows_of
 from lancelet.ops.write import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
 from lancelet.ops.write_table import write_table
@@ -42,8 +43,7 @@ def dataset(
 
     `asof` is a time, or text of one as ISO 8601 has it, and opens the version of that time.
     """
-    if uri is None:
-        raise InvalidInputError("a dataset is opened by its uri")
+    refuse_both(uri, namespace_client)
     return LanceDataset(
         uri,
         version,
@@ -131,8 +131,8 @@ def write_dataset(
         external_blob_mode: Only `reference` is available: blobs given by URI stay where they are.
         allow_external_blob_outside_bases: Whether such blobs may lie outside of all bases.
         blob_pack_file_size_threshold: Not available.
-        namespace_client: Not available.
-        table_id: Not available.
+        namespace_client: Knows where a table is by its id, in the place of `uri`.
+        table_id: The id.
         session: Passed on to the dataset.
     """
     request = WriteRequest(
@@ -163,6 +163,9 @@ def write_dataset(
         namespace_client,
         table_id,
     )
+    refuse_both(uri, namespace_client)
+    if mode == "create" and isinstance(uri, str):
+        renew_memory(uri)
     location, meter, options = request.locate()
     rows = read_rows_of(data_obj, schema)
     snapshot = write_table(location, rows, request.write_mode, request.options)

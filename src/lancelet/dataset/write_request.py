@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from lancelet.dataset.bases import DatasetBasePath, bases_from_user
 from lancelet.dataset.cleanup_config import auto_cleanup_config
-from lancelet.dataset.handle import OpenOptions, locate, refuse_namespace, text_of
+from lancelet.dataset.handle import OpenOptions, locate, text_of
 from lancelet.dataset.metadata import FragmentMetadata, fragment_to_user
+from lancelet.dataset.named_table import named_table
 from lancelet.dataset.progress import FragmentWriteProgress
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.format.fragment import Fragment
@@ -75,9 +76,7 @@ class WriteRequest:
 
     def __post_init__(self) -> None:
         """Refuse what is not available, and what cannot be."""
-        refuse_namespace(self.namespace_client, self.table_id)
-        if self.uri is None:
-            raise InvalidInputError("a dataset is written to a uri")
+        named_table(self.uri, self.namespace_client, self.table_id)
         if self.external_blob_mode != "reference" or self.blob_pack_file_size_threshold:
             raise UnsupportedError(
                 "how blobs are packed cannot be chosen",
@@ -98,9 +97,15 @@ class WriteRequest:
         if isinstance(self.uri, LanceDataset):
             handle = self.uri.handle
             return handle.location, handle.meter, handle.options
-        assert self.uri is not None
-        options = OpenOptions(self.storage_options, self.base_store_params, self.commit_lock)
-        location, meter = locate(text_of(self.uri), options)
+        named = named_table(self.uri, self.namespace_client, self.table_id)
+        options = OpenOptions(
+            self.storage_options, self.base_store_params, self.commit_lock, named=named
+        )
+        uri = self.uri
+        if uri is None:
+            assert named is not None, "one of the two was checked to be there"
+            uri = named.uri_to_create()
+        location, meter = locate(text_of(uri), options)
         return location, meter, options
 
     @property

@@ -94,7 +94,7 @@ def check_nulls(array: pa.Array, field: Field) -> None:
         return
     if not field.nullable and array.null_count:
         raise InvalidInputError(
-            "a field that must not be null has null values",
+            "a field that must not be null contained null values",
             field=field.name,
             nulls=array.null_count,
         )

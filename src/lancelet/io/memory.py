@@ -2,8 +2,9 @@
 
 `memory://` is a set of objects of its own each time that it is opened, as in the reference;
 `memory://name` is one set of objects for the whole process, so that a dataset that was written
-can be opened again by its URI. The objects do not travel: a store that was pickled is the same
-one in this process, and refuses to be unpickled in another, where it would silently be empty.
+can be opened again by its URI, until one is created in its place. The objects do not travel: a
+store that was pickled is the same one in this process, and refuses to be unpickled in another,
+where it would silently be empty.
 """
 
 from __future__ import annotations
@@ -72,6 +73,11 @@ class MemoryStore(Store):
         store = MemoryStore(bucket)
         assert store._objects is objects
         return store
+
+    @staticmethod
+    def renew(bucket: str) -> None:
+        """Forget the objects of a bucket; stores that are open keep theirs."""
+        _BUCKETS.pop(bucket, None)
 
     @property
     def uri(self) -> str:

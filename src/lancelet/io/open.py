@@ -52,6 +52,16 @@ def open_folder(
     return store.at(path)
 
 
+def renew_memory(uri: str) -> None:
+    """Forget what is in the bucket of a URI of memory that names nothing in it.
+
+    A dataset is created there as in the reference, whose buckets of memory are always empty.
+    """
+    location = parse_uri(uri)
+    if location.scheme == "memory" and location.authority and not location.path:
+        MemoryStore.renew(location.authority)
+
+
 def _store_of(
     location: Location, storage_options: StorageOptions, provider: OptionsProvider | None
 ) -> Store:

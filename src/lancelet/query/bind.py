@@ -107,7 +107,9 @@ class _Binder:
             return ex.Literal(pa.scalar(None, pa.bool_()))
         if isinstance(node, ex.Call) and node.function == "regexp_match":
             return ex.Not(ex.IsNull(bound.expression))
-        raise self.error(f"expected a truth value, found {bound.data_type}", node)
+        raise self.error(
+            f"expected a truth value; {bound.data_type} does not return a boolean", node
+        )
 
     def _column(self, node: ex.Column) -> Bound:
         try:

@@ -35,7 +35,7 @@ def resolve(path: tuple[str, ...], schema: pa.Schema) -> Resolved:
     names = schema.names
     if len(path) > 1 and _find(path[0], names) is None and ".".join(path) in names:
         path = (".".join(path),)
-    found = [_require(path[0], names, "column")]
+    found = [_require(path[0], names, "")]
     data_type = schema.field(found[0]).type
     for name in path[1:]:
         if isinstance(data_type, pa.BaseExtensionType):
@@ -47,15 +47,15 @@ def resolve(path: tuple[str, ...], schema: pa.Schema) -> Resolved:
         if not pa.types.is_struct(data_type):
             raise CoercionError(f"{'.'.join(found)} is {data_type} and has no field {name!r}")
         fields = {field.name: field.type for field in data_type}
-        found.append(_require(name, list(fields), f"field of {'.'.join(found)}"))
+        found.append(_require(name, list(fields), f" in {'.'.join(found)}"))
         data_type = fields[found[-1]]
     return Resolved(tuple(found), data_type)
 
 
-def _require(name: str, names: Sequence[str], what: str) -> str:
+def _require(name: str, names: Sequence[str], where: str) -> str:
     found = _find(name, names)
     if found is None:
-        raise CoercionError(f"no {what} is named {name!r}; {_suggestion(name, names)}")
+        raise CoercionError(f"No field named {name}{where}; {_suggestion(name, names)}")
     return found
 
 

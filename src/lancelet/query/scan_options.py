@@ -84,4 +84,6 @@ class ScanOptions:
             if size is not None and size < 1:
                 raise InvalidInputError(f"{name} must be at least 1", found=size)
         if self.with_deleted and not self.with_row_id:
-            raise InvalidInputError("deleted rows can only be told apart with their row ids")
+            raise InvalidInputError(
+                "deleted rows can only be told apart by their row ids, and with_row_id is false"
+            )

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from lancelet.format.base_paths import BasePath, base_of
 from lancelet.format.paths import check_relative_path
 from lancelet.io import Store, open_folder
+from lancelet.io.credentials import OptionsProvider
 from lancelet.io.uri import join
 from lancelet.table.handlers import CommitHandler, PutIfAbsent, handler_of
 from lancelet.table.kept import Kept
@@ -55,12 +56,17 @@ class TableLocation:
         uri: str,
         storage_options: Mapping[str, str] | None = None,
         base_options: Mapping[str, Mapping[str, str]] | None = None,
+        *,
+        provider: OptionsProvider | None = None,
     ) -> TableLocation:
-        """Return the location that a URI names; nothing is read yet."""
+        """Return the location that a URI names; nothing is read yet.
+
+        `provider` is asked for credentials, and again before they expire.
+        """
         options = dict(storage_options or {})
         return TableLocation(
             uri,
-            open_folder(uri, options),
+            open_folder(uri, options, provider=provider),
             options,
             dict(base_options or {}),
             handler=handler_of(uri, options),

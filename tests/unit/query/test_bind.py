@@ -214,7 +214,7 @@ def test_names_are_exact_first_and_in_any_case_second(text, bound):
     ("text", "message"),
     [
         ("nmae = 'x'", "did you mean Name"),
-        ("s.q = 1", "no field of s"),
+        ("s.q = 1", "named q in s"),
         ("Name.x = 1", "has no field"),
         ("items.price > 1", "has no field"),
         ("lowr(name) = 'x'", "did you mean lower"),

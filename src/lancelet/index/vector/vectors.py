@@ -27,7 +27,12 @@ class NotVectorsError(InvalidInputError, TypeError):
 
 
 def vector_type_of(data_type: pa.DataType) -> pa.DataType | None:
-    """Return the type of the vectors of a column, which may hold lists of them; else None."""
+    """Return the type of the vectors of a column, which may hold lists of them; else None.
+
+    Vectors that are tensors to Arrow are compared as the lists that they are stored as.
+    """
+    if isinstance(data_type, pa.BaseExtensionType):
+        data_type = data_type.storage_type
     if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
         data_type = data_type.value_type
     if not pa.types.is_fixed_size_list(data_type):
@@ -36,8 +41,14 @@ def vector_type_of(data_type: pa.DataType) -> pa.DataType | None:
     return data_type if pa.types.is_floating(element) or element == pa.uint8() else None
 
 
+def plain_vectors(array: pa.Array) -> pa.Array:
+    """Return vectors as the lists that they are stored as."""
+    return array.storage if isinstance(array, pa.ExtensionArray) else array
+
+
 def values_of(vectors: pa.Array) -> npt.NDArray[Any]:
     """Return the elements of vectors one after another, whatever is there where one is null."""
+    vectors = plain_vectors(vectors)
     dimension = vectors.type.list_size
     elements = vectors.values.slice(vectors.offset * dimension, len(vectors) * dimension)
     data = elements.buffers()[1]
@@ -49,6 +60,7 @@ def values_of(vectors: pa.Array) -> npt.NDArray[Any]:
 
 def matrix_of(values: pa.Array, numbers: UInt64s, metric: Metric) -> tuple[Matrix, UInt64s]:
     """Return the vectors that can be compared, prepared, and the number of the row of each."""
+    values = plain_vectors(values)
     if not pa.types.is_fixed_size_list(values.type):
         lengths = np.where(
             values.is_valid().to_numpy(zero_copy_only=False), np.diff(values.offsets.to_numpy()), 0

@@ -19,6 +19,7 @@ from lancelet.format import logical_type
 from lancelet.format.field import Field
 from lancelet.ops.columns.fields import ColumnError
 from lancelet.ops.columns.spreading import with_items
+from lancelet.query.data_types import print_arrow_type
 
 _T = pa.types
 _FAMILIES: Final[tuple[Callable[[pa.DataType], bool], ...]] = (
@@ -37,7 +38,8 @@ def check_castable(path: str, before: pa.DataType, after: pa.DataType) -> None:
     """Refuse types that a column cannot become."""
     if not _is_same_kind(before, after) or not _has_kernel(before, after):
         raise ColumnError(
-            f'Cannot cast column "{path}" from {before} to {after}',
+            f'Cannot cast column "{path}" from {print_arrow_type(before)} '
+            f"to {print_arrow_type(after)}",
             column=path,
             found=str(before),
             wanted=str(after),
@@ -103,10 +105,24 @@ def _cast(array: pa.Array, wanted: pa.DataType, path: str) -> pa.Array:
         return array.cast(wanted)
     except pa.ArrowInvalid as error:
         raise ColumnError(
-            f'Can\'t cast values of column "{path}" to {wanted}: {error}',
+            f"Can't cast value {_first_refused(array, wanted)} to type "
+            f"{print_arrow_type(wanted)}: {error}",
             column=path,
             wanted=str(wanted),
         ) from error
+
+
+def _first_refused(array: pa.Array, wanted: pa.DataType) -> object:
+    """Return the first value that cannot be cast, of an array that has one."""
+    while len(array) > 1:
+        half = array.slice(0, len(array) // 2)
+        try:
+            half.cast(wanted)
+        except pa.ArrowInvalid:
+            array = half
+        else:
+            array = array.slice(len(half))
+    return array[0].as_py()
 
 
 def _is_same_kind(before: pa.DataType, after: pa.DataType) -> bool:

@@ -64,7 +64,7 @@ def find_chain(schema: Schema, path: str) -> tuple[Field, ...]:
     except FieldNotFoundError as error:
         hint = similar_names(str(error.facts["missing"]), _names(error.facts["known"]))
         raise ColumnNotFoundError(
-            f"Column {path} does not exist in the dataset{hint}", **error.facts
+            f'Column "{path}" does not exist in the dataset{hint}', **error.facts
         ) from None
 
 

@@ -22,7 +22,7 @@ from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowRange
 from lancelet.file.pool import map_ordered
 from lancelet.format.field import Field
-from lancelet.index.vector.vectors import values_of
+from lancelet.index.vector.vectors import plain_vectors, values_of
 from lancelet.kernels import Metric, vector_distances
 from lancelet.query.nodes.source import FragmentSource, sources, waits_for_storage
 from lancelet.query.projection import Projection
@@ -128,6 +128,7 @@ def distances_to(
     A row that is a list of vectors is as far as, for each vector of the query, its nearest one
     is, added up.
     """
+    vectors = plain_vectors(vectors)
     if pa.types.is_fixed_size_list(vectors.type):
         scores = _distances_of(vectors, wanted.reshape(-1), metric)
     else:

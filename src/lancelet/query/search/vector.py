@@ -270,6 +270,8 @@ def _element(data_type: pa.DataType) -> pa.DataType:
 def _queries(given: Any, field: Field) -> tuple[tuple[npt.NDArray[Any], ...], bool]:
     """Return each query, and whether there are several."""
     dimension, data_type = _dimension(field.arrow_type), field.arrow_type
+    if isinstance(data_type, pa.BaseExtensionType):
+        data_type = data_type.storage_type
     # A query is as precise as what it is compared with.
     vectors = _as_array(given).astype(_element(data_type).to_pandas_dtype())
     if vectors.ndim not in {1, 2} or vectors.shape[-1] != dimension or not vectors.size:

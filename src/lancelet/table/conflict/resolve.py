@@ -132,6 +132,7 @@ class Resolver:
             else "doing the work again would not help"
         )
         return CommitConflictError(
+            f"Commit conflict for version {theirs.version if version is None else version}: "
             f"another transaction was committed first, and {verdict.reason}; {advice}",
             retryable=can_win,
             ours=type(ours.operation).__name__,

@@ -1,0 +1,85 @@
+"""Tables that are named by a namespace instead of a URI.
+
+    dataset(namespace_client=ns, table_id=["sales", "q"])
+    ns.describe_table(id=["sales", "q"])     where it is, and what its store asks for
+
+A table that is created takes its name first. Credentials that end are asked for again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lancelet.errors import InvalidInputError, UnsupportedError
+
+if TYPE_CHECKING:
+    from lance_namespace import LanceNamespace
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTable:
+    """A table of a namespace."""
+
+    client: LanceNamespace
+    table_id: tuple[str, ...]
+
+    def uri(self) -> str:
+        """Return where the table is."""
+        return _location(self._described(), self.table_id)
+
+    def uri_to_create(self) -> str:
+        """Take the name if it is free, and return where the table is or goes."""
+        names = _names()
+        try:
+            return self.uri()
+        except names.TableNotFoundError:
+            asked = names.DeclareTableRequest(id=list(self.table_id))
+            return _location(self.client.declare_table(asked), self.table_id)
+
+    def storage_options(self) -> Mapping[str, str]:
+        """Return what the store asks for, such as credentials that end."""
+        return dict(self._described().storage_options or {})
+
+    def _described(self) -> Any:
+        asked = _names().DescribeTableRequest(id=list(self.table_id), vend_credentials=True)
+        return self.client.describe_table(asked)
+
+
+def named_table(
+    uri: object, client: LanceNamespace | None, table_id: Sequence[str] | None
+) -> NamedTable | None:
+    """Return the table that a caller names by its id, or None if by its URI."""
+    if (client is None) != (table_id is None):
+        raise InvalidInputError("Both 'namespace_client' and 'table_id' must be provided together.")
+    if client is None or table_id is None:
+        if uri is None:
+            raise InvalidInputError(
+                "Must specify either 'uri' or both 'namespace_client' and 'table_id'."
+            )
+        return None
+    return NamedTable(client, tuple(table_id))
+
+
+def refuse_both(uri: object, client: object) -> None:
+    """Raise if a table is named in two ways."""
+    if uri is not None and client is not None:
+        raise InvalidInputError(
+            "Cannot specify both 'uri' and 'namespace_client/table_id'. Please provide either "
+            "'uri' or both 'namespace_client' and 'table_id'."
+        )
+
+
+def _location(answer: Any, table_id: Sequence[str]) -> str:
+    if not answer.location:
+        raise InvalidInputError("the namespace does not say where a table is", table=list(table_id))
+    return str(answer.location)
+
+
+def _names() -> Any:
+    try:
+        import lance_namespace  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise UnsupportedError("namespaces need the extra `lancelet[namespace]`") from error
+    return lance_namespace

@@ -1,0 +1,107 @@
+"""Clusters of vectors, as `lancelet.util.KMeans` finds them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lancelet.errors import InvalidInputError
+from lancelet.index.parts.kmeans import find_clusters, nearest_of
+from lancelet.index.vector.vectors import prepare
+from lancelet.kernels import Metric
+
+_METRICS: Final = {
+    "l2": Metric.L2,
+    "euclidean": Metric.L2,
+    "cosine": Metric.COSINE,
+    "dot": Metric.DOT,
+}
+_NAMES: Final = {Metric.L2: "l2", Metric.COSINE: "cosine", Metric.DOT: "dot"}
+_SEED: Final = 42
+
+
+class UntrainedError(InvalidInputError, RuntimeError):
+    """Clusters are asked for before any vectors were seen."""
+
+
+class TooFewVectorsError(InvalidInputError, RuntimeError):
+    """There are fewer vectors than clusters."""
+
+
+class KMeans:
+    """Finds clusters of vectors of `float32`, and which of them vectors belong to."""
+
+    def __init__(
+        self,
+        k: int,
+        metric_type: str = "l2",
+        max_iters: int = 50,
+        centroids: pa.FixedSizeListArray | None = None,
+    ) -> None:
+        """Find `k` clusters, or go on with centroids that are known."""
+        metric = _METRICS.get(metric_type.lower())
+        if metric is None:
+            raise InvalidInputError(f"Invalid metric_type: {metric_type}", known=sorted(_METRICS))
+        if k < 1:
+            raise InvalidInputError("there is at least one cluster", k=k)
+        self.k = k
+        self._metric = metric
+        self._rounds = max_iters
+        self._centroids = None if centroids is None else _matrix_of(centroids)
+
+    def __repr__(self) -> str:
+        return f"lance.KMeans(k={self.k}, metric_type={_NAMES[self._metric]})"
+
+    @property
+    def centroids(self) -> pa.FixedShapeTensorArray | None:
+        """The middle of each cluster; None before any vectors were seen."""
+        if self._centroids is None:
+            return None
+        return pa.FixedShapeTensorArray.from_numpy_ndarray(self._centroids)
+
+    def fit(self, data: Any) -> None:
+        """Find the clusters of vectors: lists of a fixed size, tensors or a NumPy array."""
+        vectors = self._prepared(data)
+        if len(vectors) < self.k:
+            raise TooFewVectorsError(
+                "there are fewer vectors than clusters", vectors=len(vectors), k=self.k
+            )
+        self._centroids = find_clusters(vectors, self.k, seed=_SEED, rounds=self._rounds).centroids
+
+    def predict(self, data: Any) -> pa.UInt32Array:
+        """Return the cluster of each vector."""
+        if self._centroids is None:
+            raise UntrainedError("KMeans must fit (train) first")
+        vectors = self._prepared(data)
+        labels = nearest_of(vectors, self._centroids, by_product=self._metric is Metric.DOT)
+        return pa.array(labels.astype(np.uint32), pa.uint32())
+
+    def _prepared(self, data: Any) -> npt.NDArray[np.float32]:
+        vectors, _ = prepare(_matrix_of(data), self._metric)
+        return np.ascontiguousarray(vectors, np.float32)
+
+
+def _matrix_of(data: Any) -> npt.NDArray[np.float32]:
+    if isinstance(data, pa.FixedShapeTensorArray):
+        if len(data.type.shape) != 1:
+            raise InvalidInputError(
+                f"Fixed shape tensor array must be a 1-D array, got {len(data.type.shape)}-D"
+            )
+        data = data.storage
+    if isinstance(data, pa.FixedSizeListArray):
+        if data.type.value_type != pa.float32():
+            raise InvalidInputError(f"Array must be float32 type, got: {data.type.value_type}")
+        values = data.flatten().to_numpy(zero_copy_only=False)
+        return np.ascontiguousarray(values).reshape(-1, data.type.list_size)
+    if isinstance(data, np.ndarray):
+        if data.ndim != 2:
+            raise InvalidInputError(f"Numpy array must be a 2-D array, got {data.ndim}-D")
+        if data.dtype != np.float32:
+            raise InvalidInputError(f"Numpy array must be float32 type, got: {data.dtype}")
+        return np.ascontiguousarray(data)
+    raise InvalidInputError(
+        "Data must be a FixedSizeListArray, Tensor or numpy array", found=type(data).__name__
+    )

@@ -1,0 +1,93 @@
+"""What the operations of a namespace share: counting them, and finding the table they are about."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from lance_namespace import InvalidInputError, TableNotFoundError
+
+from lancelet.dataset.dataset import LanceDataset
+from lancelet.errors import DatasetNotFoundError
+from lancelet.namespace.catalog import SEPARATOR
+from lancelet.namespace.context import DynamicContextProvider, headers_of
+
+_AT_VERSION: Final = frozenset(
+    {
+        "analyze_table_query_plan",
+        "count_table_rows",
+        "describe_table_index_stats",
+        "list_table_indices",
+        "query_table",
+    }
+)
+"""The operations whose requests name the version they look at."""
+
+
+class Operations(ABC):
+    """Finds tables by their ids."""
+
+    def __init__(self, provider: DynamicContextProvider | None, *, counts: bool) -> None:
+        """Ask a provider before each operation, and count operations if asked to."""
+        self._provider = provider
+        self._counts: Counter[str] | None = Counter() if counts else None
+
+    @abstractmethod
+    def _location_of(self, path: Sequence[str]) -> tuple[str, dict[str, str]]:
+        """Return where a table is, and the options of its store."""
+
+    def retrieve_ops_metrics(self) -> dict[str, int]:
+        """Return how often each operation was asked for, if they are counted."""
+        return dict(self._counts or {})
+
+    def reset_ops_metrics(self) -> None:
+        """Begin to count anew."""
+        if self._counts is not None:
+            self._counts.clear()
+
+    def _begin(self, operation: str, request: Any) -> tuple[str, ...]:
+        """Count an operation, and return the path of what it is about."""
+        return self._begin_with(operation, request.id or ())
+
+    def _begin_with(self, operation: str, path: Sequence[str]) -> tuple[str, ...]:
+        if self._counts is not None:
+            self._counts[operation] += 1
+        headers_of(self._provider, operation, SEPARATOR.join(path))
+        return tuple(path)
+
+    def _dataset(self, operation: str, request: Any) -> LanceDataset:
+        path = self._begin(operation, request)
+        version = getattr(request, "version", None) if operation in _AT_VERSION else None
+        return self._open(path, version, getattr(request, "branch", None))
+
+    def _open(
+        self, path: Sequence[str], version: int | None = None, branch: str | None = None
+    ) -> LanceDataset:
+        location, options = self._location_of(path)
+        at: Any = version if branch is None else (branch, version)
+        try:
+            return LanceDataset(location, at, storage_options=options or None)
+        except DatasetNotFoundError as error:
+            raise TableNotFoundError(f"Table not found: {SEPARATOR.join(path)}") from error
+
+
+def read_stream(data: bytes, operation: str) -> pa.Table:
+    """Return the rows of a request in Arrow's stream format."""
+    if not data:
+        raise InvalidInputError(
+            f"Invalid input: Request data (Arrow IPC stream) is required for {operation}"
+        )
+    try:
+        with pa.ipc.open_stream(data) as reader:
+            return reader.read_all()
+    except pa.ArrowInvalid as error:
+        raise InvalidInputError(f"Invalid input: not an Arrow IPC stream: {error}") from error
+
+
+def transaction_id_of(dataset: LanceDataset) -> str | None:
+    """Return the id of the transaction that made the version."""
+    transaction = dataset.snapshot.transaction
+    return None if transaction is None else str(transaction.uuid)

@@ -1,0 +1,275 @@
+"""What is done with the rows, columns and indices of a table of a namespace.
+
+Each operation finds the table by its id, and does what the method of datasets of that name does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+from lance_namespace import (
+    AlterTableAddColumnsRequest,
+    AlterTableAddColumnsResponse,
+    AlterTableAlterColumnsRequest,
+    AlterTableAlterColumnsResponse,
+    AlterTableDropColumnsRequest,
+    AlterTableDropColumnsResponse,
+    AnalyzeTableQueryPlanRequest,
+    CountTableRowsRequest,
+    CountTableRowsResponse,
+    CreateTableIndexRequest,
+    CreateTableIndexResponse,
+    DeleteFromTableRequest,
+    DeleteFromTableResponse,
+    DescribeTableIndexStatsRequest,
+    DescribeTableIndexStatsResponse,
+    DropTableIndexRequest,
+    DropTableIndexResponse,
+    ExplainTableQueryPlanRequest,
+    InsertIntoTableRequest,
+    InsertIntoTableResponse,
+    InvalidInputError,
+    ListTableIndicesRequest,
+    ListTableIndicesResponse,
+    MergeInsertIntoTableRequest,
+    MergeInsertIntoTableResponse,
+    QueryTableRequest,
+    TableColumnNotFoundError,
+    TableIndexAlreadyExistsError,
+    TableIndexNotFoundError,
+    UnsupportedOperationError,
+    UpdateTableRequest,
+    UpdateTableResponse,
+    UpdateTableSchemaMetadataRequest,
+    UpdateTableSchemaMetadataResponse,
+)
+from lance_namespace_urllib3_client.models import IndexContent
+
+from lancelet.dataset.write import write_dataset
+from lancelet.errors import AlreadyExistsError, FieldNotFoundError, IndexNotFoundError
+from lancelet.namespace.operations import Operations, read_stream, transaction_id_of
+from lancelet.namespace.queries import scan_arguments
+from lancelet.namespace.types import parse_type
+
+_VECTOR_OPTIONS: Final = {"num_partitions", "num_sub_vectors", "num_bits", "sample_rate"}
+_TEXT_OPTIONS: Final = {
+    "with_position",
+    "base_tokenizer",
+    "language",
+    "max_token_length",
+    "lower_case",
+    "stem",
+    "remove_stop_words",
+    "ascii_folding",
+}
+
+
+class TableOperations(Operations):
+    """Reads and changes tables."""
+
+    # --- rows ----------------------------------------------------------------------------------
+
+    def count_table_rows(self, request: CountTableRowsRequest) -> CountTableRowsResponse:
+        """Return how many rows there are, or for how many a predicate is true."""
+        dataset = self._dataset("count_table_rows", request)
+        return CountTableRowsResponse(count=dataset.count_rows(request.predicate))
+
+    def insert_into_table(
+        self, request: InsertIntoTableRequest, request_data: bytes
+    ) -> InsertIntoTableResponse:
+        """Add rows in Arrow's stream format, or put them in the place of those that are there."""
+        path = self._begin("insert_into_table", request)
+        rows = read_stream(request_data, "insert_into_table")
+        location, options = self._location_of(path)
+        mode = (request.mode or "append").lower()
+        if mode not in {"append", "overwrite"}:
+            raise InvalidInputError(f"Invalid input: mode {request.mode}")
+        dataset = write_dataset(rows, location, mode=mode, storage_options=options or None)
+        return InsertIntoTableResponse(num_inserted_rows=rows.num_rows, version=dataset.version)
+
+    def merge_insert_into_table(
+        self, request: MergeInsertIntoTableRequest, request_data: bytes
+    ) -> MergeInsertIntoTableResponse:
+        """Update the rows that are there, and add those that are not."""
+        dataset = self._dataset("merge_insert_into_table", request)
+        merge = dataset.merge_insert(request.on)
+        if request.when_matched_update_all:
+            merge = merge.when_matched_update_all(request.when_matched_update_all_filt)
+        if request.when_not_matched_insert_all:
+            merge = merge.when_not_matched_insert_all()
+        if request.when_not_matched_by_source_delete:
+            condition = request.when_not_matched_by_source_delete_filt
+            merge = merge.when_not_matched_by_source_delete(condition)
+        if request.use_index is not None:
+            merge = merge.use_index(request.use_index)
+        done = merge.execute(read_stream(request_data, "merge_insert_into_table"))
+        return MergeInsertIntoTableResponse(
+            num_updated_rows=done["num_updated_rows"],
+            num_inserted_rows=done["num_inserted_rows"],
+            num_deleted_rows=done["num_deleted_rows"],
+            version=dataset.version,
+        )
+
+    def update_table(self, request: UpdateTableRequest) -> UpdateTableResponse:
+        """Set columns to expressions, in the rows for which a predicate is true."""
+        dataset = self._dataset("update_table", request)
+        updates = dict(request.updates)
+        done = dataset.update(updates, where=request.predicate)
+        return UpdateTableResponse(updated_rows=done["num_rows_updated"], version=dataset.version)
+
+    def delete_from_table(self, request: DeleteFromTableRequest) -> DeleteFromTableResponse:
+        """Delete the rows for which a predicate is true."""
+        dataset = self._dataset("delete_from_table", request)
+        dataset.delete(request.predicate)
+        return DeleteFromTableResponse(version=dataset.version)
+
+    def query_table(self, request: QueryTableRequest) -> bytes:
+        """Return rows in Arrow's file format."""
+        table = self._dataset("query_table", request).scanner(**scan_arguments(request)).to_table()
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+        data: bytes = sink.getvalue().to_pybytes()
+        return data
+
+    def explain_table_query_plan(self, request: ExplainTableQueryPlanRequest) -> str:
+        """Return the steps of a query."""
+        dataset = self._dataset("explain_table_query_plan", request)
+        scanner = dataset.scanner(**scan_arguments(request.query))
+        return scanner.explain_plan(bool(request.verbose))
+
+    def analyze_table_query_plan(self, request: AnalyzeTableQueryPlanRequest) -> str:
+        """Run a query, and return its steps with what they took."""
+        dataset = self._dataset("analyze_table_query_plan", request)
+        return dataset.scanner(**scan_arguments(request)).analyze_plan()
+
+    # --- columns -------------------------------------------------------------------------------
+
+    def alter_table_add_columns(
+        self, request: AlterTableAddColumnsRequest
+    ) -> AlterTableAddColumnsResponse:
+        """Add columns that expressions compute."""
+        dataset = self._dataset("alter_table_add_columns", request)
+        computed = {column.name: column.expression for column in request.new_columns}
+        if None in computed.values():
+            raise UnsupportedOperationError("Unsupported: columns without an expression")
+        dataset.add_columns(computed)
+        return AlterTableAddColumnsResponse(version=dataset.version)
+
+    def alter_table_alter_columns(
+        self, request: AlterTableAlterColumnsRequest
+    ) -> AlterTableAlterColumnsResponse:
+        """Rename columns, or change their types or whether they may be null."""
+        dataset = self._dataset("alter_table_alter_columns", request)
+        alterations: list[Any] = []
+        for asked in request.alterations:
+            wanted: dict[str, Any] = {
+                "path": asked.path,
+                "name": asked.rename,
+                "nullable": asked.nullable,
+            }
+            if asked.data_type is not None:
+                wanted["data_type"] = parse_type(asked.data_type)
+            alterations.append({name: own for name, own in wanted.items() if own is not None})
+        dataset.alter_columns(*alterations)
+        return AlterTableAlterColumnsResponse(version=dataset.version)
+
+    def alter_table_drop_columns(
+        self, request: AlterTableDropColumnsRequest
+    ) -> AlterTableDropColumnsResponse:
+        """Drop columns."""
+        dataset = self._dataset("alter_table_drop_columns", request)
+        try:
+            dataset.drop_columns(request.columns)
+        except FieldNotFoundError as error:
+            raise TableColumnNotFoundError(f"Table column not found: {error}") from error
+        return AlterTableDropColumnsResponse(version=dataset.version)
+
+    def update_table_schema_metadata(
+        self, request: UpdateTableSchemaMetadataRequest
+    ) -> UpdateTableSchemaMetadataResponse:
+        """Put other metadata in the place of the schema's."""
+        dataset = self._dataset("update_table_schema_metadata", request)
+        found = dataset.update_schema_metadata(request.metadata or {}, replace=True)
+        return UpdateTableSchemaMetadataResponse(metadata=dict(found))
+
+    # --- indices -------------------------------------------------------------------------------
+
+    def create_table_index(self, request: CreateTableIndexRequest) -> CreateTableIndexResponse:
+        """Build an index, of scalars, text or vectors."""
+        dataset = self._dataset("create_table_index", request)
+        of_vectors = request.index_type.upper().startswith("IVF")
+        options = request.model_dump(include=_VECTOR_OPTIONS if of_vectors else _TEXT_OPTIONS)
+        options = {name: value for name, value in options.items() if value is not None}
+        if of_vectors:
+            options["metric"] = request.distance_type or "l2"
+        build = dataset.create_index if of_vectors else dataset.create_scalar_index
+        try:
+            build(request.column, request.index_type, request.name, replace=False, **options)
+        except AlreadyExistsError as error:
+            raise TableIndexAlreadyExistsError(f"Table index already exists: {error}") from error
+        except FieldNotFoundError as error:
+            raise TableColumnNotFoundError(f"Table column not found: {error}") from error
+        return CreateTableIndexResponse(transaction_id=transaction_id_of(dataset))
+
+    def create_table_scalar_index(
+        self, request: CreateTableIndexRequest
+    ) -> CreateTableIndexResponse:
+        """Build an index that answers filters."""
+        return self.create_table_index(request)
+
+    def list_table_indices(self, request: ListTableIndicesRequest) -> ListTableIndicesResponse:
+        """Return the indices with how much they cover."""
+        dataset = self._dataset("list_table_indices", request)
+        rows = dataset.count_rows()
+        found = [
+            IndexContent(
+                index_name=index.name,
+                index_uuid=index.segments[0].uuid,
+                columns=index.field_names,
+                status="SUCCEEDED",
+                index_type=index.index_type,
+                type_url=index.type_url,
+                num_indexed_rows=index.num_rows_indexed,
+                num_unindexed_rows=max(0, rows - index.num_rows_indexed),
+                size_bytes=index.total_size_bytes,
+                num_segments=len(index.segments),
+                created_at=index.segments[0].created_at,
+                index_version=index.segments[0].index_version,
+                index_details=json.dumps(index.details),
+            )
+            for index in dataset.describe_indices()
+        ]
+        return ListTableIndicesResponse(indexes=found)
+
+    def describe_table_index_stats(
+        self, request: DescribeTableIndexStatsRequest
+    ) -> DescribeTableIndexStatsResponse:
+        """Return how much an index covers."""
+        dataset = self._dataset("describe_table_index_stats", request)
+        name = request.index_name or ""
+        try:
+            found = dataset.index_statistics(name)
+        except IndexNotFoundError as error:
+            raise TableIndexNotFoundError(f"Table index not found: {name}") from error
+        first: Mapping[str, Any] = (found.get("indices") or [{}])[0]
+        return DescribeTableIndexStatsResponse(
+            distance_type=first.get("metric_type"),
+            index_type=found["index_type"],
+            num_indexed_rows=found["num_indexed_rows"],
+            num_unindexed_rows=found["num_unindexed_rows"],
+            num_indices=found["num_indices"],
+        )
+
+    def drop_table_index(self, request: DropTableIndexRequest) -> DropTableIndexResponse:
+        """Remove an index."""
+        dataset = self._dataset("drop_table_index", request)
+        name = request.index_name or ""
+        try:
+            dataset.drop_index(name)
+        except IndexNotFoundError as error:
+            raise TableIndexNotFoundError(f"Table index not found: {name}") from error
+        return DropTableIndexResponse(transaction_id=transaction_id_of(dataset))

@@ -1,0 +1,205 @@
+"""Names are taken once, told, and given up; the reference reads and writes the same folder."""
+
+import lance.namespace
+import lance_namespace as ln
+import pyarrow as pa
+import pytest
+
+import lancelet
+from lancelet.errors import InvalidInputError
+from lancelet.namespace import (
+    DirectoryNamespace,
+    DynamicContextProvider,
+    RestAdapter,
+    RestNamespace,
+)
+
+
+def test_namespaces_lie_within_each_other(namespace, rows):
+    made = namespace.create_namespace(
+        ln.CreateNamespaceRequest(id=["a"], properties={"owner": "ann"})
+    )
+    assert made.properties == {"owner": "ann"}
+    namespace.create_namespace(ln.CreateNamespaceRequest(id=["a", "b"]))
+    for taken in (["a"], ["a", "b"]):
+        with pytest.raises(ln.NamespaceAlreadyExistsError):
+            namespace.create_namespace(ln.CreateNamespaceRequest(id=taken))
+    with pytest.raises(ln.NamespaceNotFoundError):
+        namespace.create_namespace(ln.CreateNamespaceRequest(id=["c", "d"]))
+    assert namespace.list_namespaces(ln.ListNamespacesRequest(id=[])).namespaces == ["a"]
+    assert namespace.list_namespaces(ln.ListNamespacesRequest(id=["a"])).namespaces == ["b"]
+    told = namespace.describe_namespace(ln.DescribeNamespaceRequest(id=["a"]))
+    assert told.properties == {"owner": "ann"}
+    namespace.namespace_exists(ln.NamespaceExistsRequest(id=["a", "b"]))
+    with pytest.raises(ln.NamespaceNotEmptyError):
+        namespace.drop_namespace(ln.DropNamespaceRequest(id=["a"]))
+    namespace.drop_namespace(ln.DropNamespaceRequest(id=["a", "b"]))
+    with pytest.raises(ln.NamespaceNotFoundError):
+        namespace.namespace_exists(ln.NamespaceExistsRequest(id=["a", "b"]))
+
+
+def test_tables_have_names_until_they_are_dropped(namespace, rows):
+    namespace.create_namespace(ln.CreateNamespaceRequest(id=["a"]))
+    for name in ("x", "y", "z"):
+        namespace.create_table(ln.CreateTableRequest(id=["a", name]), rows)
+    with pytest.raises(ln.TableAlreadyExistsError):
+        namespace.create_table(ln.CreateTableRequest(id=["a", "x"]), rows)
+    again = namespace.create_table(ln.CreateTableRequest(id=["a", "x"], mode="overwrite"), rows)
+    assert again.version == 2
+    first = namespace.list_tables(ln.ListTablesRequest(id=["a"], limit=2))
+    assert (first.tables, first.page_token) == (["x", "y"], "y")
+    rest = namespace.list_tables(ln.ListTablesRequest(id=["a"], page_token="y"))
+    assert (rest.tables, rest.page_token) == (["z"], None)
+    told = namespace.describe_table(
+        ln.DescribeTableRequest(id=["a", "x"], load_detailed_metadata=True)
+    )
+    assert (told.version, told.is_only_declared) == (2, False)
+    assert [field.name for field in told.var_schema.fields] == ["a", "b"]
+    namespace.rename_table(ln.RenameTableRequest(id=["a", "x"], new_table_name="w"))
+    assert "a$w" in namespace.list_all_tables(ln.ListTablesRequest(id=[])).tables
+    namespace.drop_table(ln.DropTableRequest(id=["a", "w"]))
+    with pytest.raises(ln.TableNotFoundError):
+        namespace.table_exists(ln.TableExistsRequest(id=["a", "w"]))
+
+
+def test_a_table_may_be_declared_and_written_later(namespace, rows):
+    namespace.declare_table(ln.DeclareTableRequest(id=["later"]))
+    with pytest.raises(ln.TableAlreadyExistsError):
+        namespace.declare_table(ln.DeclareTableRequest(id=["later"]))
+    asked = ln.DescribeTableRequest(id=["later"], check_declared=True)
+    assert namespace.describe_table(asked).is_only_declared
+    namespace.insert_into_table(ln.InsertIntoTableRequest(id=["later"]), rows)
+    assert not namespace.describe_table(asked).is_only_declared
+
+
+def test_datasets_are_written_and_opened_by_their_id(namespace, rows):
+    table = pa.table({"a": [1, 2]})
+    named = {"namespace_client": namespace, "table_id": ["t"]}
+    lancelet.write_dataset(table, **named)
+    lancelet.write_dataset(table, **named, mode="append")
+    dataset = lancelet.dataset(**named)
+    assert dataset.count_rows() == 4
+    dataset.delete("a = 1")
+    assert lancelet.dataset(**named).count_rows() == 2
+    with pytest.raises(InvalidInputError, match="Cannot specify both"):
+        lancelet.dataset(dataset.uri, **named)
+    with pytest.raises(InvalidInputError, match="provided together"):
+        lancelet.dataset(namespace_client=namespace)
+    with pytest.raises(InvalidInputError, match="Must specify either"):
+        lancelet.dataset()
+
+
+@pytest.mark.parametrize("first", ["ours", "theirs"])
+def test_the_reference_keeps_the_same_names(tmp_path, rows, first):
+    both = [
+        DirectoryNamespace(root=str(tmp_path)),
+        lance.namespace.DirectoryNamespace(root=str(tmp_path)),
+    ]
+    one, other = both if first == "ours" else both[::-1]
+    one.create_namespace(ln.CreateNamespaceRequest(id=["a"], properties={"k": "v"}))
+    one.create_table(ln.CreateTableRequest(id=["a", "t"]), rows)
+    one.create_table(ln.CreateTableRequest(id=["root"]), rows)
+    other.create_table(ln.CreateTableRequest(id=["a", "u"]), rows)
+    with pytest.raises(ln.TableAlreadyExistsError):
+        other.create_table(ln.CreateTableRequest(id=["a", "t"]), rows)
+    for namespace in both:
+        told = namespace.describe_namespace(ln.DescribeNamespaceRequest(id=["a"]))
+        assert told.properties == {"k": "v"}
+        assert namespace.list_tables(ln.ListTablesRequest(id=["a"])).tables == ["t", "u"]
+        assert namespace.list_tables(ln.ListTablesRequest(id=[])).tables == ["root"]
+        for name in (["a", "t"], ["a", "u"], ["root"]):
+            assert namespace.count_table_rows(ln.CountTableRowsRequest(id=name)).count == 3
+    other.drop_table(ln.DropTableRequest(id=["a", "t"]))
+    one.deregister_table(ln.DeregisterTableRequest(id=["a", "u"]))
+    other.drop_namespace(ln.DropNamespaceRequest(id=["a"]))
+    assert one.list_namespaces(ln.ListNamespacesRequest(id=[])).namespaces == []
+
+
+@pytest.mark.parametrize("server", [RestAdapter, lance.namespace.RestAdapter])
+@pytest.mark.parametrize("client", [RestNamespace, lance.namespace.RestNamespace])
+def test_servers_and_clients_of_both_understand_each_other(tmp_path, rows, server, client):
+    with server("dir", {"root": str(tmp_path)}, port=0) as served:
+        namespace = client(uri=f"http://127.0.0.1:{served.port}")
+        namespace.create_namespace(ln.CreateNamespaceRequest(id=["a"]))
+        with pytest.raises(ln.NamespaceAlreadyExistsError):
+            namespace.create_namespace(ln.CreateNamespaceRequest(id=["a"]))
+        namespace.create_table(ln.CreateTableRequest(id=["a", "t"]), rows)
+        assert namespace.list_tables(ln.ListTablesRequest(id=["a"])).tables == ["t"]
+        assert namespace.count_table_rows(ln.CountTableRowsRequest(id=["a", "t"])).count == 3
+        with pytest.raises(ln.TableNotFoundError):
+            namespace.describe_table(ln.DescribeTableRequest(id=["a", "none"]))
+        namespace.drop_table(ln.DropTableRequest(id=["a", "t"]))
+        namespace.drop_namespace(ln.DropNamespaceRequest(id=["a"]))
+
+
+class Tokens(DynamicContextProvider):
+    """Notes what it was asked."""
+
+    def __init__(self, token="t"):
+        self.token = token
+        self.asked = []
+
+    def provide_context(self, info):
+        self.asked.append((info["operation"], info["object_id"]))
+        return {"headers.Authorization": self.token, "other": "ignored"}
+
+
+def test_a_provider_is_asked_before_each_request(tmp_path):
+    provider = Tokens()
+    namespace = DirectoryNamespace(
+        root=str(tmp_path), context_provider=provider, ops_metrics_enabled="true"
+    )
+    namespace.create_namespace(ln.CreateNamespaceRequest(id=["a"]))
+    assert provider.asked == [("create_namespace", "a")]
+    assert namespace.retrieve_ops_metrics() == {"create_namespace": 1}
+    namespace.reset_ops_metrics()
+    assert namespace.retrieve_ops_metrics() == {}
+    named = f"{__name__}.Tokens"
+    with pytest.raises(InvalidInputError, match="imported"):
+        DirectoryNamespace(root=str(tmp_path), **{"dynamic_context_provider.impl": f"{named}None"})
+    with pytest.raises(InvalidInputError, match="class in a module"):
+        DirectoryNamespace(root=str(tmp_path), **{"dynamic_context_provider.impl": "Tokens"})
+
+
+@pytest.mark.parametrize(
+    ("location", "message"),
+    [
+        ("s3://b/t.lance", "Absolute URIs"),
+        ("/tmp/t.lance", "Absolute paths"),
+        ("../t.lance", "Path traversal"),
+    ],
+)
+def test_only_what_lies_in_the_folder_gets_a_name(tmp_path, location, message):
+    namespace = DirectoryNamespace(root=str(tmp_path))
+    with pytest.raises(ln.InvalidInputError, match=message):
+        namespace.register_table(ln.RegisterTableRequest(id=["t"], location=location))
+
+
+def test_without_a_table_of_names_folders_are_listed(tmp_path, rows):
+    namespace = DirectoryNamespace(root=str(tmp_path), manifest_enabled="false")
+    namespace.create_table(ln.CreateTableRequest(id=["t"]), rows)
+    assert namespace.list_tables(ln.ListTablesRequest(id=[])).tables == ["t"]
+    assert not (tmp_path / "__manifest").exists()
+    with pytest.raises(ln.UnsupportedOperationError):
+        namespace.create_namespace(ln.CreateNamespaceRequest(id=["a"]))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        DirectoryNamespace,
+        RestNamespace,
+        lambda: RestNamespace(uri="ftp://x"),
+        lambda: RestAdapter("glue"),
+    ],
+)
+def test_what_is_missing_is_said(wrong):
+    with pytest.raises(InvalidInputError):
+        wrong()
+
+
+def test_a_server_that_is_gone_is_unavailable(tmp_path):
+    with RestAdapter("dir", {"root": str(tmp_path)}, port=0) as server:
+        namespace = RestNamespace(uri=f"http://127.0.0.1:{server.port}")
+    with pytest.raises(ln.ServiceUnavailableError):
+        namespace.list_tables(ln.ListTablesRequest(id=[]))
