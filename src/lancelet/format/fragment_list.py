@@ -195,15 +195,30 @@ _COLUMNS: Final = (
 )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class FragmentWire:
+    """The entries of fragments as a manifest holds them, and where the message of each is."""
+
+    wire: Bytes
+    position: Int64s
+    size: Int64s
+
+
 def split_fragments(message: Bytes) -> tuple[FragmentList, bytes]:
     """Return the fragments of a manifest message, and the message without them."""
+    entries, rest = split_entries(message)
+    return _scan(entries.wire, entries.position, entries.size), rest
+
+
+def split_entries(message: Bytes) -> tuple[FragmentWire, bytes]:
+    """Return the fragments of a manifest message as they are, and the message without them."""
     head, position, size = find_parts(message, FRAGMENTS_FIELD)
     # What lies between the entries is the rest; entries that touch leave nothing between.
     starts = np.concatenate([np.zeros(1, np.int64), position + size])
     stops = np.append(head, len(message))
     gaps = np.flatnonzero(stops > starts)
     rest = b"".join(message[starts[gap] : stops[gap]].tobytes() for gap in gaps)
-    return _scan(*_in_one_piece(message, head, position, size)), rest
+    return FragmentWire(*_in_one_piece(message, head, position, size)), rest
 
 
 def _in_one_piece(

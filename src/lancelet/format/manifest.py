@@ -16,7 +16,12 @@ from lancelet.buffers import Bytes
 from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.format.base_paths import BasePath, base_path_from_proto, base_path_to_proto
 from lancelet.format.flags import Feature, commit_flags
-from lancelet.format.fragment_list import FragmentList, split_fragments
+from lancelet.format.fragment_list import (
+    FragmentList,
+    FragmentWire,
+    split_entries,
+    split_fragments,
+)
 from lancelet.format.protos import table_pb
 from lancelet.format.schema import Schema
 from lancelet.format.version import DEFAULT_VERSION, FileVersion
@@ -127,6 +132,33 @@ class SectionPositions:
     transaction: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What a manifest says of files, of which a cleanup asks for all versions of a table."""
+
+    timestamp: datetime
+    fragments: FragmentWire
+    transaction_file: str
+    reader_flags: int
+    writer_flags: int
+
+
+def parse_outline(message: Bytes) -> tuple[Outline, SectionPositions]:
+    """Return the outline of a message, and where the other sections of its file are."""
+    fragments, rest = split_entries(message)
+    proto = parse_message(table_pb.Manifest, rest)
+    timestamp_ns = proto.timestamp.seconds * NANOSECONDS + proto.timestamp.nanos
+    _check_time(timestamp_ns, version=proto.version)
+    outline = Outline(
+        _EPOCH + timedelta(microseconds=timestamp_ns // 1000),
+        fragments,
+        proto.transaction_file,
+        proto.reader_feature_flags,
+        proto.writer_feature_flags,
+    )
+    return outline, _positions(proto)
+
+
 def parse_manifest(message: Bytes) -> tuple[Manifest, SectionPositions]:
     """Return the manifest of a message, and where the other sections of its file are."""
     fragments, rest = split_fragments(message)
@@ -211,11 +243,15 @@ def _check(manifest: Manifest) -> None:
             version=manifest.version,
             writer_flags=manifest.writer_flags,
         )
-    if not 0 <= manifest.timestamp_ns // NANOSECONDS <= _SECONDS_MAX:
+    _check_time(manifest.timestamp_ns, version=manifest.version)
+
+
+def _check_time(timestamp_ns: int, *, version: int) -> None:
+    if not 0 <= timestamp_ns // NANOSECONDS <= _SECONDS_MAX:
         raise CorruptDataError(
             "a manifest was committed at a time that is no time",
-            version=manifest.version,
-            timestamp_ns=manifest.timestamp_ns,
+            version=version,
+            timestamp_ns=timestamp_ns,
         )
 
 

@@ -23,8 +23,10 @@ from lancelet.errors import CorruptDataError
 from lancelet.format.index_metadata import IndexSection
 from lancelet.format.manifest import (
     Manifest,
+    Outline,
     SectionPositions,
     parse_manifest,
+    parse_outline,
     render_manifest,
 )
 from lancelet.format.transaction import Transaction
@@ -50,6 +52,27 @@ class StoredManifest:
 
 def read_manifest(file_bytes: int) -> Reading[StoredManifest]:
     """Read the manifest of a file: one round, and a second if it is longer than the tail."""
+    message, position = yield from _read_message(file_bytes)
+    manifest, positions = parse_manifest(message)
+    _check_positions(positions, position)
+    return StoredManifest(manifest, positions, position, file_bytes)
+
+
+def read_outline(data: Bytes) -> tuple[Outline, IndexSection]:
+    """Return what a manifest's file, which is in memory, says of other files."""
+
+    def fetch(wanted: Ranges) -> Slices:
+        return Slices(data, wanted.position, wanted.size)
+
+    message, position = run(_read_message(len(data)), fetch)
+    outline, positions = parse_outline(message)
+    _check_positions(positions, position)
+    section = run(_read_section(positions.index, positions, position, len(data)), fetch)
+    return outline, IndexSection() if section is None else IndexSection.parse(section.data)
+
+
+def _read_message(file_bytes: int) -> Reading[tuple[Bytes, int]]:
+    """Read the message of the manifest in a file, and find where it is."""
     tail_bytes = min(file_bytes, TAIL_BYTES)
     slices = yield Ranges.of((file_bytes - tail_bytes, tail_bytes))
     tail = slices.slice_bytes(0)
@@ -67,24 +90,31 @@ def read_manifest(file_bytes: int) -> Reading[StoredManifest]:
             expected_bytes=wanted - _SIZE.size,
             found_bytes=size,
         )
-    manifest, positions = parse_manifest(section[_SIZE.size :])
+    return section[_SIZE.size :], position
+
+
+def _check_positions(positions: SectionPositions, position: int) -> None:
+    """Raise unless the other sections of a file begin before its manifest."""
     for place in (positions.index, positions.transaction):
         if place is not None and place >= position:
             raise CorruptDataError(
                 "a section of the manifest's file lies behind the manifest", position=place
             )
-    return StoredManifest(manifest, positions, position, file_bytes)
 
 
 def read_indices(stored: StoredManifest) -> Reading[IndexSection]:
     """Read the index section of a manifest's file; empty if there is none."""
-    section = yield from _read_section(stored, stored.positions.index)
+    section = yield from _read_section(
+        stored.positions.index, stored.positions, stored.position, stored.file_bytes
+    )
     return IndexSection() if section is None else IndexSection.parse(section.data)
 
 
 def read_transaction(stored: StoredManifest) -> Reading[Transaction | None]:
     """Read the transaction in a manifest's file, if there is one."""
-    section = yield from _read_section(stored, stored.positions.transaction)
+    section = yield from _read_section(
+        stored.positions.transaction, stored.positions, stored.position, stored.file_bytes
+    )
     return None if section is None else Transaction.parse(section.data)
 
 
@@ -157,11 +187,16 @@ def _parse_footer(tail: Bytes, file_bytes: int) -> int:
     return int(position)
 
 
-def _read_section(stored: StoredManifest, position: int | None) -> Reading[Bytes | None]:
-    """Read a section, which ends at the latest where the next thing in the file starts."""
+def _read_section(
+    position: int | None, positions: SectionPositions, end: int, file_bytes: int
+) -> Reading[Bytes | None]:
+    """Read a section, which ends at the latest where the next thing in the file starts.
+
+    All end where the manifest begins, at `end`.
+    """
     if position is None:
         return None
-    others = (stored.positions.index, stored.positions.transaction, stored.position)
+    others = (positions.index, positions.transaction, end)
     stop = min(place for place in others if place is not None and place > position)
     slices = yield Ranges.of((position, stop - position))
     section = slices.slice_bytes(0)
@@ -171,6 +206,6 @@ def _read_section(stored: StoredManifest, position: int | None) -> Reading[Bytes
             "a section of the manifest's file runs into the next",
             position=position,
             section_bytes=size,
-            file_bytes=stored.file_bytes,
+            file_bytes=file_bytes,
         )
     return section[_SIZE.size : _SIZE.size + size]

@@ -73,6 +73,8 @@ class Snapshot:
     @cached_property
     def indices(self) -> IndexSection:
         """The index segments of the version."""
+        if self.stored.positions.index is None:
+            return IndexSection()
         reader = self.location.store.open_reader(self.entry.path, self.entry.size)
         return run(read_indices(self.stored), reader.read_ranges)
 
@@ -101,6 +103,13 @@ class Snapshot:
             # Cleaning up may remove it; a version is readable without.
             return None
         return Transaction.parse(data)
+
+    def lazily(self) -> Snapshot:
+        """Return the same version; what is written beside it need not survive until `settle`."""
+        location = replace(self.location, store=self.location.store.lazily())
+        lazy = Snapshot(location, self.entry, self.stored)
+        vars(lazy).update({**vars(self), "location": location})
+        return lazy
 
     def deletions(self, fragment: Fragment) -> DeletionVector:
         """Return which rows of a fragment are deleted."""

@@ -316,3 +316,17 @@ def test_snapshots_open_after_every_cleanup(tmp_path):
     dataset = changed(str(tmp_path))
     dataset.cleanup_old_versions(older_than=ALL, delete_concurrency=1, delete_rate_limit=1000)
     assert open_snapshot(TableLocation.open(str(tmp_path))).version == 4
+
+
+def test_versions_are_known_by_their_outline(tmp_path):
+    uri = str(tmp_path)
+    dataset = changed(uri)
+    dataset.create_scalar_index("id", "BTREE")
+    found = list(all_versions(TableLocation.open(uri)))
+    assert sorted(each.version for each in found) == [1, 2, 3, 4, 5]
+    for each in found:
+        snapshot = open_snapshot(TableLocation.open(uri), each.version)
+        assert each.outline.timestamp == snapshot.manifest.timestamp
+        assert each.outline.transaction_file == snapshot.manifest.transaction_file
+        assert each.outline.fragments.wire.tobytes() == snapshot.fragments.wire.tobytes()
+        assert each.indices == snapshot.indices

@@ -12,9 +12,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from lancelet.buffers import Bytes
 from lancelet.errors import CorruptDataError, ObjectNotFoundError
+from lancelet.format.flags import check_readable
 from lancelet.format.fragment import External, Fragment
-from lancelet.format.fragment_list import FragmentList
+from lancelet.format.fragment_list import FragmentWire
+from lancelet.format.index_metadata import IndexSection
+from lancelet.format.manifest import Outline
+from lancelet.format.manifest_file import read_outline
 from lancelet.format.paths import (
     DATA,
     TRANSACTIONS,
@@ -28,7 +35,20 @@ from lancelet.io.store import ObjectInfo
 from lancelet.io.uri import name as last_part
 from lancelet.table.location import TableLocation
 from lancelet.table.manifests import ManifestEntry
-from lancelet.table.snapshot import Snapshot, open_entry
+
+
+@dataclass(frozen=True, slots=True)
+class KnownVersion:
+    """A version of which only is known what it mentions, and when it was committed."""
+
+    entry: ManifestEntry
+    outline: Outline
+    indices: IndexSection
+
+    @property
+    def version(self) -> int:
+        """The number of the version."""
+        return self.entry.version
 
 
 @dataclass(slots=True)
@@ -41,15 +61,16 @@ class Mentions:
     paths: set[str] = field(default_factory=set)
     index_directories: set[str] = field(default_factory=set)
     _seen: set[bytes] = field(default_factory=set)
+    _last: Bytes = field(default_factory=lambda: np.empty(0, np.uint8))
 
-    def add(self, snapshot: Snapshot) -> None:
+    def add(self, version: KnownVersion) -> None:
         """Add what a version mentions."""
-        for fragment in self._unseen(snapshot.fragments):
+        for fragment in self._unseen(version.outline.fragments):
             self.paths.update(_paths_of(fragment))
-        transaction = snapshot.manifest.transaction_file
+        transaction = version.outline.transaction_file
         if transaction:
             self.paths.add(f"{TRANSACTIONS}/{transaction}")
-        for index in snapshot.indices.indices:
+        for index in version.indices.indices:
             self.index_directories.add(index_directory(index.uuid))
 
     def __contains__(self, path: str) -> bool:
@@ -62,17 +83,25 @@ class Mentions:
             f"{'/'.join(folders[:depth])}.lance" in self.paths for depth in range(2, len(folders))
         )
 
-    def _unseen(self, fragments: FragmentList) -> Iterator[Fragment]:
-        for place, (start, size) in enumerate(
-            zip(fragments.position.tolist(), fragments.size.tolist(), strict=True)
+    def _unseen(self, fragments: FragmentWire) -> Iterator[Fragment]:
+        """Yield the fragments that no version before had, byte for byte."""
+        wire, last = fragments.wire, self._last
+        self._last = wire
+        # Most versions add fragments to those of the one before, or, listed from the newest
+        # on, lack the last few of it.
+        shared = min(len(wire), len(last))
+        is_like_last = bool(np.array_equal(wire[:shared], last[:shared]))
+        first = int(np.searchsorted(fragments.position, shared)) if is_like_last else 0
+        for start, size in zip(
+            fragments.position[first:].tolist(), fragments.size[first:].tolist(), strict=True
         ):
-            entry = fragments.wire[start : start + size].tobytes()
+            entry = wire[start : start + size].tobytes()
             if entry not in self._seen:
                 self._seen.add(entry)
-                yield fragments[place]
+                yield Fragment.parse(entry)
 
 
-def all_versions(location: TableLocation) -> Iterator[Snapshot]:
+def all_versions(location: TableLocation) -> Iterator[KnownVersion]:
     """Yield every version at a location, those on no branch too.
 
     Raises:
@@ -89,10 +118,13 @@ def all_versions(location: TableLocation) -> Iterator[Snapshot]:
             continue
 
 
-def open_entry_surely(location: TableLocation, entry: ManifestEntry) -> Snapshot:
-    """Open a version, or say that nothing may be cleaned up because of it."""
+def open_entry_surely(location: TableLocation, entry: ManifestEntry) -> KnownVersion:
+    """Read a version, or say that nothing may be cleaned up because of it."""
     try:
-        return open_entry(location, entry)
+        data = np.frombuffer(location.store.read(entry.path), np.uint8)
+        outline, indices = read_outline(data)
+        check_readable(outline.reader_flags, outline.writer_flags)
+        return KnownVersion(entry, outline, indices)
     except CorruptDataError as error:
         error.add_note("a version that cannot be read may need any file; nothing was cleaned up")
         raise error.with_facts(path=entry.path, uri=location.uri) from None

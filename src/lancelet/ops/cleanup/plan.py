@@ -173,7 +173,7 @@ def _sort_versions(snapshot: Snapshot, policy: CleanupPolicy, tags: dict[str, in
         if not is_detached:
             sorted_.newest = max(sorted_.newest, number)
         may_go = number < snapshot.version and not is_detached
-        may_go = may_go and policy.selects(number, version.manifest.timestamp)
+        may_go = may_go and policy.selects(number, version.outline.timestamp)
         if may_go and number in tagged:
             sorted_.kept_by_tags.add(number)
         if may_go and number not in tagged:
