@@ -29,7 +29,7 @@ def test_every_row_is_in_one_shard(dataset, count, batch_size, granularity):
     options = {"columns": ["a"], "batch_size": batch_size, "granularity": granularity}
     found = []
     for rank in range(count):
-        with pytest.warns(DeprecationWarning):
+        with pytest.warns(DeprecationWarning, match="deprecated"):
             shard = ShardedBatchIterator(dataset, rank, count, **options)
         assert all(batch.num_rows <= batch_size for batch in shard)
         found += _values(shard)
