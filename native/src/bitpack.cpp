@@ -155,36 +155,40 @@ struct Kernels {
     return out.size;
   }
 
+  static LANCELET_INLINE int64_t width_of(const uint8_t* from, int64_t count) {
+    T seen = 0;
+    for (int64_t k = 0; k < count; ++k) seen |= load<T>(from + k * bytes);
+    int64_t width = 0;
+    for (uint64_t rest = seen; rest; rest >>= 1) ++width;
+    return width;
+  }
+
   static int64_t bit_widths(ConstBytes values, int64_t chunk, Bytes widths) {
     const int64_t count = values.size / bytes;
-    for (int64_t i = 0; i < widths.size; ++i) {
-      const uint8_t* from = values.data + i * chunk * bytes;
-      const int64_t n = smaller(chunk, count - i * chunk);
-      T seen = 0;
-      for (int64_t k = 0; k < n; ++k) seen |= load<T>(from + k * bytes);
-      int64_t width = 0;
-      for (uint64_t rest = seen; rest; rest >>= 1) ++width;
-      widths.data[i] = static_cast<uint8_t>(width);
-    }
+    for (int64_t i = 0; i < widths.size; ++i)
+      widths.data[i] = static_cast<uint8_t>(
+          width_of(values.data + i * chunk * bytes, smaller(chunk, count - i * chunk)));
     return widths.size;
   }
 
-  static int64_t pack_chunks(ConstBytes values, int64_t chunk, ConstBytes widths, Bytes out) {
+  static int64_t pack_chunks(ConstBytes values, int64_t chunk, Bytes widths, Bytes out) {
     alignas(64) uint8_t padded[kBlock * sizeof(T)];
     const int64_t count = values.size / bytes;
     int64_t written = 0;
     for (int64_t i = 0; i < widths.size; ++i) {
-      const int64_t width = widths.data[i];
       const int64_t n = smaller(chunk, count - i * chunk);
-      const int64_t size = bytes + block_bytes(width);
-      if (width > 8 * bytes || n < 0 || n > kBlock) return fail(kBadWidth, i);
-      if (size > out.size - written) return fail(kOutputFull, i);
+      if (n < 0 || n > kBlock) return fail(kBadWidth, i);
       const uint8_t* from = values.data + i * chunk * bytes;
+      // A block is looked at and packed before the next one takes its place in the cache.
+      const int64_t width = width_of(from, n);
+      const int64_t size = bytes + block_bytes(width);
+      if (size > out.size - written) return fail(kOutputFull, i);
       if (n < kBlock) {
         memcpy(padded, from, n * bytes);
         memset(padded + n * bytes, 0, (kBlock - n) * bytes);
         from = padded;
       }
+      widths.data[i] = static_cast<uint8_t>(width);
       store<T>(out.data + written, static_cast<T>(width));
       pack_block<T>(from, width, out.data + written + bytes);
       written += size;
@@ -296,7 +300,7 @@ int64_t bit_widths(ConstBytes values, int64_t chunk, int64_t word_bits, Bytes wi
   FOR_WORD(word_bits, bit_widths(values, chunk, widths))
 }
 
-int64_t pack_chunks(ConstBytes values, int64_t chunk, int64_t word_bits, ConstBytes widths,
+int64_t pack_chunks(ConstBytes values, int64_t chunk, int64_t word_bits, Bytes widths,
                     Bytes out) {
   FOR_WORD(word_bits, pack_chunks(values, chunk, widths, out))
 }

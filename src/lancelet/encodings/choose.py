@@ -49,12 +49,7 @@ from lancelet.encodings.codecs.variable import VariableCodec
 from lancelet.encodings.codecs.variable_packed_struct import VariablePackedStruct
 from lancelet.encodings.codecs.words import WORDS, from_words
 from lancelet.encodings.cost import LOOK_UP_NS, Cost, raw_bytes, try_values
-from lancelet.encodings.options import (
-    DICT_TOO_SMALL,
-    ByteStreamSplitMode,
-    Compression,
-    EncodingOptions,
-)
+from lancelet.encodings.options import ByteStreamSplitMode, Compression, EncodingOptions
 from lancelet.encodings.sample import sample_of, sample_of_long
 from lancelet.encodings.trials import COMPRESS_FROM_BYTES, best_of, try_all
 
@@ -136,11 +131,11 @@ def encode_items(items: Block, options: EncodingOptions) -> EncodedBlock:
     """Encode the items of a dictionary as the smallest block that the options allow."""
     plain: Codec = VariableCodec() if isinstance(items, Variable) else Flat()
     choices: list[Codec] = [plain]
-    if isinstance(items, FixedWidth) and items.bits in WORDS:
+    is_free = options.compression is not Compression.NONE
+    if isinstance(items, FixedWidth) and items.bits in WORDS and is_free:
         choices.append(OutOfLineBitpacking())
     level = options.dict_values_compression_level
-    is_large = raw_bytes(items) >= COMPRESS_FROM_BYTES
-    may_compress = is_large and options.compression is not Compression.NONE
+    may_compress = is_free and raw_bytes(items) >= COMPRESS_FROM_BYTES
     match options.dict_values_compression:
         case Compression.LZ4 | Compression.ZSTD as wanted:
             choices = [General(plain, wanted, level)]
@@ -229,8 +224,7 @@ def _try_dictionary(
     """Return the page with a dictionary, and what it costs, if that is worth a thought."""
     items_max = min(block.count // options.dict_divisor, options.dict_max_size)
     if (
-        options.compression in (Compression.NONE, Compression.FSST)
-        or block.count < DICT_TOO_SMALL
+        block.count < options.dict_too_small
         or not (isinstance(block, Variable) or (isinstance(block, FixedWidth) and block.bits > 8))
         or not _may_repeat(sample, items_max, bytes_to_beat)
     ):

@@ -107,7 +107,7 @@ def encode_column(
             length=page.leaf.num_rows,
             buffers=buffers,
             encoding=encoding,
-            report=(_choice_of(path, page.leaf, page.body),),
+            report=(choice_of(path, page.leaf, page.body),),
         )
 
 
@@ -116,6 +116,18 @@ def sink_of(blobs: BlobSink | None, field: Field) -> BlobSink:
     if blobs is None:
         raise InternalError("blobs are written without a place for them", field=field.name)
     return blobs
+
+
+def choice_of(path: Path, leaf: ShreddedLeaf, body: Body) -> ColumnChoice:
+    """Return what was chosen for a page."""
+    return ColumnChoice(
+        path=_name_of(path),
+        layout=_LAYOUT_NAMES[type(body.layout)],
+        encoding=body.encoding,
+        raw_bytes=leaf.values.nbytes,
+        encoded_bytes=sum(len(buffer) for buffer in body.buffers),
+        refused=body.refused,
+    )
 
 
 def _check_nesting(path: Path) -> None:
@@ -192,17 +204,6 @@ def _is_packable(data_type: pa.DataType, version: FileVersion) -> bool:
         if is_variable(data_type):
             return True
     return has_fixed_width(item) and not pa.types.is_boolean(item)
-
-
-def _choice_of(path: Path, leaf: ShreddedLeaf, body: Body) -> ColumnChoice:
-    return ColumnChoice(
-        path=_name_of(path),
-        layout=_LAYOUT_NAMES[type(body.layout)],
-        encoding=body.encoding,
-        raw_bytes=leaf.values.nbytes,
-        encoded_bytes=sum(len(buffer) for buffer in body.buffers),
-        refused=body.refused,
-    )
 
 
 def _name_of(path: Path) -> str:

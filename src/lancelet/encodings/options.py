@@ -11,6 +11,7 @@ writer (`blob`, index hints) are carried here as well, so that there is one plac
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
@@ -20,9 +21,6 @@ from lancelet.errors import InvalidInputError
 
 PREFIX: Final = "lance-encoding:"
 PACKED_KEY_BEFORE_2_1: Final = "packed"
-
-DICT_TOO_SMALL: Final = 100
-"""With fewer values than this a dictionary is not worth its lookup."""
 
 
 class Compression(Enum):
@@ -62,6 +60,8 @@ class EncodingOptions:
     """Use run lengths if there are fewer runs than this share of the values; 0 forbids them."""
     bss: ByteStreamSplitMode = ByteStreamSplitMode.AUTO
     """Byte stream split."""
+    dict_too_small: int = 100
+    """With fewer values than this a dictionary is not worth its lookup."""
     dict_divisor: int = 2
     """A dictionary has at most `values / dict_divisor` items."""
     dict_size_ratio: float = 0.8
@@ -96,7 +96,7 @@ class EncodingOptions:
         >>> EncodingOptions.from_metadata("x", {"lance-encoding:compression": "zstd"}).compression
         <Compression.ZSTD: 'zstd'>
         """
-        given: dict[str, Any] = {}
+        given: dict[str, Any] = _given_by_environment()
         for raw_key, raw_value in (metadata or {}).items():
             key, value = _text(raw_key), _text(raw_value)
             if key == PACKED_KEY_BEFORE_2_1:
@@ -116,6 +116,24 @@ class EncodingOptions:
                     value=value,
                 ) from error
         return EncodingOptions(**given)
+
+
+def _given_by_environment() -> dict[str, Any]:
+    """Return the options that the process has other defaults for."""
+    given: dict[str, Any] = {}
+    for variable, (name, parse) in _VARIABLES.items():
+        value = os.environ.get(variable)
+        if value is None:
+            continue
+        try:
+            given[name] = parse(value)
+        except ValueError as error:
+            raise InvalidInputError(
+                f"an environment variable asks for something the writer cannot do: {error}",
+                variable=variable,
+                value=value,
+            ) from error
+    return given
 
 
 def _text(value: bytes | str) -> str:
@@ -183,4 +201,14 @@ _PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "blob_dedicated_size_threshold": _integer(0, 1 << 62),
     "blob_pack_file_size_threshold": _integer(1, 1 << 62),
 }
-assert set(_PARSERS) == {field.name for field in fields(EncodingOptions)}, "a key has no parser"
+_VARIABLES: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
+    "LANCE_ENCODING_DICT_TOO_SMALL": ("dict_too_small", _integer(0, 1 << 62)),
+    "LANCE_ENCODING_DICT_DIVISOR": ("dict_divisor", _PARSERS["dict_divisor"]),
+    "LANCE_ENCODING_DICT_MAX_CARDINALITY": ("dict_max_size", _PARSERS["dict_max_size"]),
+    "LANCE_ENCODING_DICT_SIZE_RATIO": ("dict_size_ratio", _share),
+}
+"""The variables of the reference that change defaults; what a field's metadata ask for wins."""
+
+assert {*_PARSERS, "dict_too_small"} == {field.name for field in fields(EncodingOptions)}, (
+    "a key has no parser"
+)

@@ -67,6 +67,9 @@ COLUMNS = {
 }
 
 
+_WORDS_CHOSEN = "dictionary(10, variable(flat(32))){inline_bitpacking(8)}"
+
+
 def choose(array: pa.Array, version: FileVersion = FileVersion.V2_2, **metadata: str) -> MiniBlock:
     keys = {f"lance-encoding:{key.replace('_', '-')}": value for key, value in metadata.items()}
     options = EncodingOptions.from_metadata("x", keys)
@@ -91,7 +94,7 @@ def decode(page: MiniBlock) -> Block:
         ("rising", "general(lz4){byte_stream_split(64)}"),
         ("few", "dictionary(40, flat(64)){inline_bitpacking(8)}"),
         ("price", "general(zstd){flat(128)} without a search"),
-        ("words", "dictionary(10, variable(flat(32))){inline_bitpacking(8)}"),
+        ("words", _WORDS_CHOSEN),
         ("urls", "general(zstd){fsst{variable(flat(32))}} without a search"),
         ("keys", "general(zstd){fsst{variable(flat(32))}} without a search"),
         ("vectors", "fixed_size_list(4){flat(32)}"),
@@ -133,11 +136,12 @@ def test_chunks_of_2_1_leave_room_for_levels(column: str) -> None:
 @pytest.mark.parametrize(
     ("column", "metadata", "chosen"),
     [
-        ("small", {"compression": "none"}, "flat(64)"),
-        ("runs", {"compression": "none"}, "flat(64)"),
-        ("words", {"compression": "none"}, "variable(flat(32))"),
+        ("rising", {"compression": "none"}, "flat(64)"),
+        ("small", {"compression": "none"}, "dictionary(1000, flat(64)){flat(16)}"),
+        ("keys", {"compression": "none"}, "variable(flat(32))"),
+        ("words", {"compression": "none"}, "dictionary(10, variable(flat(32))){flat(8)}"),
         ("keys", {"compression": "fsst"}, "fsst{variable(flat(32))}"),
-        ("words", {"compression": "fsst"}, "fsst{variable(flat(32))}"),
+        ("words", {"compression": "fsst"}, _WORDS_CHOSEN),
         ("rising", {"compression": "zstd"}, "general(zstd){flat(64)}"),
         ("rising", {"compression": "zstd", "bss": "off"}, "general(zstd){flat(64)}"),
         ("price", {"compression": "lz4"}, "general(lz4){flat(128)}"),

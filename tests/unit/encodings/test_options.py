@@ -93,3 +93,26 @@ def test_a_value_without_sense_names_the_field_and_the_key(key: str, value: str)
     assert caught.value.facts["field"] == "x"
     assert caught.value.facts["key"] == f"lance-encoding:{key.replace('_', '-')}"
     assert caught.value.facts["value"] == value
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "name", "found"),
+    [
+        ("LANCE_ENCODING_DICT_TOO_SMALL", "7", "dict_too_small", 7),
+        ("LANCE_ENCODING_DICT_DIVISOR", "9", "dict_divisor", 9),
+        ("LANCE_ENCODING_DICT_MAX_CARDINALITY", "11", "dict_max_size", 11),
+        ("LANCE_ENCODING_DICT_SIZE_RATIO", "0.25", "dict_size_ratio", 0.25),
+    ],
+)
+def test_variables_of_the_process_change_defaults(monkeypatch, variable, value, name, found):
+    monkeypatch.setenv(variable, value)
+    assert getattr(EncodingOptions.from_metadata("x", None), name) == found
+    monkeypatch.setenv(variable, "many")
+    with pytest.raises(InvalidInputError, match="environment") as caught:
+        EncodingOptions.from_metadata("x", None)
+    assert caught.value.facts["variable"] == variable
+
+
+def test_metadata_win_over_variables(monkeypatch):
+    monkeypatch.setenv("LANCE_ENCODING_DICT_DIVISOR", "9")
+    assert options(dict_divisor="3").dict_divisor == 3

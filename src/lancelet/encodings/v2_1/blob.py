@@ -33,6 +33,7 @@ from lancelet.encodings.choose import MiniBlock
 from lancelet.encodings.codecs.base import ChunkLimits
 from lancelet.encodings.codecs.packed_struct import PackedStruct
 from lancelet.encodings.gather import gather
+from lancelet.encodings.layout import Body
 from lancelet.encodings.leaf import LeafContext, LeafRows
 from lancelet.encodings.levels import (
     LayerKind,
@@ -92,8 +93,11 @@ class BlobPage:
 
 def build_blob(
     leaf: ShreddedLeaf, sink: BlobSink, *, version: FileVersion
-) -> tuple[pb.PageLayout, tuple[Bytes, ...]]:
-    """Write the values of a leaf to the file; return the message and buffers of their page."""
+) -> tuple[pb.PageLayout, Body, int]:
+    """Write the values of a leaf to the file.
+
+    Returns the message of their page, the page within it, and the bytes of the values.
+    """
     if leaf.repetition is not None:
         raise UnsupportedError(
             "blobs cannot lie in lists before 2.2; write blobs of 2.2", field=leaf.field.name
@@ -104,8 +108,9 @@ def build_blob(
     pairs = np.zeros((count, 2), np.int64)
     for place in range(2):
         pairs[:, place] = placed.field(place).to_numpy()
+    sizes = pairs[:, 1].copy()
     if leaf.definition is not None:
-        pairs[unseen] = 0
+        pairs[unseen] = sizes[unseen] = 0
         pairs[:, 0] += leaf.definition.astype(np.int64) << DEFINITION_SHIFT
     descriptors = replace(
         leaf,
@@ -122,7 +127,7 @@ def build_blob(
             inner_layout=message_of(body.layout), layers=layer_names(leaf.layers)
         )
     )
-    return message, body.buffers
+    return message, body, int(sizes.sum())
 
 
 def _definition(position: Int64s, size: Int64s) -> Levels:

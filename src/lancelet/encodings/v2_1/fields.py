@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
 from lancelet.buffers import Bytes
 from lancelet.encodings.base import BlobSink, EncodedPage, FileVersion, Memo, StoredColumn
-from lancelet.encodings.encode_field import column_leaves, columns_of, encode_column, sink_of
+from lancelet.encodings.encode_field import (
+    choice_of,
+    column_leaves,
+    columns_of,
+    encode_column,
+    sink_of,
+)
 from lancelet.encodings.layout import PageBody
 from lancelet.encodings.levels import Path, nest
 from lancelet.encodings.structural import StructuralReader
@@ -28,9 +35,20 @@ def encode_field(
     for column_leaf in column_leaves(array, field, version):
         if column_leaf.is_blob_v1:
             leaf = column_leaf.leaf
-            message, buffers = build_blob(leaf, sink_of(blobs, leaf.field), version=version)
+            message, body, value_bytes = build_blob(
+                leaf, sink_of(blobs, leaf.field), version=version
+            )
+            choice = choice_of(column_leaf.path, leaf, body)
+            choice = replace(
+                choice,
+                layout="blob",
+                raw_bytes=value_bytes,
+                encoded_bytes=value_bytes + choice.encoded_bytes,
+            )
             pages.append(
-                EncodedPage(column_leaf.column, 0, leaf.num_rows, buffers, sealed(message))
+                EncodedPage(
+                    column_leaf.column, 0, leaf.num_rows, body.buffers, sealed(message), (choice,)
+                )
             )
         else:
             pages += encode_column(column_leaf, version, _seal, blobs=blobs)

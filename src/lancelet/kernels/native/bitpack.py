@@ -71,12 +71,14 @@ def pack_chunks(values: npt.NDArray[Any], chunk: int = BLOCK) -> tuple[Bytes, In
     Returns the bytes, and the position and size of each block.
     """
     dtype = word_type(values.dtype.itemsize * 8)
-    widths = bit_widths(values, chunk)
-    size = dtype.itemsize + widths.astype(np.int64) * (BLOCK // 8)
-    out = empty(int(size.sum()), _BYTE)
+    check_packed_chunk(chunk)
+    widths = np.empty(-(-len(values) // chunk), _BYTE)
+    # As if no value could be packed; memory that is not touched is not used.
+    out = empty(len(widths) * (BLOCK + 1) * dtype.itemsize, _BYTE)
     status = _native.pack_chunks(as_bytes(values), chunk, dtype.itemsize * 8, widths, out)
-    checked(status, kernel="pack_chunks")
-    return out, np.cumsum(size) - size, size
+    written = checked(status, kernel="pack_chunks")
+    size = dtype.itemsize + widths.astype(np.int64) * (BLOCK // 8)
+    return out[:written], np.cumsum(size) - size, size
 
 
 def pack_blocks(values: npt.NDArray[Any], width: int) -> Bytes:
