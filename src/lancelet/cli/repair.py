@@ -34,6 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--drop-index", action="append", default=[], metavar="NAME", help="give up an index"
     )
+    parser.add_argument(
+        "--rebuild-index", action="append", default=[], metavar="NAME", help="build an index anew"
+    )
     parser.add_argument("--rebuild-counts", action="store_true", help="count rows in the files")
     parser.add_argument("--apply", action="store_true", help="do it; else only say what it is")
 
@@ -52,6 +55,7 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
         ),
         drop_indices=arguments.drop_index,
         rebuild_counts=arguments.rebuild_counts,
+        rebuild_indices=arguments.rebuild_index,
         dry_run=not arguments.apply,
     )
     out.facts({"done": arguments.apply, **asdict(report)})

@@ -170,6 +170,7 @@ class MaintenanceMethods:
         source: LanceDataset | int | None = None,
         drop_indices: Sequence[str] = (),
         rebuild_counts: bool = False,
+        rebuild_indices: Sequence[str] = (),
         dry_run: bool = True,
     ) -> RepairReport:
         """Mend what `check` found, in a new version; by default only say what that would do.
@@ -180,6 +181,7 @@ class MaintenanceMethods:
             source: An older version of this table, or a dataset that is a copy of it.
             drop_indices: Indices to give up, by name.
             rebuild_counts: Whether to count rows and deleted rows in the files.
+            rebuild_indices: Indices to build anew from the rows, by name.
             dry_run: Whether to change nothing.
         """
         handle = self._handle
@@ -193,6 +195,7 @@ class MaintenanceMethods:
             source_snapshot,
             tuple(drop_indices),
             rebuild_counts,
+            tuple(rebuild_indices),
         )
         done = repair(handle.snapshot, wishes, dry_run=dry_run, options=self._committing())
         handle.snapshot = done.snapshot

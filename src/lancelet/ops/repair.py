@@ -5,9 +5,10 @@
     restore fragment 3 of a copy its files are copied here under new names
     rebuild counts               rows and deleted rows are counted in the files
     drop index by_id             filters scan; the index can be built anew
+    rebuild index by_id          it is built anew from the rows, as it was asked for
 
-Fragments and counts are mended by one commit. Indices are dropped by another, since no operation
-of the format does both.
+Fragments and counts are mended by one commit. Indices are dropped and built by others, since no
+operation of the format does both.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from lancelet.io.store import Store
 from lancelet.io.uri import name
 from lancelet.ops.check.files import FragmentCheck
 from lancelet.ops.check.finding import Level, Severity
+from lancelet.ops.indexing.optimize import OptimizeIndices, optimize_indices
 from lancelet.ops.publish import Remarks, publish
 from lancelet.table.commit import CommitOptions
 from lancelet.table.conflict.rebase import with_deletions
@@ -51,6 +53,7 @@ class RepairWishes:
         source: An older version of the table, or a version of a copy of it.
         drop_indices: The names of indices to give up.
         rebuild_counts: Whether to count the rows of all fragments in their files.
+        rebuild_indices: The names of indices to build anew.
     """
 
     drop_fragments: tuple[int, ...] = ()
@@ -58,6 +61,7 @@ class RepairWishes:
     source: Snapshot | None = None
     drop_indices: tuple[str, ...] = ()
     rebuild_counts: bool = False
+    rebuild_indices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,7 @@ class RepairReport:
         restored_fragments: The fragments that are again as they were.
         recounted_fragments: The fragments whose counts were wrong.
         dropped_indices: The indices that were given up.
+        rebuilt_indices: The indices that were built anew.
         rows_before: How many rows the manifest says there were.
         rows_after: How many there are now.
         bytes_copied: The bytes of files that come from a copy of the table.
@@ -83,6 +88,7 @@ class RepairReport:
     rows_before: int = 0
     rows_after: int = 0
     bytes_copied: int = 0
+    rebuilt_indices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,6 +113,9 @@ def repair(
     """
     dropped = _known(snapshot, wishes.drop_fragments)
     indices = _named(snapshot, wishes.drop_indices)
+    rebuilt = {index.name for index in _named(snapshot, wishes.rebuild_indices)}
+    if rebuilt & set(wishes.drop_indices):
+        raise InvalidInputError("an index is dropped or rebuilt", names=sorted(rebuilt))
     restored = list(_restored(snapshot, wishes, dry_run=dry_run))
     changed = {fragment.id: fragment for fragment, _ in restored}
     recounted: dict[int, Fragment] = {}
@@ -124,6 +133,7 @@ def repair(
         rows_before=snapshot.fragments.num_rows,
         rows_after=sum(after.values()),
         bytes_copied=sum(size for _, size in restored),
+        rebuilt_indices=tuple(sorted(rebuilt)),
     )
     if dry_run:
         return Repaired(snapshot, report)
@@ -134,6 +144,9 @@ def repair(
         latest = publish(latest, operation, options, _REMARKS)
     if indices:
         latest = publish(latest, CreateIndex((), indices), options, _REMARKS)
+    if rebuilt:
+        anew = OptimizeIndices(names=report.rebuilt_indices, retrains=True)
+        latest = optimize_indices(latest, anew, options)
     return Repaired(latest, replace(report, version=latest.version))
 
 

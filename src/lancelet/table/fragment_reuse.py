@@ -110,6 +110,34 @@ def with_recorded_moves(state: State, operation: Operation, base: Snapshot) -> S
     return replace(state, indices=(*others, entry))
 
 
+def trimmed_entry(
+    snapshot: Snapshot, indices: Sequence[IndexMetadata]
+) -> tuple[IndexMetadata, IndexMetadata] | None:
+    """Return the entry of a version, and one without the rewrites that `indices` all know of.
+
+    They know of a rewrite if they were made since and cover none of what it replaced. It is None
+    if there is nothing to leave out.
+    """
+    entry = _entry_of(snapshot.indices.indices)
+    versions = fragment_reuse_of(snapshot).versions
+    needed = tuple(
+        version
+        for version in versions
+        if not all(index.is_system or _knows(index, version) for index in indices)
+    )
+    if entry is None or len(needed) == len(versions):
+        return None
+    return entry, _new_entry(needed, snapshot, entry)
+
+
+def _knows(index: IndexMetadata, version: ReuseVersion) -> bool:
+    if index.dataset_version < version.dataset_version:
+        return False
+    covered = index.fragment_bitmap or FrozenBitMap()
+    old = (digest.id for group in version.groups for digest in group.old_fragments)
+    return not any(fragment_id in covered for fragment_id in old)
+
+
 def _new_entry(
     versions: Sequence[ReuseVersion], base: Snapshot, before: IndexMetadata | None
 ) -> IndexMetadata:
@@ -121,7 +149,8 @@ def _new_entry(
         base.location.store.put(f"{index_directory(identity)}/{DETAILS_FILE}", content)
         details = external_details(len(content))
         files = (IndexFile(DETAILS_FILE, len(content)),)
-    new = (digest.id for group in versions[-1].groups for digest in group.new_fragments)
+    last = versions[-1].groups if versions else ()
+    new = (digest.id for group in last for digest in group.new_fragments)
     return IndexMetadata(
         uuid=identity,
         name=FRAGMENT_REUSE_INDEX,

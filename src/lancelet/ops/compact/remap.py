@@ -3,7 +3,10 @@
 ids of rows           nothing: rows keep them
 addresses             the files are written anew, with the new addresses
 zones                 nothing: they are looked at again when indices are optimised
-unknown kinds         stay; where rows went is recorded in the fragment reuse index
+unknown kinds         stay, and cover nothing of what was rewritten
+
+Where rows went is recorded only if remapping is deferred. For unknown kinds it is not: there are
+readers that then take them to cover the new fragments, and still look for rows where they were.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from lancelet.format.operation import RewriteGroup, RewrittenIndex
 from lancelet.format.roaring import render_treemap
 from lancelet.ops.compact.options import CompactionOptions
 from lancelet.ops.indexing.remap import ScalarRemapper
+from lancelet.query.indexing.segments import table_segment
 from lancelet.table.fragment_reuse import FragmentReuse
 from lancelet.table.snapshot import Snapshot
 
@@ -73,10 +77,8 @@ def change_indices(
     stable = snapshot.manifest.uses_stable_row_ids
     if not plans or (stable and not any(own for _, own in plans)):
         return IndexChanges()
-    moves = _recorded(snapshot, groups)
-    reuse = FragmentReuse((ReuseVersion(snapshot.version, moves),))
-    changed = tuple(own.remap(snapshot, index, reuse) for index, own in plans if own)
-    return IndexChanges(changed, () if stable or len(changed) == len(plans) else moves)
+    reuse = FragmentReuse((ReuseVersion(snapshot.version, _recorded(snapshot, groups)),))
+    return IndexChanges(tuple(own.remap(snapshot, index, reuse) for index, own in plans if own))
 
 
 def _remapper_of(
@@ -86,8 +88,21 @@ def _remapper_of(
 
 
 def check_deferrable(snapshot: Snapshot, options: CompactionOptions) -> None:
-    """Refuse to record moves in a table whose rows are known by stable ids."""
-    if options.defer_index_remap and snapshot.manifest.uses_stable_row_ids:
+    """Refuse to record moves for rows with stable ids, and for kinds that would not be moved."""
+    if not options.defer_index_remap:
+        return
+    unknown = sorted(
+        index.name
+        for index in snapshot.indices.indices
+        if not index.is_system and table_segment(snapshot, index) is None
+    )
+    if unknown:
+        raise UnsupportedError(
+            "the rows of an index of an unknown kind cannot be remapped later; compact without "
+            "defer_index_remap, or drop it",
+            indices=unknown,
+        )
+    if snapshot.manifest.uses_stable_row_ids:
         raise UnsupportedError(
             "indices need no remapping in a table with stable row ids, so it cannot be deferred; "
             "compact without defer_index_remap",

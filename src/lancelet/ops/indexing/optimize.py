@@ -6,6 +6,10 @@
     retrain    {0 1 2 3 4}       from the rows, whatever the segments say
 
 Rows that are gone since are left out of what is written. Everything is one commit.
+
+Segments that still have rows where they were before a compaction that deferred its remapping are
+written anew, whether they are merged or not. What was kept of that compaction for translating
+them is given up once no segment needs it.
 """
 
 from __future__ import annotations
@@ -16,10 +20,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
-from lancelet.errors import InvalidInputError, UnsupportedError
+import pyarrow as pa
+
+from lancelet.errors import (
+    CorruptDataError,
+    InvalidInputError,
+    ObjectNotFoundError,
+    UnsupportedError,
+)
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.format.operation import CreateIndex
-from lancelet.index.base import IndexedRows, Parameters
+from lancelet.index.base import IndexedRows, Parameters, Segment, Typed
 from lancelet.index.folder import SegmentFolder
 from lancelet.ops.indexing.build import describe_segment, new_folder
 from lancelet.ops.indexing.drop import segments_of
@@ -27,7 +38,7 @@ from lancelet.ops.indexing.rows import rows_to_index
 from lancelet.ops.publish import Retries, publish, with_retries
 from lancelet.query.indexing.segments import TableSegment, table_segment
 from lancelet.table.commit import CommitOptions
-from lancelet.table.fragment_reuse import current_coverage, fragment_reuse_of
+from lancelet.table.fragment_reuse import current_coverage, fragment_reuse_of, trimmed_entry
 from lancelet.table.snapshot import Snapshot
 
 _Write: TypeAlias = Callable[[IndexedRows, SegmentFolder, Parameters], bytes]
@@ -76,6 +87,11 @@ def commit_changes(
     """Commit what became of indices; return the same version if that is nothing."""
     added = tuple(index for change in changes for index in change.added)
     removed = tuple(index for change in changes for index in change.removed)
+    gone = {index.uuid for index in removed}
+    kept = tuple(index for index in snapshot.indices.indices if index.uuid not in gone)
+    trimmed = trimmed_entry(snapshot, (*kept, *added))
+    if trimmed is not None:
+        removed, added = (*removed, trimmed[0]), (*added, trimmed[1])
     if not added:
         return snapshot
     return publish(snapshot, CreateIndex(added, removed), options)
@@ -111,23 +127,28 @@ def optimize_one(snapshot: Snapshot, name: str, wanted: OptimizeIndices) -> Inde
     covered = frozenset().union(*(segment.covered for segment in opened))
     fragments: list[int] = snapshot.fragments.ids.tolist()
     missing = [each for each in fragments if each not in covered]
-    if wanted.retrains or _has_moved_zones(snapshot, opened):
+    stale = [segment for segment in opened if _has_moved(snapshot, segment)]
+    if wanted.retrains or not all(segment.kind.can_remap for segment in stale):
         return IndexChange((_trained(snapshot, opened[0], fragments),), segments)
     count = 1 if wanted.merges is None else wanted.merges
-    if not missing and (count < 2 or len(opened) < 2):
-        return IndexChange()
-    latest = sorted(opened, key=lambda segment: segment.metadata.created_at or 0)
-    old = latest[len(latest) - min(count, len(latest)) :]
-    if not old:
-        return IndexChange((_added(snapshot, opened[0], missing),))
-    merged = _merged(snapshot, old, missing)
-    return IndexChange((merged,), tuple(segment.metadata for segment in old))
+    old: list[TableSegment] = []
+    added: list[IndexMetadata] = []
+    if missing or (count > 1 and len(opened) > 1):
+        latest = sorted(opened, key=lambda segment: segment.metadata.created_at or 0)
+        old = latest[len(latest) - min(count, len(latest)) :]
+        build = _merged(snapshot, old, missing) if old else _added(snapshot, opened[0], missing)
+        added.append(build)
+    moved = [segment for segment in stale if segment not in old]
+    added += [_merged(snapshot, [segment], ()) for segment in moved]
+    return IndexChange(tuple(added), tuple(segment.metadata for segment in (*old, *moved)))
 
 
-def _has_moved_zones(snapshot: Snapshot, segments: Sequence[TableSegment]) -> bool:
-    """Return whether zones may be of rows that moved, which no longer make up zones."""
-    kinds_move = all(segment.kind.can_remap for segment in segments)
-    return not kinds_move and bool(fragment_reuse_of(snapshot).versions)
+def _has_moved(snapshot: Snapshot, segment: TableSegment) -> bool:
+    """Return whether a segment may have rows where they were before a compaction."""
+    versions = fragment_reuse_of(snapshot).versions
+    if not versions or segment.is_by_id or not _has_rows(segment):
+        return False
+    return segment.metadata.dataset_version < versions[-1].dataset_version
 
 
 def _opened(snapshot: Snapshot, index: IndexMetadata) -> TableSegment:
@@ -179,12 +200,25 @@ def _merged(
     )
     covered = frozenset(missing).union(*(segment.covered for segment in filled))
     oldest = min(segment.metadata.dataset_version for segment in filled)
-    return new.described(details, sorted(covered), dataset_version=oldest)
+    # Rows of a moved segment are where they are now, and the version says that it knows it.
+    moved = any(_has_moved(snapshot, segment) for segment in filled)
+    version = snapshot.version if moved else oldest
+    return new.described(details, sorted(covered), dataset_version=version)
 
 
 def _has_rows(segment: TableSegment) -> bool:
     """Return whether a segment was trained; before that it covers nothing."""
     return bool(segment.metadata.fragment_bitmap)
+
+
+def _opened_if_sound(segment: TableSegment) -> Segment | None:
+    """Return an open segment; None if it has no rows, or if what it has cannot be read."""
+    if not _has_rows(segment):
+        return None
+    try:
+        return segment.open()
+    except (ObjectNotFoundError, CorruptDataError):
+        return None  # what it was asked for is in its details too
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -195,6 +229,7 @@ class _NewSegment:
     example: TableSegment
     parameters: Parameters
     version: int
+    value_type: pa.DataType | None
     id: uuid.UUID
     folder: SegmentFolder
 
@@ -202,13 +237,14 @@ class _NewSegment:
     def like(snapshot: Snapshot, example: TableSegment) -> _NewSegment:
         """Return one that is asked for as another was."""
         details = example.metadata.details
-        opened = example.open() if _has_rows(example) else None
+        opened = _opened_if_sound(example)
         parameters = example.kind.parameters_like(b"" if details is None else details.value, opened)
         stable = snapshot.manifest.uses_stable_row_ids
         version = example.kind.version(parameters, stable_row_ids=stable)
         own_id = uuid.uuid4()
         folder = new_folder(snapshot, own_id)
-        return _NewSegment(snapshot, example, parameters, version, own_id, folder)
+        value_type = opened.data_type if isinstance(opened, Typed) else None
+        return _NewSegment(snapshot, example, parameters, version, value_type, own_id, folder)
 
     @property
     def by_address(self) -> bool:
@@ -227,7 +263,7 @@ class _NewSegment:
             fragments,
             by_address=self.by_address,
             within=self.example.kind.path_within,
-            value_type=self.example.value_type if _has_rows(self.example) else None,
+            value_type=self.value_type,
         )
 
     def described(

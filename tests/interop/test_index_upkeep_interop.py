@@ -1,0 +1,167 @@
+"""Upkeep of indices: deferred compactions are caught up with, broken files are built anew, and
+kinds that only the reference knows live on."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import lance as reference
+import pyarrow as pa
+import pytest
+from lance.indices import IndexConfig as ReferenceConfig
+
+import lancelet as ours
+from lancelet.errors import UnsupportedError
+from lancelet.format.index_metadata import FRAGMENT_REUSE_INDEX
+from lancelet.query.indexing.segments import IndexUnusableWarning
+from lancelet.table.fragment_reuse import fragment_reuse_of
+
+FILTER = "a > 90 AND a < 95"
+
+
+def rows(first: int, count: int) -> pa.Table:
+    numbers = range(first, first + count)
+    return pa.table(
+        {
+            "id": numbers,
+            "a": pa.array([None if i % 13 == 0 else i % 100 for i in numbers], pa.int64()),
+            "s": [f"word {i % 10}" for i in numbers],
+        }
+    )
+
+
+def ids(dataset: Any, text: str = FILTER, **options: Any) -> list[int]:
+    return sorted(dataset.to_table(columns=["id"], filter=text, **options)["id"].to_pylist())
+
+
+def num_recorded(dataset: Any) -> int:
+    return len(fragment_reuse_of(dataset.snapshot).versions)
+
+
+@pytest.mark.parametrize("merges", [None, 0, 3])
+@pytest.mark.parametrize("kind", ["BTREE", "BITMAP", "ZONEMAP"])
+def test_optimising_catches_up_with_deferred_compactions(
+    tmp_path: Path, kind: str, merges: int | None
+) -> None:
+    dataset = ours.write_dataset(rows(0, 400), tmp_path / "t", max_rows_per_file=50)
+    dataset.create_scalar_index("a", kind)
+    dataset.create_scalar_index("id", "BTREE")
+    for step in range(2):
+        dataset.delete(f"id % 11 = {step}")
+        dataset.insert(rows(400 + 50 * step, 50))
+        dataset.optimize.compact_files(
+            target_rows_per_fragment=100 + 50 * step, defer_index_remap=True
+        )
+    assert num_recorded(dataset) == 2
+    dataset.optimize.optimize_indices(index_names=["a_idx"], num_indices_to_merge=merges)
+    assert num_recorded(dataset) == 2, "the other index still needs them"
+    dataset.optimize.optimize_indices(num_indices_to_merge=merges)
+    assert num_recorded(dataset) == 0
+    version = dataset.version
+    dataset.optimize.optimize_indices(num_indices_to_merge=merges)
+    assert dataset.version == version
+    expected = ids(dataset, use_scalar_index=False)
+    assert ids(dataset) == ids(reference.dataset(tmp_path / "t")) == expected
+    for name in ("a_idx", "id_idx"):
+        assert dataset.index_statistics(name)["num_unindexed_rows"] == 0
+    dataset.optimize.compact_files(target_rows_per_fragment=1000, defer_index_remap=True)
+    assert num_recorded(dataset) == 1
+    assert ids(dataset) == ids(reference.dataset(tmp_path / "t")) == expected
+
+
+def test_what_the_reference_deferred_is_caught_up_with(tmp_path: Path) -> None:
+    ours.write_dataset(rows(0, 400), tmp_path / "t", max_rows_per_file=50)
+    theirs = reference.dataset(tmp_path / "t")
+    theirs.create_scalar_index("a", "BTREE")
+    theirs.delete("id % 5 = 0")
+    theirs.optimize.compact_files(target_rows_per_fragment=200, defer_index_remap=True)
+    dataset = ours.dataset(tmp_path / "t")
+    assert num_recorded(dataset) == 1
+    dataset.optimize.optimize_indices()
+    assert num_recorded(dataset) == 0
+    expected = ids(dataset, use_scalar_index=False)
+    again = reference.dataset(tmp_path / "t")
+    assert ids(dataset) == ids(again) == expected
+    assert "ScalarIndexQuery" in again.scanner(filter=FILTER).explain_plan()
+    again.insert(rows(400, 20))
+    again.optimize.optimize_indices()
+    assert ids(again) == ids(ours.dataset(tmp_path / "t"))
+
+
+def damage(dataset: Any, path: Path, how: str) -> Path:
+    """Damage the files of the only index, and return the folder."""
+    folder = path / "_indices" / dataset.list_indices()[0]["uuid"]
+    for file in folder.iterdir():
+        if how == "missing":
+            file.unlink()
+        elif how == "cut short":
+            file.write_bytes(file.read_bytes()[:-9])
+        else:
+            file.write_bytes(bytes(len(file.read_bytes())))
+    return folder
+
+
+@pytest.mark.parametrize("how", ["missing", "cut short", "zeroed"])
+@pytest.mark.parametrize("kind", ["BTREE", "BITMAP", "ZONEMAP", "BLOOMFILTER", "NGRAM"])
+def test_a_broken_index_is_named_passed_over_and_built_anew(
+    tmp_path: Path, kind: str, how: str
+) -> None:
+    path = tmp_path / "t"
+    made = ours.write_dataset(rows(0, 300), path, max_rows_per_file=100)
+    column = "s" if kind == "NGRAM" else "a"
+    made.create_scalar_index(column, kind)
+    text = "contains(s, 'word')" if kind == "NGRAM" else "a = 7"
+    expected = ids(made, text, use_scalar_index=False)
+    folder = damage(made, path, how)
+    dataset = ours.dataset(path)
+    with pytest.warns(IndexUnusableWarning, match=folder.name):
+        assert ids(dataset, text) == expected
+    assert [each.index for each in dataset.check(level="indices")] != []
+    report = dataset.repair(rebuild_indices=[f"{column}_idx"], dry_run=False)
+    assert report.rebuilt_indices == (f"{column}_idx",)
+    assert ids(dataset, text) == ids(reference.dataset(path), text) == expected
+    assert "ScalarIndexQuery" in ours.dataset(path).scanner(filter=text).explain_plan()
+    assert dataset.check(level="indices") == []
+
+
+def test_an_index_is_not_dropped_and_rebuilt(tmp_path: Path) -> None:
+    dataset = ours.write_dataset(rows(0, 30), tmp_path / "t")
+    dataset.create_scalar_index("a", "BTREE")
+    with pytest.raises(ValueError, match="dropped or rebuilt"):
+        dataset.repair(drop_indices=["a_idx"], rebuild_indices=["a_idx"])
+    with pytest.raises(LookupError, match="no index"):
+        dataset.repair(rebuild_indices=["b_idx"])
+
+
+@pytest.mark.filterwarnings("ignore::lancelet.query.indexing.segments.IndexUnusableWarning")
+def test_kinds_that_are_not_known_live_through_every_operation(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    ours.write_dataset(rows(0, 300), path, max_rows_per_file=100)
+    reference.dataset(path).create_scalar_index("s", ReferenceConfig("fm", {}))
+    dataset = ours.dataset(path)
+    before = dataset.describe_indices()[0]
+    assert before.index_type == "Fm"
+    text = "contains(s, 'rd 7')"
+    dataset.delete("id % 9 = 0")
+    dataset.update({"a": "a + 1"}, where="id = 5")
+    dataset.insert(rows(300, 50))
+    dataset.merge_insert("id").when_not_matched_insert_all().execute(rows(350, 10))
+    dataset.add_columns({"twice": "a * 2"})
+    dataset.create_scalar_index("a", "BTREE")
+    dataset.optimize.optimize_indices()
+    with pytest.raises(UnsupportedError, match="unknown kind"):
+        dataset.optimize.compact_files(defer_index_remap=True)
+    dataset.optimize.compact_files()
+    dataset.tags.create("here", dataset.version)
+    dataset.delete("id = 1")
+    after = next(each for each in dataset.describe_indices() if each.name == "s_idx")
+    assert uuid.UUID(after.segments[0].uuid) == uuid.UUID(before.segments[0].uuid)
+    assert (after.type_url, after.details) == (before.type_url, before.details)
+    expected = ids(dataset, text, use_scalar_index=False)
+    assert ids(dataset, text) == ids(reference.dataset(path), text) == expected
+    names = {each["name"] for each in dataset.list_indices()} - {FRAGMENT_REUSE_INDEX}
+    assert names == {"s_idx", "a_idx"}
+    dataset.drop_index("s_idx")
+    assert ids(dataset, text) == expected
