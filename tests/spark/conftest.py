@@ -37,6 +37,9 @@ def pytest_collection_modifyitems(items):
             # Releases before 4.3 leave the closing of sockets to the garbage collector.
             for kind in ("ResourceWarning", "pytest.PytestUnraisableExceptionWarning"):
                 item.add_marker(pytest.mark.filterwarnings(f"ignore:.*socket:{kind}"))
+            # Spark looks for pandas where it uses none, and then at its release.
+            ignored = "ignore:PySpark does not yet fully support pandas:FutureWarning"
+            item.add_marker(pytest.mark.filterwarnings(ignored))
 
 
 @pytest.fixture(autouse=True)

@@ -85,7 +85,7 @@ def test_changes_pass_exactly_once_over_restarts(spark, tmp_path):
     found = lance.dataset(pipeline.target).to_table().to_pylist()
     changes = [
         (row["kind"], row["_commit_version"], row["before"] or {}, row["after"] or {})
-        for row in sorted(found, key=lambda row: (row["_commit_version"], row["_rowid"]))
+        for row in sorted(found, key=lambda row: (row["_commit_version"], row["row_id"]))
     ]
     assert changes == [
         *(("insert", 1, {}, {"id": i, "k": i % 3}) for i in range(3)),

@@ -1,6 +1,6 @@
 """The change feed as a stream: what each version inserted, updated and deleted.
 
-    kind     _rowid   _commit_version   before                after
+    kind     row_id   _commit_version   before                after
     insert   7        3                 null                  {id: 4, name: "d"}
     update   1        4                 {id: 2, name: "b"}    {id: 2, name: "B"}
     delete   3        5                 {id: 3, name: "c"}    null
@@ -29,6 +29,9 @@ from lancelet.spark.types import spark_schema
 from lancelet.table.snapshot import Snapshot
 
 VERSION_COLUMN: Final = "_commit_version"
+ID_COLUMN: Final = "row_id"
+"""What ids are called here, since no table may have a column `_rowid`, and changes go to tables."""
+
 _IMAGES: Final = ("before", "after")
 _ROWS_PER_TASK: Final = 1_000_000
 
@@ -75,7 +78,10 @@ class ChangedRows:
         version = task.feed.table.version
         for batch in task.feed.batches(task.first, task.stop):
             numbers = pa.array(np.full(batch.num_rows, version, np.int64))
-            whole = batch.append_column(VERSION_COLUMN, numbers)
+            names = [
+                ID_COLUMN if name == RowColumn.ID.value else name for name in batch.schema.names
+            ]
+            whole = batch.rename_columns(names).append_column(VERSION_COLUMN, numbers)
             yield convert_batch(_with_all_columns(whole, self.schema), self.schema)
 
     def _feed(self, at: Offset) -> VersionFeed:
@@ -95,7 +101,7 @@ def feed_schema(snapshot: Snapshot, columns: tuple[str, ...]) -> StructType:
         pa.schema(
             [
                 pa.field("kind", pa.string(), nullable=False),
-                pa.field(RowColumn.ID.value, pa.int64(), nullable=False),
+                pa.field(ID_COLUMN, pa.int64(), nullable=False),
                 pa.field(VERSION_COLUMN, pa.int64(), nullable=False),
                 *(pa.field(name, image) for name in _IMAGES),
             ]

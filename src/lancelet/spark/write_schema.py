@@ -19,6 +19,7 @@ from pyspark.sql import types as spark
 
 from lancelet.errors import InvalidInputError, SchemaMismatchError
 from lancelet.format.schema import Schema
+from lancelet.ops.fit import check_new_schema
 from lancelet.query.names import similar_names
 from lancelet.spark.options import WriteSettings, unused
 from lancelet.spark.types import (
@@ -51,7 +52,11 @@ def schema_for_table(table: Schema, frame: spark.StructType) -> pa.Schema:
 
 
 def schema_for_new_table(frame: spark.StructType, settings: WriteSettings) -> pa.Schema:
-    """Return the Arrow schema of a table that is made for a data frame."""
+    """Return the Arrow schema of a table that is made for a data frame.
+
+    Raises:
+        ReservedNameError: A column has the name of one of row ids or versions.
+    """
     for wishes in (settings.dimensions, settings.encodings):
         unknown = unused(wishes, frame.fieldNames())
         if unknown:
@@ -60,7 +65,9 @@ def schema_for_new_table(frame: spark.StructType, settings: WriteSettings) -> pa
                 column=unknown[0],
                 found=frame.fieldNames(),
             )
-    return pa.schema([_new_field(field, settings) for field in frame])
+    made = pa.schema([_new_field(field, settings) for field in frame])
+    check_new_schema(made)
+    return made
 
 
 def _differences(known: Mapping[str, pa.Field], frame: spark.StructType) -> Iterator[str]:

@@ -92,7 +92,9 @@ class SparkCluster:
         options = [word for pair in own.items() for word in ("--conf", "=".join(pair))]
         arguments = ["--class", name, *options, "spark-internal"]
         submit = "org.apache.spark.deploy.SparkSubmit"
-        process, log = self._start(submit, "127.0.0.1", arguments)
+        # To Spark's launcher this server is a daemon, whatever its settings say.
+        memory = {"SPARK_DAEMON_MEMORY": settings.get("spark.driver.memory", "1g")}
+        process, log = self._start(submit, "127.0.0.1", arguments, memory)
         found = self._wait_for(log, r"Connect server started at: \S*?:(\d+)", process)
         return f"sc://127.0.0.1:{found[1]}"
 
@@ -135,16 +137,20 @@ class SparkCluster:
         return found[1]
 
     def _start(
-        self, name: str, host: str, arguments: list[str]
+        self,
+        name: str,
+        host: str,
+        arguments: list[str],
+        environment: Mapping[str, str] | None = None,
     ) -> tuple[subprocess.Popen[bytes], Path]:
         log = self._folder / f"process-{len(self._processes)}.log"
         command = [str(spark_home() / "bin" / "spark-class"), name, *arguments]
-        environment = self._environment | {"SPARK_LOCAL_IP": host}
+        own = self._environment | {"SPARK_LOCAL_IP": host} | dict(environment or {})
         with log.open("wb") as output:
             # A group of its own, so that a worker can be killed with its executors.
             process = subprocess.Popen(  # noqa: S603 - Spark's own program
                 command,
-                env=environment,
+                env=own,
                 cwd=self._folder,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -157,7 +163,7 @@ class SparkCluster:
     def _wait_for(self, log: Path, pattern: str, process: subprocess.Popen[bytes]) -> re.Match[str]:
         def found() -> re.Match[str] | None:
             if process.poll() is not None:
-                raise ChildProcessError(f"a process ended at its start: {log.read_text()}")
+                raise ChildProcessError(f"a process ended at its start: {log.read_text()[-4000:]}")
             return re.search(pattern, log.read_text(errors="replace"))
 
         return wait_until(found, seconds=_SECONDS_TO_START)

@@ -415,6 +415,13 @@ def test_a_tag_of_another_branch_is_read_where_that_branch_is(tmp_path):
         assert len(ids) == 10
 
 
+def test_a_column_that_readers_could_not_tell_from_row_ids_is_refused(uri, table):
+    frame = source(table, columns="id", with_row_id="true").schema()
+    with pytest.raises(InvalidInputError, match="reserved") as caught:
+        source(f"{uri}.copy").writer(frame, overwrite=False)
+    assert caught.value.facts["column"] == "_rowid"
+
+
 def test_writers_put_files_where_bases_are(tmp_path):
     uri, cold = str(tmp_path / "t.lance"), tmp_path / "cold"
     bases = [lance.DatasetBasePath(str(cold), name="cold", is_dataset_root=True)]

@@ -255,7 +255,7 @@ class FeedQuery(Query):
         for partition in self.reader.partitions(start, end):
             for part in worker.read(cloudpickle.loads(cloudpickle.dumps(partition))):
                 assert part.schema.equals(self.expected)
-                found += part.drop_columns(["_rowid"]).to_pylist()
+                found += part.drop_columns(["row_id"]).to_pylist()
         return [
             tuple(
                 row["id"] if isinstance(row := change[name], dict) else row
