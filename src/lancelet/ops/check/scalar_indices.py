@@ -27,7 +27,7 @@ from lancelet.query.indexing.segments import TableSegment, kind_of, table_segmen
 from lancelet.rowids.address import NO_ADDRESS, UInt64s
 from lancelet.table.snapshot import Snapshot
 
-_KINDS: Final = frozenset({"BTREE", "BITMAP", "LABEL_LIST", "ZONEMAP", "BLOOMFILTER"})
+_KINDS: Final = frozenset({"BTREE", "BITMAP", "LABEL_LIST", "ZONEMAP", "BLOOMFILTER", "NGRAM"})
 _VALUES_ASKED: Final = 256
 """So many values of each batch of rows are asked of a kind that knows zones."""
 
