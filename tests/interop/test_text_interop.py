@@ -169,6 +169,16 @@ def test_an_index_of_an_empty_table_says_how_texts_are_cut(tmp_path):
     assert set(found(lancelet, path, "fox")) == set(found(lance, path, "fox")) == {1}
 
 
+def test_of_two_indices_the_older_one_is_asked(tmp_path):
+    path = str(tmp_path / "table.lance")
+    dataset = lancelet.write_dataset(rows(0, 300), path)
+    dataset.create_scalar_index("t", "INVERTED", name="z", with_position=True)
+    dataset.create_scalar_index("t", "INVERTED", name="a")
+    agree_on(path, '"red dog"', '"red dog"')
+    with pytest.raises(ValueError, match="Cannot include deleted rows"):
+        dataset.to_table(full_text_query="fox", with_row_id=True, include_deleted_rows=True)
+
+
 @pytest.mark.parametrize("options", [{}, *VERSIONS, {"base_tokenizer": "code"}], ids=str)
 def test_segments_are_of_the_version_of_the_format(tmp_path, options):
     versions = []

@@ -246,6 +246,33 @@ def columns_of_query(query: FullTextQuery) -> frozenset[str]:
             raise InvalidInputError("unknown query of texts", found=type(query).__name__)
 
 
+def render_query(query: FullTextQuery) -> str:
+    """Return a query as plans show it.
+
+    >>> render_query(MatchQuery("fox", "text"))
+    'MatchQuery: column=text, query=[fox]'
+    """
+    match query:
+        case MatchQuery():
+            return f"MatchQuery: column={query.column}, query=[{query.query}]"
+        case PhraseQuery():
+            return f"PhraseQuery: column={query.column}, query=[{query.query}], slop={query.slop}"
+        case BoostQuery():
+            parts = [("positive", query.positive), ("negative", query.negative)]
+            inner = ", ".join(f"{name}=({render_query(each)})" for name, each in parts)
+            return f"BoostQuery: {inner}, negative_boost={query.negative_boost}"
+        case MultiMatchQuery():
+            return f"MultiMatchQuery: {', '.join(render_query(each) for each in query.queries)}"
+        case CombinedFieldsQuery():
+            names = ", ".join(query.columns)
+            return f"CombinedFieldsQuery: columns=[{names}], query=[{query.query}]"
+        case BooleanQuery():
+            parts = [(occur.value, each) for occur, each in query.queries]
+            return f"BooleanQuery: {', '.join(f'{n}=({render_query(e)})' for n, e in parts)}"
+        case _:
+            raise InvalidInputError("unknown query of texts", found=type(query).__name__)
+
+
 def check_query(query: FullTextQuery) -> None:
     """Raise if a query can find nothing because of how it is made."""
     match query:

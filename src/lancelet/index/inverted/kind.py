@@ -48,22 +48,41 @@ _VERSION_OF_256: Final = 3
 TEXTS_TOGETHER: Final = 64 * 1024
 """So many texts are cut at a time."""
 
+_IN_BOTH: Final = (
+    "base_tokenizer",
+    "language",
+    "with_position",
+    "max_token_length",
+    "lower_case",
+    "stem",
+    "remove_stop_words",
+    "ascii_folding",
+    "min_ngram_length",
+    "max_ngram_length",
+    "prefix_only",
+)
+"""Options that files and metadata both have, in every release that writes the size of blocks."""
+
 
 class InvertedSegment:
     """An open INVERTED."""
 
     def __init__(self, folder: SegmentFolder) -> None:
         """Read what the segment was asked for, and open its partitions."""
-        file = folder.open(layout.METADATA)
-        metadata = file.metadata
-        self.options = TextOptions.parse(metadata.get(layout.PARAMS, "{}"))
-        self.codec = Codec.of(metadata)
+        metadata = folder.open(layout.METADATA).metadata
+        try:
+            self.options = TextOptions.parse(metadata.get(layout.PARAMS, "{}"))
+            self.codec = Codec.of(metadata)
+            numbers = [int(number) for number in json.loads(metadata.get(layout.PARTITIONS, "[]"))]
+        except (ValueError, TypeError) as error:
+            raise CorruptDataError(
+                "the metadata of a text index cannot be read",
+                path=f"{folder.path}/{layout.METADATA}",
+                found=str(error),
+            ) from error
         is_automaton = metadata.get(layout.TOKEN_SET) == "fst"
-        numbers = json.loads(metadata.get(layout.PARTITIONS, "[]"))
-        if not isinstance(numbers, list):
-            raise CorruptDataError("the partitions of a text index are a list", found=str(numbers))
         self.partitions = [
-            StoredPartition(folder, int(number), is_automaton=is_automaton) for number in numbers
+            StoredPartition(folder, number, is_automaton=is_automaton) for number in numbers
         ]
 
     @cached_property
@@ -170,9 +189,20 @@ class Inverted(ScalarKind):
         writer.finish()
         return _details(options, codec)
 
-    def open(self, folder: SegmentFolder, details: bytes) -> InvertedSegment:  # noqa: ARG002
-        """Open a segment."""
-        return InvertedSegment(folder)
+    def open(self, folder: SegmentFolder, details: bytes) -> InvertedSegment:
+        """Open a segment, whose files must say of texts what its metadata say."""
+        found = InvertedSegment(folder)
+        if parse_message(index_details_pb.InvertedIndexDetails, details).block_size:
+            described, own = self.describe(details), found.options.as_params()
+            wrong = {name: own[name] for name in _IN_BOTH if own[name] != described[name]}
+            if wrong:
+                raise CorruptDataError(
+                    "the files of a text index are of other options than its metadata",
+                    path=f"{folder.path}/{layout.METADATA}",
+                    expected={name: described[name] for name in wrong},
+                    found=wrong,
+                )
+        return found
 
     def merge(
         self,

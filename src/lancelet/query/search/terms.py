@@ -36,16 +36,20 @@ class Statistics:
     num_docs_with: Mapping[str, int]
 
     @staticmethod
-    def of(partitions: Sequence[Partition], tokens: Sequence[str]) -> Statistics:
-        """Return the statistics of all partitions of an index together."""
-        corpus = sum((each.corpus for each in partitions), Corpus(0, 0))
+    def of(partition: Partition, tokens: Sequence[str]) -> Statistics:
+        """Return the statistics of one partition."""
         counts = dict.fromkeys(tokens, 0)
-        for partition in partitions:
-            for token in counts:
-                number = partition.tokens.find(token)
-                if number is not None:
-                    counts[token] += partition.num_docs_with(number)
-        return Statistics(corpus, counts)
+        for token in counts:
+            number = partition.tokens.find(token)
+            if number is not None:
+                counts[token] = partition.num_docs_with(number)
+        return Statistics(partition.corpus, counts)
+
+    def __add__(self, other: Statistics) -> Statistics:
+        """Return the statistics of the partitions of both, for the same tokens."""
+        more = other.num_docs_with
+        counts = {token: count + more[token] for token, count in self.num_docs_with.items()}
+        return Statistics(self.corpus + other.corpus, counts)
 
     def idf(self, token: str) -> np.float32:
         """Return how much a token says."""
@@ -124,23 +128,20 @@ def list_of(partition: Partition, token: str, *, with_position: bool = False) ->
 
 
 def expand(
-    partitions: Sequence[Partition],
+    partition: Partition,
     token: str,
+    found: dict[str, None],
     *,
     fuzziness: int,
     prefix_length: int,
     expansions_max: int,
-) -> list[str]:
-    """Return the tokens of an index that differ from one in so many letters at most."""
-    prefix = token[:prefix_length]
-    found: dict[str, None] = {}
-    for partition in partitions:
-        for other, _ in partition.tokens.starting_with(prefix):
-            if len(found) >= expansions_max:
-                return list(found)
-            if abs(len(other) - len(token)) <= fuzziness and is_within(token, other, fuzziness):
-                found[other] = None
-    return list(found)
+) -> None:
+    """Add the tokens that differ from one in so many letters at most to those that were found."""
+    for other, _ in partition.tokens.starting_with(token[:prefix_length]):
+        if len(found) >= expansions_max:
+            return
+        if abs(len(other) - len(token)) <= fuzziness and is_within(token, other, fuzziness):
+            found[other] = None
 
 
 def is_within(first: str, second: str, most: int) -> bool:

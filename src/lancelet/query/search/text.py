@@ -34,6 +34,7 @@ from lancelet.query.full_text import (
     PhraseQuery,
     check_query,
     columns_of_query,
+    render_query,
 )
 from lancelet.query.plan import ScanPlan
 from lancelet.query.search.combined import WeightedColumn, find_combined
@@ -68,6 +69,8 @@ class TextSearch:
     def find(self, plan: ScanPlan, rows: Mapping[int, Int64s] | None) -> Hits:
         """Return the rows that match, the best first."""
         options = plan.options
+        if options.with_deleted:
+            raise InvalidInputError("Cannot include deleted rows in a full text search")
         count = None
         if not options.order_by and (rows is not None or not plan.is_filtered):
             count = None if options.limit is None else options.offset + options.limit
@@ -77,6 +80,10 @@ class TextSearch:
         # Rows ascend, so that of equal scores the first comes first.
         order = np.argsort(-found.scores, kind="stable")
         return Hits.of_query(found.addresses[order], found.scores[order])
+
+    def steps(self, plan: ScanPlan) -> list[str]:  # noqa: ARG002
+        """Return what the search will do."""
+        return [render_query(self.query)]
 
 
 def read_text_search(snapshot: Snapshot, wanted: object) -> TextSearch:

@@ -20,7 +20,12 @@ import pyarrow as pa
 
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowRange
-from lancelet.errors import CorruptDataError, InvalidInputError
+from lancelet.errors import (
+    CorruptDataError,
+    InvalidInputError,
+    ObjectNotFoundError,
+    UnsupportedError,
+)
 from lancelet.index.inverted.bm25 import Corpus
 from lancelet.index.inverted.kind import texts_per_row
 from lancelet.index.inverted.partition import MemoryPartition, Partition
@@ -72,8 +77,8 @@ class _Group:
     """Parts that are scored with the same statistics."""
 
     parts: Sequence[_Part]
-    counted: Sequence[Partition]
-    """The partitions whose documents and tokens are counted."""
+    counted: Sequence[_Part]
+    """The parts whose documents and tokens are counted."""
 
 
 class TextColumn:
@@ -93,20 +98,18 @@ class TextColumn:
         self._plan, self._path, self._rows = plan, path, rows
         found = text_indices(plan.snapshot).segments(path)
         segments = found or ()
-        self._analyzer = (
-            segments[0].opened.analyzer if segments else analyzer or self._default_analyzer()
-        )
+        own = text_indices(plan.snapshot).analyzer(path)
+        self._analyzer = own or analyzer or self._default_analyzer()
         stored = [
             self._shown(segment, each) for segment in segments for each in segment.opened.partitions
         ]
-        partitions = [part.partition for part in stored]
-        self._groups = [_Group(stored, partitions)]
+        self._groups = [_Group(stored, stored)]
         if found is None or not plan.options.indexed_only:
             covered = frozenset().union(*(segment.table.covered for segment in segments))
             rest = self._unindexed(covered)
             if rest is not None:
                 part = _Part(rest, rest.numbers, _ALL_SHOWN)
-                self._groups.append(_Group([part], [rest, *partitions]))
+                self._groups.append(_Group([part], [part, *stored]))
 
     def _default_analyzer(self) -> Analyzer:
         """Return what cuts the texts, or documents, of a column that has no index."""
@@ -122,12 +125,11 @@ class TextColumn:
     @property
     def corpus(self) -> Corpus:
         """How many documents and tokens there are, with an index or without."""
-        return sum((part.partition.corpus for part in self._parts()), Corpus(0, 0))
+        return _statistics(list(self._parts()), []).corpus
 
     def num_docs_with(self, token: str) -> int:
         """Return how many documents have a token, with an index or without."""
-        partitions = [part.partition for part in self._parts()]
-        return Statistics.of(partitions, [token]).num_docs_with[token]
+        return _statistics(list(self._parts()), [token]).num_docs_with[token]
 
     def occurrences(self, token: str) -> Iterator[tuple[UInt64s, npt.NDArray[np.uint32]]]:
         """Yield rows that have a token, and how often each has it."""
@@ -165,7 +167,7 @@ class TextColumn:
         if not tokens:
             return NOTHING
         words = self._words(query, tokens, group)
-        statistics = Statistics.of(group.counted, [token for each in words for token in each])
+        statistics = _statistics(group.counted, [token for each in words for token in each])
         addresses, scores = [np.empty(0, np.uint64)], [np.empty(0, np.float32)]
         for part in group.parts:
             with _blamed(part.segment):
@@ -180,18 +182,21 @@ class TextColumn:
         """Return the tokens that each word of a query stands for."""
         if isinstance(query, PhraseQuery) or not query.fuzziness:
             return [(token.text,) for token in tokens]
-        return [
-            tuple(
+        return [self._near(query, token.text, group) for token in tokens]
+
+    def _near(self, query: MatchQuery, token: str, group: _Group) -> tuple[str, ...]:
+        found: dict[str, None] = {}
+        for part in group.counted:
+            with _blamed(part.segment):
                 expand(
-                    group.counted,
-                    token.text,
+                    part.partition,
+                    token,
+                    found,
                     fuzziness=query.fuzziness,
                     prefix_length=query.prefix_length,
                     expansions_max=query.max_expansions,
                 )
-            )
-            for token in tokens
-        ]
+        return tuple(found)
 
     def _search(
         self,
@@ -287,12 +292,20 @@ class TextColumn:
         )
 
 
+def _statistics(parts: Sequence[_Part], tokens: Sequence[str]) -> Statistics:
+    found = Statistics(Corpus(0, 0), dict.fromkeys(tokens, 0))
+    for part in parts:
+        with _blamed(part.segment):
+            found += Statistics.of(part.partition, tokens)
+    return found
+
+
 @contextmanager
 def _blamed(segment: TextSegment | None) -> Iterator[None]:
-    """Say which segment it is whose data are found to be corrupt."""
+    """Say which segment it is that cannot be read."""
     try:
         yield
-    except CorruptDataError as error:
+    except (CorruptDataError, ObjectNotFoundError, UnsupportedError) as error:
         if segment is None:
             raise
         raise BrokenSegmentError(segment, error) from error

@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 
 from lancelet.errors import CorruptDataError, LanceletError, ObjectNotFoundError, UnsupportedError
 from lancelet.index.inverted.kind import Inverted, InvertedSegment
+from lancelet.index.text.analyzer import Analyzer
+from lancelet.index.text.documents import analyzer_of
+from lancelet.index.text.options import TextOptions
 from lancelet.query.indexing.segments import TableSegment, table_segment, warn_unusable
 from lancelet.table.fragment_reuse import current_coverage
 from lancelet.table.snapshot import Snapshot
@@ -42,14 +45,31 @@ class TextIndices:
     snapshot: Snapshot
     listed: Mapping[tuple[str, ...], list[TableSegment]]
     _opened: dict[tuple[str, ...], tuple[TextSegment, ...]] = field(default_factory=dict)
+    _analyzers: dict[tuple[str, ...], Analyzer] = field(default_factory=dict)
 
     def segments(self, path: tuple[str, ...]) -> tuple[TextSegment, ...] | None:
         """Return the segments of a column that can be used, or None if it has no index."""
         if path not in self.listed:
             return None
         if path not in self._opened:
-            self._opened[path] = tuple(filter(None, map(_open, self.listed[path])))
+            opened = tuple(filter(None, map(_open, self.listed[path])))
+            if opened:
+                self._analyzers[path] = opened[0].opened.analyzer
+            self._opened[path] = opened
         return self._opened[path]
+
+    def analyzer(self, path: tuple[str, ...]) -> Analyzer | None:
+        """Return what makes tokens of the texts of a column, or None if it has no index.
+
+        It is known of a damaged segment too: metadata say it, all but the words to leave out.
+        """
+        if self.segments(path) is None:
+            return None
+        if path not in self._analyzers:
+            details = self.listed[path][0].metadata.details
+            values = {} if details is None else Inverted().describe(details.value)
+            self._analyzers[path] = analyzer_of(TextOptions.of(values))
+        return self._analyzers[path]
 
     def leave_out(self, broken: BrokenSegmentError) -> None:
         """Do without a segment from now on, and say so."""
@@ -60,14 +80,14 @@ class TextIndices:
 
 
 def text_indices(snapshot: Snapshot) -> TextIndices:
-    """Return the text indices of a version; of two on one column it is the first by name."""
+    """Return the text indices of a version; of two on one column it is the older one."""
     return snapshot.kept.get_or_make("text indices", lambda: _find(snapshot))
 
 
 def _find(snapshot: Snapshot) -> TextIndices:
     fields = {int(field.id) for field in snapshot.schema.walk()}
     listed: dict[tuple[str, ...], list[TableSegment]] = {}
-    for metadata in sorted(current_coverage(snapshot), key=lambda index: index.name):
+    for metadata in current_coverage(snapshot):
         if len(metadata.fields) != 1 or int(metadata.fields[0]) not in fields:
             continue
         segment = table_segment(snapshot, metadata)
