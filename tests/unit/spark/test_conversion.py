@@ -108,6 +108,13 @@ def test_sources_that_cannot_be_meant_are_refused(folder, tmp_path):
         ls.convert(tmp_path / "nested", uri, source_format="parquet")
 
 
+def test_files_with_a_reserved_name_of_a_column_are_refused(tmp_path):
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.table({"_rowid": [1]}), tmp_path / "in" / "a.parquet")
+    with pytest.raises(InvalidInputError, match="reserved"):
+        ls.convert(tmp_path / "in", tmp_path / "t.lance")
+
+
 def test_a_table_moves_to_another_file_version_and_is_checked(tmp_path):
     uri = str(tmp_path / "t.lance")
     lance.write_dataset(ROWS, uri, max_rows_per_file=30, data_storage_version="2.0")

@@ -25,7 +25,7 @@ from lancelet.format.fragment import Fragment
 from lancelet.format.schema import Schema
 from lancelet.format.version import DEFAULT_VERSION, FileVersion
 from lancelet.io import open_folder
-from lancelet.ops.fit import fit_to_table
+from lancelet.ops.fit import check_new_schema, fit_to_table
 from lancelet.ops.jobs.engine import Done
 from lancelet.ops.jobs.scan_task import ScanTask, scan
 from lancelet.ops.jobs.table_ref import TableRef
@@ -161,6 +161,7 @@ def _plan(
         fields = fit_to_table(latest.schema, schema)
         arrow = pa.schema([latest.schema.to_arrow().field(name) for name in schema.names])
         return FilePlan(table, latest.version, fields, arrow, known, settings.limits)
+    check_new_schema(schema)
     version = settings.version or known or DEFAULT_VERSION
     fields = Schema.from_arrow(schema, blob_v2=version >= FileVersion.V2_2)
     read_version = 0 if latest is None else latest.version
