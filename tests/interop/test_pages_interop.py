@@ -226,6 +226,14 @@ NO_BYTES = {
     "null in lists": ([[None], []] * 9, pa.list_(pa.binary(0))),
     "lists of two nulls": ([[None, None]] * 9, pa.list_(pa.null(), 2)),
     "some lists of two nulls": ([[None, None], None] * 9, pa.list_(pa.null(), 2)),
+    "lists of two of no bytes": ([[None, None], None] * 9, pa.list_(pa.binary(0), 2)),
+    "lists of two, all null": ([None] * 9, pa.list_(pa.binary(0), 2)),
+    "lists of twos of no bytes": (
+        [[[None] * 3, [None] * 3], None] * 9, pa.list_(pa.list_(pa.binary(0), 3), 2)
+    ),
+    "lists of lists of no bytes": (
+        [[[None] * 2, None], None, []] * 9, pa.list_(pa.list_(pa.binary(0), 2))
+    ),
     "lists of lists of nulls": (
         [[[None] * 9], None, []] * 9, pa.list_(pa.list_(pa.null(), 9))
     ),

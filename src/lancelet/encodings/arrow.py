@@ -111,6 +111,31 @@ def has_fixed_width(data_type: pa.DataType) -> bool:
     return bool(pa.types.is_primitive(data_type) or pa.types.is_decimal(data_type))
 
 
+def has_no_bytes(data_type: pa.DataType) -> bool:
+    """Whether values are binary of length 0."""
+    return pa.types.is_fixed_size_binary(data_type) and not data_type.byte_width
+
+
+def item_type(data_type: pa.DataType) -> pa.DataType:
+    """Return the type of the innermost items of lists of a fixed size, or the type itself."""
+    while pa.types.is_fixed_size_list(data_type):
+        data_type = data_type.value_type
+    return data_type
+
+
+def with_null_items(array: pa.Array) -> pa.Array | None:
+    """Return nested lists of binary of no bytes as lists of nulls, if that is what all items are.
+
+    >>> array = pa.array([[None, None], None], pa.list_(pa.binary(0), 2))
+    >>> with_null_items(array).type
+    FixedSizeListType(fixed_size_list<item: null>[2])
+    """
+    seen = array
+    while pa.types.is_fixed_size_list(seen.type):
+        seen = seen.flatten()
+    return _with_null_items(array) if seen.null_count == len(seen) else None
+
+
 def is_variable(data_type: pa.DataType) -> bool:
     """Whether values are strings or binary with offsets, of either width."""
     return bool(
@@ -216,6 +241,18 @@ def arrow_from_block(block: Block, data_type: pa.DataType, validity: Bytes | Non
             return _arrow_from_list(block, data_type, nulls)
         case Fields():
             return _arrow_from_fields(block, data_type, nulls)
+
+
+def _with_null_items(array: pa.Array) -> pa.Array:
+    if not pa.types.is_fixed_size_list(array.type):
+        return pa.nulls(len(array))
+    dimension = array.type.list_size
+    start = array.offset * dimension
+    items = _with_null_items(array.values.slice(start, len(array) * dimension))
+    validity = validity_bits(array)
+    nulls = None if validity is None else pa.py_buffer(validity)
+    lists = pa.list_(items.type, dimension)
+    return pa.Array.from_buffers(lists, len(array), [nulls], children=[items])
 
 
 def _arrow_from_fixed(

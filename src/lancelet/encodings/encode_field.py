@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 
 from lancelet.buffers import Bytes
-from lancelet.encodings.arrow import has_fixed_width, is_variable
+from lancelet.encodings.arrow import has_fixed_width, has_no_bytes, is_variable
 from lancelet.encodings.base import BlobSink, ColumnChoice, EncodedPage, FileVersion
 from lancelet.encodings.blob_v1 import is_blob_v1
 from lancelet.encodings.blob_v2 import with_placed_blobs
@@ -171,7 +171,7 @@ def _check_leaf(path: Path, data_type: pa.DataType) -> None:
     item = data_type
     while pa.types.is_fixed_size_list(item) and item.list_size:
         item = item.value_type
-    if not pa.types.is_fixed_size_list(data_type) or pa.types.is_null(item):
+    if not pa.types.is_fixed_size_list(data_type) or pa.types.is_null(item) or has_no_bytes(item):
         return
     if not has_fixed_width(item):
         raise UnsupportedError(

@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from lancelet.encodings.arrow import block_from_arrow
+from lancelet.encodings.arrow import block_from_arrow, has_no_bytes, item_type, with_null_items
 from lancelet.encodings.base import (
     Block,
     Fields,
@@ -87,9 +87,9 @@ def _encode(
         return build_nulls(leaf, has_level_encodings=has_2_2)
     if pa.types.is_dictionary(data_type):
         return _encode_dictionary(leaf, version, options, can_be_cut=can_be_cut)
-    if pa.types.is_fixed_size_binary(data_type) and not data_type.byte_width:
+    if has_no_bytes(data_type):
         return _encode_no_bytes(leaf, version)
-    block = block_from_arrow(leaf.values)
+    block = block_from_arrow(_with_bytes(leaf))
     has_levels = leaf.repetition is not None or leaf.definition is not None
     if has_2_2 and not has_levels and isinstance(block, FixedWidth | Variable):
         value = None if _is_one_long(block) else constant_value(block)
@@ -134,6 +134,19 @@ def _encode_no_bytes(leaf: ShreddedLeaf, version: FileVersion) -> Body:
             version=version.value,
         )
     return build_empty_value(leaf)
+
+
+def _with_bytes(leaf: ShreddedLeaf) -> pa.Array:
+    """Return the values of a leaf; lists of binary of no bytes as the lists of nulls they are."""
+    if not has_no_bytes(item_type(leaf.values.type)):
+        return leaf.values
+    lists = with_null_items(leaf.values)
+    if lists is None:
+        raise UnsupportedError(
+            "no file can store lists of binary of no bytes that is not null",
+            field=leaf.field.name,
+        )
+    return lists
 
 
 def _encode_dictionary(

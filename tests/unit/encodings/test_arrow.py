@@ -16,6 +16,7 @@ from lancelet.encodings.arrow import (
     bits_per_value,
     block_from_arrow,
     validity_bits,
+    with_null_items,
 )
 from lancelet.encodings.base import Fields, FixedSizeList, FixedWidth, Variable
 from lancelet.errors import CorruptDataError, InvalidInputError, UnsupportedError
@@ -155,3 +156,16 @@ def test_types_without_a_width_are_refused() -> None:
 def test_packed_structs_take_no_nulls() -> None:
     with pytest.raises(InvalidInputError, match="cannot be null"):
         block_from_arrow(pa.array([{"a": 1}, {"a": None}]))
+
+
+def test_lists_of_no_bytes_are_lists_of_nulls_if_no_item_is_seen_that_is_not():
+    lists = pa.list_(pa.list_(pa.binary(0), 2), 1)
+    array = pa.array([[[b"", b""]], [[None, None]], None, [None], [[None, None]]], lists)
+    assert with_null_items(array) is None
+    assert with_null_items(array[1:]).to_pylist() == array[1:].to_pylist()
+    assert with_null_items(array[1:]).type == pa.list_(pa.list_(pa.null(), 2), 1)
+    # What is under a null may be anything.
+    hidden = pa.FixedSizeListArray.from_arrays(
+        pa.array([b"", None, None, None], pa.binary(0)), 2, mask=pa.array([True, False])
+    )
+    assert with_null_items(hidden).to_pylist() == [None, [None, None]]

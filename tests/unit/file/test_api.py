@@ -197,3 +197,14 @@ def test_a_batch_has_a_row_at_least_however_it_is_read(tmp_path):
         writer.write_batch(pa.table({"a": [1]}))
     with pytest.raises(InvalidInputError, match="batch_size"):
         LanceFileReader(path).read_all(batch_size=0)
+
+
+@pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
+def test_lists_of_no_bytes_that_are_not_null_are_refused(tmp_path, version):
+    table = pa.table({"x": pa.array([[b"", None]], pa.list_(pa.binary(0), 2))})
+    with (
+        pytest.raises(UnsupportedError, match="no bytes"),
+        LanceFileWriter(str(tmp_path / "a.lance"), table.schema, version=version) as writer,
+    ):
+        writer.write_batch(table)
+    assert list(tmp_path.iterdir()) == []

@@ -15,7 +15,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from lancelet.encodings.arrow import has_fixed_width
+from lancelet.encodings.arrow import has_fixed_width, has_no_bytes, item_type, with_null_items
 from lancelet.encodings.base import FileVersion
 from lancelet.errors import UnsupportedError
 from lancelet.format.field import Field
@@ -65,12 +65,10 @@ def check_values(field: Field, array: pa.Array, *, path: str = "") -> None:
                 raise _refusal(path, "nulls in packed structs", since=None, child=child.name)
     elif pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
         check_values(field.children[0], array.flatten(), path=path)
-    elif _has_no_bytes(array.type) and array.null_count < len(array):
+    elif has_no_bytes(array.type) and array.null_count < len(array):
         raise _refusal(path, "binary of no bytes that is not null", since="2.2")
-
-
-def _has_no_bytes(data_type: pa.DataType) -> bool:
-    return pa.types.is_fixed_size_binary(data_type) and not data_type.byte_width
+    elif has_no_bytes(item_type(array.type)) and with_null_items(array) is None:
+        raise _refusal(path, "lists of binary of no bytes that is not null", since=None)
 
 
 def _has_nulls(array: pa.Array) -> bool:
@@ -89,7 +87,7 @@ def _check_leaf(path: str, data_type: pa.DataType) -> None:
     item = data_type.value_type
     if pa.types.is_fixed_size_list(item):
         _check_leaf(path, item)
-    elif not has_fixed_width(item) and not pa.types.is_null(item):
+    elif not has_fixed_width(item) and not pa.types.is_null(item) and not has_no_bytes(item):
         raise _refusal(path, f"fixed-size lists of {item}", since=None)
 
 
