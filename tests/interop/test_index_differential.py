@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 import lancelet
+from lancelet.table.fragment_reuse import fragment_reuse_of
 
 pytestmark = pytest.mark.interop
 
@@ -147,6 +148,8 @@ def change(path, step, rng, counter):
         # The reference does not find nested leaves here.
         has_nested = any("r.x" in each["fields"] for each in lancelet.dataset(path).list_indices())
         library = lancelet if has_nested else library
+    if step == "compact" and fragment_reuse_of(lancelet.dataset(path).snapshot).versions:
+        library = lancelet  # the reference loses rows of BTREEs here; there is a test of its own
     dataset = library.dataset(path)
     match step:
         case "append":

@@ -90,6 +90,24 @@ def test_what_the_reference_deferred_is_caught_up_with(tmp_path: Path) -> None:
     assert ids(again) == ids(ours.dataset(tmp_path / "t"))
 
 
+def test_an_index_that_lost_its_rows_is_passed_over_and_built_anew(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    ours.write_dataset(rows(0, 400), path, max_rows_per_file=50)
+    theirs = reference.dataset(path)
+    theirs.create_scalar_index("a", "BTREE")
+    theirs.optimize.compact_files(target_rows_per_fragment=100, defer_index_remap=True)
+    theirs.delete("id % 7 = 0")
+    theirs.optimize.compact_files(target_rows_per_fragment=1000)
+    dataset = ours.dataset(path)
+    expected = ids(dataset, use_scalar_index=False)
+    assert ids(theirs) != expected, "the reference has mended it: nothing is tested here"
+    with pytest.warns(IndexUnusableWarning, match="lacks rows"):
+        assert ids(dataset) == expected
+    dataset.optimize.optimize_indices()
+    assert ids(dataset) == ids(reference.dataset(path)) == expected
+    assert num_recorded(dataset) == 0
+
+
 def damage(dataset: Any, path: Path, how: str) -> Path:
     """Damage the files of the only index, and return the folder."""
     folder = path / "_indices" / dataset.list_indices()[0]["uuid"]

@@ -133,6 +133,14 @@ class Typed(Protocol):
 
 
 @runtime_checkable
+class Complete(Protocol):
+    """A segment that has an entry for every row, with or without a value."""
+
+    def numbers(self) -> UInt64s:
+        """Return the numbers of all rows, in any order."""
+
+
+@runtime_checkable
 class Sorted(Protocol):
     """A segment whose entries are in the order of their values."""
 

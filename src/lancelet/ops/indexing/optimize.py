@@ -128,7 +128,8 @@ def optimize_one(snapshot: Snapshot, name: str, wanted: OptimizeIndices) -> Inde
     fragments: list[int] = snapshot.fragments.ids.tolist()
     missing = [each for each in fragments if each not in covered]
     stale = [segment for segment in opened if _has_moved(snapshot, segment)]
-    if wanted.retrains or not all(segment.kind.can_remap for segment in stale):
+    is_lost = any(not each.kind.can_remap or each.lacks_rows for each in stale)
+    if wanted.retrains or is_lost:
         return IndexChange((_trained(snapshot, opened[0], fragments),), segments)
     count = 1 if wanted.merges is None else wanted.merges
     old: list[TableSegment] = []

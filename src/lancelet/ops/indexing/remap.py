@@ -27,7 +27,9 @@ class ScalarRemapper:
     def can_remap(self, snapshot: Snapshot, index: IndexMetadata) -> bool:
         """Say whether the segment's rows can be renumbered."""
         segment = table_segment(snapshot, index)
-        return segment is not None and not segment.is_by_id and segment.kind.can_remap
+        if segment is None or segment.is_by_id or not segment.kind.can_remap:
+            return False
+        return not segment.lacks_rows
 
     def is_left(self, snapshot: Snapshot, index: IndexMetadata) -> bool:
         """Say whether the segment covers nothing of what moved until it is optimised."""

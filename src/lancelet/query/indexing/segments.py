@@ -22,7 +22,7 @@ import pyarrow as pa
 from lancelet.errors import CorruptDataError, LanceletError, ObjectNotFoundError, UnsupportedError
 from lancelet.format.index_metadata import AnyDetails, IndexMetadata
 from lancelet.format.paths import INDICES
-from lancelet.index.base import Counting, ScalarKind, Segment, Typed
+from lancelet.index.base import Complete, Counting, ScalarKind, Segment, Typed
 from lancelet.index.folder import IndexLoads, SegmentFolder
 from lancelet.index.question import IsNull, Question, type_of
 from lancelet.index.registry import kind_of_files, kind_of_type
@@ -86,6 +86,34 @@ class TableSegment:
         rows = found.restricted(self.covered)
         self._check_offsets(rows)
         return rows
+
+    @property
+    def lacks_rows(self) -> bool:
+        """Whether there are live rows that it should have by what it covers, and does not.
+
+        Releases of pylance write such segments when they compact a table once more after a
+        compaction that deferred its remapping: old addresses, said to be of the newest fragments.
+        """
+        versions = fragment_reuse_of(self.snapshot).versions
+        if self.is_by_id or not versions:
+            return False
+        key = ("lacks rows", self.metadata.uuid, self.covered, len(versions))
+        return self.snapshot.location.kept.get_or_make(key, self._lacks_rows)
+
+    def _lacks_rows(self) -> bool:
+        opened = self.open()
+        if not isinstance(opened, Complete):
+            return False
+        located = self.locate(opened.numbers())
+        rows = RowSet.of(np.unique(_present(located)))
+        for fragment_id in self.covered:
+            fragment = self.snapshot.fragments.by_id(fragment_id)
+            found = rows.parts.get(fragment_id)
+            deleted = self.snapshot.deletions(fragment).to_array()
+            known = 0 if found is None else len(found) - sum(each in found for each in deleted)
+            if known < self.snapshot.live_rows(fragment):
+                return True
+        return False
 
     @cached_property
     def has_live_rows_only(self) -> bool:
@@ -365,7 +393,9 @@ def _is_sound(segment: TableSegment) -> bool:
     except (ObjectNotFoundError, CorruptDataError, UnsupportedError) as error:
         warn_unusable(error.with_facts(index=segment.metadata.name))
         return False
-    return True
+    if segment.lacks_rows:
+        _warn_once(segment.snapshot, segment.metadata, "it lacks rows of fragments that it covers")
+    return not segment.lacks_rows
 
 
 def _warn_of_unknown(snapshot: Snapshot, metadata: IndexMetadata) -> None:

@@ -110,6 +110,12 @@ class BTreeSegment:
         values, ids = self._data.read(["values", self._ids_name])
         return values, ids.to_numpy()
 
+    def numbers(self) -> UInt64s:
+        """Return the numbers of all rows, in the order of their values."""
+        (ids,) = self._data.read([self._ids_name])
+        found: UInt64s = ids.to_numpy()
+        return found
+
     def first_entries(self, count: int, *, ascending: bool) -> tuple[pa.Array, UInt64s]:
         """Return the values and numbers of the first rows that have a value, or of the last."""
         start, stop = self._num_nulls, min(self._num_nulls + count, self.num_rows)
