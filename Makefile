@@ -75,6 +75,7 @@ bench: build ## Compare speed and size with the reference and with Parquet
 	$(RUN) benchmarks/bench_files.py
 	$(RUN) benchmarks/bench_tables.py
 	$(RUN) benchmarks/bench_mutation.py
+	$(RUN) benchmarks/bench_indices.py
 	$(RUN) benchmarks/bench_verify.py
 	$(RUN) benchmarks/bench_io.py
 	$(RUN) benchmarks/bench_kernels.py

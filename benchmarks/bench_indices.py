@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -23,8 +25,18 @@ import pyarrow as pa
 from compare import HEADER, Comparison, compare, save
 
 import lancelet as ours
+from lancelet.dataset.scanner import ColumnOrdering
 
 SPREAD = 1 << 40
+GROWTH = """
+import importlib, resource, sys
+side, path, column, kind = sys.argv[1:]
+dataset = importlib.import_module(side).dataset(path)
+dataset.to_table(columns=[column], limit=10)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+dataset.create_scalar_index(column, kind, replace=True)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+"""
 SHARES = (0.00001, 0.001, 0.01, 0.5)
 
 
@@ -36,9 +48,12 @@ def main() -> None:
     parser.add_argument("--save", type=Path, default=Path(__file__).parent / "results")
     arguments = parser.parse_args()
     print(HEADER)
+    num_rows = int(5_000_000 * arguments.scale)
     with tempfile.TemporaryDirectory() as folder:
-        found = list(cases(Path(folder), int(5_000_000 * arguments.scale), arguments.rounds))
-    print("saved", save("indices", found, {"scale": arguments.scale}, arguments.save))
+        found = list(cases(Path(folder), num_rows, arguments.rounds))
+        peaks = dict(peak_memory(Path(folder), num_rows))
+    extra = {"scale": arguments.scale, "num_rows": num_rows, "peak_mb": peaks}
+    print("saved", save("indices", found, extra, arguments.save))
 
 
 def cases(folder: Path, num_rows: int, rounds: int) -> Iterator[Comparison]:
@@ -71,10 +86,20 @@ def questions(path: Path, num_rows: int, rounds: int) -> Iterator[Comparison]:
     }
     filters |= {f"BTREE, {share:.3%}": f"id < {int(share * SPREAD)}" for share in SHARES}
     for name, text in filters.items():
-        yield compare(name, ask(mine, text), ask(theirs, text), rounds=rounds)
+        repeat = 20 if "one row" in name else 1
+        yield compare(name, ask(mine, text), ask(theirs, text), rounds=rounds, repeat=repeat)
         without = ask(mine, text, use_scalar_index=False)
         yield compare(f"{name}, to a scan of ours", ask(mine, text), without, rounds=rounds)
     count = "id < 549755813888"
+    first = {"columns": ["id", "city"], "limit": 10}
+    yield compare(
+        "BTREE, first 10 of an order",
+        lambda: mine.scanner(order_by=[ColumnOrdering("id")], **first).to_table(),
+        lambda: theirs.scanner(
+            order_by=[reference.dataset.ColumnOrdering("id")], **first
+        ).to_table(),
+        rounds=rounds,
+    )
     yield compare(
         "BTREE, count of half",
         partial(mine.count_rows, count),
@@ -101,6 +126,23 @@ def build(folder: Path, num_rows: int, column: str, kind: str) -> Comparison:
         lambda: theirs.create_scalar_index(column, kind, replace=True),
         rounds=3,
     )
+
+
+def peak_memory(folder: Path, num_rows: int) -> Iterator[tuple[str, dict[str, float]]]:
+    """Yield how many megabytes a process grows by while it builds an index, on either side."""
+    for column, kind in (("id", "BTREE"), ("name", "BTREE"), ("city", "BITMAP")):
+        grown: dict[str, float] = {}
+        for side in ("lancelet", "lance"):
+            path = folder / f"built-{column}{'-copy' if side == 'lance' else ''}"
+            told = subprocess.run(
+                [sys.executable, "-W", "ignore", "-c", GROWTH, side, path, column, kind],
+                check=True,
+                capture_output=True,
+                text=True,
+            )
+            grown[side] = float(told.stdout)
+        print(f"peak of {kind} of {column}, {num_rows:,} rows, MB: {grown}", flush=True)
+        yield f"{kind} of {column}", grown
 
 
 def rows(num_rows: int) -> pa.Table:

@@ -47,7 +47,18 @@ def files(run: Run) -> Iterator[str]:
     """Yield the comparison with the reference, and the sizes."""
     yield "\n## Beside the reference\n"
     yield f"{machine_of(run)} Rows are {run['scale']:g} times those of the full benchmark."
-    rows = [
+    yield from table(["case", "ours, ms", "theirs, ms", "wall ratio", "CPU ratio"], _cases(run))
+    yield "\n## Size\n"
+    yield "Bytes per value of a column in a file of its own."
+    sizes = [
+        [name, *(f"{found[key]:.2f}" for key in ("raw", "ours", "reference", "parquet"))]
+        for name, found in run["bytes_per_value"].items()
+    ]
+    yield from table(["column", "in memory", "ours", "reference 2.2", "Parquet zstd"], sizes)
+
+
+def _cases(run: Run) -> list[list[str]]:
+    return [
         [
             case["name"],
             f"{case['ours']['wall_ms']:.2f}",
@@ -57,14 +68,6 @@ def files(run: Run) -> Iterator[str]:
         ]
         for case in run["cases"]
     ]
-    yield from table(["case", "ours, ms", "theirs, ms", "wall ratio", "CPU ratio"], rows)
-    yield "\n## Size\n"
-    yield "Bytes per value of a column in a file of its own."
-    sizes = [
-        [name, *(f"{found[key]:.2f}" for key in ("raw", "ours", "reference", "parquet"))]
-        for name, found in run["bytes_per_value"].items()
-    ]
-    yield from table(["column", "in memory", "ours", "reference 2.2", "Parquet zstd"], sizes)
 
 
 def verification(run: Run) -> Iterator[str]:
@@ -98,7 +101,23 @@ def verification(run: Run) -> Iterator[str]:
     yield from table(["block", "scan, GB/s", "1000 blocks, ms", "share of the file"], blocks)
 
 
-SECTIONS = {"files": files, "verify": verification}
+def indices(run: Run) -> Iterator[str]:
+    """Yield the comparison of scalar indices with the reference, and the memory of builds."""
+    yield "\n## Scalar indices\n"
+    yield (
+        f"{machine_of(run)} A table of {run['num_rows']:,} rows, the same files for both sides. "
+        "*To a scan of ours* is with an index beside without: below 1 the index did not pay."
+    )
+    yield from table(["case", "ours, ms", "theirs, ms", "wall ratio", "CPU ratio"], _cases(run))
+    yield "\nHow much a process grows while it builds an index:"
+    peaks = [
+        [name, f"{grown['lancelet']:.0f}", f"{grown['lance']:.0f}"]
+        for name, grown in run["peak_mb"].items()
+    ]
+    yield from table(["index", "ours, MB", "theirs, MB"], peaks)
+
+
+SECTIONS = {"files": files, "indices": indices, "verify": verification}
 
 
 def page() -> str:
