@@ -3,7 +3,8 @@
 python benchmarks/bench_spark.py [--scale 1.0] [--rounds 5]
 
 Times are medians by the clock, since the work is done in other processes. A ratio below 1 means
-that Lance took less time; the last column is the most that is wanted.
+that Lance took less time; the last column is the most that is wanted. Results are saved for
+`benchmarks/report.py`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from compare import save
 from pyspark.sql import DataFrame, SparkSession
 
 from lancelet import spark as ls
@@ -34,14 +36,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--save", type=Path, default=Path(__file__).parent / "results")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         spark = open_session(Path(folder))
+        found = []
         print(f"{'case':<36}{'lance s':>9}{'parquet s':>11}{'lance/parquet':>15}{'target':>8}")
         for name, target, ours, theirs in cases(spark, folder, arguments.scale):
             mine, other = in_turn(ours, theirs, arguments.rounds)
-            print(f"{name:<36}{mine:>9.3f}{other:>11.3f}{mine / other:>14.2f}x{target:>7.1f}x")
+            line = f"{name:<36}{mine:>9.3f}{other:>11.3f}{mine / other:>14.2f}x{target:>7.1f}x"
+            print(line, flush=True)
+            found.append({"name": name, "lance_s": mine, "parquet_s": other, "target": target})
         spark.stop()
+    extra = {"scale": arguments.scale, "rounds": arguments.rounds, "spark_cases": found}
+    save("spark", [], extra, arguments.save)
 
 
 def in_turn(

@@ -117,7 +117,28 @@ def indices(run: Run) -> Iterator[str]:
     yield from table(["index", "ours, MB", "theirs, MB"], peaks)
 
 
-SECTIONS = {"files": files, "indices": indices, "verify": verification}
+def spark(run: Run) -> Iterator[str]:
+    """Yield the comparison of Spark on Lance with Spark on Parquet."""
+    yield "\n## Spark beside Spark's own Parquet\n"
+    yield (
+        f"{machine_of(run)} Both in one session, in turns, medians of {run['rounds']}, with "
+        f"{8_000_000 * run['scale']:,.0f} rows of 16 columns. Here a ratio **below** 1 means that "
+        "Lance takes less time; see [what it depends on](guide/spark/speed.md)."
+    )
+    rows = [
+        [
+            case["name"],
+            f"{case['lance_s']:.3f}",
+            f"{case['parquet_s']:.3f}",
+            f"{case['lance_s'] / case['parquet_s']:.2f}",
+            f"{case['target']:.1f}",
+        ]
+        for case in run["spark_cases"]
+    ]
+    yield from table(["case", "Lance, s", "Parquet, s", "ratio", "wanted at most"], rows)
+
+
+SECTIONS = {"files": files, "indices": indices, "verify": verification, "spark": spark}
 
 
 def page() -> str:

@@ -15,8 +15,8 @@ from pyspark.daemon import manager
 import lancelet.spark.reader
 import lancelet.spark.stream_reader
 import lancelet.spark.stream_writer
-import lancelet.spark.writer
-import pyspark_lance  # noqa: F401 - Spark looks for it
+import lancelet.spark.writer  # noqa: F401 - imported so that workers need not
+import pyspark_lance  # noqa: F401 - Spark looks for it by this name
 
 if __name__ == "__main__":
     manager()

@@ -4,7 +4,8 @@
 
 Each task reads just the columns, zones and rows that are asked for, and hands batches over as they
 are; that is faster than `format("lance")`, where Spark takes rows. The version is pinned here and
-now. `count` looks into the manifest, and only with a filter at rows.
+now. What a filter leaves of a small table is read by the driver, since workers take longer to
+start. `count` looks into the manifest, and only with a filter at rows.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Unpack
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from lancelet.ops.jobs.engine import Done
 from lancelet.ops.jobs.scan_task import ScanTask
@@ -28,6 +30,7 @@ from lancelet.spark.arrow_tasks import task_frame
 from lancelet.spark.options import ReadOptions
 from lancelet.spark.reader import pinned, plan_tasks, run_scan, schema_of_snapshot
 from lancelet.spark.running import Place, Running, begin, table_at
+from lancelet.spark.small_reads import DRIVER_BYTES, small_frame
 from lancelet.spark.types import arrow_schema
 from lancelet.table.snapshot import Snapshot
 
@@ -44,6 +47,7 @@ def scan(
     asof: datetime | None = None,
     fragments: Sequence[int] | None = None,
     bytes_per_task: int | None = None,
+    bytes_on_driver: int = DRIVER_BYTES,
     **place: Unpack[Place],
 ) -> DataFrame:
     """Return rows of a table as a data frame.
@@ -59,6 +63,8 @@ def scan(
         asof: Reads the version that was the latest at that time.
         fragments: The ids of the fragments to read.
         bytes_per_task: How much a task reads, about.
+        bytes_on_driver: How much the driver reads by itself, here and now, where a filter needs
+            no more and leaves no more; with 0 tasks do everything.
         place: See `Place`.
     """
     wanted = ReadOptions(
@@ -72,18 +78,23 @@ def scan(
         fragments=None if fragments is None else tuple(fragments),
         split_bytes=bytes_per_task,
     )
-    return _scan_frame(spark, pinned(wanted), wanted)
+    snapshot = pinned(wanted)
+    schema = schema_of_snapshot(snapshot, wanted)
+    found = small_frame(spark, snapshot, wanted, schema, bytes_on_driver)
+    return _scan_frame(spark, snapshot, wanted, schema) if found is None else found
 
 
 def scan_version(
     spark: SparkSession, table: TableRef, snapshot: Snapshot, *, columns: Sequence[str]
 ) -> DataFrame:
     """Return columns of all rows of a version."""
-    return _scan_frame(spark, snapshot, ReadOptions(table, tuple(columns)))
+    wanted = ReadOptions(table, tuple(columns))
+    return _scan_frame(spark, snapshot, wanted, schema_of_snapshot(snapshot, wanted))
 
 
-def _scan_frame(spark: SparkSession, snapshot: Snapshot, wanted: ReadOptions) -> DataFrame:
-    schema = schema_of_snapshot(snapshot, wanted)
+def _scan_frame(
+    spark: SparkSession, snapshot: Snapshot, wanted: ReadOptions, schema: StructType
+) -> DataFrame:
     tasks = plan_tasks(snapshot, wanted, tuple(schema.fieldNames()))
     return task_frame(spark, partial(_scan, arrow_schema(schema)), tasks, schema)
 

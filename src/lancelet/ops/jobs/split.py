@@ -51,6 +51,22 @@ def plan_splits(
     By default splits are small enough that a table of some size keeps a cluster busy. Fragments
     are only cut where `can_cut` says that a task may read a part of one.
     """
+    chosen, sizes = _sizes(snapshot, fields, fragments)
+    target = split_bytes or _target(sum(sizes))
+    return list(_cut(snapshot, chosen, sizes, target, can_cut=can_cut))
+
+
+def estimate_bytes(
+    snapshot: Snapshot, *, fields: Sequence[Field], fragments: Sequence[int] | None = None
+) -> int:
+    """Return about how many bytes of files hold the fields of all live rows."""
+    return sum(_sizes(snapshot, fields, fragments)[1])
+
+
+def _sizes(
+    snapshot: Snapshot, fields: Sequence[Field] | None, fragments: Sequence[int] | None
+) -> tuple[list[Fragment], list[int]]:
+    """Return the fragments that have live rows, and about how large their fields are."""
     chosen = [
         fragment
         for fragment in (
@@ -62,9 +78,7 @@ def plan_splits(
     ]
     wanted = None if fields is None else frozenset(leaf.id for leaf in _leaves(fields))
     widths = {int(leaf.id): _width(leaf) for leaf in _leaves(snapshot.schema.fields)}
-    sizes = [_bytes_of(fragment, wanted, widths, snapshot) for fragment in chosen]
-    target = split_bytes or _target(sum(sizes))
-    return list(_cut(snapshot, chosen, sizes, target, can_cut=can_cut))
+    return chosen, [_bytes_of(fragment, wanted, widths, snapshot) for fragment in chosen]
 
 
 def _target(total_bytes: int) -> int:

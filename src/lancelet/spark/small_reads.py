@@ -1,0 +1,94 @@
+"""Reading what a filter leaves of a table in the driver, where that is too little for tasks.
+
+    filter id = 17, on 200 MB       the driver looks at 3 MB of `id` and reads one row
+                                    createDataFrame: one row, and no Python worker is started
+    filter flag, on 9 TB            too much to look at: tasks
+    filter year = 2024, on 200 MB   the rows that were found are too many: tasks after all
+
+What is looked at is estimated by the manifest, as the sizes of tasks are; where an index answers
+the filter nothing need be looked at. Rows are given up when they are too many, so that the driver
+never holds more than the limit.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as spark_types
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+
+from lancelet.ops.jobs.split import estimate_bytes
+from lancelet.query.execute import execute
+from lancelet.query.indexing.choose import choose_parts
+from lancelet.query.plan import ScanPlan, plan_scan
+from lancelet.query.scan_options import ScanOptions
+from lancelet.query.traversal import columns_of
+from lancelet.spark.convert import convert_batch
+from lancelet.spark.options import ReadOptions
+from lancelet.spark.types import arrow_schema
+from lancelet.table.snapshot import Snapshot
+
+DRIVER_BYTES: Final = 32 * 1024 * 1024
+_PLAIN: Final = (
+    spark_types.BooleanType,
+    spark_types.NumericType,
+    spark_types.StringType,
+    spark_types.BinaryType,
+    spark_types.DateType,
+    spark_types.TimestampType,
+    spark_types.TimestampNTZType,
+)
+
+
+def small_frame(
+    spark: SparkSession,
+    snapshot: Snapshot,
+    wanted: ReadOptions,
+    schema: StructType,
+    bytes_max: int,
+) -> DataFrame | None:
+    """Return the rows that match as a data frame of values, or None if tasks should find them."""
+    if wanted.filter is None or not bytes_max or not _is_plain(schema):
+        return None
+    names = tuple(schema.fieldNames())
+    options = ScanOptions(
+        columns=names, filter=wanted.filter, limit=wanted.limit, fragments=wanted.fragments
+    )
+    plan = plan_scan(snapshot, options)
+    if not choose_parts(plan) and _looked_at(plan, wanted) > bytes_max:
+        return None
+    batches: list[pa.RecordBatch] = []
+    held = 0
+    for batch in execute(plan):
+        batches.append(convert_batch(batch, arrow_schema(schema)))
+        held += max(batch.nbytes, 1)
+        if held > bytes_max:
+            return None
+    if not held:
+        return spark.createDataFrame([], schema)  # Spark refuses tables without a row
+    table = pa.Table.from_batches(batches, arrow_schema(schema)).combine_chunks()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
+        return spark.createDataFrame(table, schema)
+
+
+def _looked_at(plan: ScanPlan, wanted: ReadOptions) -> int:
+    names = {path[0] for path in columns_of(plan.filter)}
+    fields = [field for field in plan.snapshot.schema.fields if field.name in names]
+    return estimate_bytes(plan.snapshot, fields=fields, fragments=wanted.fragments)
+
+
+def _is_plain(data_type: DataType) -> bool:
+    """Say whether Spark takes values of a type from Arrow as they are in every release."""
+    match data_type:
+        case StructType():
+            return all(_is_plain(field.dataType) for field in data_type)
+        case ArrayType():
+            return _is_plain(data_type.elementType)
+        case MapType():
+            return _is_plain(data_type.keyType) and _is_plain(data_type.valueType)
+        case _:
+            return isinstance(data_type, _PLAIN)
