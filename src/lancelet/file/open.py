@@ -104,8 +104,13 @@ def _open(
         schema = Schema.from_protos(descriptor.fields, descriptor.metadata)
         stored = StoredFields(schema, place_columns(schema.fields, version))
     memo = CachedHeads() if memo is None else memo
-    known = keep_known(key, KnownFile(metadata, stored.schema, stored.columns, memo))
-    return FileReader(source, known, verify=verify, tail=metadata.tail, open_zones=open_zones)
+    known = KnownFile(metadata, stored.schema, stored.columns, memo)
+    if key is not None:
+        known = known.detached()
+    # The reader compares the tail with its checksum; a damaged file must not be known.
+    reader = FileReader(source, known, verify=verify, tail=metadata.tail, open_zones=open_zones)
+    keep_known(key, known)
+    return reader
 
 
 def _known_key(

@@ -136,3 +136,17 @@ def test_what_is_kept_of_files_keeps_none_of_their_maps(tmp_path: Path, version:
     assert str(path) in Path("/proc/self/maps").read_text()
     del reader
     assert str(path) not in Path("/proc/self/maps").read_text()
+
+
+def test_a_file_with_a_damaged_tail_is_refused_however_often_it_is_opened(tmp_path: Path) -> None:
+    """What is parsed before its checksum is compared must not be kept."""
+    path = tmp_path / "a.lance"
+    with LanceFileWriter(path, pa.schema([("x", pa.int64())])) as writer:
+        writer.write_batch(pa.table({"x": [1, 2]}))
+        writer.add_schema_metadata("a key", "a value")
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"a key", b"b key"))
+    _wait_until_it_has_an_identity(path)
+    for _ in range(3):
+        with pytest.raises(CorruptDataError, match="checksum"):
+            _opened(path)

@@ -41,6 +41,13 @@ class KnownFile:
     columns: dict[int, StoredColumn] = field(default_factory=dict)
     opened: dict[Field, OpenedField] = field(default_factory=dict)
 
+    def detached(self) -> KnownFile:
+        """Return it apart from the map of the file.
+
+        A map that is kept would hold on to the space of a file that is deleted.
+        """
+        return replace(self, metadata=self.metadata.detached())
+
 
 def find_known(key: Hashable | None) -> KnownFile | None:
     """Return what is kept under a key that begins with the identity of a file."""
@@ -48,14 +55,9 @@ def find_known(key: Hashable | None) -> KnownFile | None:
     return found if isinstance(found, KnownFile) else None
 
 
-def keep_known(key: Hashable | None, known: KnownFile) -> KnownFile:
-    """Keep what is known, apart from the map of the file, and return what was kept.
-
-    A map that is kept would hold on to the space of a file that is deleted.
-    """
+def keep_known(key: Hashable | None, known: KnownFile) -> None:
+    """Keep what is known of a file, once its bytes were compared with their checksums."""
     if key is None:
-        return known
-    kept = replace(known, metadata=known.metadata.detached())
-    weight = kept.metadata.tail.nbytes + _COLUMN_BYTES * len(kept.metadata.columns)
-    CACHE.put(key, kept, value_bytes=2 * weight)
-    return kept
+        return
+    weight = known.metadata.tail.nbytes + _COLUMN_BYTES * len(known.metadata.columns)
+    CACHE.put(key, known, value_bytes=2 * weight)

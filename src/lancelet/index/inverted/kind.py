@@ -73,8 +73,8 @@ class InvertedSegment:
         try:
             self.options = TextOptions.parse(metadata.get(layout.PARAMS, "{}"))
             self.codec = Codec.of(metadata)
-            numbers = [int(number) for number in json.loads(metadata.get(layout.PARTITIONS, "[]"))]
-        except (ValueError, TypeError) as error:
+            numbers = [int(number) for number in json.loads(metadata[layout.PARTITIONS])]
+        except (KeyError, ValueError, TypeError) as error:
             raise CorruptDataError(
                 "the metadata of a text index cannot be read",
                 path=f"{folder.path}/{layout.METADATA}",
