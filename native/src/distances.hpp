@@ -110,8 +110,8 @@ LANCELET_INLINE uint64_t bits_apart(const uint8_t* vector, const uint8_t* query,
 LANCELET_INLINE float bytes_apart(const uint8_t* vector, const uint8_t* query, int64_t dimension) {
   uint32_t sum = 0;
   for (int64_t k = 0; k < dimension; ++k) {
-    const int32_t apart = static_cast<int32_t>(vector[k]) - static_cast<int32_t>(query[k]);
-    sum += static_cast<uint32_t>(apart * apart);
+    const int16_t apart = static_cast<int16_t>(static_cast<int16_t>(vector[k]) - query[k]);
+    sum += static_cast<uint32_t>(static_cast<int32_t>(apart) * apart);
   }
   return static_cast<float>(sum);
 }

@@ -82,56 +82,6 @@ int64_t vector_distances(ConstBytes vectors, int64_t element_bytes, int64_t dime
   }
 }
 
-int64_t pq_distances(ConstBytes codes, Span<const float> table, int64_t count, Span<float> out) {
-  const int64_t columns = table.size / 256;
-  if (count < 0 || out.size != count || table.size % 256 != 0) return fail(kBadCount, 0);
-  if (codes.size != columns * count) return fail(kBadLength, 0);
-  // A stretch of rows at a time, so that its sums stay in the nearest cache.
-  constexpr int64_t kStretch = 2048;
-  for (int64_t start = 0; start < count; start += kStretch) {
-    const int64_t rows = smaller(kStretch, count - start);
-    float* sums = out.data + start;
-    for (int64_t row = 0; row < rows; ++row) sums[row] = 0;
-    for (int64_t column = 0; column < columns; ++column) {
-      const float* entries = table.data + column * 256;
-      const uint8_t* own = codes.data + column * count + start;
-      for (int64_t row = 0; row < rows; ++row) sums[row] += entries[own[row]];
-    }
-  }
-  return 0;
-}
-
-int64_t sq_distances(ConstBytes codes, ConstBytes query, Span<const float> weights, int64_t metric,
-                     Span<float> out) {
-  const int64_t dimension = metric == kDot ? weights.size : query.size;
-  if (dimension < 1 || dimension > 65536) return fail(kBadCount, 0);
-  if (codes.size != dimension * out.size) return fail(kBadLength, 0);
-  for (int64_t row = 0; row < out.size; ++row) {
-    const uint8_t* own = codes.data + row * dimension;
-    if (metric == kDot) {
-      float sums[kLanes] = {};
-      int64_t k = 0;
-      for (; k + kLanes <= dimension; k += kLanes)
-        for (int64_t lane = 0; lane < kLanes; ++lane)
-          sums[lane] += weights.data[k + lane] * static_cast<float>(own[k + lane]);
-      for (int64_t lane = 0; k < dimension; ++k, ++lane)
-        sums[lane] += weights.data[k] * static_cast<float>(own[k]);
-      for (int64_t half = kLanes / 2; half > 0; half /= 2)
-        for (int64_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
-      out.data[row] = sums[0];
-    } else {
-      // At most 65536 squares below 2^16: the sum fits.
-      uint32_t sum = 0;
-      for (int64_t k = 0; k < dimension; ++k) {
-        const int32_t apart = static_cast<int32_t>(own[k]) - static_cast<int32_t>(query.data[k]);
-        sum += static_cast<uint32_t>(apart * apart);
-      }
-      out.data[row] = static_cast<float>(sum);
-    }
-  }
-  return 0;
-}
-
 int64_t sum_by_label(ConstBytes vectors, int64_t element_bytes, int64_t dimension,
                      ConstInts labels, Span<double> out) {
   if (element_bytes != 4 && element_bytes != 8) return fail(kBadWidth, 0);
@@ -153,48 +103,132 @@ int64_t sum_by_label(ConstBytes vectors, int64_t element_bytes, int64_t dimensio
   return 0;
 }
 
+namespace {
+
+// So many floats side by side, as registers have them.
+#if defined(__AVX512F__)
+constexpr int64_t kWords = 16;
+#elif defined(__AVX__)
+constexpr int64_t kWords = 8;
+#else
+constexpr int64_t kWords = 4;
+#endif
+#if defined(_MSC_VER)
+struct Lanes {
+  float at[kWords];
+};
+struct Numbers {
+  int32_t at[kWords];
+};
+LANCELET_INLINE void add_square(Lanes& sums, float x, const Lanes& line) {
+  for (int64_t k = 0; k < kWords; ++k) sums.at[k] += (x - line.at[k]) * (x - line.at[k]);
+}
+LANCELET_INLINE void keep_less(const Lanes& sums, int32_t first, Lanes& best, Numbers& which) {
+  for (int32_t k = 0; k < kWords; ++k)
+    if (sums.at[k] < best.at[k]) {
+      best.at[k] = sums.at[k];
+      which.at[k] = first;
+    }
+}
+#else
+typedef float Lanes __attribute__((vector_size(4 * kWords)));
+typedef int32_t Numbers __attribute__((vector_size(4 * kWords)));
+LANCELET_INLINE void add_square(Lanes& sums, float x, const Lanes& line) {
+  const Lanes apart = x - line;
+  sums += apart * apart;
+}
+LANCELET_INLINE void keep_less(const Lanes& sums, int32_t first, Lanes& best, Numbers& which) {
+  const Numbers is_less = sums < best;
+  best = is_less ? sums : best;
+  which = is_less ? first + Numbers{} : which;
+}
+#endif
+
+constexpr int64_t kGroups = 2;
+
+// The nearest of `count` words of each of some rows, for one piece; groups of words side by side.
+template <int64_t kRows, int64_t kSideBySide>
+LANCELET_INLINE void nearest_of_rows(const float* rows, int64_t stride, const float* book,
+                                     int64_t count, int64_t size, int64_t pieces, uint8_t* codes,
+                                     float* distances) {
+  Lanes best[kRows];
+  Numbers which[kRows];
+  float far[kWords];
+  for (int64_t k = 0; k < kWords; ++k) far[k] = 3.4028235e38f;
+  for (int64_t row = 0; row < kRows; ++row) {
+    memcpy(&best[row], far, sizeof far);
+    memset(&which[row], 0, sizeof which[row]);
+  }
+  for (int64_t first = 0; first < count; first += kWords * kSideBySide) {
+    Lanes sums[kRows][kSideBySide];
+    for (int64_t row = 0; row < kRows; ++row)
+      for (int64_t group = 0; group < kSideBySide; ++group) sums[row][group] = Lanes{};
+    for (int64_t k = 0; k < size; ++k) {
+      Lanes lines[kSideBySide];
+      for (int64_t group = 0; group < kSideBySide; ++group)
+        memcpy(&lines[group], book + k * count + first + group * kWords, sizeof(Lanes));
+      for (int64_t row = 0; row < kRows; ++row)
+        for (int64_t group = 0; group < kSideBySide; ++group)
+          add_square(sums[row][group], rows[row * stride + k], lines[group]);
+    }
+    for (int64_t row = 0; row < kRows; ++row)
+      for (int64_t group = 0; group < kSideBySide; ++group)
+        keep_less(sums[row][group], static_cast<int32_t>(first + group * kWords), best[row],
+                  which[row]);
+  }
+  for (int64_t row = 0; row < kRows; ++row) {
+    float apart[kWords];
+    int32_t firsts[kWords];
+    memcpy(apart, &best[row], sizeof apart);
+    memcpy(firsts, &which[row], sizeof firsts);
+    int32_t found = firsts[0];
+    float least = apart[0];
+    for (int32_t lane = 1; lane < kWords; ++lane) {
+      const int32_t word = firsts[lane] + lane;
+      if (apart[lane] < least || (apart[lane] == least && word < found)) {
+        least = apart[lane];
+        found = word;
+      }
+    }
+    codes[row * pieces] = static_cast<uint8_t>(found);
+    distances[row * pieces] = least;
+  }
+}
+
+template <int64_t kSideBySide>
+void nearest_in_book(const float* vectors, int64_t rows, const float* book, int64_t count,
+                     int64_t size, int64_t pieces, uint8_t* codes, float* distances) {
+  constexpr int64_t kRows = 4;
+  const int64_t stride = pieces * size;
+  int64_t row = 0;
+  for (; row + kRows <= rows; row += kRows)
+    nearest_of_rows<kRows, kSideBySide>(vectors + row * stride, stride, book, count, size, pieces,
+                                    codes + row * pieces, distances + row * pieces);
+  for (; row < rows; ++row)
+    nearest_of_rows<1, kSideBySide>(vectors + row * stride, stride, book, count, size, pieces,
+                                codes + row * pieces, distances + row * pieces);
+}
+
+}  // namespace
+
 int64_t nearest_words(Span<const float> vectors, Span<const float> words, int64_t pieces,
                       int64_t count, Bytes codes, Span<float> distances) {
-  constexpr int64_t kWords = 16;
-  if (pieces < 1 || count < kWords || count > 256 || count % kWords != 0) return fail(kBadCount, 0);
+  if (pieces < 1 || count < 16 || count > 256 || count % 16 != 0) return fail(kBadCount, 0);
   const int64_t size = words.size / (pieces * count);
   if (size < 1 || words.size != pieces * count * size) return fail(kBadLength, 0);
   const int64_t rows = vectors.size / (pieces * size);
   if (vectors.size != rows * pieces * size || codes.size != rows * pieces ||
       distances.size != codes.size)
     return fail(kBadLength, 1);
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t piece = 0; piece < pieces; ++piece) {
-      const float* LANCELET_RESTRICT own = vectors.data + (row * pieces + piece) * size;
-      const float* LANCELET_RESTRICT book = words.data + piece * count * size;
-      float best[kWords];
-      int32_t which[kWords];
-      for (int64_t lane = 0; lane < kWords; ++lane) {
-        best[lane] = 3.4028235e38f;
-        which[lane] = 0;
-      }
-      for (int32_t first = 0; first < count; first += kWords) {
-        float sums[kWords] = {};
-        for (int64_t k = 0; k < size; ++k) {
-          const float x = own[k];
-          const float* LANCELET_RESTRICT line = book + k * count + first;
-          for (int64_t lane = 0; lane < kWords; ++lane) {
-            const float apart = x - line[lane];
-            sums[lane] += apart * apart;
-          }
-        }
-        for (int64_t lane = 0; lane < kWords; ++lane) {
-          const bool is_less = sums[lane] < best[lane];
-          best[lane] = is_less ? sums[lane] : best[lane];
-          which[lane] = is_less ? first + static_cast<int32_t>(lane) : which[lane];
-        }
-      }
-      int64_t at = 0;
-      for (int64_t lane = 1; lane < kWords; ++lane)
-        if (best[lane] < best[at] || (best[lane] == best[at] && which[lane] < which[at])) at = lane;
-      codes.data[row * pieces + piece] = static_cast<uint8_t>(which[at]);
-      distances.data[row * pieces + piece] = best[at];
-    }
+  for (int64_t piece = 0; piece < pieces; ++piece) {
+    const float* own = vectors.data + piece * size;
+    const float* book = words.data + piece * count * size;
+    if (count % (kGroups * kWords) == 0)
+      nearest_in_book<kGroups>(own, rows, book, count, size, pieces, codes.data + piece,
+                         distances.data + piece);
+    else
+      nearest_in_book<1>(own, rows, book, count, size, pieces, codes.data + piece,
+                         distances.data + piece);
   }
   return 0;
 }
