@@ -97,6 +97,7 @@ from datetime import timedelta
 import pyarrow as pa
 import lancelet
 
+lancelet.LanceDataset  # names are imported on demand, and this one brings all that follows
 FOREVER = timedelta(seconds=100)
 
 def work(dataset, number, turn):

@@ -131,30 +131,29 @@ def render_manifest_file(
     dictionary_values: bytes = b"",
 ) -> bytes:
     """Return the file of a manifest; see `write_manifest_file`."""
-    data, _ = write_manifest_file(
-        manifest, indices, transaction, dictionary_values=dictionary_values
-    )
+    rendered = None if transaction is None else transaction.render()
+    data, _ = write_manifest_file(manifest, indices, rendered, dictionary_values=dictionary_values)
     return data
 
 
 def write_manifest_file(
     manifest: Manifest,
     indices: IndexSection,
-    transaction: Transaction | None,
+    transaction: bytes | None,
     *,
     dictionary_values: bytes = b"",
 ) -> tuple[bytes, StoredManifest]:
     """Return the file of a manifest, and what reading it will give.
 
-    `dictionary_values` goes to the start of the file, where the schema's dictionary locations
-    point to.
+    `transaction` is rendered already, as it is in a file of its own too. `dictionary_values` goes
+    to the start of the file, where the schema's dictionary locations point to.
     """
     pieces: list[bytes | memoryview] = [dictionary_values]
     at = len(dictionary_values)
     places: list[int | None] = []
     sections = (
         indices.render() if indices.indices or indices.unknown else None,
-        None if transaction is None else transaction.render(),
+        transaction,
     )
     for section in sections:
         places.append(None if section is None else at)

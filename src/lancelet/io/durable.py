@@ -44,6 +44,9 @@ from lancelet.io.unfinished import UnfinishedFile, start_unfinished
 _FLUSH_BYTES: Final = 32 << 20
 """After each so many bytes a flush is started in the background."""
 
+_OPEN_MAX: Final = 64
+"""So many files may wait for their flush; each of them is open."""
+
 
 class LocalWriter(ObjectWriter):
     """Writes a file that nobody sees and names it at `close`."""
@@ -144,31 +147,44 @@ class LocalWriter(ObjectWriter):
 
 
 class Flushes:
-    """Flushes of named files that run in the background, to be waited for together."""
+    """Flushes of named files that run in the background, to be waited for together.
+
+    Folders are flushed at the end, each once however many names it was given.
+    """
 
     def __init__(self) -> None:
         """Begin with none."""
         self._running: deque[tuple[str, Future[None]]] = deque()
+        self._folders: dict[str, str] = {}
 
     def start(self, path: str, handle: int, folder: str) -> None:
-        """Flush an open file, which is closed then, and the folder that has its name."""
-        self._running.append((path, run_in_background(partial(_flush_named, handle, folder))))
+        """Flush an open file, which is closed then; the folder that has its name comes later."""
+        self._folders[folder] = path
+        self._running.append((path, run_in_background(partial(_flush_and_close, handle))))
+        while len(self._running) > _OPEN_MAX:
+            self._end_first()
 
     def settle(self) -> None:
         """Wait for all, and raise what the first of them met."""
-        running = [self._running.popleft() for _ in range(len(self._running))]
-        wait([flush for _, flush in running])
-        for path, flush in running:
+        wait([flush for _, flush in self._running])
+        while self._running:
+            self._end_first()
+        while self._folders:
+            folder, path = self._folders.popitem()
             with as_storage_errors(path):
-                flush.result()
+                flush_folder(folder)
+
+    def _end_first(self) -> None:
+        path, flush = self._running.popleft()
+        with as_storage_errors(path):
+            flush.result()
 
 
-def _flush_named(handle: int, folder: str) -> None:
+def _flush_and_close(handle: int) -> None:
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
-    flush_folder(folder)
 
 
 def make_folder(folder: str, *, sync: bool) -> None:

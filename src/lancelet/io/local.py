@@ -188,6 +188,11 @@ class LocalStore(Store):
         if self._flushes is not None:
             self._flushes.settle()
 
+    def etag_at_hand(self, path: str) -> str | None:
+        """Return the tag of a file."""
+        found = self._info_or_none(path)
+        return None if found is None else found.etag
+
     def last_change(self, folder: str) -> datetime | None:
         """Return when a name in a folder was last given or taken."""
         try:

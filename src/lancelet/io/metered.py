@@ -74,11 +74,10 @@ class IoMeter:
 
     def add(self, counts: IoCounts) -> None:
         """Count here and in every scope around."""
-        meter: IoMeter | None = self
-        while meter is not None:
-            with meter._lock:
-                meter._counts += counts
-            meter = meter._outer
+        with self._lock:
+            self._counts += counts
+        if self._outer is not None:
+            self._outer.add(counts)
 
     def take(self) -> IoCounts:
         """Return what was counted and start again from zero; scopes around go on."""

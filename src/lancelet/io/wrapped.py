@@ -96,6 +96,10 @@ class WrappedStore(Store):
         """Wait until what was written lazily survives a loss of power."""
         self._request("settle", "", self.inner.settle)
 
+    def etag_at_hand(self, path: str) -> str | None:
+        """Return the tag of an object if finding it out costs next to nothing."""
+        return self.inner.etag_at_hand(path)
+
     def last_change(self, folder: str) -> datetime | None:
         """Return when a name in a folder was last given or taken."""
         return self._request("last_change", folder, lambda: self.inner.last_change(folder))

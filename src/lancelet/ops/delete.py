@@ -70,8 +70,13 @@ def delete_rows(
     """Delete the rows for which a predicate is true, in the latest version there is then."""
 
     def attempt(current: Snapshot) -> Deleted:
-        prepared = prepare_delete(current, predicate)
-        committing = replace(options or CommitOptions(), affected=prepared.affected)
+        lazy = current.lazily()
+        prepared = prepare_delete(lazy, predicate)
+        committing = replace(
+            options or CommitOptions(),
+            affected=prepared.affected,
+            settle=lazy.location.store.settle,
+        )
         return Deleted(publish(current, prepared.operation, committing), prepared.num_rows)
 
     return with_retries(snapshot, attempt, retries or Retries())

@@ -6,7 +6,7 @@ import itertools
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from lancelet.errors import CommitConflictError, InternalError
@@ -57,7 +57,8 @@ def publish(
 ) -> Snapshot:
     """Commit an operation that was computed from a version, and return the new version."""
     transaction = new_transaction(snapshot.version, operation, remarks)
-    return commit_transaction(snapshot.location, transaction, options)
+    known = replace(options or CommitOptions(), known=snapshot)
+    return commit_transaction(snapshot.location, transaction, known)
 
 
 def commit_transaction(

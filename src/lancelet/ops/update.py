@@ -90,8 +90,11 @@ def update_rows(
     options = options or UpdateOptions()
 
     def attempt(current: Snapshot) -> Updated:
-        prepared = prepare_update(current, updates, predicate, options.files)
-        committing = replace(options.commit, affected=prepared.affected)
+        lazy = current.lazily()
+        prepared = prepare_update(lazy, updates, predicate, options.files)
+        committing = replace(
+            options.commit, affected=prepared.affected, settle=lazy.location.store.settle
+        )
         return Updated(publish(current, prepared.operation, committing), prepared.num_rows)
 
     return with_retries(snapshot, attempt, options.retries)

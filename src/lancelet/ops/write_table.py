@@ -87,7 +87,7 @@ def write_table(
     known = None if latest is None else replace(latest, location=lazy)
     prepared = prepare_write(lazy, known, rows, mode, options)
     transaction = new_transaction(prepared.read_version, prepared.operation, options.remarks)
-    committing = replace(prepared.options, settle=lazy.store.settle)
+    committing = replace(prepared.options, settle=lazy.store.settle, known=latest)
     return commit_transaction(location, transaction, committing)
 
 

@@ -107,6 +107,8 @@ class CommitOptions:
     """Asked where others added rows that may have keys which a merge inserted."""
     settle: Callable[[], None] | None = None
     """Waits, before the manifest has its name, until the files it names survive a loss of power."""
+    known: Snapshot | None = None
+    """A version that was read already, which is not read again if it is the latest."""
     mark: Mark | None = None
     """Which batch of a sequence this is; a table that has it already stays as it is."""
 
@@ -170,7 +172,7 @@ def _attempt(
 ) -> Snapshot | None:
     """Publish on top of what is the latest version now; None if another writer was faster."""
     ours = resolver.ours
-    latest = latest_snapshot(location, options.handler)
+    latest = latest_snapshot(location, options.handler, known=options.known)
     if latest is None:
         if not isinstance(ours.operation, Overwrite):
             raise DatasetNotFoundError("there is no dataset to commit to", uri=location.uri)
@@ -247,11 +249,12 @@ def _publish(
     if options.mark is not None:
         manifest = replace(manifest, config=options.mark.put(manifest.config))
     path = manifest_path(manifest.version, prepared.naming)
-    store.relaxed().put(f"{TRANSACTIONS}/{transaction.file_name}", transaction.render())
+    rendered = transaction.render()
+    store.relaxed().put(f"{TRANSACTIONS}/{transaction.file_name}", rendered)
     values = dictionary_values_of(unsaved_snapshot(location, manifest))
     manifest, head = with_dictionaries(manifest, values)
     indices = IndexSection(prepared.state.indices)
-    data, stored = write_manifest_file(manifest, indices, transaction, dictionary_values=head)
+    data, stored = write_manifest_file(manifest, indices, rendered, dictionary_values=head)
     handler = options.handler or location.handler
     if options.settle is not None:
         options.settle()
@@ -265,7 +268,12 @@ def _publish(
     if not options.detached:
         _write_hint(store, manifest.version)
     entry = ManifestEntry(
-        manifest.version, prepared.naming, path, len(data), manifest.timestamp, None
+        manifest.version,
+        prepared.naming,
+        path,
+        len(data),
+        manifest.timestamp,
+        store.etag_at_hand(path),
     )
     return written_snapshot(location, entry, stored, indices, transaction)
 

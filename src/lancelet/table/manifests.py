@@ -61,6 +61,14 @@ class ManifestEntry:
     etag: str | None = None
     noted_at: datetime | None = None
 
+    def is_that_of(self, other: ManifestEntry) -> bool:
+        """Return whether both are surely of one manifest, as it was stored once."""
+        return self.etag is not None and (self.path, self.size, self.etag) == (
+            other.path,
+            other.size,
+            other.etag,
+        )
+
 
 def list_manifests(store: Store) -> Iterator[ManifestEntry]:
     """Yield the committed manifests in the order of their names."""

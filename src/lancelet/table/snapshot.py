@@ -106,10 +106,13 @@ class Snapshot:
 
     def lazily(self) -> Snapshot:
         """Return the same version; what is written beside it need not survive until `settle`."""
-        location = replace(self.location, store=self.location.store.lazily())
-        lazy = Snapshot(location, self.entry, self.stored)
-        vars(lazy).update({**vars(self), "location": location})
-        return lazy
+        return self.beside(replace(self.location, store=self.location.store.lazily()))
+
+    def beside(self, location: TableLocation) -> Snapshot:
+        """Return the same version, with what is known of it, at another form of its location."""
+        other = Snapshot(location, self.entry, self.stored)
+        vars(other).update({**vars(self), "location": location})
+        return other
 
     def deletions(self, fragment: Fragment) -> DeletionVector:
         """Return which rows of a fragment are deleted."""
@@ -202,14 +205,23 @@ def open_snapshot(location: TableLocation, version: int | None = None) -> Snapsh
 
 
 def latest_snapshot(
-    location: TableLocation, handler: CommitHandler | None = None
+    location: TableLocation,
+    handler: CommitHandler | None = None,
+    *,
+    known: Snapshot | None = None,
 ) -> Snapshot | None:
-    """Open the latest version of the table at a location, or return None if there is no table."""
+    """Open the latest version of the table at a location, or return None if there is no table.
+
+    The manifest is not read if it is that of a `known` version.
+    """
     handler = handler or location.handler
     entry = handler.find_latest(location.store)
     if entry is None:
         return None
-    snapshot = open_entry(location, entry)
+    if known is not None and entry.is_that_of(known.entry):
+        snapshot = known.beside(location)
+    else:
+        snapshot = open_entry(location, entry)
     if is_as_noted(entry, snapshot.manifest.timestamp):
         return snapshot
     entry = handler.find_latest(location.store, exact=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -159,7 +160,7 @@ class FileReader(RowReader):
         return self._zones
 
     def _column_indices(self, field: Field) -> list[int]:
-        owners = generation_of(self.version).columns_of(field, self.version)
+        owners = _owners(field, self.version)
         missing = [owner for owner in owners if owner.id not in self._placement]
         if missing:
             raise FieldNotFoundError(
@@ -212,3 +213,9 @@ class FileReader(RowReader):
             for page in column.pages
         ]
         return np.unique(np.array(borders, np.int64))
+
+
+@lru_cache(maxsize=4096)
+def _owners(field: Field, version: FileVersion) -> tuple[Field, ...]:
+    """Return the fields that own the columns of a field, which is asked of file after file."""
+    return generation_of(version).columns_of(field, version)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -36,6 +36,7 @@ from lancelet.table.apply.state import column_ids, with_column_file, without_unk
 from lancelet.table.commit import CommitOptions
 from lancelet.table.snapshot import Snapshot
 
+_TINY_BYTES: Final = 256 * 1024
 _AT_ONCE: Final = 4
 _AT_ONCE_REMOTE: Final = 16
 """Fragments that are worked on at a time; each needs the memory of a few batches."""
@@ -70,6 +71,7 @@ class ColumnJob:
     def __init__(self, store: Store, planner: Planner) -> None:
         """Do what `planner` says for the version that is the latest then."""
         self._store = store
+        self._lazy = store.lazily()
         self._planner = planner
         self._schema: Schema | None = None
         self._plan: ColumnPlan | None = None
@@ -77,11 +79,12 @@ class ColumnJob:
 
     def commit(self, snapshot: Snapshot, committing: Committing) -> Snapshot:
         """Write the files and commit them, again where others were first."""
+        options = replace(committing.options, settle=self._lazy.settle)
         try:
             published = with_retries(
                 snapshot,
                 lambda current: publish(
-                    current, self.operation(current), committing.options, committing.remarks
+                    current, self.operation(current), options, committing.remarks
                 ),
                 committing.retries,
                 can_redo=self._can_redo,
@@ -107,6 +110,7 @@ class ColumnJob:
         """Write the file of one fragment, and return it with that and the schema to commit."""
         plan = self._planned(snapshot)
         self._complete(plan, snapshot, [fragment])
+        self._lazy.settle()
         return self._changed(fragment), plan.schema
 
     def _changed(self, fragment: Fragment) -> Fragment:
@@ -135,6 +139,8 @@ class ColumnJob:
     def _complete(self, plan: ColumnPlan, snapshot: Snapshot, fragments: list[Fragment]) -> None:
         """Write the files that fragments lack; leave none behind if that fails."""
         missing = [fragment for fragment in fragments if not self._serves(fragment)]
+        if plan.checkpoint is None:  # which may say that files are there only once they surely are
+            snapshot = snapshot.beside(replace(snapshot.location, store=self._lazy))
         try:
             if plan.stored.fields:
                 self._write(plan, snapshot, missing)
@@ -147,12 +153,13 @@ class ColumnJob:
         outdated = {each.id for each in fragments} & self._written.keys()
         self._discard({fragment_id: self._written[fragment_id] for fragment_id in outdated})
         task = partial(self._write_fragment, plan, snapshot)
-        if plan.is_sequential:
+        waits = waits_for_storage(snapshot)
+        if plan.is_sequential or (not waits and all(map(_is_tiny, fragments))):
             for fragment in fragments:
                 task(fragment)
             return
         # Writing a file ends with waiting for the disk or the network, which others can use.
-        window = _AT_ONCE_REMOTE if waits_for_storage(snapshot) else _AT_ONCE
+        window = _AT_ONCE_REMOTE if waits else _AT_ONCE
         for _ in map_ordered(task, fragments, waits=True, window=window):
             pass
 
@@ -177,6 +184,11 @@ class ColumnJob:
             with contextlib.suppress(StorageError):
                 self._store.delete(f"{DATA}/{each.file.path}")
             del self._written[fragment_id]
+
+
+def _is_tiny(fragment: Fragment) -> bool:
+    """Say whether handing a fragment to a thread takes longer than reading it."""
+    return sum(file.size_bytes or _TINY_BYTES for file in fragment.files) < _TINY_BYTES
 
 
 def report_merge(snapshot: Snapshot, planner: Planner) -> ChangeReport:

@@ -73,9 +73,13 @@ def merge_rows(
         def attempt(current: Snapshot) -> Merged:
             nonlocal attempts
             attempts += 1
-            done = prepare_merge(current, source, spec)
+            lazy = current.lazily()
+            done = prepare_merge(lazy, source, spec)
             committing = replace(
-                options or CommitOptions(), affected=done.affected, keys_are_new=done.keys_are_new
+                options or CommitOptions(),
+                affected=done.affected,
+                keys_are_new=done.keys_are_new,
+                settle=lazy.location.store.settle,
             )
             published = publish(current, done.operation, committing)
             return Merged(published, replace(done.statistics, num_attempts=attempts))
@@ -104,7 +108,7 @@ def prepare_merge(snapshot: Snapshot, source: Source, spec: MergeSpec) -> Prepar
     in_place = spec.mode is RewriteMode.COLUMNS
     if in_place:
         check_columns_mode(spec, source, snapshot.schema)
-    joined = join(snapshot, source.key, source.keys, source.steps)
+    joined = join(snapshot, source.key, source.keys, source.steps, uses_index=spec.uses_index)
     decision = decide(snapshot, source, spec, joined)
     if in_place:
         operation, did = rewrite_columns(snapshot, source, decision.updates)

@@ -31,6 +31,7 @@ from lancelet.query.nodes.source import FragmentSource, dense_enough
 from lancelet.rowids.address import UInt64s
 
 PACK_FRAGMENTS_MAX: Final = 64
+_PACK_FRAGMENTS_MIN: Final = 4
 _PACK_ROWS_MAX: Final = 1 << 16
 
 _Joined: TypeAlias = tuple[FilePart, JoinedFiles]
@@ -44,6 +45,7 @@ class Pack:
         self.members = tuple(members)
         self._bounds = np.cumsum([0, *(member.num_rows for member in members)])
         self._joined: dict[tuple[Field, ...], tuple[_Joined, ...] | None] = {}
+        self._files: dict[tuple[FileReader, ...], JoinedFiles] = {}
         self.num_rows = int(self._bounds[-1])
 
     @property
@@ -156,10 +158,12 @@ class Pack:
         joined: list[_Joined] = []
         for place, part in enumerate(parts[0]):
             files = [each[place].reader for each in parts]
-            own = [file for file in files if isinstance(file, FileReader)]
+            own = tuple(file for file in files if isinstance(file, FileReader))
             if len(own) < len(files) or own[0].version is FileVersion.V2_0:
                 return None
-            joined.append((part, JoinedFiles(own)))
+            if own not in self._files:
+                self._files[own] = JoinedFiles(own)
+            joined.append((part, self._files[own]))
         return tuple(joined)
 
     def _read_apart(self, fields: tuple[Field, ...], rows: Rows) -> list[pa.Array]:
@@ -179,18 +183,18 @@ def packed(
     rows = 0
     for source in sources:
         if waiting and (len(waiting) == PACK_FRAGMENTS_MAX or rows + source.num_rows > most):
-            yield _pack_of(waiting)
+            yield from _pack_of(waiting)
             waiting, rows = [], 0
         if isinstance(source, FragmentSource) and is_tiny(source) and source.num_rows <= most:
             waiting.append(source)
             rows += source.num_rows
             continue
         if waiting:
-            yield _pack_of(waiting)
+            yield from _pack_of(waiting)
             waiting, rows = [], 0
         yield source
     if waiting:
-        yield _pack_of(waiting)
+        yield from _pack_of(waiting)
 
 
 def is_tiny(source: FragmentSource) -> bool:
@@ -199,8 +203,9 @@ def is_tiny(source: FragmentSource) -> bool:
     return bool(files) and all(0 < (file.size_bytes or 0) <= JOINED_BYTES_MAX for file in files)
 
 
-def _pack_of(members: list[FragmentSource]) -> FragmentSource | Pack:
-    return members[0] if len(members) == 1 else Pack(members)
+def _pack_of(members: list[FragmentSource]) -> Sequence[FragmentSource | Pack]:
+    """Return some fragments as a pack, unless they are so few that it would save nothing."""
+    return [Pack(members)] if len(members) >= _PACK_FRAGMENTS_MIN else members
 
 
 def _kinds(parts: Sequence[FilePart]) -> list[object]:
