@@ -44,6 +44,10 @@ class Package(ModuleType):
         if not (isinstance(value, ModuleType) and name in self._homes):
             super().__setattr__(name, value)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as a reference: functions that use the package are sent to workers of Spark."""
+        return importlib.import_module, (self.__name__,)
+
     def __dir__(self) -> list[str]:
         """List all names, imported or not."""
         return sorted({*super().__dir__(), *self._homes})

@@ -73,3 +73,16 @@ def test_what_is_not_there_is_missing():
 def test_names_can_be_replaced(monkeypatch):
     monkeypatch.setattr(lancelet, "dataset", "another")
     assert lancelet.dataset == "another"
+
+
+def test_functions_that_use_a_package_are_sent_to_workers():
+    import pickle
+
+    from pyspark import cloudpickle
+
+    import lancelet
+    from lancelet import spark
+
+    assert pickle.loads(pickle.dumps(lancelet)) is lancelet
+    send = cloudpickle.loads(cloudpickle.dumps(lambda: (lancelet, spark)))
+    assert send() == (lancelet, spark)
