@@ -23,6 +23,7 @@ import lance as reference
 import numpy as np
 import pyarrow as pa
 from compare import HEADER, Comparison, compare, save
+from lance.dataset import ColumnOrdering as ReferenceOrdering
 
 import lancelet as ours
 from lancelet.dataset.scanner import ColumnOrdering
@@ -95,9 +96,7 @@ def questions(path: Path, num_rows: int, rounds: int) -> Iterator[Comparison]:
     yield compare(
         "BTREE, first 10 of an order",
         lambda: mine.scanner(order_by=[ColumnOrdering("id")], **first).to_table(),
-        lambda: theirs.scanner(
-            order_by=[reference.dataset.ColumnOrdering("id")], **first
-        ).to_table(),
+        lambda: theirs.scanner(order_by=[ReferenceOrdering("id")], **first).to_table(),
         rounds=rounds,
     )
     yield compare(

@@ -62,6 +62,11 @@ class ScanPlan:
         """Whether any row may be left out by the filter."""
         return self.filter != ex.TRUE
 
+    @cached_property
+    def conjuncts(self) -> tuple[Conjunct, ...]:
+        """The parts of the filter, all of which must hold."""
+        return split_conjuncts(self.filter)
+
     @property
     def is_empty(self) -> bool:
         """Whether no row can be returned, whatever is stored."""

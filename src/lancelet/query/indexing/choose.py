@@ -16,19 +16,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from lancelet.index.question import Question
+from lancelet.index.question import OneOf, Question
 from lancelet.query import expression as ex
 from lancelet.query.expression import Expression, Operator
 from lancelet.query.indexing.probes import Probe, column_of, join_intervals, probe_of
 from lancelet.query.indexing.segments import ColumnIndex, column_indices
 from lancelet.query.plan import ScanPlan
-from lancelet.query.simplify import Conjunct, split_conjuncts
+from lancelet.query.simplify import Conjunct
 
 ROWS_ALWAYS: Final = 1 << 13
 """So few rows are sooner found by an index than a column of many is read."""
 _SHARES: Final = {"BITMAP": 0.6, "LABEL_LIST": 0.6, "ZONEMAP": 1.0, "BLOOMFILTER": 1.0}
 _SHARE: Final = 0.03
 """Up to this share of the rows an index finds them sooner than a scan does."""
+_ROWS_PER_VALUE: Final = 1 << 10
+"""A value that is sought alone costs a BTREE as much as a scan pays for about so many rows."""
+_FEW_VALUES: Final = 256
 _ALIKE: Final = 8192
 """Estimates below this are as good as each other: they are of whole pages or zones."""
 
@@ -90,6 +93,13 @@ def indices_of(part: Part) -> Iterable[ColumnIndex]:
             yield from indices_of(each)
 
 
+def num_values(part: Part) -> int:
+    """Return how many values are sought one by one."""
+    if isinstance(part, Asked):
+        return len(part.question.values) if isinstance(part.question, OneOf) else 0
+    return sum(num_values(each) for each in part.parts)
+
+
 def choose_parts(plan: ScanPlan, *, counts: bool = False) -> list[ChosenPart]:
     """Return the parts of the filter for which an index is cheaper than looking at the rows.
 
@@ -101,9 +111,7 @@ def choose_parts(plan: ScanPlan, *, counts: bool = False) -> list[ChosenPart]:
     if not usable:
         return []
     columns = {column_of(path) for path in usable}
-    conjuncts = [
-        each for each in split_conjuncts(plan.filter) if not columns.isdisjoint(each.columns)
-    ]
+    conjuncts = [each for each in plan.conjuncts if not columns.isdisjoint(each.columns)]
     found = (_chosen(group, usable) for group in _groups(conjuncts))
     if plan.options.indexed_only:
         # Which rows are left out must not depend on what an index costs.
@@ -119,7 +127,7 @@ def choose_whole(plan: ScanPlan) -> Part | None:
     usable = column_indices(plan.snapshot)
     if not usable:
         return None
-    groups = _groups(split_conjuncts(plan.filter))
+    groups = _groups(plan.conjuncts)
     chosen = _chosen(groups[0], usable) if len(groups) == 1 else None
     return None if chosen is None else chosen.part
 
@@ -129,6 +137,9 @@ def _is_cheap(chosen: ChosenPart, total: int, *, counts: bool) -> bool:
     if counts and kinds <= {"BITMAP", "LABEL_LIST"}:
         return True
     share = min(_SHARES.get(kind, _SHARE) for kind in kinds)
+    values = num_values(chosen.part) if kinds == {"BTREE"} else 0
+    if values > _FEW_VALUES and values * _ROWS_PER_VALUE > total:
+        return False  # so many values are of nearly all pages
     return chosen.estimate <= max(ROWS_ALWAYS, int(share * total))
 
 

@@ -25,9 +25,8 @@ from lancelet.query.indexing.choose import (
     Part,
     choose_parts,
 )
-from lancelet.query.indexing.segments import PhysicalRows, warn_unusable
+from lancelet.query.indexing.segments import physical_rows_of, warn_unusable
 from lancelet.query.plan import FilterStep, ScanPlan, filter_steps
-from lancelet.query.simplify import split_conjuncts
 from lancelet.rowids.selection import NO_ROWS, RowSet
 from lancelet.table.snapshot import Snapshot
 
@@ -86,7 +85,7 @@ def _ask(plan: ScanPlan, chosen: Sequence[ChosenPart]) -> Candidates:
         found = search.both(found, rows)
         if rows.is_exact:
             answered.update(part.expressions)
-    rest = [each for each in split_conjuncts(plan.filter) if each.expression not in answered]
+    rest = [each for each in plan.conjuncts if each.expression not in answered]
     indices = [index for part in asked for index in part.indices]
     covered = frozenset.intersection(*(index.covered for index in indices))
     rows_left = found.of.restricted(covered)
@@ -104,7 +103,7 @@ class _Search:
     """Asks the indices for the parts of a filter and joins their answers."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self.physical_rows: Mapping[int, int] = PhysicalRows(snapshot)
+        self.physical_rows: Mapping[int, int] = physical_rows_of(snapshot)
 
     def rows(self, part: Part) -> _Rows:
         """Return the rows for which a part holds."""

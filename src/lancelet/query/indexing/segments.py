@@ -81,11 +81,15 @@ class TableSegment:
         if self.is_by_id:
             ids = found.listed()
             found = RowSet.of(_present(row_id_index_of(self.snapshot).addresses(ids)))
-        elif fragment_reuse_of(self.snapshot).versions:
+        elif self._has_moved_rows:
             found = RowSet.of(_present(self.moved(found.listed())))
         rows = found.restricted(self.covered)
         self._check_offsets(rows)
         return rows
+
+    @cached_property
+    def _has_moved_rows(self) -> bool:
+        return bool(fragment_reuse_of(self.snapshot).versions)
 
     @property
     def lacks_rows(self) -> bool:
@@ -125,7 +129,7 @@ class TableSegment:
         )
 
     def _check_offsets(self, rows: RowSet) -> None:
-        sizes = PhysicalRows(self.snapshot)
+        sizes = physical_rows_of(self.snapshot)
         for fragment_id, offsets in rows.parts.items():
             if offsets is not ALL and offsets and offsets.max() >= sizes[fragment_id]:
                 raise CorruptDataError(
@@ -431,16 +435,25 @@ def _warn_once(snapshot: Snapshot, metadata: IndexMetadata, what: str) -> None:
     snapshot.location.kept.get_or_make(("index warned about", metadata.uuid), warn)
 
 
+def physical_rows_of(snapshot: Snapshot) -> PhysicalRows:
+    """Return how many rows the fragments of a version have."""
+    return snapshot.kept.get_or_make("physical rows", lambda: PhysicalRows(snapshot))
+
+
 class PhysicalRows(Mapping[int, int]):
     """How many rows each fragment of a version has, looked up one by one."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         """Look up in a version."""
         self._snapshot = snapshot
+        self._known: dict[int, int] = {}
 
     def __getitem__(self, fragment_id: int) -> int:
         """Return how many rows a fragment has, deleted ones too."""
-        return self._snapshot.physical_rows(self._snapshot.fragments.by_id(fragment_id))
+        if fragment_id not in self._known:
+            fragment = self._snapshot.fragments.by_id(fragment_id)
+            self._known[fragment_id] = self._snapshot.physical_rows(fragment)
+        return self._known[fragment_id]
 
     def __iter__(self) -> Iterator[int]:
         """Yield the ids of the fragments."""

@@ -14,7 +14,6 @@ from lancelet.encodings.base import RowIndices, RowRange
 from lancelet.file.storage import take_rows
 from lancelet.format.field import Field
 from lancelet.format.fragment import Fragment
-from lancelet.io.uri import parse_uri
 from lancelet.query.fragment_reader import FragmentReader
 from lancelet.query.row_columns import FragmentRows
 from lancelet.rowids.address import UInt64s, addresses_of
@@ -156,4 +155,7 @@ def sources(
 
 def waits_for_storage(snapshot: Snapshot) -> bool:
     """Say whether reading mostly waits for a network, so that more should go on at once."""
-    return parse_uri(snapshot.location.store.uri).scheme not in {"file", "memory"}
+    return snapshot.kept.get_or_make(
+        "waits for storage",
+        lambda: parse_uri(snapshot.location.store.uri).scheme not in {"file", "memory"},
+    )
