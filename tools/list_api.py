@@ -13,6 +13,7 @@ import inspect
 import sys
 from collections import Counter
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 NAMES = Path(__file__).parent / "pylance_names.txt"
@@ -82,6 +83,8 @@ def is_done(name: Name) -> bool:
 
 def _member(owner: Any, name: str) -> Any:
     """Return a member of a module or class; fields of values count though they have no default."""
+    if isinstance(owner, ModuleType):  # packages import names when they are asked for
+        return getattr(owner, name, None)
     found = inspect.getattr_static(owner, name, None)
     if found is not None:
         return found.__func__ if isinstance(found, staticmethod | classmethod) else found

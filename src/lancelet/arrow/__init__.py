@@ -1,6 +1,8 @@
 """Arrow extension types of Lance: bfloat16 numbers, and images."""
 
-from typing import Any
+# ruff: noqa: TC004 - what needs pandas is imported on demand, and here for readers of types only
+
+from typing import TYPE_CHECKING
 
 from lancelet.arrow.bfloat16 import (
     BFloat16,
@@ -24,6 +26,10 @@ from lancelet.arrow.images import (
     ImageURIType,
 )
 from lancelet.arrow.registration import register
+from lancelet.on_demand import import_on_demand
+
+if TYPE_CHECKING:
+    from lancelet.arrow.pandas_bfloat16 import PandasBFloat16Array
 
 register()
 
@@ -48,10 +54,4 @@ __all__ = [
     "cast",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name == "PandasBFloat16Array":
-        from lancelet.arrow import pandas_bfloat16  # noqa: PLC0415 - it needs pandas
-
-        return pandas_bfloat16.PandasBFloat16Array
-    raise AttributeError(name)
+import_on_demand(__name__, {"PandasBFloat16Array": "lancelet.arrow.pandas_bfloat16"})

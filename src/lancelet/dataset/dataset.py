@@ -36,8 +36,10 @@ from lancelet.dataset.index_segments import IndexSegmentMethods
 from lancelet.dataset.indexing import IndexMethods
 from lancelet.dataset.lance_schema import LanceSchema
 from lancelet.dataset.maintenance import MaintenanceMethods
+from lancelet.dataset.mem_wal import MemWalMethods
 from lancelet.dataset.mutation import MutationMethods
 from lancelet.dataset.named_table import named_table
+from lancelet.dataset.recall import RecallMethods
 from lancelet.dataset.refs import RefMethods
 from lancelet.dataset.session import Session
 from lancelet.dataset.settings import SettingsMethods
@@ -69,10 +71,12 @@ class LanceDataset(
     StorageMethods,
     EvolutionMethods,
     MutationMethods,
+    MemWalMethods,
     MaintenanceMethods,
     IndexMethods,
     IndexSegmentMethods,
     VectorIndexMethods,
+    RecallMethods,
     HybridMethods,
     pa.dataset.Dataset,  # type: ignore[misc]  # pyarrow has no types for it
 ):

@@ -1,0 +1,315 @@
+"""The write-ahead log of a dataset as pylance has it: shards and their writers.
+
+dataset.initialize_mem_wal(bucket_column="id", num_buckets=4)
+with dataset.mem_wal_writer(shard_id) as writer:
+    writer.put(rows)
+    writer.lsm_scanner().to_table()      the table, with what was just put
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from types import TracebackType
+from typing import Any, Final, Self
+
+import pyarrow as pa
+
+from lancelet.dataset.handle import Handle
+from lancelet.dataset.lance_schema import LanceSchema
+from lancelet.dataset.mem_wal_reading import LsmScanner, ShardSnapshot, parse_shard_id
+from lancelet.errors import InvalidInputError
+from lancelet.ops.mem_wal import sharding
+from lancelet.ops.mem_wal.merged import MemoryRows, MergedRead, shard_tables
+from lancelet.ops.mem_wal.state import initialize_mem_wal, mem_wal_state
+from lancelet.ops.mem_wal.writer import MemWalWriter
+from lancelet.ops.rows import read_rows_of
+from lancelet.query.data_types import print_arrow_type
+
+_SPEC_ID: Final = 1
+_FIELD_ID: Final = "bucket"
+_MILLION: Final = 1_000_000
+
+
+class ShardingTypeError(InvalidInputError, TypeError):
+    """What shards are told apart in is no batch."""
+
+
+@dataclass
+class ShardingField:
+    """One value that tells shards apart, and how it follows from columns."""
+
+    field_id: str
+    source_ids: list[int]
+    transform: str | None = None
+    expression: str | None = None
+    result_type: str = ""
+    parameters: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class ShardingSpec:
+    """How rows are split into shards."""
+
+    spec_id: int
+    fields: list[ShardingField]
+
+
+@dataclass
+class CompactedSsTable:
+    """A flushed table whose rows are in the base table now."""
+
+    shard_id: str
+    generation: int
+
+
+def evaluate_sharding_spec(
+    batch: pa.RecordBatch, spec: ShardingSpec | Mapping[str, Any], schema: LanceSchema
+) -> pa.RecordBatch:
+    """Return the values that tell which shards the rows of a batch belong to."""
+    if not isinstance(batch, pa.RecordBatch):
+        raise ShardingTypeError(f"Expected pyarrow.RecordBatch, got {type(batch)!r}")
+    form = dict(spec) if isinstance(spec, Mapping) else asdict(spec)
+    fields = tuple(sharding.ShardingField(**each) for each in form["fields"])
+    return sharding.evaluate_spec(
+        batch, sharding.ShardingSpec(form["spec_id"], fields), schema.stored
+    )
+
+
+class ShardWriter:
+    """Writes rows to one shard; a context manager closes it."""
+
+    def __init__(self, _raw: MemWalWriter) -> None:
+        """Write through a writer that has claimed the shard; see `mem_wal_writer`."""
+        self._writer = _raw
+
+    @property
+    def shard_id(self) -> str:
+        """The id of the shard."""
+        return str(self._writer.shard.shard_id)
+
+    def put(self, data: Any, *, schema: pa.Schema | None = None) -> None:
+        """Write rows; when this returns they are in the log."""
+        self._writer.put(read_rows_of(data, schema).batches)
+
+    def delete(self, keys: Any, *, schema: pa.Schema | None = None) -> None:
+        """Delete rows by their keys."""
+        self._writer.delete(read_rows_of(keys, schema).batches)
+
+    def close(self) -> None:
+        """Flush what is in memory, and write no more."""
+        self._writer.close()
+
+    def stats(self) -> dict[str, int]:
+        """Return what was written so far."""
+        counts = self._writer.counts
+        return {
+            "put_count": counts.puts,
+            "put_time_ms": counts.put_ns // _MILLION,
+            "wal_flush_count": counts.wal_flushes,
+            "wal_flush_bytes": counts.wal_bytes,
+            "wal_flush_time_ms": counts.wal_ns // _MILLION,
+            "memtable_flush_count": counts.flushes,
+            "memtable_flush_rows": counts.flushed_rows,
+            "memtable_flush_failures": 0,
+            "memtable_flush_time_ms": counts.flush_ns // _MILLION,
+        }
+
+    def memtable_stats(self) -> dict[str, int]:
+        """Return what is in memory."""
+        rows = self._writer.rows
+        return {
+            "row_count": len(rows),
+            "batch_count": self._writer.num_batches,
+            "estimated_size_bytes": rows.nbytes,
+            "generation": self._writer.manifest.current_generation,
+            "frozen_count": 0,
+            "frozen_bytes": 0,
+        }
+
+    def lsm_scanner(self, shard_snapshots: Sequence[ShardSnapshot] | None = None) -> LsmScanner:
+        """Return a scanner of the table, this shard with what is in memory, and other shards."""
+        writer = self._writer
+        others = tuple(each.tables for each in shard_snapshots or ())
+        own = shard_tables(writer.shard)
+        memory = MemoryRows(writer.manifest.current_generation, writer.rows)
+        shards = (own, *(each for each in others if each.shard_id != own.shard_id))
+        read = MergedRead(writer.base, shards, (memory,))
+        read.keys  # noqa: B018 - without a key there is nothing to merge by
+        return LsmScanner(read)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class MemWalMethods:
+    """Gives a dataset a write-ahead log, and writes it."""
+
+    _handle: Handle
+
+    def initialize_mem_wal(
+        self,
+        *,
+        maintained_indexes: Sequence[str] | None = None,
+        bucket_column: str | None = None,
+        num_buckets: int | None = None,
+        identity_column: str | None = None,
+        unsharded: bool = False,
+        durable_write: bool | None = None,
+        max_wal_buffer_size: int | None = None,
+        max_wal_flush_interval_ms: int | None = None,
+        max_memtable_size: int | None = None,
+        max_memtable_rows: int | None = None,
+        max_memtable_batches: int | None = None,
+        max_unflushed_memtable_bytes: int | None = None,
+        manifest_scan_batch_size: int | None = None,
+        backpressure_log_interval_ms: int | None = None,
+        stats_log_interval_ms: int | None = None,
+        hnsw_params: Mapping[str, Mapping[str, int]] | None = None,
+    ) -> None:
+        """Give the dataset a write-ahead log, once.
+
+        Args:
+            maintained_indexes: The indices that shards are to build of their rows; all by default.
+            bucket_column: The column whose hash tells shards apart.
+            num_buckets: How many shards there are then.
+            identity_column: The column whose values tell shards apart.
+            unsharded: Whether there is one shard.
+            durable_write: Kept for writers, as the others below are.
+            max_wal_buffer_size: Has no effect here: every put is in the log when it returns.
+            max_wal_flush_interval_ms: Has no effect, for the same reason.
+            max_memtable_size: Bytes in memory from which rows are flushed.
+            max_memtable_rows: Rows in memory from which they are flushed.
+            max_memtable_batches: Batches in memory from which they are flushed.
+            max_unflushed_memtable_bytes: Has no effect: rows are flushed while one writes.
+            manifest_scan_batch_size: Has no effect on what is read.
+            backpressure_log_interval_ms: Has no effect: nothing has to wait.
+            stats_log_interval_ms: Has no effect: nothing is logged.
+            hnsw_params: Has no effect: shards have no graphs.
+        """
+        del hnsw_params
+        config = {
+            "durable_write": durable_write,
+            "max_wal_buffer_size": max_wal_buffer_size,
+            "max_wal_flush_interval_ms": max_wal_flush_interval_ms,
+            "max_memtable_size": max_memtable_size,
+            "max_memtable_rows": max_memtable_rows,
+            "max_memtable_batches": max_memtable_batches,
+            "max_unflushed_memtable_bytes": max_unflushed_memtable_bytes,
+            "manifest_scan_batch_size": manifest_scan_batch_size,
+            "backpressure_log_interval_ms": backpressure_log_interval_ms,
+            "stats_log_interval_ms": stats_log_interval_ms,
+        }
+        modes = [bucket_column or num_buckets, identity_column, unsharded]
+        if sum(mode not in {None, False} for mode in modes) > 1:
+            raise InvalidInputError(
+                "at most one of bucket sharding, `identity_column`, or `unsharded` may be set"
+            )
+        if (bucket_column is None) != (num_buckets is None):
+            raise InvalidInputError(
+                "bucket sharding requires both `bucket_column` and `num_buckets`"
+            )
+        spec, shards = self._spec(bucket_column, num_buckets, identity_column, unsharded)
+        self._handle.snapshot = initialize_mem_wal(
+            self._handle.snapshot,
+            spec,
+            num_shards=shards,
+            maintained=maintained_indexes,
+            writer_config={name: value for name, value in config.items() if value is not None},
+        )
+
+    def mem_wal_index_details(self) -> dict[str, Any] | None:
+        """Return what the dataset says of its log, or None if it has none."""
+        state = mem_wal_state(self._handle.snapshot)
+        if state is None:
+            return None
+        specs = [
+            {
+                "spec_id": spec.spec_id,
+                "fields": [
+                    {**asdict(each), "source_ids": list(each.source_ids)} for each in spec.fields
+                ],
+            }
+            for spec in state.specs
+        ]
+        return {
+            "num_shards": state.num_shards,
+            "maintained_indexes": list(state.maintained_indexes),
+            "maintain_all_indexes": bool(state.maintains_all),
+            "writer_config_defaults": dict(state.writer_defaults),
+            "sharding_specs": specs,
+        }
+
+    def mem_wal_writer(
+        self,
+        shard_id: str,
+        *,
+        durable_write: bool | None = None,
+        max_wal_buffer_size: int | None = None,
+        max_wal_flush_interval_ms: int | None = None,
+        max_memtable_size: int | None = None,
+        max_memtable_rows: int | None = None,
+        max_memtable_batches: int | None = None,
+        max_unflushed_memtable_bytes: int | None = None,
+        manifest_scan_batch_size: int | None = None,
+        backpressure_log_interval_ms: int | None = None,
+        stats_log_interval_ms: int | None = None,
+        hnsw_params: Mapping[str, Mapping[str, int]] | None = None,
+    ) -> ShardWriter:
+        """Become the writer of a shard; see `initialize_mem_wal` for the other arguments.
+
+        A writer that the shard had before is told so when it writes next.
+
+        Args:
+            shard_id: A UUID; any new one begins a shard.
+            durable_write: Has no effect: every put is in the log when it returns.
+            max_wal_buffer_size: Has no effect, for the same reason.
+            max_wal_flush_interval_ms: Has no effect, for the same reason.
+            max_memtable_size: Bytes in memory from which rows are flushed.
+            max_memtable_rows: Rows in memory from which they are flushed.
+            max_memtable_batches: Batches in memory from which they are flushed.
+            max_unflushed_memtable_bytes: Has no effect: rows are flushed while one writes.
+            manifest_scan_batch_size: Has no effect on what is read.
+            backpressure_log_interval_ms: Has no effect: nothing has to wait.
+            stats_log_interval_ms: Has no effect: nothing is logged.
+            hnsw_params: Has no effect: shards have no graphs.
+        """
+        del durable_write, max_wal_buffer_size, max_wal_flush_interval_ms, hnsw_params
+        del max_unflushed_memtable_bytes, manifest_scan_batch_size
+        del backpressure_log_interval_ms, stats_log_interval_ms
+        limits = {
+            "max_memtable_size": max_memtable_size,
+            "max_memtable_rows": max_memtable_rows,
+            "max_memtable_batches": max_memtable_batches,
+        }
+        return ShardWriter(MemWalWriter(self._handle.snapshot, parse_shard_id(shard_id), limits))
+
+    def _spec(
+        self, bucket: str | None, buckets: int | None, identity: str | None, unsharded: bool
+    ) -> tuple[sharding.ShardingSpec | None, int]:
+        """Return the rule that callers ask for, and how many shards it makes, 0 for any."""
+        schema = self._handle.snapshot.schema
+        if unsharded:
+            made = sharding.ShardingField(_FIELD_ID, (), "unsharded", None, "int32")
+            return sharding.ShardingSpec(_SPEC_ID, (made,)), 1
+        if identity is not None:
+            source = schema.field_by_path(identity)
+            kind = print_arrow_type(source.arrow_type).lower()
+            made = sharding.ShardingField(_FIELD_ID, (source.id,), "identity", None, kind)
+            return sharding.ShardingSpec(_SPEC_ID, (made,)), 0
+        if bucket is None or buckets is None:
+            return None, 0
+        source = schema.field_by_path(bucket)
+        sharding.buckets_of(pa.array([], source.arrow_type), buckets)
+        made = sharding.ShardingField(
+            _FIELD_ID, (source.id,), "bucket", None, "int32", {"num_buckets": str(buckets)}
+        )
+        return sharding.ShardingSpec(_SPEC_ID, (made,)), buckets

@@ -1,0 +1,278 @@
+"""Reading a dataset together with its shards: scans, lookups of keys, and searches of vectors."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+
+from lancelet.errors import InvalidInputError
+from lancelet.kernels import Metric
+from lancelet.ops.mem_wal.merged import MergedRead, ShardTables, newest_rows
+from lancelet.query.search.exact import distances_to
+from lancelet.query.search.vector import read_vector_search
+
+if TYPE_CHECKING:
+    from lancelet.dataset.dataset import LanceDataset
+
+
+class ShardSnapshot:
+    """Which flushed tables of a shard to read; each method changes it and returns it."""
+
+    def __init__(self, shard_id: str) -> None:
+        """Begin with no tables."""
+        self.tables = ShardTables(parse_shard_id(shard_id))
+
+    @property
+    def shard_id(self) -> str:
+        """The id of the shard."""
+        return str(self.tables.shard_id)
+
+    def with_spec_id(self, spec_id: int) -> Self:
+        """Say by which rule rows belong to the shard."""
+        self.tables = replace(self.tables, spec_id=spec_id)
+        return self
+
+    def with_current_generation(self, generation: int) -> Self:
+        """Say which generation is in memory."""
+        self.tables = replace(self.tables, current_generation=generation)
+        return self
+
+    def with_sstable(self, generation: int, path: str) -> Self:
+        """Add a flushed table by its folder in the shard."""
+        tables = {**self.tables.sstables, generation: path}
+        self.tables = replace(self.tables, sstables=tables)
+        return self
+
+    def __repr__(self) -> str:
+        tables = self.tables
+        return (
+            f"ShardSnapshot(shard_id={self.shard_id!r}, current_gen={tables.current_generation}, "
+            f"sstables={len(tables.sstables)})"
+        )
+
+
+class LsmScanner:
+    """Reads a table with what shards have flushed, and what a writer has in memory."""
+
+    def __init__(self, read: MergedRead) -> None:
+        """Read this; made by a writer, or by `from_snapshots`."""
+        self._read = read
+
+    @staticmethod
+    def from_snapshots(
+        dataset: LanceDataset, shard_snapshots: Sequence[ShardSnapshot]
+    ) -> LsmScanner:
+        """Read a table and flushed tables of shards."""
+        shards = tuple(each.tables for each in shard_snapshots)
+        return LsmScanner(MergedRead(dataset.snapshot, shards))
+
+    def project(self, columns: Sequence[str]) -> Self:
+        """Return these columns, and those of the key."""
+        return self._with(columns=tuple(columns))
+
+    def filter(self, expr: str) -> Self:
+        """Return only rows for which an expression is true."""
+        return self._with(filter=expr)
+
+    def limit(self, n: int | None = None, offset: int | None = None) -> Self:
+        """Return at most so many rows, without so many of the first."""
+        return self._with(limit=n, offset=offset or 0)
+
+    def with_row_address(self) -> Self:
+        """Return a column `_rowaddr`, null for rows that are not in the table."""
+        return self._with(with_address=True)
+
+    def with_memtable_gen(self) -> Self:
+        """Return a column `_memtable_gen`, 0 for rows of the table."""
+        return self._with(with_generation=True)
+
+    def to_table(self) -> pa.Table:
+        """Return the rows as a table."""
+        return self._read.table()
+
+    def to_batch(self) -> pa.RecordBatch:
+        """Return the rows as one batch."""
+        table = self.to_table().combine_chunks()
+        empty = pa.RecordBatch.from_pylist([], schema=table.schema)
+        return (table.to_batches() or [empty])[0]
+
+    def to_batches(self) -> list[pa.RecordBatch]:
+        """Return the rows in batches."""
+        return list(self.to_table().to_batches())
+
+    def count_rows(self) -> int:
+        """Return how many rows there are."""
+        return self._read.count()
+
+    def _with(self, **changes: Any) -> Self:
+        self._read = replace(self._read, **changes)
+        return self
+
+
+class ExecutionPlan:
+    """A lookup or search that is ready to run."""
+
+    def __init__(self, _raw: MergedRead, _run: Any, _steps: Sequence[str]) -> None:
+        """Run a function that returns the rows; made by a planner."""
+        self._read = _raw
+        self._run = _run
+        self._steps = _steps
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the rows."""
+        schema: pa.Schema = self._run().schema
+        return schema
+
+    @property
+    def dataset_schema(self) -> pa.Schema:
+        """The schema of the table."""
+        return self._read.base.schema.to_arrow()
+
+    def explain(self) -> str:
+        """Return the steps, the last first."""
+        return "\n".join("  " * depth + step for depth, step in enumerate(self._steps))
+
+    def to_table(self) -> pa.Table:
+        """Return the rows as a table."""
+        table: pa.Table = self._run()
+        return table
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Return the rows as a stream."""
+        return self.to_table().to_reader()
+
+    def to_batches(self) -> list[pa.RecordBatch]:
+        """Return the rows in batches."""
+        return list(self.to_table().to_batches())
+
+
+class LsmPointLookupPlanner:
+    """Looks rows up by their key, the newest first."""
+
+    def __init__(
+        self,
+        dataset: LanceDataset,
+        shard_snapshots: Sequence[ShardSnapshot],
+        pk_columns: Sequence[str] | None = None,
+    ) -> None:
+        """Look in a table and in flushed tables of shards."""
+        self._read = MergedRead(dataset.snapshot, tuple(each.tables for each in shard_snapshots))
+        self._keys = list(pk_columns or self._read.keys)
+
+    def plan_lookup(
+        self, pk_value: pa.Array, columns: Sequence[str] | None = None
+    ) -> ExecutionPlan:
+        """Return the plan of looking up one key.
+
+        Args:
+            pk_value: An array with the value, or with a struct of the values of several columns.
+            columns: What to return, by default all columns.
+        """
+        if len(pk_value) != 1:
+            raise InvalidInputError("one key is looked up at a time", found=len(pk_value))
+        is_struct = pa.types.is_struct(pk_value.type)
+        values = pk_value.flatten() if is_struct else [pk_value]
+        key = pa.Table.from_arrays(list(values), self._keys)
+        wanted = tuple(columns or self._read.base.schema.names)
+        read = replace(self._read, filter=_equality(key))
+
+        def run() -> pa.Table:
+            newest = newest_rows(replace(read, filter=None), self._keys)
+            own = newest.join(key, self._keys, join_type="left semi").select(["_tombstone"])
+            if len(own) and own["_tombstone"][0].as_py():
+                return read.base.schema.to_arrow().empty_table().select(wanted)
+            return read.table().select(wanted)
+
+        return ExecutionPlan(read, run, [f"Project: {', '.join(wanted)}", f"Lookup: {read.filter}"])
+
+
+class LsmVectorSearchPlanner:
+    """Searches the vectors of a table together with those of its shards."""
+
+    def __init__(
+        self,
+        dataset: LanceDataset,
+        shard_snapshots: Sequence[ShardSnapshot],
+        vector_column: str,
+        pk_columns: Sequence[str] | None = None,
+        distance_type: str | None = None,
+        filter: str | None = None,  # noqa: A002 - pylance's name
+    ) -> None:
+        """Search a column; the rows that a filter is true for, if one is given."""
+        self._read = MergedRead(
+            dataset.snapshot, tuple(each.tables for each in shard_snapshots), filter=filter
+        )
+        del pk_columns  # the table says what its key is
+        self._column = vector_column
+        self._metric = distance_type or "l2"
+
+    def plan_search(
+        self,
+        query: Any,
+        k: int = 10,
+        nprobes: int = 20,
+        columns: Sequence[str] | None = None,
+        refine_base_table: bool = False,
+        overfetch_factor: float = 1.0,
+    ) -> ExecutionPlan:
+        """Return the plan of finding the `k` nearest rows.
+
+        Args:
+            query: The vector.
+            k: How many rows.
+            nprobes: Has no effect: every vector is compared, so nothing is missed.
+            columns: What to return, by default all columns; `_distance` comes behind.
+            refine_base_table: Has no effect, for the same reason.
+            overfetch_factor: Has no effect, for the same reason.
+        """
+        del nprobes, refine_base_table, overfetch_factor
+        read, schema = self._read, self._read.base.schema
+        wanted = {"column": self._column, "q": query, "k": k, "metric": self._metric}
+        search = read_vector_search(schema, wanted)
+        names = list(columns or schema.names)
+
+        def run() -> pa.Table:
+            rows = replace(read, columns=(*dict.fromkeys([*names, self._column]),)).table()
+            vectors = rows[self._column].combine_chunks()
+            distances = distances_to(vectors, search.queries[0], search.metric or Metric.L2)
+            found = rows.append_column("_distance", pa.array(distances, pa.float32()))
+            found = found.filter(pa.compute.is_finite(found["_distance"]))
+            order = pa.compute.sort_indices(found["_distance"]).slice(0, k)
+            return found.take(order).select([*names, "_distance"])
+
+        steps = [f"Limit: limit={k}", f"KNNVectorDistance: metric={self._metric}", "LsmScan"]
+        return ExecutionPlan(read, run, steps)
+
+
+def parse_shard_id(text: str) -> uuid.UUID:
+    """Return the id of a shard."""
+    try:
+        return uuid.UUID(text)
+    except ValueError as error:
+        raise InvalidInputError(f"Invalid shard_id UUID: {text}") from error
+
+
+def _equality(key: pa.Table) -> str:
+    """Return SQL that is true for rows with a key."""
+    parts: Iterable[str] = (
+        f"`{name}` = {_literal(column[0])}"
+        for name, column in zip(key.column_names, key.columns, strict=True)
+    )
+    return " AND ".join(parts)
+
+
+def _literal(value: pa.Scalar) -> str:
+    found = value.as_py()
+    if isinstance(found, bool):
+        return str(found).upper()
+    if isinstance(found, int | float):
+        return repr(found)
+    if isinstance(found, bytes):
+        return f"x'{found.hex()}'"
+    text = str(found).replace("'", "''")
+    return f"'{text}'"

@@ -1,0 +1,29 @@
+"""The write-ahead log of datasets, under pylance's name for the module."""
+
+from lancelet.dataset.mem_wal import (
+    CompactedSsTable,
+    ShardingField,
+    ShardingSpec,
+    ShardWriter,
+    evaluate_sharding_spec,
+)
+from lancelet.dataset.mem_wal_reading import (
+    ExecutionPlan,
+    LsmPointLookupPlanner,
+    LsmScanner,
+    LsmVectorSearchPlanner,
+    ShardSnapshot,
+)
+
+__all__ = [
+    "CompactedSsTable",
+    "ExecutionPlan",
+    "LsmPointLookupPlanner",
+    "LsmScanner",
+    "LsmVectorSearchPlanner",
+    "ShardSnapshot",
+    "ShardWriter",
+    "ShardingField",
+    "ShardingSpec",
+    "evaluate_sharding_spec",
+]

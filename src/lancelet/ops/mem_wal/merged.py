@@ -1,0 +1,195 @@
+"""Reading a table together with what its shards hold: the newest row of each key counts.
+
+    base          1 a   2 b   3 c
+    generation 1  2 B
+    in memory     3 deleted
+    read          2 B   1 a
+
+Rows of shards are few, so they are read whole; those of the table are only asked for what the
+query needs, without the keys that shards have newer rows of.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancelet.errors import InvalidInputError
+from lancelet.ops.mem_wal.keys import last_rows
+from lancelet.ops.mem_wal.shard import Shard
+from lancelet.ops.mem_wal.sstable import TOMBSTONE, open_sstable
+from lancelet.ops.mem_wal.state import mem_wal_state
+from lancelet.query.compile import compile_filter
+from lancelet.query.evaluate import evaluate_filter
+from lancelet.query.execute import execute_to_table
+from lancelet.query.plan import plan_scan
+from lancelet.query.scan_options import ScanOptions
+from lancelet.table.snapshot import Snapshot
+
+GENERATION: Final = "_memtable_gen"
+_ADDRESS: Final = "_rowaddr"
+
+
+class NoKeyToMergeError(InvalidInputError):
+    """Rows are told apart by a primary key, and there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardTables:
+    """The flushed tables of a shard that are to be read, by generation.
+
+    Attributes:
+        shard_id: Which shard.
+        sstables: The folder of each generation.
+        current_generation: The generation of what is in memory.
+        spec_id: Which rule says what belongs to the shard.
+    """
+
+    shard_id: uuid.UUID
+    sstables: Mapping[int, str] = field(default_factory=dict)
+    current_generation: int = 0
+    spec_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRows:
+    """The rows that a writer has in memory, with marks of those that are deleted."""
+
+    generation: int
+    rows: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class MergedRead:
+    """What to read of a table and its shards.
+
+    Attributes:
+        base: The version of the table.
+        shards: The flushed tables.
+        memory: What writers have in memory.
+        columns: What to return, None for all columns.
+        filter: SQL that is true for the rows to return.
+        limit: The most rows to return.
+        offset: How many of the first rows to leave out.
+        with_address: Whether to return `_rowaddr`, null for rows that are not in the table.
+        with_generation: Whether to return `_memtable_gen`, 0 for rows of the table.
+    """
+
+    base: Snapshot
+    shards: tuple[ShardTables, ...] = ()
+    memory: tuple[MemoryRows, ...] = ()
+    columns: tuple[str, ...] | None = None
+    filter: str | None = None
+    limit: int | None = None
+    offset: int = 0
+    with_address: bool = False
+    with_generation: bool = False
+
+    @property
+    def keys(self) -> list[str]:
+        """The columns of the primary key."""
+        keys = [key.name for key in self.base.schema.primary_key]
+        if not keys:
+            raise NoKeyToMergeError(
+                "Dataset has no primary key. Set 'lance-schema:unenforced-primary-key' metadata "
+                "on the primary key field(s)."
+            )
+        return keys
+
+    def table(self) -> pa.Table:
+        """Return the rows, those of shards first."""
+        keys = self.keys
+        names = [*(self.columns or self.base.schema.names)]
+        names += [key for key in keys if key not in names]
+        newest = newest_rows(self, keys)
+        live = newest.filter(pc.invert(newest[TOMBSTONE])).drop_columns([TOMBSTONE])
+        live = _filtered(live, self.filter, self.base)
+        live = live.append_column(_ADDRESS, pa.nulls(len(live), pa.uint64()))
+        rest = _base_rows(self, names, keys, newest.select(keys))
+        wanted = [*names, *self._extras()]
+        found = pa.concat_tables([live.select(wanted), rest.select(wanted)])
+        return found.slice(self.offset, self.limit)
+
+    def count(self) -> int:
+        """Return how many rows there are."""
+        keys = self.keys
+        return len(replace(self, columns=tuple(keys)).table())
+
+    def _extras(self) -> list[str]:
+        extras = [_ADDRESS] if self.with_address else []
+        return [*extras, GENERATION] if self.with_generation else extras
+
+
+def newest_rows(read: MergedRead, keys: Sequence[str]) -> pa.Table:
+    """Return the newest row of each key that shards have, deleted ones too, with its generation.
+
+    A key is in one shard only, so generations of different shards need no order.
+    """
+    schema = read.base.schema.to_arrow()
+    plain = pa.schema([each.remove_metadata() for each in schema])
+    full = plain.append(pa.field(TOMBSTONE, pa.bool_())).append(pa.field(GENERATION, pa.uint64()))
+    state = mem_wal_state(read.base)
+    compacted = {} if state is None else state.compacted
+    parts = [full.empty_table()]
+    for shard in read.shards:
+        files = Shard(read.base.location, shard.shard_id)
+        for generation in sorted(shard.sstables):
+            if generation <= compacted.get(shard.shard_id, 0):
+                continue
+            snapshot = open_sstable(files, shard.sstables[generation])
+            rows = execute_to_table(plan_scan(snapshot, ScanOptions()))
+            parts.append(_numbered(rows, generation, full))
+    parts += [_numbered(each.rows, each.generation, full) for each in read.memory]
+    together = pa.concat_tables(parts).combine_chunks()
+    return together.take(pa.array(last_rows(together.select(keys))))
+
+
+def _numbered(rows: pa.Table, generation: int, schema: pa.Schema) -> pa.Table:
+    numbers = pa.array(np.full(len(rows), generation, np.uint64))
+    numbered = rows.append_column(GENERATION, numbers).select(schema.names)
+    return pa.Table.from_arrays(
+        [column.cast(kind.type) for column, kind in zip(numbered.columns, schema, strict=True)],
+        schema=schema,
+    )
+
+
+def _filtered(rows: pa.Table, condition: str | None, base: Snapshot) -> pa.Table:
+    if condition is None or not len(rows):
+        return rows
+    bound = compile_filter(condition, base.schema.to_arrow())
+    (batch,) = rows.combine_chunks().to_batches()
+    return rows.filter(evaluate_filter(bound, batch))
+
+
+def _base_rows(
+    read: MergedRead, names: Sequence[str], keys: Sequence[str], newer: pa.Table
+) -> pa.Table:
+    """Return rows of the table whose keys shards have no newer rows of."""
+    options = ScanOptions(columns=tuple(names), filter=read.filter, with_row_address=True)
+    rows = execute_to_table(plan_scan(read.base, options))
+    kept = pa.schema([each.remove_metadata() for each in rows.schema])
+    rows = pa.Table.from_arrays(rows.columns, schema=kept)
+    if len(newer):
+        numbered = rows.append_column("__place", pa.array(np.arange(len(rows))))
+        left = numbered.select([*keys, "__place"]).join(newer, list(keys), join_type="left anti")
+        rows = rows.take(left["__place"].combine_chunks().sort())
+    return rows.append_column(GENERATION, pa.array(np.zeros(len(rows), np.uint64)))
+
+
+def shard_tables(shard: Shard) -> ShardTables:
+    """Return the flushed tables of a shard, as its last state has them."""
+    manifest: Any = shard.latest()
+    if manifest is None:
+        return ShardTables(shard.shard_id)
+    return ShardTables(
+        shard.shard_id,
+        {each.generation: each.path for each in manifest.sstables},
+        manifest.current_generation,
+        manifest.spec_id,
+    )

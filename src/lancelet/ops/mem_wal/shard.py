@@ -1,0 +1,182 @@
+"""The files of one shard: its states, its log and its flushed tables.
+
+    claim     read the last state, publish one with the next epoch; mark the log for the others
+    append    an entry of the log at the next position, which must be free
+    publish   the next state, unless another writer has claimed the shard
+
+Only one writer writes a shard. Another one that claims it leaves a mark at the position that the
+first would write next, so the first finds out that it was replaced.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+
+from lancelet.errors import AlreadyExistsError, CommitError, InvalidInputError, ObjectNotFoundError
+from lancelet.format.shard_manifest import (
+    HINT_PATH,
+    ShardManifest,
+    shard_folder,
+    shard_manifest_path,
+    wal_entry_path,
+)
+from lancelet.io.store import Store
+from lancelet.table.location import TableLocation
+
+_FENCE: Final = b"fence_sentinel"
+_EPOCH: Final = b"writer_epoch"
+_GENERATION: Final = b"generation"
+
+
+class FencedError(CommitError):
+    """Another writer has claimed the shard; open a writer of its own, which replays the log."""
+
+
+class SealedError(InvalidInputError, OSError):
+    """Nobody may write the shard any more."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WalEntry:
+    """What was put at once; a fence has no rows."""
+
+    position: int
+    batches: tuple[pa.RecordBatch, ...]
+    schema: pa.Schema
+
+    @property
+    def is_fence(self) -> bool:
+        """Whether the entry only says that another writer has come."""
+        return _FENCE in (self.schema.metadata or {})
+
+
+class Shard:
+    """The files of a shard."""
+
+    def __init__(self, location: TableLocation, shard_id: uuid.UUID) -> None:
+        """Look at a shard; nothing is read yet."""
+        self.shard_id = shard_id
+        self.folder = shard_folder(shard_id)
+        self.store: Store = location.store.at(self.folder)
+        self.location = location
+
+    def latest(self) -> ShardManifest | None:
+        """Return the last state, or None if nobody has written the shard."""
+        version = self._hint()
+        found = self._state(version) if version else None
+        if found is None:
+            version, found = 1, self._state(1)
+        while found is not None:
+            after = self._state(version + 1)
+            if after is None:
+                return found
+            version, found = version + 1, after
+        return None
+
+    def claim(self, spec_id: int) -> ShardManifest:
+        """Become the writer of the shard, and return its state."""
+        latest = self.latest()
+        if latest is None:
+            return self.publish(ShardManifest(self.shard_id, spec_id=spec_id))
+        if latest.is_sealed:
+            raise SealedError("the shard is sealed", shard=str(self.shard_id))
+        claimed = self.publish(
+            replace(latest, version=latest.version + 1, writer_epoch=latest.writer_epoch + 1)
+        )
+        position = self._mark(claimed)
+        return self.publish(replace(claimed, version=claimed.version + 1, last_seen=position))
+
+    def publish(self, manifest: ShardManifest) -> ShardManifest:
+        """Publish a state, and return it."""
+        try:
+            self.store.put_if_absent(shard_manifest_path(manifest.version), manifest.render())
+        except AlreadyExistsError as error:
+            raise self._fenced(manifest.writer_epoch) from error
+        self.store.put(HINT_PATH, json.dumps({"version": manifest.version}).encode())
+        return manifest
+
+    def append(
+        self, position: int, batches: Sequence[pa.RecordBatch], notes: Mapping[bytes, bytes]
+    ) -> int:
+        """Write an entry of the log, and return how many bytes it has."""
+        data = _stream(batches[0].schema.with_metadata(dict(notes)), batches)
+        try:
+            self.store.put_if_absent(wal_entry_path(position), data)
+        except AlreadyExistsError as error:
+            raise self._fenced(int(notes[_EPOCH])) from error
+        return len(data)
+
+    def entries(self, after: int) -> Iterator[WalEntry]:
+        """Yield the entries behind a position."""
+        position = after + 1
+        while (entry := self._entry(position)) is not None:
+            yield entry
+            position += 1
+
+    def _mark(self, manifest: ShardManifest) -> int:
+        """Write a fence at the next free position, and return that."""
+        position = max(manifest.last_seen, manifest.replay_after) + 1
+        notes = {_FENCE: b"true", _EPOCH: str(manifest.writer_epoch).encode()}
+        data = _stream(pa.schema([], metadata=notes), ())
+        while True:
+            try:
+                self.store.put_if_absent(wal_entry_path(position), data)
+            except AlreadyExistsError:
+                position += 1
+            else:
+                return position
+
+    def _entry(self, position: int) -> WalEntry | None:
+        try:
+            data = self.store.read(wal_entry_path(position))
+        except ObjectNotFoundError:
+            return None
+        with pa.ipc.open_stream(data) as reader:
+            return WalEntry(position, tuple(reader), reader.schema)
+
+    def _state(self, version: int) -> ShardManifest | None:
+        try:
+            return ShardManifest.parse(self.store.read(shard_manifest_path(version)))
+        except ObjectNotFoundError:
+            return None
+
+    def _hint(self) -> int:
+        try:
+            return int(json.loads(self.store.read(HINT_PATH))["version"])
+        except (ObjectNotFoundError, ValueError, KeyError, TypeError):
+            return 0
+
+    def _fenced(self, epoch: int) -> FencedError:
+        latest = self.latest()
+        return FencedError(
+            "Writer fenced: another writer has claimed the shard",
+            shard=str(self.shard_id),
+            epoch=epoch,
+            latest_epoch=None if latest is None else latest.writer_epoch,
+        )
+
+
+def entry_notes(epoch: int, generation: int) -> dict[bytes, bytes]:
+    """Return what an entry says of who wrote it."""
+    return {_EPOCH: str(epoch).encode(), _GENERATION: str(generation).encode()}
+
+
+def list_shards(location: TableLocation) -> list[uuid.UUID]:
+    """Return the shards that a table has files of."""
+    found = location.store.list_delimited(shard_folder(uuid.UUID(int=0)).rpartition("/")[0])
+    return sorted(uuid.UUID(folder.rstrip("/").rpartition("/")[2]) for folder in found.folders)
+
+
+def _stream(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch.replace_schema_metadata(schema.metadata))
+    data: bytes = sink.getvalue().to_pybytes()
+    return data

@@ -1,0 +1,156 @@
+"""Which shard a row belongs to.
+
+    unsharded            0
+    identity             the value itself
+    bucket, 8 buckets    murmur3(value) mod 8: 1 -> 2, 2 -> 7, 3 -> 1; null -> 0
+
+The hash is Murmur's of 32 bits. Numbers up to 32 bits are one word, longer ones two; of text, each
+byte behind the last whole word is a word of its own, with its sign.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lancelet.errors import FieldNotFoundError, InvalidInputError, UnsupportedError
+from lancelet.format.schema import Schema
+
+_BUCKETS_MAX: Final = 1024
+_NAN32: Final = np.uint32(0x7FC00000)
+_NAN64: Final = np.uint64(0x7FF8000000000000)
+_T = pa.types
+
+Words = npt.NDArray[np.uint32]
+
+
+@dataclass(frozen=True, slots=True)
+class ShardingField:
+    """One value that tells shards apart, and how it follows from columns."""
+
+    field_id: str
+    source_ids: Sequence[int]
+    transform: str | None = None
+    expression: str | None = None
+    result_type: str = ""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardingSpec:
+    """How rows are split into shards."""
+
+    spec_id: int
+    fields: Sequence[ShardingField]
+
+
+def evaluate_spec(batch: pa.RecordBatch, spec: ShardingSpec, schema: Schema) -> pa.RecordBatch:
+    """Return the values that tell which shards rows belong to."""
+    columns = [_evaluate(batch, each, schema) for each in spec.fields]
+    fields = [
+        pa.field(each.field_id, column.type, nullable=each.transform == "identity")
+        for each, column in zip(spec.fields, columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def buckets_of(values: pa.Array, count: int) -> npt.NDArray[np.int32]:
+    """Return the bucket of each value.
+
+    >>> buckets_of(pa.array([1, 2, 3, None], pa.int32()), 8).tolist()
+    [2, 7, 1, 0]
+    """
+    if not 1 <= count <= _BUCKETS_MAX:
+        raise InvalidInputError("there are 1 to 1024 buckets", num_buckets=count)
+    hashes = _hashes(values.fill_null(_zero(values.type)) if values.null_count else values)
+    buckets = ((hashes & np.uint32(0x7FFFFFFF)) % np.uint32(count)).astype(np.int32)
+    if values.null_count:
+        buckets[values.is_null().to_numpy(zero_copy_only=False)] = 0
+    return buckets
+
+
+def _evaluate(batch: pa.RecordBatch, wanted: ShardingField, schema: Schema) -> pa.Array:
+    if wanted.transform == "unsharded":
+        return pa.array(np.zeros(len(batch), np.int32))
+    if wanted.expression is not None or len(wanted.source_ids) != 1:
+        raise UnsupportedError(
+            "shards follow from one column and a known transform",
+            field=wanted.field_id,
+            transform=wanted.transform,
+            expression=wanted.expression,
+        )
+    path = schema.path_of(wanted.source_ids[0])
+    if path not in batch.schema.names:
+        raise FieldNotFoundError("rows lack the column that tells shards apart", column=path)
+    values = batch.column(path)
+    if wanted.transform == "identity":
+        return values
+    if wanted.transform == "bucket":
+        count = int(wanted.parameters.get("num_buckets", 0))
+        return pa.array(buckets_of(values, count), pa.int32())
+    raise UnsupportedError("no such transform is known", transform=wanted.transform)
+
+
+def _zero(data_type: pa.DataType) -> pa.Scalar:
+    if _T.is_string(data_type) or _T.is_large_string(data_type):
+        return pa.scalar("", data_type)
+    return pa.scalar(0, pa.int8()).cast(pa.int64()).cast(data_type, safe=False)
+
+
+def _hashes(values: pa.Array) -> Words:
+    kind = values.type
+    if _T.is_string(kind) or _T.is_large_string(kind):
+        return np.array([_hash_bytes(text.encode()) for text in values.to_pylist()], np.uint32)
+    if _T.is_binary(kind) or _T.is_large_binary(kind):
+        return np.array([_hash_bytes(data) for data in values.to_pylist()], np.uint32)
+    if _T.is_boolean(kind):
+        return _mix([values.cast(pa.uint8()).to_numpy().astype(np.uint32)], 4)
+    if _T.is_floating(kind) and kind.bit_width == 32:
+        floats = values.to_numpy(zero_copy_only=False) + np.float32(0)
+        bits = np.where(np.isnan(floats), _NAN32, floats.view(np.uint32))
+        return _mix([bits.astype(np.uint32)], 4)
+    if _T.is_floating(kind) and kind.bit_width == 64:
+        doubles = values.to_numpy(zero_copy_only=False) + 0.0
+        return _two_words(np.where(np.isnan(doubles), _NAN64, doubles.view(np.uint64)))
+    is_number = _T.is_integer(kind) or _T.is_temporal(kind)
+    if not is_number or kind.bit_width > 64:
+        raise UnsupportedError("values of this type cannot be put into buckets", type=str(kind))
+    if _T.is_temporal(kind):
+        values = values.view(pa.int32() if kind.bit_width == 32 else pa.int64())
+    if kind.bit_width <= 32:
+        return _mix([values.to_numpy().astype(np.int32, casting="unsafe").view(np.uint32)], 4)
+    return _two_words(values.to_numpy().view(np.uint64))
+
+
+def _two_words(numbers: npt.NDArray[np.uint64]) -> Words:
+    low = (numbers & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+    return _mix([low, (numbers >> np.uint64(32)).astype(np.uint32)], 8)
+
+
+def _hash_bytes(data: bytes) -> int:
+    whole = len(data) // 4 * 4
+    words = [np.array([word], np.uint32) for word in np.frombuffer(data[:whole], "<u4")]
+    rest = np.frombuffer(data[whole:], np.int8).astype(np.int32).view(np.uint32)
+    return int(_mix([*words, *(np.array([word], np.uint32) for word in rest)], len(data))[0])
+
+
+def _mix(words: Sequence[Words], length: int) -> Words:
+    """Mix words into a hash, for many values at once; a word of each value per array."""
+    found = np.zeros(len(words[0]) if words else 1, np.uint32)
+    with np.errstate(over="ignore"):
+        for word in words:
+            mixed = _rotate(word * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
+            found = _rotate(found ^ mixed, 13) * np.uint32(5) + np.uint32(0xE6546B64)
+        found ^= np.uint32(length)
+        found = (found ^ (found >> np.uint32(16))) * np.uint32(0x85EBCA6B)
+        found = (found ^ (found >> np.uint32(13))) * np.uint32(0xC2B2AE35)
+    return found ^ (found >> np.uint32(16))
+
+
+def _rotate(words: Words, bits: int) -> Words:
+    return (words << np.uint32(bits)) | (words >> np.uint32(32 - bits))

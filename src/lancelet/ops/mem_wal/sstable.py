@@ -1,0 +1,86 @@
+"""Tables of flushed rows: ordinary tables of one version, with files beside them to look keys up.
+
+    1f0c9a2e_gen_3/_versions, data    the rows as they came; all but the last of a key are deleted
+    1f0c9a2e_gen_3/_pk_index          where each key is
+    1f0c9a2e_gen_3/bloom_filter.bin   which keys there may be
+
+Fields have the ids of the base table. A row that was deleted is there with its key alone, and
+`_tombstone` true.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet.format.field import Field
+from lancelet.format.operation import Overwrite
+from lancelet.format.schema import Schema
+from lancelet.format.shard_manifest import SsTable
+from lancelet.format.split_block import build_filter
+from lancelet.index.base import IndexedRows, Parameters
+from lancelet.index.folder import SegmentFolder
+from lancelet.index.scalar.btree.kind import BTree
+from lancelet.ops.mem_wal.keys import key_hashes, last_rows, ordered_keys
+from lancelet.ops.mem_wal.shard import Shard
+from lancelet.ops.publish import new_transaction
+from lancelet.ops.write import FileLimits, FileOptions, Target, write_fragments
+from lancelet.rowids.deletion import DeletionVector
+from lancelet.table.commit import CommitOptions, commit
+from lancelet.table.conflict.rebase import with_deletions
+from lancelet.table.snapshot import Snapshot, open_snapshot
+
+TOMBSTONE: Final = "_tombstone"
+_FILTER_BYTES: Final = 1 << 15
+_ROWS_MAX: Final = 1 << 31
+
+
+def stored_schema(base: Schema) -> Schema:
+    """Return the schema of flushed rows: that of the base, and whether they were deleted."""
+    if not base.primary_key:
+        return base
+    ids = iter([base.max_field_id + 1])
+    mark = Field.from_arrow(pa.field(TOMBSTONE, pa.bool_(), nullable=False), ids)
+    return replace(base, fields=(*base.fields, mark))
+
+
+def write_sstable(shard: Shard, base: Snapshot, rows: pa.Table, generation: int) -> SsTable:
+    """Write rows in the order they came as a table below the shard."""
+    name = f"{uuid.uuid4().hex[:8]}_gen_{generation}"
+    location = shard.location.below(f"{shard.folder}/{name}")
+    schema, keys = stored_schema(base.schema), base.schema.primary_key
+    version = base.manifest.data_version
+    files = FileOptions(version=version, limits=FileLimits(max_rows_per_file=_ROWS_MAX))
+    batches = rows.combine_chunks().to_batches()
+    (fragment,) = write_fragments([Target(location.store)], batches, schema, files)
+    if keys:
+        named = rows.select([key.name for key in keys])
+        hidden = np.setdiff1d(np.arange(len(rows)), last_rows(named))
+        if len(hidden):
+            vector = DeletionVector.of(hidden)
+            fragment = with_deletions(fragment, vector, read_version=1)
+            assert fragment.deletion_file is not None, "rows were just deleted"
+            location.store.put(fragment.deletion_file.path(fragment.id), vector.render())
+        _write_keys(SegmentFolder(location.store, "_pk_index"), named)
+    filter_ = build_filter(key_hashes(named) if keys else np.empty(0, np.uint64), _FILTER_BYTES)
+    location.store.put("bloom_filter.bin", filter_)
+    overwrite = Overwrite((fragment,), schema, {}, ())
+    options = CommitOptions(data_version=version, must_create=True, skips_cleanup=True)
+    commit(location, new_transaction(0, overwrite), options)
+    key_bytes = sum(column.nbytes for column in named.columns) if keys else 0
+    return SsTable(generation, name, rows.nbytes, len(rows), key_bytes)
+
+
+def open_sstable(shard: Shard, path: str) -> Snapshot:
+    """Open a table of flushed rows."""
+    return open_snapshot(shard.location.below(f"{shard.folder}/{path}"))
+
+
+def _write_keys(folder: SegmentFolder, keys: pa.Table) -> None:
+    values = ordered_keys(keys)
+    offsets = np.arange(len(values), dtype=np.uint64)
+    BTree().train(IndexedRows(values.type, [(values, offsets)], len(values)), folder, Parameters())

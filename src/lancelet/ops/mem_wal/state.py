@@ -1,0 +1,179 @@
+"""What a table says of its write-ahead log: how rows are split into shards, and what is compacted.
+
+It is the system index `__lance_mem_wal`. A table gets it once; merges record in it how far each
+shard has come.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from lancelet.errors import IndexNotFoundError, InvalidInputError
+from lancelet.format.index_metadata import (
+    MEM_WAL_INDEX,
+    AnyDetails,
+    IndexMetadata,
+    uuid_from_proto,
+)
+from lancelet.format.operation import CreateIndex
+from lancelet.format.protos import index_details_pb
+from lancelet.format.wire import parse_message, render_message
+from lancelet.ops.mem_wal.sharding import ShardingField, ShardingSpec
+from lancelet.ops.publish import publish
+from lancelet.table.snapshot import Snapshot
+
+_TYPE_URL: Final = "/lance.table.MemWalIndexDetails"
+
+WRITER_DEFAULTS: Final[Mapping[str, int | bool]] = {
+    "enable_memtable": True,
+    "durable_write": True,
+    "max_wal_buffer_size": 10 << 20,
+    "max_wal_flush_interval_ms": 100,
+    "max_wal_persist_retries": 3,
+    "wal_persist_retry_base_delay_ms": 50,
+    "max_memtable_size": 256 << 20,
+    "max_memtable_rows": 100_000,
+    "max_memtable_batches": 8_000,
+    "max_unflushed_memtable_bytes": 1 << 30,
+    "manifest_scan_batch_size": 2,
+    "backpressure_log_interval_ms": 30_000,
+    "stats_log_interval_ms": 60_000,
+}
+"""How a writer behaves unless it is told otherwise."""
+
+
+class AlreadyInitializedError(InvalidInputError, OSError):
+    """The table has a write-ahead log already."""
+
+
+class NotInitializedError(InvalidInputError, OSError):
+    """The table has no write-ahead log."""
+
+
+class MaintainedIndexError(IndexNotFoundError, OSError):
+    """An index that shards shall maintain does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemWalState:
+    """What a version says of its log.
+
+    Attributes:
+        num_shards: How many shards there are, 0 where nobody counts them.
+        specs: How rows are split into shards.
+        maintained_indexes: The indices that shards build of their own rows.
+        maintains_all: Whether these are all indices; None where it is not said.
+        writer_defaults: How writers behave, by name.
+        compacted: The last generation of each shard that is in the table.
+    """
+
+    num_shards: int = 0
+    specs: tuple[ShardingSpec, ...] = ()
+    maintained_indexes: tuple[str, ...] = ()
+    maintains_all: bool | None = None
+    writer_defaults: Mapping[str, str] = field(default_factory=dict)
+    compacted: Mapping[uuid.UUID, int] = field(default_factory=dict)
+
+
+def mem_wal_state(snapshot: Snapshot) -> MemWalState | None:
+    """Return what a version says of its log, or None if it has none."""
+    entry = next((each for each in snapshot.indices.indices if each.name == MEM_WAL_INDEX), None)
+    if entry is None:
+        return None
+    stored = b"" if entry.details is None else entry.details.value
+    proto = parse_message(index_details_pb.MemWalIndexDetails, stored)
+    return MemWalState(
+        proto.num_shards,
+        tuple(_spec(each) for each in proto.sharding_specs),
+        tuple(proto.maintained_indexes),
+        proto.maintain_all_indexes if proto.HasField("maintain_all_indexes") else None,
+        dict(proto.writer_config_defaults),
+        {uuid_from_proto(each.shard_id): each.generation for each in proto.compacted_sstables},
+    )
+
+
+def require_mem_wal(snapshot: Snapshot) -> MemWalState:
+    """Return what a version says of its log, or raise if it has none."""
+    state = mem_wal_state(snapshot)
+    if state is None:
+        raise NotInitializedError(
+            "MemWAL is not initialized on this dataset. Call initialize_mem_wal() first.",
+            uri=snapshot.location.uri,
+        )
+    return state
+
+
+def initialize_mem_wal(
+    snapshot: Snapshot,
+    spec: ShardingSpec | None,
+    *,
+    num_shards: int,
+    maintained: Sequence[str] | None,
+    writer_config: Mapping[str, int | bool],
+) -> Snapshot:
+    """Give a table a write-ahead log."""
+    if mem_wal_state(snapshot) is not None:
+        raise AlreadyInitializedError(
+            "MemWAL is already initialized on this dataset.", uri=snapshot.location.uri
+        )
+    known = {index.name for index in snapshot.indices.indices}
+    missing = [name for name in maintained or () if name not in known]
+    if missing:
+        raise MaintainedIndexError(
+            f"Index '{missing[0]}' from maintained_indexes not found on dataset",
+            known=sorted(known),
+        )
+    details = index_details_pb.MemWalIndexDetails(
+        snapshot_ts_millis=time.time_ns() // 1_000_000,
+        num_shards=num_shards,
+        maintained_indexes=maintained or (),
+        maintain_all_indexes=maintained is None,
+    )
+    if spec is not None:
+        details.sharding_specs.append(_spec_proto(spec))
+    if writer_config:
+        for name, value in {**WRITER_DEFAULTS, **writer_config}.items():
+            details.writer_config_defaults[name] = str(value).lower()
+    entry = IndexMetadata(
+        uuid=uuid.uuid4(),
+        name=MEM_WAL_INDEX,
+        fields=(),
+        dataset_version=snapshot.version,
+        fragment_bitmap=None,
+        details=AnyDetails(_TYPE_URL, render_message(details)),
+        index_version=0,
+    )
+    return publish(snapshot, CreateIndex((entry,), ()))
+
+
+def _spec(proto: index_details_pb.ShardingSpec) -> ShardingSpec:
+    fields = tuple(
+        ShardingField(
+            each.field_id,
+            tuple(each.source_ids),
+            each.transform if each.HasField("transform") else None,
+            each.expression if each.HasField("expression") else None,
+            each.result_type,
+            dict(each.parameters),
+        )
+        for each in proto.fields
+    )
+    return ShardingSpec(proto.spec_id, fields)
+
+
+def _spec_proto(spec: ShardingSpec) -> index_details_pb.ShardingSpec:
+    proto = index_details_pb.ShardingSpec(spec_id=spec.spec_id)
+    for each in spec.fields:
+        proto.fields.add(
+            field_id=each.field_id,
+            source_ids=each.source_ids,
+            transform=each.transform,
+            expression=each.expression,
+            result_type=each.result_type,
+            parameters=dict(each.parameters),
+        )
+    return proto

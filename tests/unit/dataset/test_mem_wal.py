@@ -1,0 +1,319 @@
+"""A table with a log holds the newest row of each key, whoever wrote it, and loses none."""
+
+import uuid
+
+import lance
+import lance.mem_wal
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lancelet
+import lancelet.mem_wal
+import lancelet.ops.mem_wal.shard
+import lancelet.ops.mem_wal.state
+from lancelet.errors import CommitError, InvalidInputError
+from lancelet.format.shard_manifest import reversed_bits
+from lancelet.ops.mem_wal.keys import sip_hash
+
+KEY = {"lance-schema:unenforced-primary-key": "true"}
+SCHEMA = pa.schema(
+    [pa.field("id", pa.int64(), nullable=False, metadata=KEY), pa.field("v", pa.string())]
+)
+SHARD = str(uuid.UUID(int=7))
+
+
+def _rows(pairs):
+    ids, values = zip(*pairs, strict=True) if pairs else ((), ())
+    return pa.table({"id": pa.array(ids, pa.int64()), "v": pa.array(values, pa.string())}, SCHEMA)
+
+
+def _new(uri, pairs=((1, "a"), (2, "b"), (3, "c"))):
+    dataset = lancelet.write_dataset(_rows(pairs), uri)
+    dataset.initialize_mem_wal(unsharded=True)
+    return dataset
+
+
+def _dict(table):
+    return dict(zip(table["id"].to_pylist(), table["v"].to_pylist(), strict=True))
+
+
+def _snapshot(module, uri):
+    """Return what a shard of a folder has flushed, as one library names it."""
+    found = module.mem_wal.ShardSnapshot(SHARD)
+    shard = lancelet.ops.mem_wal.shard.Shard(
+        lancelet.dataset(uri).handle.location, uuid.UUID(SHARD)
+    )
+    for table in shard.latest().sstables:
+        found = found.with_sstable(table.generation, table.path)
+    return found.with_current_generation(shard.latest().current_generation)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.lists(st.integers(0, 9), min_size=1, max_size=6)),
+        st.tuples(st.just("delete"), st.lists(st.integers(0, 9), min_size=1, max_size=3)),
+        st.tuples(st.sampled_from(["reopen", "crash", "compact"]), st.just([])),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=15, deadline=None)
+@given(steps=STEPS)
+def test_any_life_of_a_shard_reads_as_a_dict(tmp_path_factory, steps):
+    """Reopening flushes first; a crash forgets what is in memory, and the log brings it back."""
+    uri = str(tmp_path_factory.mktemp("wal") / "t")
+    dataset = _new(uri, [(0, "0"), (5, "5")])
+    model = {0: "0", 5: "5"}
+    writer = dataset.mem_wal_writer(SHARD)
+    for number, (step, keys) in enumerate(steps):
+        if step == "put":
+            rows = [(key, f"{key}.{number}") for key in keys]
+            writer.put(_rows(rows))
+            model |= dict(rows)
+        elif step == "delete":
+            writer.delete(pa.table({"id": pa.array(keys, pa.int64())}))
+            model = {key: own for key, own in model.items() if key not in keys}
+        elif step == "compact":
+            writer.close()
+            dataset = _compacted(uri)
+            writer = dataset.mem_wal_writer(SHARD)
+        else:
+            if step == "reopen":
+                writer.close()
+            writer = dataset.mem_wal_writer(SHARD)
+        assert _dict(writer.lsm_scanner().to_table()) == model
+        assert writer.lsm_scanner().count_rows() == len(model)
+    writer.close()
+    dataset = lancelet.dataset(uri)
+    if not steps:
+        return
+    snapshot = _snapshot(lancelet, uri)
+    assert (
+        _dict(lancelet.mem_wal.LsmScanner.from_snapshots(dataset, [snapshot]).to_table()) == model
+    )
+    theirs = lance.mem_wal.LsmScanner.from_snapshots(lance.dataset(uri), [_snapshot(lance, uri)])
+    assert _dict(theirs.to_table()) == model
+    planner = lancelet.mem_wal.LsmPointLookupPlanner(dataset, [snapshot])
+    for key in range(10):
+        found = planner.plan_lookup(pa.array([key], pa.int64())).to_table()
+        assert _dict(found) == {own: value for own, value in model.items() if own == key}
+
+
+def _compacted(uri):
+    """Merge what was flushed into the table, oldest first, and return the table."""
+    dataset = lancelet.dataset(uri)
+    shard = lancelet.ops.mem_wal.shard.Shard(dataset.handle.location, uuid.UUID(SHARD))
+    done = lancelet.ops.mem_wal.state.mem_wal_state(dataset.snapshot).compacted
+    for table in shard.latest().sstables:
+        if table.generation <= done.get(uuid.UUID(SHARD), 0):
+            continue
+        rows = lancelet.dataset(f"{uri}/_mem_wal/{SHARD}/{table.path}").to_table()
+        gone = rows.filter(pa.compute.field("_tombstone"))["id"].to_pylist()
+        if gone:
+            dataset.delete(f"id IN ({', '.join(map(str, gone))})")
+        live = rows.filter(~pa.compute.field("_tombstone")).drop_columns(["_tombstone"])
+        compacted = [lancelet.mem_wal.CompactedSsTable(SHARD, table.generation)]
+        merge = dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+        merge.mark_sstables_as_compacted(compacted).execute(live)
+    return dataset
+
+
+def test_the_reference_goes_on_where_ours_stopped_and_back(tmp_path):
+    uri = str(tmp_path / "t")
+    dataset = _new(uri)
+    mine = dataset.mem_wal_writer(SHARD)
+    mine.put(_rows([(2, "B"), (4, "d")]))
+    mine.delete(pa.table({"id": [1]}))
+
+    theirs = lance.dataset(uri).mem_wal_writer(SHARD)
+    assert _dict(theirs.lsm_scanner().to_table()) == {2: "B", 3: "c", 4: "d"}
+    with pytest.raises(CommitError, match="fenced"):
+        mine.put(_rows([(9, "lost")]))
+    theirs.put(_rows([(5, "e"), (2, "BB"), (5, "E")]))
+    theirs.close()
+
+    again = lancelet.dataset(uri).mem_wal_writer(SHARD)
+    assert _dict(again.lsm_scanner().to_table()) == {2: "BB", 3: "c", 4: "d", 5: "E"}
+    again.delete(pa.table({"id": [3]}))
+    again.close()
+    last = lance.dataset(uri).mem_wal_writer(SHARD)
+    assert _dict(last.lsm_scanner().to_table()) == {2: "BB", 4: "d", 5: "E"}
+    last.close()
+
+
+def test_the_reference_sees_the_same_settings(tmp_path):
+    for number, options in enumerate(
+        [
+            {},
+            {"unsharded": True, "max_memtable_rows": 5},
+            {"bucket_column": "id", "num_buckets": 4},
+            {"identity_column": "v"},
+            {"maintained_indexes": []},
+        ]
+    ):
+        uris = [str(tmp_path / f"{name}{number}") for name in ("ours", "theirs")]
+        for uri, module in zip(uris, (lancelet, lance), strict=True):
+            module.write_dataset(_rows([(1, "a")]), uri).initialize_mem_wal(**options)
+        told = [
+            module.dataset(uri).mem_wal_index_details()
+            for uri in uris
+            for module in (lancelet, lance)
+        ]
+        assert told[0] == told[1] == told[2] == told[3]
+    assert lancelet.write_dataset(_rows([]), "memory://wal/none").mem_wal_index_details() is None
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([1, 2, 3, -5, None], pa.int32()),
+        pa.array([1, 2, 2**40, -5, None], pa.int64()),
+        pa.array(["a", "b", "", "longer text", "ü", None]),
+        pa.array([True, False, None]),
+        pa.array([1.25, -0.0, 0.0, float("nan"), None], pa.float64()),
+    ],
+    ids=str,
+)
+def test_rows_belong_to_the_shards_of_the_reference(values):
+    table = pa.record_batch({"x": values})
+    dataset = lance.write_dataset(pa.table({"x": values}), "memory://wal-shards")
+    ours = lancelet.write_dataset(pa.table({"x": values}), "memory://wal-shards")
+    for transform, kind in (("bucket", "int32"), ("identity", "int64"), ("unsharded", "int32")):
+        parameters = {"num_buckets": "8"} if transform == "bucket" else {}
+        source = [] if transform == "unsharded" else [0]
+        spec = lancelet.mem_wal.ShardingSpec(
+            1, [lancelet.mem_wal.ShardingField("f", source, transform, None, kind, parameters)]
+        )
+        found = lancelet.mem_wal.evaluate_sharding_spec(table, spec, ours.lance_schema)
+        if transform != "identity":
+            form = {"spec_id": 1, "fields": [vars(spec.fields[0])]}
+            expected = lance.mem_wal.evaluate_sharding_spec(table, form, dataset.lance_schema)
+            assert found == expected
+        else:
+            assert str(found.column(0)) == str(values)
+
+
+def test_the_limits_of_memory_flush(tmp_path):
+    dataset = _new(str(tmp_path / "t"))
+    with dataset.mem_wal_writer(SHARD, max_memtable_rows=3) as writer:
+        for key in range(7):
+            writer.put(_rows([(key, "x")]))
+        assert writer.stats()["memtable_flush_count"] == 2
+        assert writer.memtable_stats()["row_count"] == 1
+        assert writer.stats()["put_count"] == 7
+        assert len(_dict(writer.lsm_scanner().to_table())) == 7
+    with pytest.raises(OSError, match="closed"):
+        writer.put(_rows([(1, "x")]))
+
+
+def test_columns_filters_and_windows_are_as_asked(tmp_path):
+    dataset = _new(str(tmp_path / "t"))
+    with dataset.mem_wal_writer(SHARD) as writer:
+        writer.put(_rows([(2, "B"), (4, "d")]))
+        scanner = writer.lsm_scanner().project(["v"]).filter("id > 1").with_memtable_gen()
+        found = scanner.with_row_address().to_table()
+        assert found.schema.names == ["v", "id", "_rowaddr", "_memtable_gen"]
+        assert sorted(
+            zip(found["id"].to_pylist(), found["_memtable_gen"].to_pylist(), strict=True)
+        ) == [
+            (2, 1),
+            (3, 0),
+            (4, 1),
+        ]
+        assert found["_rowaddr"].null_count == 2
+        assert sum(map(len, writer.lsm_scanner().limit(2, 1).to_batches())) == 2
+        assert writer.lsm_scanner().limit(0).to_batch().num_rows == 0
+
+
+def test_vectors_of_shards_are_searched_too(tmp_path):
+    kind = pa.list_(pa.float32(), 2)
+    schema = pa.schema([SCHEMA.field("id"), pa.field("vec", kind)])
+    rows = pa.table({"id": [1, 2, 3], "vec": [[0, 0], [5, 5], [9, 9]]}, schema)
+    dataset = lancelet.write_dataset(rows, str(tmp_path / "t"))
+    dataset.initialize_mem_wal(unsharded=True)
+    with dataset.mem_wal_writer(SHARD) as writer:
+        writer.put(pa.table({"id": [2, 4], "vec": [[90, 90], [1, 1]]}, schema))
+    snapshot = _snapshot(lancelet, dataset.uri)
+    planner = lancelet.mem_wal.LsmVectorSearchPlanner(dataset, [snapshot], "vec")
+    plan = planner.plan_search(np.array([0, 0], np.float32), k=3, columns=["id"])
+    found = plan.to_reader().read_all()
+    assert found["id"].to_pylist() == [1, 4, 3]
+    assert plan.schema.names == ["id", "_distance"]
+    assert "KNNVectorDistance" in plan.explain()
+    assert plan.dataset_schema == schema
+
+
+def test_several_columns_may_be_the_key(tmp_path):
+    second = {**KEY, "lance-schema:unenforced-primary-key:position": "2"}
+    first = {**KEY, "lance-schema:unenforced-primary-key:position": "1"}
+    schema = pa.schema(
+        [
+            pa.field("a", pa.int32(), nullable=False, metadata=first),
+            pa.field("b", pa.string(), nullable=False, metadata=second),
+            pa.field("v", pa.int8()),
+        ]
+    )
+    rows = pa.table({"a": [1, 1], "b": ["x", "y"], "v": [1, 2]}, schema)
+    uri = str(tmp_path / "t")
+    dataset = lancelet.write_dataset(rows, uri)
+    dataset.initialize_mem_wal()
+    with dataset.mem_wal_writer(SHARD) as writer:
+        writer.put(pa.table({"a": [1, 2], "b": ["y", "x"], "v": [20, 30]}, schema))
+    for module in (lancelet, lance):
+        opened = module.dataset(uri)
+        planner = module.mem_wal.LsmPointLookupPlanner(opened, [_snapshot(module, uri)])
+        key = pa.StructArray.from_arrays([pa.array([1], pa.int32()), pa.array(["y"])], ["a", "b"])
+        assert planner.plan_lookup(key).to_table()["v"].to_pylist() == [20]
+
+
+def test_a_hash_is_that_of_the_reference():
+    """The vector of 0, 1, .. 7 is known for SipHash-1-3 with a key of zeros as for any other."""
+    assert len({sip_hash(bytes(range(n))) for n in range(64)}) == 64
+    assert reversed_bits(1)[:2] == "10"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"bucket_column": "id"}, "requires both"),
+        ({"bucket_column": "id", "num_buckets": 2, "unsharded": True}, "at most one"),
+        ({"bucket_column": "id", "num_buckets": 2000}, "1 to 1024"),
+    ],
+)
+def test_what_means_nothing_is_refused(options, message):
+    dataset = lancelet.write_dataset(_rows([]), "memory://wal-refused")
+    with pytest.raises(InvalidInputError, match=message):
+        dataset.initialize_mem_wal(**options)
+
+
+def test_a_log_is_begun_once_and_needed(tmp_path):
+    dataset = lancelet.write_dataset(_rows([(1, "a")]), str(tmp_path / "t"))
+    with pytest.raises(OSError, match="not initialized"):
+        dataset.mem_wal_writer(SHARD)
+    with pytest.raises(OSError, match="not found"):
+        dataset.initialize_mem_wal(maintained_indexes=["none"])
+    dataset.initialize_mem_wal()
+    with pytest.raises(OSError, match="already initialized"):
+        dataset.initialize_mem_wal()
+    with pytest.raises(ValueError, match="UUID"):
+        dataset.mem_wal_writer("shard")
+    with dataset.mem_wal_writer(SHARD) as writer, pytest.raises(ValueError, match="null"):
+        writer.put(pa.table({"v": ["x"]}))
+
+
+def test_without_a_key_rows_are_only_added(tmp_path):
+    dataset = lancelet.write_dataset(pa.table({"id": [1]}), str(tmp_path / "t"))
+    dataset.initialize_mem_wal()
+    with dataset.mem_wal_writer(SHARD) as writer:
+        writer.put(pa.table({"id": [1, 1]}))
+        with pytest.raises(OSError, match="primary key"):
+            writer.delete(pa.table({"id": [1]}))
+        with pytest.raises(ValueError, match="primary key"):
+            writer.lsm_scanner()
+    (table,) = _snapshot(lancelet, dataset.uri).tables.sstables.values()
+    flushed = lancelet.dataset(f"{dataset.uri}/_mem_wal/{SHARD}/{table}")
+    assert flushed.to_table().to_pydict() == {"id": [1, 1]}
