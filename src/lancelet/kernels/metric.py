@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Bytes, Int64s
+from lancelet.buffers import Int64s
 from lancelet.errors import InternalError
 
 Floats: TypeAlias = npt.NDArray[np.float32]
@@ -61,11 +61,3 @@ def check_places(rows: Int64s, count: int) -> None:
     """Raise unless rows are among so many."""
     if rows.min() < 0 or rows.max() >= count:
         raise InternalError("a row is outside of the vectors", rows=len(rows), count=count)
-
-
-def check_codes(codes: Bytes, table: Floats) -> tuple[int, int]:
-    """Return how many columns of codes there are and how many rows."""
-    columns = len(table) // 256
-    if len(table) % 256 or (columns and len(codes) % columns) or (not columns and len(codes)):
-        raise InternalError("codes do not fit their table", codes=len(codes), entries=len(table))
-    return columns, len(codes) // columns if columns else 0

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancelet.errors import InternalError
-from lancelet.kernels import pq_distances, sq_l2, sq_products, vector_distances
+from lancelet.kernels import nearest_words, vector_distances
 from lancelet.kernels.metric import Metric
 from lancelet.kernels.reference import vectors as reference
 
@@ -55,24 +55,22 @@ def test_what_is_no_number_stays_none():
     assert found[2] == 1
 
 
-@given(columns=st.integers(1, 9), count=st.integers(0, 5000), seed=st.integers(0, 1000))
-def test_sums_of_table_entries(columns, count, seed):
+@given(
+    rows=st.integers(0, 30),
+    pieces=st.integers(1, 5),
+    size=st.integers(1, 20),
+    words=st.sampled_from([16, 48, 64, 256]),
+    seed=st.integers(0, 1000),
+)
+def test_nearest_words_are_those_of_the_definition(rows, pieces, size, words, seed):
     random = np.random.default_rng(seed)
-    codes = random.integers(0, 256, columns * count).astype(np.uint8)
-    table = random.normal(size=columns * 256).astype(np.float32)
-    expected = reference.pq_distances(codes, table)
-    np.testing.assert_allclose(pq_distances(codes, table), expected, rtol=1e-5, atol=1e-5)
-
-
-@given(dimension=st.integers(1, 100), count=st.integers(0, 9), seed=st.integers(0, 1000))
-def test_distances_of_bytes(dimension, count, seed):
-    random = np.random.default_rng(seed)
-    codes = random.integers(0, 256, dimension * count).astype(np.uint8)
-    query = random.integers(0, 256, dimension).astype(np.uint8)
-    assert sq_l2(codes, query).tolist() == reference.sq_l2(codes, query).tolist()
-    weights = random.normal(size=dimension).astype(np.float32)
-    expected = reference.sq_products(codes, weights)
-    np.testing.assert_allclose(sq_products(codes, weights), expected, rtol=1e-4, atol=1e-2)
+    # Few values, so that words repeat and the first of them must be taken.
+    vectors = random.integers(-3, 4, (rows, pieces * size)).astype(np.float32)
+    book = random.integers(-3, 4, (pieces, words, size)).astype(np.float32)
+    codes, apart = nearest_words(vectors, book)
+    expected, least = reference.nearest_words(vectors, book)
+    np.testing.assert_array_equal(codes, expected)
+    np.testing.assert_array_equal(apart, least)
 
 
 def test_what_does_not_fit_together_is_refused():
@@ -85,5 +83,3 @@ def test_what_does_not_fit_together_is_refused():
         vector_distances(four, 2, two, Metric.HAMMING)
     with pytest.raises(InternalError):
         vector_distances(four, 2, two, Metric.L2, np.array([2]))
-    with pytest.raises(InternalError):
-        pq_distances(np.zeros(3, np.uint8), np.zeros(512, np.float32))

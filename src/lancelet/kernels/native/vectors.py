@@ -7,15 +7,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Bytes, Int64s
+from lancelet.buffers import Int64s
 from lancelet.kernels import _native
 from lancelet.kernels.arguments import as_bytes
 from lancelet.kernels.faults import checked
-from lancelet.kernels.metric import Floats, Metric, check_codes, check_vectors, sum_type
+from lancelet.kernels.metric import Floats, Metric, check_vectors, sum_type
 
 _ALL: Final = np.empty(0, np.int64)
-_NO_BYTES: Final = np.empty(0, np.uint8)
-_NO_FLOATS: Final = np.empty(0, np.float32)
 
 
 def vector_distances(
@@ -47,38 +45,6 @@ def vector_distances(
         out,
     )
     checked(status, kernel="vector_distances")
-    return out
-
-
-def pq_distances(codes: Bytes, table: Floats) -> Floats:
-    """Return the sum of each row's entries in a table with 256 for each column of codes.
-
-    Codes come column by column.
-    """
-    _, count = check_codes(codes, table)
-    out = np.empty(count, np.float32)
-    checked(
-        _native.pq_distances(as_bytes(codes), np.ascontiguousarray(table), count, out),
-        kernel="pq_distances",
-    )
-    return out
-
-
-def sq_l2(codes: Bytes, query: Bytes) -> Floats:
-    """Return the squared difference of each row of bytes from a query."""
-    out = np.empty(len(codes) // len(query), np.float32)
-    status = _native.sq_distances(as_bytes(codes), as_bytes(query), _NO_FLOATS, int(Metric.L2), out)
-    checked(status, kernel="sq_l2")
-    return out
-
-
-def sq_products(codes: Bytes, weights: Floats) -> Floats:
-    """Return the product of each row of bytes with weights."""
-    out = np.empty(len(codes) // len(weights), np.float32)
-    status = _native.sq_distances(
-        as_bytes(codes), _NO_BYTES, np.ascontiguousarray(weights), int(Metric.DOT), out
-    )
-    checked(status, kernel="sq_products")
     return out
 
 

@@ -58,9 +58,6 @@ from lancelet.kernels.reference.text_search import search_phrase, search_posting
 from lancelet.kernels.reference.variable import concat_variable, cut_variable, pick_variable
 from lancelet.kernels.reference.vectors import (
     nearest_words,
-    pq_distances,
-    sq_l2,
-    sq_products,
     sum_by_label,
     vector_distances,
 )
@@ -120,7 +117,6 @@ __all__ = [
     "pick_variable",
     "place_chunks",
     "place_slices",
-    "pq_distances",
     "rank_slots",
     "read_ahead",
     "read_varints",
@@ -132,8 +128,6 @@ __all__ = [
     "search_postings",
     "split_bytes_chunks",
     "split_chunks",
-    "sq_l2",
-    "sq_products",
     "sum_by_label",
     "take_fixed",
     "take_row_levels",

@@ -1,4 +1,4 @@
-"""Distances between one vector and many, and between a query and codes of vectors.
+"""Distances between one vector and many, and what finding clusters takes.
 
 vectors [[0 0] [3 4]]  query [0 0]    squared L2 [0 25]
 
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Bytes, Int64s
-from lancelet.kernels.metric import Floats, Metric, check_codes, check_vectors, sum_type
+from lancelet.buffers import Int64s
+from lancelet.kernels.metric import Floats, Metric, check_vectors, sum_type
 
 
 def vector_distances(
@@ -44,30 +44,6 @@ def vector_distances(
             return _single(1 - product)
         root = np.sqrt((target * target).sum() * (wide * wide).sum(axis=1))
         return _single(1 - product / root)
-
-
-def pq_distances(codes: Bytes, table: Floats) -> Floats:
-    """Return the sum of each row's entries in a table with 256 for each column of codes.
-
-    Codes come column by column.
-    """
-    columns, count = check_codes(codes, table)
-    entries = table.reshape(columns, 256)
-    sums = np.zeros(count, np.float32)
-    for column, own in enumerate(codes.reshape(columns, count)):
-        sums += entries[column][own]
-    return sums
-
-
-def sq_l2(codes: Bytes, query: Bytes) -> Floats:
-    """Return the squared difference of each row of bytes from a query."""
-    apart = codes.reshape(-1, len(query)).astype(np.int64) - query
-    return _single((apart * apart).sum(axis=1))
-
-
-def sq_products(codes: Bytes, weights: Floats) -> Floats:
-    """Return the product of each row of bytes with weights."""
-    return _single((codes.reshape(-1, len(weights)).astype(np.float32) * weights).sum(axis=1))
 
 
 def sum_by_label(vectors: npt.NDArray[Any], labels: Int64s, count: int) -> npt.NDArray[np.float64]:
