@@ -66,6 +66,7 @@ class LocalStore(Store):
         """
         self._root = Path(root).absolute()
         self._base = str(self._root)
+        self._uri = self._root.as_uri()
         self._sync = sync
         self._relaxed = relaxed
         self._flushes = flushes
@@ -73,7 +74,7 @@ class LocalStore(Store):
     @property
     def uri(self) -> str:
         """The URI of the root."""
-        return self._root.as_uri()
+        return self._uri
 
     @property
     def root(self) -> Path:

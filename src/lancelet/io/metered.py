@@ -60,13 +60,16 @@ class IoMeter:
         """Count from zero, within `outer`."""
         self._outer = outer
         self._lock = threading.Lock()
-        self._counts = IoCounts()
+        self._read_iops = self._read_bytes = self._write_iops = self._written_bytes = 0
         renew_after_fork(self, IoMeter._renew)
 
     @property
     def counts(self) -> IoCounts:
         """What was counted so far."""
-        return self._counts
+        with self._lock:
+            return IoCounts(
+                self._read_iops, self._read_bytes, self._write_iops, self._written_bytes
+            )
 
     def scope(self) -> IoMeter:
         """Return a meter that starts at zero and adds to this one too."""
@@ -74,15 +77,22 @@ class IoMeter:
 
     def add(self, counts: IoCounts) -> None:
         """Count here and in every scope around."""
+        # Every request passes here, in each scope, so numbers are added and no values made.
         with self._lock:
-            self._counts += counts
+            self._read_iops += counts.read_iops
+            self._read_bytes += counts.read_bytes
+            self._write_iops += counts.write_iops
+            self._written_bytes += counts.written_bytes
         if self._outer is not None:
             self._outer.add(counts)
 
     def take(self) -> IoCounts:
         """Return what was counted and start again from zero; scopes around go on."""
         with self._lock:
-            counts, self._counts = self._counts, IoCounts()
+            counts = IoCounts(
+                self._read_iops, self._read_bytes, self._write_iops, self._written_bytes
+            )
+            self._read_iops = self._read_bytes = self._write_iops = self._written_bytes = 0
         return counts
 
     def request(self, request: Request, action: Callable[[], T]) -> T:
