@@ -3,7 +3,8 @@
     in      5 rows, 5 rows, 2 rows
     size 4  4 rows, 1+3 rows, 2+2 rows
 
-Rows are copied only where a batch is made of several.
+Rows are copied only where a batch is made of several. Rows that are large can end a batch before
+its size is reached, so that no more than some bytes and one batch that came in are held.
 """
 
 from __future__ import annotations
@@ -13,25 +14,34 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 
-def rebatch(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:
+def rebatch(
+    batches: Iterable[pa.RecordBatch], size: int, *, bytes_max: int | None = None
+) -> Iterator[pa.RecordBatch]:
     """Yield the rows of batches as batches of `size` rows; the last has what remains.
+
+    With `bytes_max` batches also end where so many bytes are held.
 
     >>> batch = pa.record_batch({"x": [1, 2, 3]})
     >>> [part.num_rows for part in rebatch([batch, batch], 4)]
     [4, 2]
     """
     held: list[pa.RecordBatch] = []
-    held_rows = 0
+    held_rows = held_bytes = 0
     for batch in batches:
         start = 0
         while held_rows + batch.num_rows - start >= size:
             stop = start + size - held_rows
             held.append(batch.slice(start, stop - start))
             yield _joined(held)
-            held, held_rows, start = [], 0, stop
+            held, held_rows, held_bytes, start = [], 0, 0, stop
         if start < batch.num_rows:
             held.append(batch.slice(start))
             held_rows += batch.num_rows - start
+            if bytes_max is not None:
+                held_bytes += held[-1].nbytes
+                if held_bytes >= bytes_max:
+                    yield _joined(held)
+                    held, held_rows, held_bytes = [], 0, 0
     if held:
         yield _joined(held)
 

@@ -40,6 +40,7 @@ from lancelet.table.mark import Mark
 from lancelet.table.snapshot import Snapshot
 
 _PAGE_ROWS: Final = 65536
+_PAGE_BYTES: Final = 16 * 1024 * 1024
 STREAM_PROPERTY: Final = "lancelet.stream"
 BATCH_PROPERTY: Final = "lancelet.batch"
 
@@ -110,7 +111,7 @@ def write_task(plan: FilePlan, batches: Iterable[pa.RecordBatch]) -> tuple[Fragm
     """Write the rows of a task under names that no other attempt has."""
     converted = (convert_batch(batch, plan.arrow) for batch in batches)
     options = FileOptions(version=plan.version, limits=plan.limits)
-    rows = rebatch(converted, _PAGE_ROWS)
+    rows = rebatch(converted, _PAGE_ROWS, bytes_max=_PAGE_BYTES)
     return write_fragments(plan.targets(), rows, plan.schema, options)
 
 

@@ -25,3 +25,10 @@ def test_batches_of_the_right_size_are_not_copied():
     parts = list(rebatch([batch], 2))
     address = batch.column(0).buffers()[1].address
     assert [part.column(0).buffers()[1].address for part in parts] == [address, address]
+
+
+def test_large_rows_end_batches_before_their_size():
+    batches = [pa.record_batch({"x": [b"a" * 100] * rows}) for rows in (1, 1, 1, 30, 2)]
+    found = list(rebatch(batches, 20, bytes_max=250))
+    assert [batch.num_rows for batch in found] == [3, 20, 10, 2]
+    assert pa.Table.from_batches(found) == pa.Table.from_batches(batches)
