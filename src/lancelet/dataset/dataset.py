@@ -46,6 +46,7 @@ from lancelet.dataset.settings import SettingsMethods
 from lancelet.dataset.sql import SqlMethods
 from lancelet.dataset.statistics import LanceStats
 from lancelet.dataset.storage import StorageMethods
+from lancelet.dataset.text_methods import TextMethods
 from lancelet.dataset.vector_indexing import VectorIndexMethods
 from lancelet.errors import DatasetNotFoundError, InvalidInputError, NotFoundError
 from lancelet.io.metered import IoCounts, IoMeter
@@ -78,6 +79,7 @@ class LanceDataset(
     VectorIndexMethods,
     RecallMethods,
     HybridMethods,
+    TextMethods,
     pa.dataset.Dataset,  # type: ignore[misc]  # pyarrow has no types for it
 ):
     """A table at some version."""

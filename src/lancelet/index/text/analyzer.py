@@ -10,7 +10,7 @@ What a filter does to a piece is done once for the whole build, whatever how oft
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -108,6 +108,16 @@ class TextAnalyzer:
             Token(vocabulary.tokens[number], position - first)
             for number, position in zip(words.ids.tolist(), words.positions.tolist(), strict=True)
         ]
+
+    def pieces(self, texts: pa.Array) -> Iterator[tuple[int, int, str]]:
+        """Yield where each piece of texts that becomes a token begins, its size, and the token."""
+        vocabulary = Vocabulary()
+        pieces, _, _ = self._cut(texts)
+        made = self._tokens_of(pieces, np.arange(len(pieces)), vocabulary).tolist()
+        places = zip(pieces.position.tolist(), pieces.size.tolist(), made, strict=True)
+        for position, size, number in places:
+            if number != _LEFT_OUT:
+                yield position, size, vocabulary.tokens[number]
 
     def _tokens_of(self, pieces: Slices, first: Int64s, vocabulary: Vocabulary) -> Int64s:
         """Return the number of the token of each different piece, -1 where it is left out."""

@@ -155,6 +155,16 @@ def _check_column(schema: Schema, column: str) -> None:
         )
 
 
+def evaluate_query(plan: ScanPlan, query: FullTextQuery) -> Matches:
+    """Return all rows that a query finds."""
+    return _Evaluation(plan, None).matches(query)
+
+
+def path_of(snapshot: Snapshot, column: str) -> tuple[str, ...]:
+    """Return the path of a column that is known."""
+    return tuple(field.name for field in snapshot.schema.fields_on_path(column))
+
+
 class _Evaluation:
     """Evaluates a query over a version."""
 
@@ -197,7 +207,7 @@ class _Evaluation:
         return found
 
     def _combined(self, query: CombinedFieldsQuery) -> Matches:
-        paths = [self._path(name) for name in query.columns]
+        paths = [path_of(self._plan.snapshot, name) for name in query.columns]
         while True:
             analyzers = [self._column(path).analyzer for path in paths if self._is_indexed(path)]
             if not analyzers:
@@ -229,7 +239,7 @@ class _Evaluation:
         return bool(text_indices(self._plan.snapshot).segments(path))
 
     def _of_column(self, query: MatchQuery | PhraseQuery, count: int | None) -> Matches:
-        path = self._path(query.column)
+        path = path_of(self._plan.snapshot, query.column)
         while True:
             try:
                 return self._column(path).matches(query, count)
@@ -240,9 +250,6 @@ class _Evaluation:
         """Do without a segment; there is one less each time, and rows are read in its place."""
         text_indices(self._plan.snapshot).leave_out(broken)
         self._columns.clear()
-
-    def _path(self, column: str) -> tuple[str, ...]:
-        return tuple(field.name for field in self._plan.snapshot.schema.fields_on_path(column))
 
     def _column(self, path: tuple[str, ...]) -> TextColumn:
         """Return a column; one of all rows is kept for the next search of the version."""

@@ -26,7 +26,7 @@ from lancelet.errors import (
     ObjectNotFoundError,
     UnsupportedError,
 )
-from lancelet.index.inverted.bm25 import Corpus
+from lancelet.index.inverted.bm25 import Corpus, weights
 from lancelet.index.inverted.kind import texts_per_row
 from lancelet.index.inverted.partition import MemoryPartition, Partition
 from lancelet.index.inverted.postings import invert
@@ -56,6 +56,29 @@ _KEPT_ROWS_MAX: Final = 100_000
 """Rows without an index are kept as tokens between searches if there are at most so many."""
 
 _ALL_SHOWN: Final = np.empty(0, np.uint8)
+
+
+@dataclass(frozen=True)
+class TermScore:
+    """What a token adds to the score of a row.
+
+    Attributes:
+        token: The token.
+        frequency: How often the row has it.
+        length: How many tokens the row has.
+        num_docs_with: How many documents have the token.
+        num_docs: How many documents there are.
+        idf: How much the token says.
+        score: What it adds.
+    """
+
+    token: str
+    frequency: int
+    length: int
+    num_docs_with: int
+    num_docs: int
+    idf: float
+    score: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,8 +121,7 @@ class TextColumn:
         self._plan, self._path, self._rows = plan, path, rows
         found = text_indices(plan.snapshot).segments(path)
         segments = found or ()
-        own = text_indices(plan.snapshot).analyzer(path)
-        self._analyzer = own or analyzer or self._default_analyzer()
+        self._analyzer = analyzer or analyzer_of_column(plan.snapshot, path)
         stored = [
             self._shown(segment, each) for segment in segments for each in segment.opened.partitions
         ]
@@ -110,12 +132,6 @@ class TextColumn:
             if rest is not None:
                 part = _Part(rest, rest.numbers, _ALL_SHOWN)
                 self._groups.append(_Group([part], [part, *stored]))
-
-    def _default_analyzer(self) -> Analyzer:
-        """Return what cuts the texts, or documents, of a column that has no index."""
-        field = self._plan.snapshot.schema.field_by_path(".".join(self._path))
-        is_json = isinstance(field.arrow_type, pa.JsonType)
-        return analyzer_of(replace(_UNINDEXED, lance_tokenizer="json" if is_json else "text"))
 
     @property
     def analyzer(self) -> Analyzer:
@@ -147,6 +163,18 @@ class TextColumn:
         for part in self._parts():
             with _blamed(part.segment):
                 yield part.addresses, part.partition.lengths
+
+    def explain(self, query: MatchQuery | PhraseQuery, address: int) -> Iterator[TermScore]:
+        """Yield what each token of a query adds to the score of a row that it finds."""
+        for group in self._groups:
+            words = self._words(query, self._analyzer.tokens(query.query), group)
+            tokens = [token for each in words for token in each]
+            for part in group.parts:
+                docs = np.flatnonzero(part.addresses == address)
+                if len(docs):
+                    statistics = _statistics(group.counted, tokens)
+                    with _blamed(part.segment):
+                        yield from _terms(part.partition, int(docs[0]), tokens, statistics, query)
 
     def _parts(self) -> Iterator[_Part]:
         for group in self._groups:
@@ -292,6 +320,34 @@ class TextColumn:
         )
 
 
+def _terms(
+    partition: Partition,
+    doc: int,
+    tokens: Sequence[str],
+    statistics: Statistics,
+    query: MatchQuery | PhraseQuery,
+) -> Iterator[TermScore]:
+    boost = query.boost if isinstance(query, MatchQuery) else 1.0
+    norms = partition.norms(statistics.corpus.mean_length)[doc : doc + 1]
+    for token in tokens:
+        found = list_of(partition, token)
+        if found is None:
+            continue
+        docs, freqs = found.decode(partition.corpus.num_docs)
+        own = freqs[docs == doc]
+        if len(own):
+            idf = statistics.idf(token)
+            yield TermScore(
+                token,
+                int(own[0]),
+                int(partition.lengths[doc]),
+                statistics.num_docs_with[token],
+                statistics.corpus.num_docs,
+                float(idf),
+                float(idf * weights(own, norms)[0] * np.float32(boost)),
+            )
+
+
 def _statistics(parts: Sequence[_Part], tokens: Sequence[str]) -> Statistics:
     found = Statistics(Corpus(0, 0), dict.fromkeys(tokens, 0))
     for part in parts:
@@ -309,6 +365,15 @@ def _blamed(segment: TextSegment | None) -> Iterator[None]:
         if segment is None:
             raise
         raise BrokenSegmentError(segment, error) from error
+
+
+def analyzer_of_column(snapshot: Snapshot, path: tuple[str, ...]) -> Analyzer:
+    """Return what makes tokens of a column, as its index does if it has one."""
+    own = text_indices(snapshot).analyzer(path)
+    if own is not None:
+        return own
+    is_json = isinstance(snapshot.schema.field_by_path(".".join(path)).arrow_type, pa.JsonType)
+    return analyzer_of(replace(_UNINDEXED, lance_tokenizer="json" if is_json else "text"))
 
 
 def kept_text_column(plan: ScanPlan, path: tuple[str, ...]) -> TextColumn:

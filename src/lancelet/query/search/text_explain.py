@@ -1,0 +1,84 @@
+"""Why a row has its score, word by word.
+
+fox    3 times in 120 tokens, in 40 of 9,000 documents    idf 5.4, score 7.9
+red    1 time                                             idf 1.2, score 1.1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lancelet.query.full_text import (
+    BooleanQuery,
+    BoostQuery,
+    CombinedFieldsQuery,
+    FullTextQuery,
+    MatchQuery,
+    MultiMatchQuery,
+    PhraseQuery,
+    render_query,
+)
+from lancelet.query.plan import ScanPlan, plan_scan
+from lancelet.query.scan_options import ScanOptions
+from lancelet.query.search.text import evaluate_query, path_of, read_text_search
+from lancelet.query.search.text_column import TermScore, kept_text_column
+from lancelet.rowids.address import UInt64s
+from lancelet.table.lineage import row_id_index_of
+from lancelet.table.snapshot import Snapshot
+
+
+@dataclass(frozen=True)
+class ScoreExplanation:
+    """The score of a row for a query.
+
+    Attributes:
+        query: The query, as plans show it.
+        score: The score, None if the query does not find the row.
+        terms: The words of a query of one column, and what each adds.
+        parts: The queries that a query is put together of.
+    """
+
+    query: str
+    score: float | None
+    terms: tuple[TermScore, ...] = ()
+    parts: tuple[ScoreExplanation, ...] = ()
+
+
+def explain_score(snapshot: Snapshot, wanted: object, row_id: int) -> ScoreExplanation:
+    """Return why a row has its score; without a match the score is None."""
+    query = read_text_search(snapshot, wanted).query
+    address = np.array([row_id], np.uint64)
+    if snapshot.manifest.uses_stable_row_ids:
+        address = row_id_index_of(snapshot).addresses(address)
+    return _explain(plan_scan(snapshot, ScanOptions()), query, address)
+
+
+def _explain(plan: ScanPlan, query: FullTextQuery, address: UInt64s) -> ScoreExplanation:
+    matches = evaluate_query(plan, query)
+    is_found = bool(matches.has(address)[0])
+    score = None
+    if is_found:
+        score = float(matches.scores[np.searchsorted(matches.addresses, address[0])])
+    terms: tuple[TermScore, ...] = ()
+    if is_found and isinstance(query, MatchQuery | PhraseQuery):
+        column = kept_text_column(plan, path_of(plan.snapshot, query.column))
+        terms = tuple(column.explain(query, int(address[0])))
+    parts = tuple(_explain(plan, each, address) for each in _parts(query))
+    return ScoreExplanation(render_query(query), score, terms, parts)
+
+
+def _parts(query: FullTextQuery) -> Sequence[FullTextQuery]:
+    match query:
+        case BoostQuery():
+            return query.positive, query.negative
+        case MultiMatchQuery():
+            return query.queries
+        case BooleanQuery():
+            return [each for _, each in query.queries]
+        case CombinedFieldsQuery():
+            return [MatchQuery(query.query, column) for column in query.columns]
+        case _:
+            return ()

@@ -1,0 +1,65 @@
+"""The parts of texts in which a query has its words.
+
+MatchQuery("fox", "text") & MatchQuery("red", "title")      in texts of text: fox
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lancelet.errors import InvalidInputError
+from lancelet.index.text.analyzer import TextAnalyzer
+from lancelet.index.text.highlight import Marks, highlight
+from lancelet.query.full_text import (
+    BooleanQuery,
+    BoostQuery,
+    CombinedFieldsQuery,
+    FullTextQuery,
+    MatchQuery,
+    MultiMatchQuery,
+    Occur,
+    PhraseQuery,
+    columns_of_query,
+)
+from lancelet.query.search.text import path_of, read_text_search
+from lancelet.query.search.text_column import analyzer_of_column
+from lancelet.table.snapshot import Snapshot
+
+
+def snippets(
+    snapshot: Snapshot,
+    wanted: object,
+    texts: Iterable[str | None],
+    column: str | None,
+    marks: tuple[str, str, int],
+) -> list[str]:
+    """Return the part of each text with most words of a query, these marked."""
+    query = read_text_search(snapshot, wanted).query
+    columns = columns_of_query(query)
+    if column is None and len(columns) != 1:
+        raise InvalidInputError("the query names several columns; say which", columns=columns)
+    name = column or next(iter(columns))
+    analyzer = analyzer_of_column(snapshot, path_of(snapshot, name))
+    if not isinstance(analyzer, TextAnalyzer):
+        raise InvalidInputError("words are marked in texts, not in documents", column=name)
+    own = {token.text for words in _words(query, name) for token in analyzer.tokens(words)}
+    chosen = Marks(*marks)
+    return ["" if text is None else highlight(text, own, analyzer, chosen) for text in texts]
+
+
+def _words(query: FullTextQuery, column: str) -> list[str]:
+    """Return what a query looks for in a column."""
+    match query:
+        case MatchQuery() | PhraseQuery():
+            return [query.query] if query.column == column else []
+        case CombinedFieldsQuery():
+            return [query.query] if column in query.columns else []
+        case BoostQuery():
+            return _words(query.positive, column)
+        case MultiMatchQuery():
+            return [each.query for each in query.queries if each.column == column]
+        case BooleanQuery():
+            kept = (each for occur, each in query.queries if occur is not Occur.MUST_NOT)
+            return [words for each in kept for words in _words(each, column)]
+        case _:
+            raise InvalidInputError("unknown query of texts", found=type(query).__name__)
