@@ -19,6 +19,7 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancelet.encodings.arrow import validity_bits
 from lancelet.encodings.jsonb import documents_from_storage, documents_to_storage
 from lancelet.errors import InternalError, InvalidInputError, SchemaMismatchError
 from lancelet.format import logical_type
@@ -40,7 +41,7 @@ def to_storage(array: pa.Array, field: Field) -> pa.Array:
         )
     if has_json(field):
         array = _map_json(array, field, _json_to_storage)
-    return array if array.type == stored else array.cast(stored)
+    return cast_values(array, stored)
 
 
 def from_storage(array: pa.Array, field: Field) -> pa.Array:
@@ -50,8 +51,44 @@ def from_storage(array: pa.Array, field: Field) -> pa.Array:
     if field.is_blob and array.type != field.storage_type:
         # Where the bytes are, which is what a blob column is read as.
         return array
-    wanted = user_type(field)
-    return array if array.type == wanted else array.cast(wanted)
+    return cast_values(array, user_type(field))
+
+
+def cast_values(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Return an array as one of a type of the same shape.
+
+    Arrow makes a null column below a struct as long as the struct, whatever lists are in between,
+    so what has one is cast piece by piece.
+    """
+    if array.type == wanted:
+        return array
+    if isinstance(array, pa.ExtensionArray):
+        return cast_values(array.storage, wanted)
+    if isinstance(wanted, pa.BaseExtensionType):
+        storage = cast_values(array, wanted.storage_type)
+        return pa.ExtensionArray.from_storage(wanted, storage)
+    if not wanted.num_fields or not _holds_null(wanted):
+        return array.cast(wanted)
+    if pa.types.is_struct(wanted):
+        children = [
+            cast_values(array.field(place), wanted.field(place).type)
+            for place in range(wanted.num_fields)
+        ]
+        bits = validity_bits(array)
+        nulls = None if bits is None else pa.py_buffer(bits)
+        return pa.Array.from_buffers(wanted, len(array), [nulls], children=children)
+    own = 1 if pa.types.is_fixed_size_list(wanted) else 2
+    items = cast_values(array.values, wanted.field(0).type)
+    return pa.Array.from_buffers(
+        wanted, len(array), array.buffers()[:own], offset=array.offset, children=[items]
+    )
+
+
+def _holds_null(data_type: pa.DataType) -> bool:
+    if isinstance(data_type, pa.BaseExtensionType):
+        return _holds_null(data_type.storage_type)
+    children = (data_type.field(place).type for place in range(data_type.num_fields))
+    return pa.types.is_null(data_type) or any(map(_holds_null, children))
 
 
 def stored_column(batch: pa.RecordBatch | pa.Table, field: Field) -> list[pa.Array]:

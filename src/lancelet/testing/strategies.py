@@ -25,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from lancelet.file.storage import cast_values
 from lancelet.format.version import FileVersion
 
 Generator: TypeAlias = np.random.Generator
@@ -460,17 +461,10 @@ def stored_table(table: pa.Table) -> pa.Table:
     """Return a table as it is read back after it was stored."""
     schema = pa.schema([_stored_field(field) for field in table.schema], table.schema.metadata)
     columns = [
-        column if column.type == field.type else _cast(column, field.type)
+        pa.chunked_array([cast_values(chunk, field.type) for chunk in column.chunks], field.type)
         for column, field in zip(table.columns, schema, strict=True)
     ]
     return pa.Table.from_arrays(columns, schema=schema)
-
-
-def _cast(column: pa.ChunkedArray, data_type: pa.DataType) -> pa.ChunkedArray:
-    # Arrow casts lists of null in slices of structs to lists that point past their items, so
-    # nothing is left a slice.
-    whole = [pa.concat_arrays([chunk, chunk.slice(0, 0)]) for chunk in column.chunks]
-    return pa.chunked_array(whole, column.type).cast(data_type)
 
 
 def assert_same_rows(found: pa.Table, expected: pa.Table) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from lancelet.errors import InvalidInputError, SchemaMismatchError
 from lancelet.file.storage import (
+    cast_values,
     check_nulls,
     from_storage,
     has_json,
@@ -138,3 +139,46 @@ def test_rows_of_nested_lists_are_taken_from_slices(start, picks):
         found = take_rows(array, pa.array(picks, pa.int64()))
         everything = array.to_pylist()
         assert found.to_pylist() == [everything[pick] for pick in picks]
+
+
+NULLS = [[None] * (row % 4) if row % 5 else None for row in range(40)]
+STRUCTS = [None if items is None else {"a": str(len(items)), "b": items} for items in NULLS]
+MAPS = [None if items is None else list(zip("abc", items, strict=False)) for items in NULLS]
+
+
+@pytest.mark.parametrize("start", [0, 3])
+@pytest.mark.parametrize(
+    ("values", "given", "wanted"),
+    [
+        (NULLS, pa.list_(pa.field("element", pa.null())), pa.list_(pa.null())),
+        (NULLS, pa.large_list(pa.field("element", pa.null())), pa.large_list(pa.null())),
+        (
+            [
+                None if items is None else {"a": key, "b": items}
+                for key, items in zip(KEYS, NULLS, strict=True)
+            ],
+            pa.struct([("a", pa.string_view()), ("b", pa.list_(pa.null()))]),
+            pa.struct([("a", pa.string()), ("b", pa.list_(pa.null()))]),
+        ),
+        (
+            [
+                None if items is None else [(key, None) for key in KEYS[: len(items)]]
+                for items in NULLS
+            ],
+            pa.map_(pa.string_view(), pa.null()),
+            pa.map_(pa.string(), pa.null()),
+        ),
+        (
+            [None if items is None else [{"a": "x", "b": items}] * 2 for items in NULLS],
+            pa.list_(pa.struct([("a", pa.string_view()), ("b", pa.list_(pa.null()))]), 2),
+            pa.list_(pa.struct([("a", pa.string()), ("b", pa.list_(pa.null()))]), 2),
+        ),
+    ],
+)
+def test_lists_keep_their_nulls_when_they_are_cast(values, given, wanted, start):
+    """Arrow's cast makes the column of nulls as long as the outermost array."""
+    array = pa.array(values, given)[start:]
+    found = cast_values(array, wanted)
+    found.validate(full=True)
+    assert found.type == wanted
+    assert found.to_pylist() == array.to_pylist()
