@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 MODE = os.environ.get("LANCELET_SPARK_MODE", "classic")
-SECONDS_PER_TEST = 300
+SECONDS_PER_TEST = 600
 SECONDS_TO_HEAR = 60
 SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(autouse=True)
 def _an_end(request):
     """Fail a test that takes too long, wherever it waits."""
-    limit = SECONDS_PER_TEST * (4 if request.node.get_closest_marker("slow") else 1)
+    limit = SECONDS_PER_TEST * (2 if request.node.get_closest_marker("slow") else 1)
     with ended(limit):
         yield
 
