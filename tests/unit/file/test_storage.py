@@ -153,18 +153,12 @@ MAPS = [None if items is None else list(zip("abc", items, strict=False)) for ite
         (NULLS, pa.list_(pa.field("element", pa.null())), pa.list_(pa.null())),
         (NULLS, pa.large_list(pa.field("element", pa.null())), pa.large_list(pa.null())),
         (
-            [
-                None if items is None else {"a": key, "b": items}
-                for key, items in zip(KEYS, NULLS, strict=True)
-            ],
+            STRUCTS,
             pa.struct([("a", pa.string_view()), ("b", pa.list_(pa.null()))]),
             pa.struct([("a", pa.string()), ("b", pa.list_(pa.null()))]),
         ),
         (
-            [
-                None if items is None else [(key, None) for key in KEYS[: len(items)]]
-                for items in NULLS
-            ],
+            MAPS,
             pa.map_(pa.string_view(), pa.null()),
             pa.map_(pa.string(), pa.null()),
         ),
