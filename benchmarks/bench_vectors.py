@@ -1,14 +1,21 @@
 """Nearest vectors beside the reference: queries of one index by both, exact search, builds.
 
 python benchmarks/bench_vectors.py [--rows 100000] [--dimension 128] [--rounds 5]
+python benchmarks/bench_vectors.py --rows 500000
+python benchmarks/bench_vectors.py --rows 200000 --dimension 768
 
 Vectors lie in clusters. Both search the same files, those of the reference, with the same number
-of partitions, so that recall is the same; it is printed. A case is 20 queries.
+of partitions, so that recall is the same; it is printed. A case is 20 queries. What more recall
+costs is drawn into `vectors.svg`, with faiss and hnswlib beside where they are installed.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
+import importlib.util
+import math
+import resource
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -18,13 +25,16 @@ from typing import Any
 import lance as reference
 import numpy as np
 import pyarrow as pa
-from compare import HEADER, Comparison, compare, save
+from compare import HEADER, Comparison, compare, measure, save
 
 import lancelet as ours
 
 NEAREST = 10
 QUERIES = 20
 FILTERS = {"all": None, "50 %": "g < 50", "1 %": "g = 7"}
+PROBES = (1, 2, 4, 8, 16, 32, 64)
+BEAMS = (10, 20, 40, 80, 160)
+COLORS = ("#c0392b", "#2c6fbb", "#7f8c8d", "#27ae60")
 BUILDS = {"IVF_PQ": {"num_sub_vectors": 16}, "IVF_HNSW_SQ": {}}
 
 
@@ -39,7 +49,15 @@ def main() -> None:
     print(HEADER)
     with tempfile.TemporaryDirectory() as folder:
         found = list(cases(Path(folder), arguments.rows, arguments.dimension, arguments.rounds))
-    facts = {"rows": arguments.rows, "dimension": arguments.dimension}
+        lines = curves(Path(folder), arguments.rows, arguments.dimension)
+    facts = {
+        "rows": arguments.rows,
+        "dimension": arguments.dimension,
+        "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "curves": lines,
+    }
+    arguments.save.mkdir(parents=True, exist_ok=True)
+    (arguments.save / "vectors.svg").write_text(drawn(lines))
     print("saved", save("vectors", found, facts, arguments.save))
 
 
@@ -63,6 +81,104 @@ def cases(folder: Path, num_rows: int, dimension: int, rounds: int) -> Iterator[
         for name, condition in FILTERS.items():
             case = f"{kind}, {name}, recall {recall:.2f}"
             yield searched(case, path, queries, wanted, condition, rounds)
+
+
+def curves(folder: Path, num_rows: int, dimension: int) -> dict[str, list[tuple[float, float]]]:
+    """Return, for each library, recall and milliseconds of CPU of a search, by probes."""
+    path = str(folder / "vectors")
+    vectors, queries = clustered(num_rows, dimension)
+    exact = search(ours.dataset(path), queries, {"use_index": False})
+    found: dict[str, list[tuple[float, float]]] = {}
+    reference.dataset(path).create_index(
+        "v", "IVF_PQ", replace=True, num_partitions=256, num_sub_vectors=dimension // 8
+    )
+    for name, module in (("lancelet", ours), ("pylance", reference)):
+        dataset = module.dataset(path)
+        found[name] = [
+            point(partial(search, dataset, queries, {"nprobes": probes, "refine_factor": 4}), exact)
+            for probes in PROBES
+        ]
+    return found | yardsticks(vectors, queries, exact)
+
+
+def yardsticks(
+    vectors: Any, queries: Any, exact: list[list[int]]
+) -> dict[str, list[tuple[float, float]]]:
+    """Return the same for libraries that only search, where they are installed."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    if importlib.util.find_spec("faiss") is not None:
+        faiss = importlib.import_module("faiss")
+        index = faiss.index_factory(vectors.shape[1], f"IVF256,PQ{vectors.shape[1] // 8}")
+        index.train(vectors[:65536])
+        index.add(vectors)
+        refined = faiss.IndexRefineFlat(index, faiss.swig_ptr(vectors))
+        refined.k_factor = 4
+        found["faiss IVF_PQ"] = []
+        for probes in PROBES:
+            index.nprobe = probes
+            run = partial(one_by_one, lambda q: refined.search(q[None], NEAREST)[1][0], queries)
+            found["faiss IVF_PQ"].append(point(run, exact))
+    if importlib.util.find_spec("hnswlib") is not None:
+        graph = importlib.import_module("hnswlib").Index("l2", vectors.shape[1])
+        graph.init_index(len(vectors), ef_construction=150, M=20)
+        graph.add_items(vectors)
+        found["hnswlib"] = []
+        for beam in BEAMS:
+            graph.set_ef(beam)
+            run = partial(one_by_one, lambda q: graph.knn_query(q, NEAREST)[0][0], queries)
+            found["hnswlib"].append(point(run, exact))
+    return found
+
+
+def one_by_one(find: Callable[[Any], Any], queries: Any) -> list[list[int]]:
+    """Return the rows nearest to each query, one search after the other."""
+    return [find(query).tolist() for query in queries]
+
+
+def point(run: Callable[[], list[list[int]]], exact: list[list[int]]) -> tuple[float, float]:
+    """Return the recall of a search and its milliseconds of CPU, the least of some runs."""
+    found = run()
+    hits = sum(len(set(own) & set(truth)) for own, truth in zip(found, exact, strict=True))
+    costs = [measure(run).cpu_ms for _ in range(5)]
+    return hits / (NEAREST * len(exact)), min(costs) / len(exact)
+
+
+def drawn(lines: dict[str, list[tuple[float, float]]]) -> str:
+    """Return a picture of recall against milliseconds, both growing towards the upper right."""
+    width, height, edge = 640, 400, 50
+    costs = [cost for points in lines.values() for _, cost in points]
+    low, high = math.log10(min(costs)), math.log10(max(costs))
+    head = 'xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" font-size="12"'
+    parts = [
+        f'<svg {head} viewBox="0 0 {width} {height}">',
+        f'<rect width="{width}" height="{height}" fill="white"/>',
+    ]
+
+    def place(recall: float, cost: float) -> tuple[float, float]:
+        across = (math.log10(cost) - low) / max(high - low, 1e-9)
+        return edge + across * (width - 2 * edge), height - edge - recall * (height - 2 * edge)
+
+    for recall in (0.0, 0.25, 0.5, 0.75, 1.0):
+        _, y = place(recall, 10**low)
+        parts.append(f'<path d="M{edge} {y:.0f}H{width - edge}" stroke="#ddd"/>')
+        parts.append(f'<text x="{edge - 6}" y="{y + 4:.0f}" text-anchor="end">{recall}</text>')
+    for cost in (10**low, 10 ** ((low + high) / 2), 10**high):
+        x, _ = place(0, cost)
+        parts.append(
+            f'<text x="{x:.0f}" y="{height - edge + 18}" text-anchor="middle">{cost:.2f}</text>'
+        )
+    parts.append(
+        f'<text x="{width / 2:.0f}" y="{height - 8}" text-anchor="middle">'
+        f"milliseconds of CPU per search (logarithmic), recall@{NEAREST} upwards</text>"
+    )
+    for color, (name, points) in zip(COLORS, lines.items(), strict=False):
+        spots = [place(recall, cost) for recall, cost in points]
+        way = " ".join(f"{x:.1f},{y:.1f}" for x, y in spots)
+        parts.append(f'<polyline points="{way}" fill="none" stroke="{color}" stroke-width="2"/>')
+        parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{color}"/>' for x, y in spots]
+        x, y = spots[-1]
+        parts.append(f'<text x="{x - 4:.0f}" y="{y - 8:.0f}" fill="{color}">{name}</text>')
+    return "\n".join([*parts, "</svg>", ""])
 
 
 def searched(

@@ -53,10 +53,8 @@ def test_segments_that_were_built_apart_find_what_one_index_does(dataset, kind):
         for ids in ([0, 1], [2, 3])
     ]
     assert not dataset.has_index
-    merged = parts
-    if kind != "IVF_SQ":  # which has bounds of its own in each segment
-        merged = [dataset.merge_existing_index_segments(parts)]
-        assert merged[0].fragment_ids == {0, 1, 2, 3}
+    merged = [dataset.merge_existing_index_segments(parts)]
+    assert merged[0].fragment_ids == {0, 1, 2, 3}
     dataset.commit_existing_index_segments("i", "v", merged)
     query = vectors_of()[7]
     options = {"nprobes": 4, "refine_factor": 10}

@@ -25,6 +25,7 @@ from lancelet.index.vector.graph import GraphSettings
 from lancelet.index.vector.model import IvfModel
 from lancelet.index.vector.quantizers.base import Codes, Quantizer
 from lancelet.index.vector.quantizers.registry import quantizer_name
+from lancelet.index.vector.quantizers.sq import ScalarCodes
 from lancelet.index.vector.segment import IvfSegment
 from lancelet.index.vector.train import IvfRequest, train_models
 from lancelet.index.vector.vectors import NotVectorsError, matrix_of, vector_type_of
@@ -118,18 +119,18 @@ class Ivf(ScalarKind):
         """Put the rows of segments with one model together, and new rows with them."""
         opened = [_opened(segment) for segment in segments]
         first = opened[0]
+        quantizer = first.quantizer
         for other in opened[1:]:
             if not first.model.is_same(other.model):
                 raise InvalidInputError("segments cannot be merged: centroids mismatch")
-            if not first.quantizer.same_codes(other.quantizer):
-                raise InvalidInputError("segments cannot be merged: their codes differ in meaning")
-        encoded = encode_rows(rows, first.model, first.quantizer)
+            quantizer = _common(quantizer, other.quantizer)
+        encoded = encode_rows(rows, first.model, quantizer)
         write_segment(
             folder,
             first.name,
             first.model,
-            first.quantizer,
-            _merged(opened, moves, encoded),
+            quantizer,
+            _merged(opened, moves, encoded, quantizer),
             graph_settings_of(first),
         )
         return first.details.render()
@@ -142,7 +143,7 @@ class Ivf(ScalarKind):
             opened.name,
             opened.model,
             opened.quantizer,
-            _merged([opened], [move], None),
+            _merged([opened], [move], None, opened.quantizer),
             graph_settings_of(opened),
         )
         return opened.details.render()
@@ -178,8 +179,20 @@ def _parts(encoded: _Encoded, count: int) -> Iterator[tuple[UInt64s, Codes]]:
     return grouped(encoded.numbers, encoded.codes, encoded.labels, count)
 
 
+def _common(first: Quantizer, second: Quantizer) -> Quantizer:
+    """Return what codes of both become."""
+    if first.same_codes(second):
+        return first
+    if isinstance(first, ScalarCodes) and isinstance(second, ScalarCodes):
+        return first.around(second)
+    raise InvalidInputError("segments cannot be merged: their codes differ in meaning")
+
+
 def _merged(
-    segments: Sequence[IvfSegment], moves: Sequence[Move], encoded: _Encoded | None
+    segments: Sequence[IvfSegment],
+    moves: Sequence[Move],
+    encoded: _Encoded | None,
+    quantizer: Quantizer,
 ) -> Iterator[tuple[UInt64s, Codes]]:
     count = segments[0].model.partitions
     fresh = None if encoded is None or not len(encoded.numbers) else _parts(encoded, count)
@@ -188,6 +201,8 @@ def _merged(
         codes: list[Codes] = []
         for segment, move in zip(segments, moves, strict=True):
             own, stored = segment.codes(number)
+            if isinstance(quantizer, ScalarCodes) and isinstance(segment.quantizer, ScalarCodes):
+                stored = quantizer.recoded(stored, segment.quantizer)
             moved = move(own)
             kept = np.flatnonzero(moved != NO_ADDRESS)
             numbers.append(moved[kept])

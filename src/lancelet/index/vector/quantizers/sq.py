@@ -73,6 +73,18 @@ class ScalarCodes:
         share = (vectors.astype(np.float64) - self.start) / (self.end - self.start)
         return np.clip(share * _STEPS, 0, _STEPS).astype(np.uint8)
 
+    def around(self, other: ScalarCodes) -> ScalarCodes:
+        """Return codes whose bounds hold those of both."""
+        start, end = min(self.start, other.start), max(self.end, other.end)
+        return ScalarCodes(self.metric, self.dimension, start, end)
+
+    def recoded(self, codes: Codes, source: ScalarCodes) -> Codes:
+        """Return the bytes of what stands in the middle of each byte of other bounds."""
+        if (self.start, self.end) == (source.start, source.end):
+            return codes
+        step = (source.end - source.start) / _STEPS
+        return {"code": self.codes_of((codes["code"] + 0.5) * step + source.start)}
+
     def store(self, codes: Codes) -> list[npt.NDArray[Any]]:
         """Return the bytes."""
         return [codes["code"]]
