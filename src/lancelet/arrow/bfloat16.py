@@ -221,35 +221,35 @@ def bfloat16_array(values: Iterable[SupportsFloat | None]) -> BFloat16Array:
     return _array_of_bits(_bits_of(floats), mask)
 
 
-def cast(array: pa.Array, target_type: pa.DataType | str, *args: Any, **kwargs: Any) -> pa.Array:
+def cast(arr: pa.Array, target_type: pa.DataType | str, *args: Any, **kwargs: Any) -> pa.Array:
     """Cast as `pyarrow.compute.cast` does, and also to and from bfloat16, alone or in vectors.
 
     >>> cast(pa.array([1.5, None]), "bfloat16").to_pylist()
     [BFloat16(1.5), None]
     """
     if isinstance(target_type, BFloat16Type) or target_type in {"bfloat16", "bf16"}:
-        return _cast_to_bfloat16(array)
-    if isinstance(array.type, BFloat16Type):
+        return _cast_to_bfloat16(arr)
+    if isinstance(arr.type, BFloat16Type):
         if not pa.types.is_floating(target_type):
             raise InvalidInputError(
                 "bfloat16 casts to floating point only", target=str(target_type)
             )
-        floats = _floats_of(array._bits())  # noqa: SLF001 - our own class
-        mask = array.is_null().to_numpy(zero_copy_only=False)
+        floats = _floats_of(arr._bits())  # noqa: SLF001 - our own class
+        mask = arr.is_null().to_numpy(zero_copy_only=False)
         return pa.array(floats, pa.float32(), mask=mask).cast(target_type)
-    if isinstance(target_type, pa.FixedSizeListType) and pa.types.is_fixed_size_list(array.type):
-        if array.type.list_size != target_type.list_size:
+    if isinstance(target_type, pa.FixedSizeListType) and pa.types.is_fixed_size_list(arr.type):
+        if arr.type.list_size != target_type.list_size:
             raise InvalidInputError(
                 "vectors cast to vectors of the same length only",
-                expected=array.type.list_size,
+                expected=arr.type.list_size,
                 found=target_type.list_size,
             )
-        length = array.type.list_size
-        items = array.values.slice(array.offset * length, len(array) * length)
-        mask = array.is_null() if array.null_count else None
+        length = arr.type.list_size
+        items = arr.values.slice(arr.offset * length, len(arr) * length)
+        mask = arr.is_null() if arr.null_count else None
         values = cast(items, target_type.value_type, *args, **kwargs)
         return pa.FixedSizeListArray.from_arrays(values, length, mask=mask)
-    return pa.compute.cast(array, target_type, *args, **kwargs)
+    return pa.compute.cast(arr, target_type, *args, **kwargs)
 
 
 def _cast_to_bfloat16(array: pa.Array) -> BFloat16Array:

@@ -10,7 +10,7 @@ import numpy as np
 from lancelet.buffers import Int64s
 from lancelet.dataset.blob_file import DEFAULT_BLOB_BUFFER_SIZE, BlobFile
 from lancelet.dataset.row_numbers import whole_numbers
-from lancelet.errors import InvalidInputError
+from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.query.blobs import BlobPlace, find_blobs, read_part, read_places
 from lancelet.query.take import RowNotFoundError, addresses_at, live_addresses
 from lancelet.rowids.address import UInt64s
@@ -24,6 +24,10 @@ _SELECTORS: Final = ("ids", "addresses", "indices")
 class _Rows(NamedTuple):
     numbers: Int64s
     addresses: UInt64s
+
+
+class DeletedRowError(RowNotFoundError, UnsupportedError):
+    """Blobs are asked for of rows that are gone."""
 
 
 class BlobMethods:
@@ -118,7 +122,12 @@ class BlobMethods:
             return _Rows(numbers, wanted)
         found = live_addresses(snapshot, wanted)
         if len(found) < len(wanted):
-            raise RowNotFoundError("a row was not found", asked=len(wanted), found=len(found))
+            raise DeletedRowError(
+                f"Expected {len(wanted)} rows, got {len(found)}. A take operation that includes "
+                "row addresses must not target deleted rows",
+                asked=len(wanted),
+                found=len(found),
+            )
         return _Rows(numbers, found)
 
 

@@ -37,6 +37,7 @@ from lancelet.dataset.indexing import IndexMethods
 from lancelet.dataset.lance_schema import LanceSchema
 from lancelet.dataset.maintenance import MaintenanceMethods
 from lancelet.dataset.mem_wal import MemWalMethods
+from lancelet.dataset.model_methods import ModelMethods
 from lancelet.dataset.mutation import MutationMethods
 from lancelet.dataset.named_table import named_table
 from lancelet.dataset.recall import RecallMethods
@@ -73,6 +74,7 @@ class LanceDataset(
     EvolutionMethods,
     MutationMethods,
     MemWalMethods,
+    ModelMethods,
     MaintenanceMethods,
     IndexMethods,
     IndexSegmentMethods,

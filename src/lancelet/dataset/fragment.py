@@ -20,6 +20,7 @@ from lancelet.dataset.metadata import (
     fragment_to_user,
 )
 from lancelet.dataset.progress import FragmentWriteProgress
+from lancelet.dataset.scan_request import shows_arguments
 from lancelet.dataset.scanner import LanceScanner
 from lancelet.dataset.session import Session
 from lancelet.dataset.write_fragments import create_fragment
@@ -152,7 +153,14 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
         with_row_id: bool = False,
         with_row_address: bool = False,
         batch_readahead: int = 16,
-        **options: Any,
+        blob_handling: str | None = None,
+        order_by: Sequence[Any] | None = None,
+        use_scalar_index: bool | None = None,
+        io_buffer_size: int | None = None,
+        late_materialization: bool | Sequence[str] | None = None,
+        include_deleted_rows: bool | None = None,
+        batch_size_bytes: int | None = None,
+        strict_batch_size: bool | None = None,
     ) -> LanceScanner:
         """Return a scanner of the fragment; see `LanceDataset.scanner` for the arguments."""
         return self._dataset.scanner(
@@ -165,9 +173,22 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
             with_row_address=with_row_address,
             batch_readahead=batch_readahead,
             fragments=[self],
-            **options,
+            blob_handling=blob_handling,
+            order_by=order_by,
+            use_scalar_index=use_scalar_index,
+            io_buffer_size=io_buffer_size,
+            late_materialization=late_materialization,
+            include_deleted_rows=include_deleted_rows,
+            batch_size_bytes=batch_size_bytes,
+            strict_batch_size=strict_batch_size,
         )
 
+    @shows_arguments(
+        "",
+        "columns batch_size filter limit offset with_row_id with_row_address batch_readahead "
+        "blob_handling order_by use_scalar_index io_buffer_size late_materialization "
+        "include_deleted_rows batch_size_bytes strict_batch_size",
+    )
     def to_batches(self, **options: Any) -> Iterator[pa.RecordBatch]:
         """Yield rows in batches; see `scanner` for the arguments."""
         return self.scanner(**options).to_batches()
@@ -180,7 +201,14 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
         offset: int | None = None,
         with_row_id: bool = False,
         with_row_address: bool = False,
-        **options: Any,
+        blob_handling: str | None = None,
+        order_by: Sequence[Any] | None = None,
+        use_scalar_index: bool | None = None,
+        io_buffer_size: int | None = None,
+        late_materialization: bool | Sequence[str] | None = None,
+        include_deleted_rows: bool | None = None,
+        batch_size_bytes: int | None = None,
+        strict_batch_size: bool | None = None,
     ) -> pa.Table:
         """Return rows as a table; see `scanner` for the arguments."""
         return self.scanner(
@@ -190,7 +218,14 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
             offset=offset,
             with_row_id=with_row_id,
             with_row_address=with_row_address,
-            **options,
+            blob_handling=blob_handling,
+            order_by=order_by,
+            use_scalar_index=use_scalar_index,
+            io_buffer_size=io_buffer_size,
+            late_materialization=late_materialization,
+            include_deleted_rows=include_deleted_rows,
+            batch_size_bytes=batch_size_bytes,
+            strict_batch_size=strict_batch_size,
         ).to_table()
 
     def to_pandas(

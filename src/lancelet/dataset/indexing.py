@@ -91,6 +91,8 @@ class IndexMethods:
         fragment_ids: Sequence[int] | None = None,
         index_uuid: str | None = None,
         progress_callback: Callable[[IndexProgress], None] | None = None,
+        format_version: int | str | None = None,
+        document_granularity: Any = None,
         **parameters: Any,
     ) -> None:
         """Build an index that answers filters.
@@ -106,8 +108,16 @@ class IndexMethods:
                 under an id is not committed: see `merge_index_metadata`.
             progress_callback: Called with an `IndexProgress` as the work proceeds; what it raises
                 stops the build, and no version lists what was written until then.
+            format_version: The version of the files, of kinds that have several.
+            document_granularity: Whether a text is a row or an element of a list of texts.
             parameters: What the kind takes beside.
         """
+        granularity = getattr(document_granularity, "value", document_granularity)
+        named = {
+            "format_version": format_version,
+            "document_granularity": None if granularity == "row" else granularity,
+        }
+        parameters |= {name: value for name, value in named.items() if value is not None}
         request = index_request(column, index_type, name, parameters)
         built = with_scope(request, replace, train, fragment_ids, index_uuid)
         if progress_callback is not None:

@@ -169,9 +169,9 @@ class ScannerBuilder:
         """Say whether indices may answer parts of the filter; they may by default."""
         return self._set(use_indices=use_scalar_index is None or use_scalar_index)
 
-    def fast_search(self, fast_search: bool | None = True) -> Self:
+    def fast_search(self, flag: bool | None = True) -> Self:
         """Say whether to leave out rows that an index in use does not cover."""
-        return self._set(indexed_only=bool(fast_search))
+        return self._set(indexed_only=bool(flag))
 
     def scan_stats_callback(self, callback: Callable[[ScanMetrics], None] | None) -> Self:
         """Call back with what was read when the scan has ended."""
@@ -249,12 +249,31 @@ class ScannerBuilder:
         self._options.update(options)
         return self
 
-    def _without_effect(self, *_: Any) -> Self:
-        """Take an option that changes how the reference works and not what it returns."""
+    # --- options that change how the reference works and not what it returns --------------------
+
+    def batch_readahead(self, nbatches: int | None = None) -> Self:  # noqa: ARG002 - as said above
+        """Take what has no effect: reading ahead is bounded by bytes."""
         return self
 
-    batch_readahead = fragment_readahead = io_buffer_size = _without_effect
-    scan_in_order = late_materialization = with_index_segments = _without_effect
+    def fragment_readahead(self, nfragments: int | None = None) -> Self:  # noqa: ARG002 - as said above
+        """Take what has no effect: reading ahead is bounded by bytes."""
+        return self
+
+    def io_buffer_size(self, io_buffer_size: int | None) -> Self:  # noqa: ARG002 - as said above
+        """Take what has no effect: what is read ahead is bounded by the work in flight."""
+        return self
+
+    def scan_in_order(self, scan_in_order: bool | None = True) -> Self:  # noqa: ARG002 - as said above
+        """Take what has no effect: rows always come in order."""
+        return self
+
+    def late_materialization(self, late_materialization: bool | Sequence[str] | None) -> Self:  # noqa: ARG002 - as said above
+        """Take what has no effect: what a filter does not need is read for matching rows alone."""
+        return self
+
+    def with_index_segments(self, index_segments: Iterable[Any] | None) -> Self:  # noqa: ARG002 - as said above
+        """Take what has no effect: every segment of an index is asked."""
+        return self
 
 
 class LanceScanner(pa.dataset.Scanner):  # type: ignore[misc]  # pyarrow has no types for it

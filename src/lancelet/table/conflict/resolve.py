@@ -131,8 +131,9 @@ class Resolver:
             if can_win
             else "doing the work again would not help"
         )
+        kind = "Retryable commit conflict" if can_win and self._attempts else "Commit conflict"
         return CommitConflictError(
-            f"Commit conflict for version {theirs.version if version is None else version}: "
+            f"{kind} for version {theirs.version if version is None else version}: "
             f"another transaction was committed first, and {verdict.reason}; {advice}",
             retryable=can_win,
             ours=type(ours.operation).__name__,

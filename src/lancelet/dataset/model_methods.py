@@ -1,0 +1,60 @@
+"""Datasets of Pydantic models."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from lancelet.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from lancelet.dataset.dataset import LanceDataset
+
+
+class ModelTypeError(InvalidInputError, TypeError):
+    """A class or a value is no model of Pydantic."""
+
+
+class ModelMethods:
+    """Writes datasets of models."""
+
+    @classmethod
+    def from_pydantic_model(
+        cls,
+        model_class: Any,
+        data: Sequence[Any],
+        uri: str | os.PathLike[str] | None = None,
+        mode: str = "create",
+        **kwargs: Any,
+    ) -> LanceDataset:
+        """Write models as rows; the class says the schema, so that None needs no type.
+
+        Args:
+            model_class: The class of the models.
+            data: The models, at least one.
+            uri: Where to write; by default the name of the class in snake case.
+            mode: See `write_dataset`, which takes the other arguments.
+            **kwargs: For `write_dataset`.
+        """
+        import pydantic  # noqa: PLC0415 - an extra
+
+        from lancelet.dataset.write import write_dataset  # noqa: PLC0415 - it makes datasets
+        from lancelet.pydantic import models_to_table  # noqa: PLC0415 - it needs Pydantic
+
+        if not (isinstance(model_class, type) and issubclass(model_class, pydantic.BaseModel)):
+            raise ModelTypeError("models are of a class of Pydantic", found=repr(model_class))
+        if not data:
+            raise InvalidInputError("`data` must be a non-empty list of Pydantic model instances.")
+        wrong = next((each for each in data if not isinstance(each, model_class)), None)
+        if wrong is not None:
+            raise ModelTypeError(
+                "every row is a model of one class",
+                expected=model_class.__name__,
+                found=type(wrong).__name__,
+            )
+        name = re.sub(r"(?<!^)(?=[A-Z])", "_", model_class.__name__).lower()
+        return write_dataset(
+            models_to_table(data, model_class), name if uri is None else uri, mode=mode, **kwargs
+        )

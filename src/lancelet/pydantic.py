@@ -1,0 +1,183 @@
+"""Tables of Pydantic models: the schema of a model, and vectors as the type of a field.
+
+class Item(BaseModel):
+    id: int
+    name: str | None = None
+    vector: Vector(8)
+
+pydantic_to_schema(Item)      id int64, name string or null, vector of 8 float32
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import Any, Final, Literal, Union, get_args, get_origin
+
+import numpy as np
+import pyarrow as pa
+import pydantic
+from pydantic.fields import FieldInfo
+from pydantic_core import core_schema
+
+from lancelet.errors import InvalidInputError, UnsupportedError
+
+_PLAIN: Final[Mapping[Any, pa.DataType]] = {
+    bool: pa.bool_(),
+    int: pa.int64(),
+    float: pa.float64(),
+    str: pa.string(),
+    bytes: pa.binary(),
+    date: pa.date32(),
+    datetime: pa.timestamp("us"),
+    time: pa.time64("us"),
+    timedelta: pa.duration("us"),
+    Decimal: pa.decimal128(38, 10),
+}
+
+
+class FixedSizeListMixin(ABC):
+    """A type of fields that hold as many numbers in every row."""
+
+    @staticmethod
+    @abstractmethod
+    def dim() -> int:
+        """Return how many numbers there are."""
+
+    @staticmethod
+    @abstractmethod
+    def value_arrow_type() -> pa.DataType:
+        """Return the type of the numbers."""
+
+
+def Vector(  # noqa: N802 - it is used as a type
+    dim: int,
+    value_type: pa.DataType = pa.float32(),  # noqa: B008 - a constant
+    nullable: bool = True,
+) -> type[FixedSizeListMixin]:
+    """Return the type of vectors of a dimension."""
+    return _vector_type(dim, value_type, nullable, is_many=False)
+
+
+def MultiVector(  # noqa: N802 - it is used as a type
+    dim: int,
+    value_type: pa.DataType = pa.float32(),  # noqa: B008 - a constant
+    nullable: bool = True,
+) -> type[FixedSizeListMixin]:
+    """Return the type of lists of vectors of a dimension."""
+    return _vector_type(dim, value_type, nullable, is_many=True)
+
+
+def get_extras(field: FieldInfo, key: str) -> Any:
+    """Return what a field says of itself under a key beside its type, or None."""
+    extra = field.json_schema_extra
+    return extra.get(key) if isinstance(extra, dict) else None
+
+
+def is_nullable(field: FieldInfo) -> bool:
+    """Say whether the values of a field may be missing."""
+    annotation = field.annotation
+    if isinstance(annotation, type) and issubclass(annotation, FixedSizeListMixin):
+        return bool(getattr(annotation, "nullable", lambda: True)())
+    return type(None) in get_args(annotation) if _is_union(annotation) else False
+
+
+def pydantic_to_schema(model: type[pydantic.BaseModel]) -> pa.Schema:
+    """Return the schema that models are stored with."""
+    return pa.schema(_fields(model))
+
+
+def models_to_table(
+    models: Sequence[pydantic.BaseModel], kind: type[pydantic.BaseModel]
+) -> pa.Table:
+    """Return models as rows."""
+    return pa.Table.from_pylist([each.model_dump() for each in models], pydantic_to_schema(kind))
+
+
+def _fields(model: type[pydantic.BaseModel]) -> list[pa.Field]:
+    return [
+        pa.field(name, _type_of(field.annotation, name), is_nullable(field))
+        for name, field in model.model_fields.items()
+    ]
+
+
+def _type_of(annotation: Any, name: str) -> pa.DataType:
+    if _is_union(annotation):
+        members = [each for each in get_args(annotation) if each is not type(None)]
+        if len(members) != 1:
+            raise UnsupportedError(
+                "a field has one type", field=name, types=list(map(str, members))
+            )
+        return _type_of(members[0], name)
+    origin = get_origin(annotation)
+    if origin is typing.Annotated:
+        return _type_of(get_args(annotation)[0], name)
+    if origin is Literal:
+        return pa.array(list(get_args(annotation))).type
+    if origin in {list, Sequence, tuple, set}:
+        members = [each for each in get_args(annotation) if each is not Ellipsis]
+        if len(set(members)) == 1:
+            return pa.list_(_type_of(members[0], name))
+    if not isinstance(annotation, type):
+        raise UnsupportedError("no column is of this type", field=name, type=str(annotation))
+    if issubclass(annotation, FixedSizeListMixin):
+        vector = pa.list_(annotation.value_arrow_type(), annotation.dim())
+        return pa.list_(vector) if getattr(annotation, "is_many", False) else vector
+    if issubclass(annotation, pydantic.BaseModel):
+        return pa.struct(_fields(annotation))
+    if issubclass(annotation, Enum):
+        return pa.array([each.value for each in annotation]).type
+    for kind in annotation.__mro__:
+        if kind in _PLAIN:
+            return _PLAIN[kind]
+    raise UnsupportedError("no column is of this type", field=name, type=annotation.__name__)
+
+
+def _vector_type(
+    dimension: int, value_type: pa.DataType, nullable_: bool, *, is_many: bool
+) -> type[FixedSizeListMixin]:
+    if dimension < 1:
+        raise InvalidInputError("a vector has at least one element", dim=dimension)
+
+    class FixedSizeList(list[Any], FixedSizeListMixin):
+        """Vectors of a dimension."""
+
+        @staticmethod
+        def dim() -> int:
+            """Return how many numbers there are."""
+            return dimension
+
+        @staticmethod
+        def value_arrow_type() -> pa.DataType:
+            """Return the type of the numbers."""
+            return value_type
+
+        @staticmethod
+        def nullable() -> bool:
+            """Say whether vectors may be missing."""
+            return nullable_
+
+        @classmethod
+        def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> Any:
+            one = core_schema.list_schema(
+                core_schema.float_schema(), min_length=dimension, max_length=dimension
+            )
+            whole = core_schema.list_schema(one) if is_many else one
+            return core_schema.no_info_before_validator_function(_as_list, whole)
+
+    FixedSizeList.is_many = is_many  # type: ignore[attr-defined]  # told to `_type_of`
+    FixedSizeList.__name__ = f"{'MultiVector' if is_many else 'Vector'}({dimension})"
+    return FixedSizeList
+
+
+def _as_list(given: Any) -> Any:
+    return given.tolist() if isinstance(given, np.ndarray) else given
+
+
+def _is_union(annotation: Any) -> bool:
+    return get_origin(annotation) in {Union, types.UnionType}
