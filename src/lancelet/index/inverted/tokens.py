@@ -7,7 +7,8 @@ _token_id   4      0     2        the row of the token in the file of postings
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from functools import lru_cache
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,8 @@ from lancelet.errors import CorruptDataError
 from lancelet.index.inverted.automaton import TokenAutomaton
 
 UInt32s = npt.NDArray[np.uint32]
+_TOKENS_KNOWN: Final = 4096
+"""Where so many tokens are is remembered."""
 
 
 class TokenSet(Protocol):
@@ -36,9 +39,13 @@ class SortedTokens:
         """Search a column of tokens whose bytes ascend."""
         self._tokens = tokens.cast(pa.large_string())
         self._ids = ids
+        self._known = lru_cache(maxsize=_TOKENS_KNOWN)(self._find)
 
     def find(self, token: str) -> int | None:
         """Return the number of a token, or None."""
+        return self._known(token)
+
+    def _find(self, token: str) -> int | None:
         wanted = token.encode()
         place = self._place(wanted)
         if place < len(self._tokens) and self._at(place) == wanted:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from functools import lru_cache
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,8 @@ from lancelet.kernels import intern_slices
 
 UInt32s = npt.NDArray[np.uint32]
 _LEFT_OUT = -1
+_QUERIES_KNOWN: Final = 256
+"""The tokens of so many queries are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,7 @@ class TextAnalyzer:
         self.options = options
         self._cut: Cutter = cutter_of(options)
         self._filter: Callable[[str], str | None] = token_filter(options)
+        self._known_tokens = lru_cache(maxsize=_QUERIES_KNOWN)(self._tokens)
 
     def analyze(self, texts: pa.Array, vocabulary: Vocabulary) -> Words:
         """Return the tokens of texts; a null has none."""
@@ -101,13 +105,16 @@ class TextAnalyzer:
 
     def tokens(self, text: str) -> list[Token]:
         """Return the tokens of a text in order; the first has position 0, as in queries."""
+        return list(self._known_tokens(text))
+
+    def _tokens(self, text: str) -> tuple[Token, ...]:
         vocabulary = Vocabulary()
         words = self.analyze(pa.array([text], pa.string()), vocabulary)
         first = int(words.positions[0]) if len(words.positions) else 0
-        return [
+        return tuple(
             Token(vocabulary.tokens[number], position - first)
             for number, position in zip(words.ids.tolist(), words.positions.tolist(), strict=True)
-        ]
+        )
 
     def pieces(self, texts: pa.Array) -> Iterator[tuple[int, int, str]]:
         """Yield where each piece of texts that becomes a token begins, its size, and the token."""
