@@ -33,6 +33,8 @@ from lancelet.index.question import (
 Span: TypeAlias = tuple[int, int]
 FindPlaces: TypeAlias = Callable[[pa.Array, Side], Int64s]
 """Returns for each value the first place that is not below it, or that is above it."""
+FindBothPlaces: TypeAlias = Callable[[pa.Array], tuple[Int64s, Int64s]]
+"""Returns both of these places for each value."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,6 +45,13 @@ class SortedValues:
     num_rows: int
     num_nulls: int
     places: FindPlaces
+    find_both: FindBothPlaces | None = None
+
+    def both_places(self, values: pa.Array) -> tuple[Int64s, Int64s]:
+        """Return for each value where its equals start and stop, with one look if that is less."""
+        if self.find_both is not None:
+            return self.find_both(values)
+        return self.places(values, "left"), self.places(values, "right")
 
 
 def spans_of(question: Question, values: SortedValues) -> list[Span] | None:
@@ -51,7 +60,7 @@ def spans_of(question: Question, values: SortedValues) -> list[Span] | None:
         case IsNull():
             return [(0, values.num_nulls)]
         case OneOf(wanted):
-            starts, stops = values.places(wanted, "left"), values.places(wanted, "right")
+            starts, stops = values.both_places(wanted)
             spans = list(zip(starts.tolist(), stops.tolist(), strict=True))
             if pa.types.is_floating(wanted.type) and pc.any(pc.is_nan(wanted)).as_py():
                 spans.append(_negative_nans(values))

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from lancelet.index.question import OneOf, Question
+from lancelet.index.question import Question
 from lancelet.query import expression as ex
 from lancelet.query.expression import Expression, Operator
 from lancelet.query.indexing.probes import Probe, column_of, join_intervals, probe_of
@@ -26,12 +26,9 @@ from lancelet.query.simplify import Conjunct
 
 ROWS_ALWAYS: Final = 1 << 13
 """So few rows are sooner found by an index than a column of many is read."""
-_SHARES: Final = {"BITMAP": 0.6, "LABEL_LIST": 0.6, "ZONEMAP": 1.0, "BLOOMFILTER": 1.0}
+_SHARES: Final = {"BITMAP": 0.2, "LABEL_LIST": 0.2, "ZONEMAP": 1.0, "BLOOMFILTER": 1.0}
 _SHARE: Final = 0.03
 """Up to this share of the rows an index finds them sooner than a scan does."""
-_ROWS_PER_VALUE: Final = 1 << 10
-"""A value that is sought alone costs a BTREE as much as a scan pays for about so many rows."""
-_FEW_VALUES: Final = 256
 _ALIKE: Final = 8192
 """Estimates below this are as good as each other: they are of whole pages or zones."""
 
@@ -93,13 +90,6 @@ def indices_of(part: Part) -> Iterable[ColumnIndex]:
             yield from indices_of(each)
 
 
-def num_values(part: Part) -> int:
-    """Return how many values are sought one by one."""
-    if isinstance(part, Asked):
-        return len(part.question.values) if isinstance(part.question, OneOf) else 0
-    return sum(num_values(each) for each in part.parts)
-
-
 def choose_parts(plan: ScanPlan, *, counts: bool = False) -> list[ChosenPart]:
     """Return the parts of the filter for which an index is cheaper than looking at the rows.
 
@@ -137,9 +127,6 @@ def _is_cheap(chosen: ChosenPart, total: int, *, counts: bool) -> bool:
     if counts and kinds <= {"BITMAP", "LABEL_LIST"}:
         return True
     share = min(_SHARES.get(kind, _SHARE) for kind in kinds)
-    values = num_values(chosen.part) if kinds == {"BTREE"} else 0
-    if values > _FEW_VALUES and values * _ROWS_PER_VALUE > total:
-        return False  # so many values are of nearly all pages
     return chosen.estimate <= max(ROWS_ALWAYS, int(share * total))
 
 

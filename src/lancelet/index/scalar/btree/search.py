@@ -42,7 +42,8 @@ _PAGES_KEPT: Final = 1024
 _PAGES_SAMPLED: Final = 3
 _PART_ROWS: Final = 1 << 20
 _TOGETHER: Final = 8
-"""From so many pages on, all between the first and the last are read at once."""
+_GAPS: Final = 3
+"""If they are more, and every third page or so, all between the first and the last are read."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,7 +86,7 @@ class BTreeSegment:
         self._first_keys = self._order.keys(self._minimum.drop_null())
         self._page = lru_cache(maxsize=_PAGES_KEPT)(self._read_page)
         self._sorted = SortedValues(
-            maximum.type, self._data.num_rows, self._num_nulls, self._places
+            maximum.type, self._data.num_rows, self._num_nulls, self._places, self._both_places
         )
 
     @property
@@ -219,13 +220,28 @@ class BTreeSegment:
         start = int(self._order.find(page.keys, values, "left")[0])
         return page.first + start, page.first + stop
 
+    def _both_places(self, values: pa.Array) -> tuple[Int64s, Int64s]:
+        """Return where the equals of each value start and stop; pages are read once for both."""
+        if len(values) <= _TOGETHER or pa.types.is_floating(values.type):
+            return self._places(values, "left"), self._places(values, "right")
+        ordered = values.take(pa.array(self._order.sort(values)))
+        pages = np.unique(self._order.find(self._last_keys, ordered, "left"))
+        if not _are_dense(pages):
+            return self._places(values, "left"), self._places(values, "right")
+        last = int(self._order.find(self._last_keys, ordered.slice(len(ordered) - 1), "right")[0])
+        start, stop = self._rows_of_pages(int(pages[0]), min(last + 1, len(self._maximum)))
+        (read,) = self._data.read(["values"], RowRange(start, stop))
+        keys = self._order.keys(read)
+        left = self._order.find(keys, ordered, "left") + start
+        return left, self._order.find(keys, ordered, "right") + start
+
     def _places(self, values: pa.Array, side: Side) -> Int64s:
         """Return for each value the first row that is not below it, or that is above it."""
         pages = self._order.find(self._last_keys, values, side)
         inside = pages < len(self._maximum)
         places = np.full(len(values), self.num_rows, np.int64)
         distinct = np.unique(pages[inside])
-        if len(distinct) > _TOGETHER:
+        if _are_dense(distinct):
             places[inside] = self._places_within(
                 values.filter(pa.array(inside)), int(distinct[0]), int(distinct[-1]) + 1, side
             )
@@ -280,6 +296,15 @@ class BTreeSegment:
             return None
         read = self._page(page - self._first_page)
         return read.ids[start - read.first : stop - read.first]
+
+
+def _are_dense(pages: Int64s) -> bool:
+    """Return whether pages that ascend are read at once, with those between them.
+
+    >>> _are_dense(np.arange(0, 40, 4)), _are_dense(np.arange(0, 20, 2))
+    (False, True)
+    """
+    return len(pages) > _TOGETHER and int(pages[-1] - pages[0]) < _GAPS * len(pages)
 
 
 def _rows_of(starts: Int64s, stops: Int64s) -> Int64s:
