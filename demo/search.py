@@ -27,7 +27,7 @@ def index_orders(demo: Demo) -> None:
     kinds = {
         "customer": ("BTREE", {}),
         "comment": ("INVERTED", {}),
-        "embedding": ("IVF_PQ", {"num_partitions": PARTITIONS, "num_sub_vectors": 8}),
+        "embedding": ("IVF_SQ", {"num_partitions": PARTITIONS}),
     }
     size = stored_bytes(demo.table) // (len(kinds) * INDEX_TASKS)
     for column, (kind, parameters) in kinds.items():
