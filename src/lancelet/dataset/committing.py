@@ -97,6 +97,10 @@ class _Destination:
         return locate(self.uri, self.opening)
 
 
+class TransactionCountError(InvalidInputError, OverflowError):
+    """A number of transactions is negative."""
+
+
 class CommitMethods:
     """Publishes operations, and shows those of the past."""
 
@@ -213,6 +217,8 @@ class CommitMethods:
 
     def get_transactions(self, recent_transactions: int = 10) -> list[Transaction | None]:
         """Return what was committed last up to the version that is looked at, newest first."""
+        if recent_transactions < 0:
+            raise TransactionCountError("how many is not negative", found=recent_transactions)
         found = [_transaction_of(self._handle.snapshot)]
         version = self._handle.snapshot.version - 1
         while len(found) < recent_transactions and version > 0:

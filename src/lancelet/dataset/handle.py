@@ -23,7 +23,7 @@ VersionLike: TypeAlias = "int | str | tuple[str | None, int | None] | None"
 """A number, a tag, a branch with a number, or None for the latest version."""
 
 
-class VersionTypeError(InvalidInputError, TypeError):
+class VersionTypeError(InvalidInputError, TypeError, OSError):
     """What was given cannot name a version."""
 
 

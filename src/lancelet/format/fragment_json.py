@@ -34,6 +34,10 @@ _FILE_TYPES: Final = {
 _BY_FILE_TYPE: Final = {name: file_type for file_type, name in _FILE_TYPES.items()}
 
 
+class FragmentFormError(InvalidInputError, KeyError):
+    """JSON is not that of a fragment."""
+
+
 def fragment_to_json(fragment: Fragment) -> dict[str, Any]:
     """Return the JSON form of a fragment."""
     deletion = fragment.deletion_file
@@ -64,7 +68,7 @@ def fragment_from_json(form: Mapping[str, Any]) -> Fragment:
             overlays=tuple(map(overlay_from_json, form.get("overlays") or ())),
         )
     except KeyError as error:
-        raise InvalidInputError(
+        raise FragmentFormError(
             "a fragment in JSON lacks an entry, or an entry has an unknown value",
             entry=error.args[0],
         ) from error

@@ -180,16 +180,20 @@ class Schema:
         return replace(self, metadata=dict(metadata))
 
 
+class ColumnNameError(InvalidInputError, OSError):
+    """A column cannot have that name."""
+
+
 def check_names(fields: Sequence[Field]) -> None:
     """Refuse top-level names that are taken twice or that paths cannot tell apart."""
     seen: set[str] = set()
     for node in fields:
         if "." in node.name:
-            raise InvalidInputError(
+            raise ColumnNameError(
                 "a top-level name must not hold a dot; was a struct meant?", name=node.name
             )
         if node.name in seen:
-            raise InvalidInputError("two columns have one name", name=node.name)
+            raise ColumnNameError("two columns have one name", name=node.name)
         seen.add(node.name)
 
 

@@ -5,6 +5,7 @@ from lancelet.dataset.index_config import (
     IndexFileVersion,
     SupportedDistributedIndices,
 )
+from lancelet.dataset.index_values import Index as IndexSegment
 from lancelet.dataset.indexing import IndexDescription, IndexSegmentDescription
 from lancelet.indices.builder import IndicesBuilder
 from lancelet.indices.ivf import IvfModel
@@ -14,6 +15,7 @@ __all__ = [
     "IndexConfig",
     "IndexDescription",
     "IndexFileVersion",
+    "IndexSegment",
     "IndexSegmentDescription",
     "IndicesBuilder",
     "IvfModel",

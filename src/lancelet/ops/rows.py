@@ -18,6 +18,10 @@ import pyarrow.dataset
 from lancelet.errors import InvalidInputError, SchemaMismatchError
 
 
+class RowsTypeError(InvalidInputError, TypeError):
+    """An object has no rows."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RowStream:
     """Batches and the schema they all have; can be read once.
@@ -64,7 +68,7 @@ def _stream_of(data: Any, schema: pa.Schema | None) -> RowStream:
         return _stream_of(pa.RecordBatchReader.from_stream(data), None)
     if isinstance(data, Iterable):
         return _stream_of_iterable(data, schema)
-    raise InvalidInputError("rows cannot be read from an object of this type", type=str(type(data)))
+    raise RowsTypeError("rows cannot be read from an object of this type", type=str(type(data)))
 
 
 def _stream_of_iterable(data: Iterable[Any], schema: pa.Schema | None) -> RowStream:

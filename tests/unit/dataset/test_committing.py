@@ -251,8 +251,6 @@ def test_what_cannot_be_committed_is_refused(tmp_path: Path, ds: LanceDataset) -
         LanceOperation.Merge([], ROWS.schema)
     with pytest.raises(ValueError, match="together"):
         LanceDataset.commit(ds, append, read_version=1, table_id=["t"])
-    with pytest.raises(NotImplementedError, match="namespace"):
-        LanceDataset.commit(ds, append, read_version=1, namespace_client=1, table_id=["t"])
     assert ds.latest_version == 1
 
 

@@ -45,6 +45,7 @@ from lancelet.ops.columns.plan import ColumnPlan, no_values, plain_projection
 from lancelet.ops.columns.rows import read_live
 from lancelet.ops.dry_run import ChangeReport, Rehearsal
 from lancelet.ops.publish import publish, with_retries
+from lancelet.query.row_columns import ROW_FIELDS
 from lancelet.table.snapshot import Snapshot
 
 _DIVISIBLE: Final = {logical_type.STRUCT, *logical_type.LISTS, *logical_type.LARGE_LISTS}
@@ -123,6 +124,8 @@ def plan_alterations(snapshot: Snapshot, alterations: Sequence[Alteration]) -> C
 
 def _altered(field: Field, alteration: Alteration) -> Field:
     name = field.name if alteration.name is None else alteration.name
+    if name in ROW_FIELDS and field.parent_id == NO_PARENT:
+        raise ColumnError("a column must not have the name of a row column", column=name)
     nullable = field.nullable if alteration.nullable is None else alteration.nullable
     return replace(field, name=name, nullable=nullable)
 

@@ -1,0 +1,57 @@
+"""Wrong calls raise the classes that programs for pylance catch."""
+
+import lance
+import lance.fragment
+import pyarrow as pa
+import pytest
+
+import lancelet
+import lancelet.fragment
+from lancelet.errors import LanceletError
+
+ROWS = pa.table({"a": [1, 2], "b": ["x", "y"]})
+
+WRONG = {
+    "a version of no type": lambda m, d: m.dataset(d.uri, version=1.5),
+    "a version that is not there": lambda m, d: m.dataset(d.uri, version=9),
+    "two columns of one name": lambda m, d: m.write_dataset(
+        pa.table([pa.array([1]), pa.array([2])], ["a", "a"]), d.uri + "x"
+    ),
+    "a name with a dot": lambda m, d: m.write_dataset(pa.table({"a.b": [1]}), d.uri + "y"),
+    "no rows": lambda m, d: m.write_dataset(None, d.uri + "z"),
+    "a fragment of nothing": lambda m, d: m.fragment.FragmentMetadata.from_json("{}"),
+    "fewer than no transactions": lambda _, d: d.get_transactions(-1),
+    "deleted blobs": lambda m, d: (d.delete("a = 1"), _blobs(m, d)),
+    "a filter that ends early": lambda _, d: d.to_table(filter="a >"),
+    "a row behind the end": lambda _, d: d.take([99]),
+    "a column that is there": lambda _, d: d.add_columns({"a": "1"}),
+    "all columns": lambda _, d: d.drop_columns(["a", "b"]),
+    "a tag that is taken": lambda _, d: (d.tags.create("t", 1), d.tags.create("t", 1)),
+    "an index that is not there": lambda _, d: d.drop_index("none"),
+}
+
+
+def _blobs(module, dataset):
+    schema = pa.schema([pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "true"})])
+    made = module.write_dataset(pa.table({"b": [b"x", b"y"]}, schema), dataset.uri + "blobs")
+    made.delete("_rowid = 0")
+    return made.take_blobs("b", ids=[0, 1])
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
+def test_the_class_is_the_one_of_the_reference(tmp_path, wrong):
+    theirs = lance.write_dataset(ROWS, str(tmp_path / "theirs"))
+    with pytest.raises(Exception) as expected:  # noqa: PT011 - its class is the point
+        wrong(lance, theirs)
+    ours = lancelet.write_dataset(ROWS, str(tmp_path / "ours"))
+    with pytest.raises(expected.type) as found:
+        wrong(lancelet, ours)
+    assert isinstance(found.value, LanceletError)
+
+
+@pytest.mark.parametrize("name", ["_rowid", "_rowaddr", "_row_created_at_version"])
+def test_no_column_is_renamed_to_one_of_rows(name):
+    """The reference lets it, and cannot tell the two apart afterwards."""
+    dataset = lancelet.write_dataset(ROWS, "memory://renamed")
+    with pytest.raises(ValueError, match="row column"):
+        dataset.alter_columns({"path": "a", "name": name})
