@@ -11,7 +11,7 @@ A split is so small that its rows fit in memory several times over even if all o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -167,10 +167,10 @@ def matching_offsets(plan: ScanPlan) -> Iterator[tuple[int, Int64s]]:
 
 
 def _filter_split(plan: ScanPlan, split: Split) -> pa.RecordBatch | None:
-    found = _survivors(split, split.steps)
+    projection, source = plan.projection, split.source
+    found = _survivors(split, split.steps, projection.fields)
     if not found.num_rows:
         return None
-    projection, source = plan.projection, split.source
     missing = [field for field in projection.fields if field not in found.columns]
     late = dict(
         zip(missing, source.read(missing, split.rows, found.offsets), strict=True)
@@ -191,22 +191,29 @@ def _count_split(split: Split) -> int:
     """Count the rows that pass; which ones pass the last step need not be known."""
     if not split.steps and split.offsets is not None:
         return len(split.offsets)
-    found = _survivors(split, split.steps[:-1])
-    if not split.steps or not found.num_rows:
-        return found.num_rows
+    if not split.steps:
+        return _survivors(split, ()).num_rows
     last = split.steps[-1]
+    found = _survivors(split, split.steps[:-1], last.fields)
+    if not found.num_rows:
+        return 0
     rows = _rows_of_step(last, split, found.offsets, found.columns)
     return int(evaluate_filter(last.expression, rows).true_count)
 
 
-def _survivors(split: Split, steps: tuple[FilterStep, ...]) -> Survivors:
-    """Run steps of the filter, each over the rows that the one before left."""
+def _survivors(
+    split: Split, steps: tuple[FilterStep, ...], kept: Sequence[Field] = ()
+) -> Survivors:
+    """Run steps of the filter, each over the rows that the one before left.
+
+    Of the columns that were read, those are `kept` that somebody needs afterwards.
+    """
     offsets = split.offsets
     if offsets is None:
         offsets = split.source.visible(split.rows)
     columns: dict[Field, pa.Array] = {}
     count = len(split.rows) if offsets is None else len(offsets)
-    for step in steps:
+    for place, step in enumerate(steps):
         if not count:
             break
         rows = _rows_of_step(step, split, offsets, columns)
@@ -217,7 +224,10 @@ def _survivors(split: Split, steps: tuple[FilterStep, ...]) -> Survivors:
         chosen = np.flatnonzero(passed.to_numpy(zero_copy_only=False)).astype(np.int64)
         offsets = chosen + split.rows.start if offsets is None else offsets[chosen]
         indices = pa.array(chosen)
-        columns = {field: take_rows(array, indices) for field, array in columns.items()}
+        later = {*kept, *(field for after in steps[place + 1 :] for field in after.fields)}
+        columns = {
+            field: take_rows(array, indices) for field, array in columns.items() if field in later
+        }
     return Survivors(offsets, columns, count)
 
 
