@@ -19,7 +19,7 @@ WRONG = {
     ),
     "a name with a dot": lambda m, d: m.write_dataset(pa.table({"a.b": [1]}), d.uri + "y"),
     "no rows": lambda m, d: m.write_dataset(None, d.uri + "z"),
-    "a fragment of nothing": lambda m, d: m.fragment.FragmentMetadata.from_json("{}"),
+    "a fragment of nothing": lambda m, _: m.fragment.FragmentMetadata.from_json("{}"),
     "fewer than no transactions": lambda _, d: d.get_transactions(-1),
     "deleted blobs": lambda m, d: (d.delete("a = 1"), _blobs(m, d)),
     "a filter that ends early": lambda _, d: d.to_table(filter="a >"),
