@@ -108,6 +108,23 @@ def test_an_index_that_lost_its_rows_is_passed_over_and_built_anew(tmp_path: Pat
     assert num_recorded(dataset) == 0
 
 
+def test_the_null_key_of_a_bitmap_may_come_last(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    first = pa.table({"id": range(40), "a": [None, *"babcabca" * 4, *"cbabcab"]})
+    ours.write_dataset(first, path).create_scalar_index("a", "BITMAP")
+    theirs = reference.dataset(path)
+    theirs.insert(pa.table({"id": range(40, 50), "a": [None, "d", *"abcabcab"]}))
+    theirs.optimize.optimize_indices()
+    folder = path / "_indices" / ours.dataset(path).list_indices()[0]["uuid"]
+    stored = reference.file.LanceFileReader(str(folder / "bitmap_page_lookup.lance"))
+    assert None in stored.read_all().to_table()["keys"].to_pylist()
+    dataset = ours.dataset(path)
+    for text in ("a IS NULL", "NOT (a IN ('a', 'd'))", "a > 'a'", "a IN ('b', 'd')"):
+        assert ids(dataset, text) == ids(dataset, text, use_scalar_index=False), text
+    dataset.optimize.optimize_indices(retrain=True)
+    assert ids(dataset, "a IS NULL") == ids(reference.dataset(path), "a IS NULL") == [0, 40]
+
+
 def damage(dataset: Any, path: Path, how: str) -> Path:
     """Damage the files of the only index, and return the folder."""
     folder = path / "_indices" / dataset.list_indices()[0]["uuid"]

@@ -18,15 +18,17 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.buffers import Int64s
-from lancelet.encodings.base import RowRange
+from lancelet.encodings.base import RowIndices, RowRange
 from lancelet.index.folder import SegmentFolder, StoredFile
-from lancelet.index.parts.ordering import Side, order_of
+from lancelet.index.parts.ordering import Order, Side, order_of
 from lancelet.index.parts.spans import SortedValues, Span, spans_of
 from lancelet.index.question import Question
 from lancelet.rowids.address import NO_ADDRESS, UInt64s
 from lancelet.rowids.selection import NO_ROWS, RowSet
 
 KEY_SETS: Final = "bitmap_page_lookup.lance"
+_KEYS_CHECKED: Final = 1 << 16
+"""Up to so many keys are looked at in full: whether they are in order, and not just nulls."""
 _STATISTICS: Final = "lance:index_stats"
 
 
@@ -36,8 +38,11 @@ class KeySets:
     def __init__(self, file: StoredFile) -> None:
         """Read the keys."""
         self._file = file
-        (self.keys,) = file.read(["keys"])
-        self._order = order_of(self.keys.type)
+        (keys,) = file.read(["keys"])
+        self._order = order_of(keys.type)
+        # Other writers may put the null key last when they merge.
+        self._stored_at = _places_in_order(keys, self._order)
+        self.keys = keys if self._stored_at is None else keys.take(pa.array(self._stored_at))
         self._sorted = SortedValues(
             self.keys.type, len(self.keys), self.keys.null_count, self._places
         )
@@ -97,8 +102,22 @@ class KeySets:
     def _read(self, start: int, stop: int) -> list[RowSet]:
         if start >= stop:
             return []
-        (bitmaps,) = self._file.read(["bitmaps"], RowRange(start, stop))
+        if self._stored_at is None:
+            (bitmaps,) = self._file.read(["bitmaps"], RowRange(start, stop))
+        else:
+            wanted = self._stored_at[start:stop]
+            (read,) = self._file.read(["bitmaps"], RowIndices(np.sort(wanted)))
+            bitmaps = read.take(pa.array(np.argsort(np.argsort(wanted))))
         return [RowSet.parse(bitmap.as_py() or bytes(4)) for bitmap in bitmaps]
+
+
+def _places_in_order(keys: pa.Array, order: Order) -> Int64s | None:
+    """Return where the keys are in their order, or None if they are stored in it."""
+    starts_with_null = not keys.null_count or not keys[0].is_valid
+    if starts_with_null and len(keys) > _KEYS_CHECKED:
+        return None
+    places = order.sort(keys)
+    return None if bool((np.diff(places) > 0).all()) else places
 
 
 def group_rows(values: pa.Array, numbers: UInt64s) -> tuple[pa.Array, list[RowSet]]:
