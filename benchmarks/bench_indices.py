@@ -30,13 +30,19 @@ from lancelet.dataset.scanner import ColumnOrdering
 
 SPREAD = 1 << 40
 GROWTH = """
-import importlib, resource, sys
+import importlib, re, sys
+from pathlib import Path
 side, path, column, kind = sys.argv[1:]
+
+def peak():
+    return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+
 dataset = importlib.import_module(side).dataset(path)
 dataset.to_table(columns=[column], limit=10)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
+before = peak()
 dataset.create_scalar_index(column, kind, replace=True)
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+print((peak() - before) / 1024)
 """
 SHARES = (0.00001, 0.001, 0.01, 0.5)
 
