@@ -1,10 +1,9 @@
 """How much memory the workers of Python take: less than 1 GiB for a task of 256 MB of data.
 
-What counts is the high-water mark that the system keeps of each process below this one's JVM,
-looked at while a job runs and behind it, for as long as Spark keeps its workers.
+What counts is memory of a worker's own, looked at often while a job runs and behind it. Pages of
+local files that are mapped are not: the system takes them back when it needs them.
 """
 
-import contextlib
 import os
 import threading
 from pathlib import Path
@@ -34,18 +33,16 @@ class WorkerMemory:
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def look(self):
-        self.most = max(self.most, *map(high_water_mb, self._workers()), 0)
+        self.most = max(self.most, *map(own_mb, self._workers()), 0)
 
     def _workers(self):
         return [pid for pid, command in descendants(os.getpid()) if "pyspark.daemon" in command]
 
     def _watch(self):
-        while not self._is_over.wait(0.3):
+        while not self._is_over.wait(0.1):
             self.look()
 
     def __enter__(self):
-        for pid in self._workers():
-            forget_high_water(pid)
         self._thread.start()
         return self
 
@@ -55,22 +52,16 @@ class WorkerMemory:
         self._thread.join()
         self._record(f"{self._job} MB", self.most)
         # Nothing was looked at if a worker seems smaller than an interpreter with Arrow.
-        assert kind or 50 < self.most < LIMIT_MB, self._job
+        assert kind or 20 < self.most < LIMIT_MB, self._job
 
 
-def forget_high_water(pid):
-    """Begin anew with the mark of a worker that did other jobs before."""
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        Path(f"/proc/{pid}/clear_refs").write_text("5")
-
-
-def high_water_mb(pid):
+def own_mb(pid):
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except (FileNotFoundError, ProcessLookupError):
         return 0
-    marks = [int(line.split()[1]) for line in lines if line.startswith("VmHWM")]
-    return marks[0] // 1024 if marks else 0
+    found = [int(line.split()[1]) for line in lines if line.startswith("RssAnon")]
+    return found[0] // 1024 if found else 0
 
 
 @pytest.fixture
