@@ -250,6 +250,11 @@ class LanceDataset(
             raise DatasetNotFoundError("there is no dataset to drop", uri=text_of(base_uri))
         store.delete_folder("")
 
+    @property
+    def _ds(self) -> LanceDataset:
+        """The dataset itself, where programs for pylance reach for its native object."""
+        return self
+
     # --- as a value ---------------------------------------------------------------------------
 
     @property
