@@ -1,4 +1,4 @@
-"""Snapshots go with their last user, and their open files with them, without a search for cycles."""
+"""Snapshots go with their last user, and their files with them, without a search for cycles."""
 
 import gc
 
