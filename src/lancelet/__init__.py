@@ -9,7 +9,7 @@ from lancelet.on_demand import import_on_demand
 
 if TYPE_CHECKING:
     from lancelet.blob import Blob, BlobColumn, BlobFile, blob_array, blob_field
-    from lancelet.dataset import (  # type: ignore[no-redef]  # the folder has the function's name
+    from lancelet.dataset import (
         DataStatistics,
         FieldStatistics,
         LanceDataset,

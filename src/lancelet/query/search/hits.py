@@ -88,7 +88,7 @@ class Search(Protocol):
 
 
 @runtime_checkable
-class Explained(Protocol):
+class Explained(Search, Protocol):
     """A search that can say how it will go."""
 
     def steps(self, plan: ScanPlan) -> list[str]:
