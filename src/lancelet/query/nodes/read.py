@@ -71,7 +71,20 @@ def read_rows(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
                 yield from batches
         else:
             for window in group:
-                yield from _read(plan, window)
+                for batch in _read(plan, window):
+                    yield from _apart(window.source, batch)
+
+
+def _apart(source: FragmentSource | Pack, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield what was read of fragments as batches that each belong to one of them."""
+    if not isinstance(source, Pack):
+        yield batch
+        return
+    start = 0
+    for member in source.members:
+        if member.num_visible:
+            yield batch.slice(start, member.num_visible)
+        start += member.num_visible
 
 
 def _with_packs(plan: ScanPlan) -> Iterator[Window]:
