@@ -102,9 +102,13 @@ def test_images_are_pickled_and_written(tmp_path):
     for column in table.columns:
         assert pickle.loads(pickle.dumps(column.combine_chunks())) == column.combine_chunks()
     lancelet.write_dataset(table, tmp_path / "t")
-    assert lancelet.dataset(tmp_path / "t").to_table() == table
-    read = lance.dataset(str(tmp_path / "t")).to_table()
-    assert [column.to_pylist() for column in read] == [column.to_pylist() for column in table]
+    # The reference may have registered its classes for these types first.
+    for read in (lancelet.dataset(tmp_path / "t"), lance.dataset(str(tmp_path / "t"))):
+        found = read.to_table()
+        assert [column.type.extension_name for column in found.columns] == [
+            column.type.extension_name for column in table.columns
+        ]
+        assert found.to_pydict() == table.to_pydict()
 
 
 def test_images_say_what_they_are():

@@ -96,7 +96,6 @@ def test_types_that_the_format_lacks_are_refused_by_name(version, data_type):
     [
         pa.list_(pa.int8(), 0),
         pa.list_(pa.list_(pa.int8(), 0), 2),
-        pa.list_(pa.binary(0), 2),
         pa.list_(pa.string(), 2),
         pa.list_(pa.list_(pa.dictionary(pa.int8(), pa.string()), 2), 2),
     ],

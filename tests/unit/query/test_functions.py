@@ -303,5 +303,6 @@ def test_the_guide_names_every_function():
     ranged = {"quarter", "month", "week", "day", "hour", "minute"}
     suffixed = {f"to_timestamp_{unit}" for unit in ("seconds", "millis", "micros", "nanos")}
     for function in ALL_FUNCTIONS:
-        plain = [name for name in function.names if name.isidentifier()]
+        # A name that begins with a line is what planners of other libraries write.
+        plain = [name for name in function.names if name.isidentifier() and name[0] != "_"]
         assert not plain or {*plain} & (named | ranged | suffixed | {"epoch"}), plain

@@ -198,3 +198,13 @@ def test_names_are_checked(dataset):
         dataset.drop_index("nope")
     with pytest.raises(KeyError):
         dataset.index_statistics("nope")
+
+
+def test_row_ids_that_an_index_knows_are_read_from_no_data_file(tmp_path):
+    uri = tmp_path / "t"
+    dataset = lancelet.write_dataset(pa.table({"id": range(3000)}), uri)
+    dataset.create_scalar_index("id", "BTREE")
+    for each in (uri / "data").iterdir():
+        each.unlink()
+    found = lancelet.dataset(uri).to_table(columns=["_rowid"], filter="id BETWEEN 100 AND 160")
+    assert found["_rowid"].to_pylist() == list(range(100, 161))

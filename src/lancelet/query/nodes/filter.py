@@ -97,7 +97,7 @@ def _splits_of_range(
     ranges = [within]
     if plan.options.use_statistics and steps:
         ranges = candidate_ranges(source.reader, steps, plan.snapshot.schema)
-    step = _rows_per_split(plan, source) if ranges else 1
+    step = _rows_per_split(plan, source, steps) if ranges else 1
     for rows in ranges:
         first, stop = max(rows.start, within.start), min(rows.stop, within.stop)
         for start in range(first, stop, step):
@@ -246,8 +246,8 @@ def _rows_of_step(
     return pa.RecordBatch.from_arrays(list(seen.values()), list(seen))
 
 
-def _rows_per_split(plan: ScanPlan, source: FragmentSource) -> int:
-    first = source.reader.row_bytes(plan.steps[0].fields) if plan.steps else 0.0
+def _rows_per_split(plan: ScanPlan, source: FragmentSource, steps: tuple[FilterStep, ...]) -> int:
+    first = source.reader.row_bytes(steps[0].fields) if steps else 0.0
     output = source.reader.row_bytes(plan.projection.fields)
     by_first = TASK_BYTES / max(first, 1.0)
     by_output = _OUTPUT_BYTES / max(output, 1.0)
