@@ -57,6 +57,20 @@ def files(run: Run) -> Iterator[str]:
     yield from table(["column", "in memory", "ours", "reference 2.2", "Parquet zstd"], sizes)
 
 
+def tables(run: Run) -> Iterator[str]:
+    """Yield the comparison of tables with the reference."""
+    yield "\n## Tables\n"
+    yield f"{machine_of(run)} Rows are {run['scale']:g} times those of the full benchmark."
+    yield from table(["case", "ours, ms", "theirs, ms", "wall ratio", "CPU ratio"], _cases(run))
+
+
+def vectors(run: Run) -> Iterator[str]:
+    """Yield the comparison of searches of vectors with the reference."""
+    yield "\n## Vectors\n"
+    yield f"{machine_of(run)} A table of {run['rows']:,} vectors of {run['dimension']} elements."
+    yield from table(["case", "ours, ms", "theirs, ms", "wall ratio", "CPU ratio"], _cases(run))
+
+
 def _cases(run: Run) -> list[list[str]]:
     return [
         [
@@ -138,7 +152,14 @@ def spark(run: Run) -> Iterator[str]:
     yield from table(["case", "Lance, s", "Parquet, s", "ratio", "wanted at most"], rows)
 
 
-SECTIONS = {"files": files, "indices": indices, "verify": verification, "spark": spark}
+SECTIONS = {
+    "files": files,
+    "tables": tables,
+    "indices": indices,
+    "vectors": vectors,
+    "verify": verification,
+    "spark": spark,
+}
 
 
 def page() -> str:
