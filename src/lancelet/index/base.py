@@ -198,8 +198,9 @@ class ScalarKind(Protocol):
     def uses_addresses(self, version: int) -> bool:
         """Return whether rows are numbered by address even where they have stable ids."""
 
-    def describe(self, details: bytes) -> dict[str, Any]:
-        """Return what the details say, by name, for people."""
+    def describe(self, details: bytes) -> dict[str, Any]:  # noqa: ARG002
+        """Return what the details say, by name, for people; those of most kinds are empty."""
+        return {}
 
     def check_type(self, data_type: pa.DataType, column: str) -> None:
         """Raise unless columns of a type can be indexed."""

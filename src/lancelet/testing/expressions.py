@@ -23,6 +23,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from lancelet.errors import InternalError
 from lancelet.query import expression as ex
 from lancelet.query.expression import Expression, Operator
 from lancelet.query.literal_text import parse_number
@@ -242,7 +243,7 @@ def truth_of(expression: Expression, row: Row) -> Any:
             return truth_of(next(taken, otherwise), row)
         case ex.Call(function, arguments):
             return _call(function, [truth_of(argument, row) for argument in arguments])
-    raise NotImplementedError(str(expression))
+    raise InternalError("the model does not know an expression", expression=str(expression))
 
 
 def _negated(truth: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import numpy as np
 
@@ -25,7 +26,7 @@ class _Map:
             "version": 3,
         }
 
-    def __del__(self, unmap=_native.unmap_file) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
+    def __del__(self, unmap: Callable[[int, int], int] = _native.unmap_file) -> None:
         unmap(self._address, self._size)
 
 

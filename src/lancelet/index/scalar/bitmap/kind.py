@@ -89,10 +89,6 @@ class Bitmap(ScalarKind):
         """Return whether rows are numbered by address."""
         return version >= 1
 
-    def describe(self, details: bytes) -> dict[str, Any]:  # noqa: ARG002
-        """Return nothing: the details of a BITMAP are empty."""
-        return {}
-
     def check_type(self, data_type: pa.DataType, column: str) -> None:
         """Raise unless values of the type have an order."""
         if not is_ordered_type(data_type):

@@ -153,10 +153,6 @@ class BloomFilter(ScalarKind):
         """Return that rows are numbered by address, always."""
         return True
 
-    def describe(self, details: bytes) -> dict[str, Any]:  # noqa: ARG002
-        """Return nothing: the details of a BLOOMFILTER are empty."""
-        return {}
-
     def check_type(self, data_type: pa.DataType, column: str) -> None:
         """Raise unless the bytes of values can be hashed as the format has it."""
         if not _is_hashed(data_type):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any
 
 import pyarrow as pa
 
@@ -40,10 +39,6 @@ class BTree(ScalarKind):
     def uses_addresses(self, version: int) -> bool:
         """Return whether rows are numbered by address."""
         return version >= 1
-
-    def describe(self, details: bytes) -> dict[str, Any]:  # noqa: ARG002
-        """Return nothing: the details of a BTREE are empty."""
-        return {}
 
     def check_type(self, data_type: pa.DataType, column: str) -> None:
         """Raise unless values of the type have an order."""

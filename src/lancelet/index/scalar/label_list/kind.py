@@ -116,10 +116,6 @@ class LabelList(ScalarKind):
         """Return whether rows are numbered by address."""
         return version >= 2
 
-    def describe(self, details: bytes) -> dict[str, Any]:  # noqa: ARG002
-        """Return nothing: the details of a LABEL_LIST are empty."""
-        return {}
-
     def check_type(self, data_type: pa.DataType, column: str) -> None:
         """Raise unless it is a list of values with an order."""
         is_list = pa.types.is_list(data_type) or pa.types.is_large_list(data_type)

@@ -143,10 +143,6 @@ class NGram(ScalarKind):
         """Return whether rows are numbered by address."""
         return version >= 1
 
-    def describe(self, details: bytes) -> dict[str, Any]:  # noqa: ARG002
-        """Return nothing: the details of an NGRAM are empty."""
-        return {}
-
     def check_type(self, data_type: pa.DataType, column: str) -> None:
         """Raise unless it is text."""
         if not (pa.types.is_string(data_type) or pa.types.is_large_string(data_type)):
