@@ -5,7 +5,8 @@
 //     admitted       looked up only for rows that would get into the heap
 //
 // Rows that score the same are told apart by their address, the smaller first.
-#include "distances.hpp"
+#include "best.hpp"
+#include "vector_scores.hpp"
 
 #if defined(__AVX512BW__) && defined(__GNUC__)
 // Intrinsics that leave a register undefined look to GCC like reading one by mistake.
@@ -31,70 +32,6 @@ enum Kind : int64_t {
 
 constexpr int64_t kStretch = 1024;
 constexpr int64_t kEntries = 256;
-
-struct Row {
-  float score;
-  uint64_t address;
-};
-
-LANCELET_INLINE bool nearer(Row a, Row b) {
-  return a.score < b.score || (a.score == b.score && a.address < b.address);
-}
-
-// The best rows so far: their scores and addresses are the arrays of the caller.
-struct Best {
-  Span<float> scores;
-  Span<uint64_t> addresses;
-  int64_t size;
-
-  LANCELET_INLINE Row at(int64_t k) const { return {scores.data[k], addresses.data[k]}; }
-
-  LANCELET_INLINE void put(int64_t k, Row row) {
-    scores.data[k] = row.score;
-    addresses.data[k] = row.address;
-  }
-
-  LANCELET_INLINE bool takes(Row row) const { return size < scores.size || nearer(row, at(0)); }
-
-  // Lets a row sink from a place to where both below it are nearer.
-  LANCELET_INLINE void sink(int64_t place, Row row) {
-    for (;;) {
-      int64_t child = 2 * place + 1;
-      if (child >= size) break;
-      if (child + 1 < size && nearer(at(child), at(child + 1))) ++child;
-      if (!nearer(row, at(child))) break;
-      put(place, at(child));
-      place = child;
-    }
-    put(place, row);
-  }
-
-  LANCELET_INLINE void add(Row row) {
-    if (size == scores.size) {
-      sink(0, row);
-      return;
-    }
-    int64_t place = size++;
-    while (place > 0) {
-      const int64_t parent = (place - 1) / 2;
-      if (!nearer(at(parent), row)) break;
-      put(place, at(parent));
-      place = parent;
-    }
-    put(place, row);
-  }
-
-  LANCELET_INLINE void sort() {
-    const int64_t whole = size;
-    while (size > 1) {
-      const Row last = at(--size);
-      const Row farthest = at(0);
-      sink(0, last);
-      put(size, farthest);
-    }
-    size = whole;
-  }
-};
 
 // Which rows may be found: a byte for each row of each fragment, all where there are no fragments.
 struct Admission {
@@ -124,6 +61,11 @@ struct Search {
   Admission admission;
   float lower, upper;
   Best best;
+
+  // A row whose score is above it is not found.
+  LANCELET_INLINE float limit() const {
+    return best.size == best.scores.size ? smaller(upper, best.scores.data[0]) : upper;
+  }
 
   // Looks at the scores of rows from `first` on; a score that is no number is never kept.
   LANCELET_INLINE void look(int64_t first, int64_t count, const float* scores) {
@@ -295,10 +237,8 @@ int64_t look_by_bounds(const uint8_t* codes, int64_t start, int64_t length, int6
   int64_t first = 0;
   for (; first + 64 <= length; first += 64) {
     uint64_t left = ~uint64_t{0};
-    const bool is_full = search.best.size == search.best.scores.size;
-    const float limit = is_full ? smaller(search.upper, search.best.scores.data[0]) : search.upper;
     // One more than what bounds say, as they are rounded themselves.
-    const float most = (limit - bounds.low) / bounds.step + 1;
+    const float most = (search.limit() - bounds.low) / bounds.step + 1;
     if (most < 0) continue;
     if (most < 65535)
       left = rows_within(codes + first, length, columns, bounds.bytes,
@@ -325,60 +265,6 @@ LANCELET_INLINE void each_row(const Codes& codes, int64_t start, int64_t length,
       scores[k] = score(codes.data.data + row * codes.row_bytes, row);
     }
     search.look(start + first, count, scores);
-  }
-}
-
-template <class Element, Metric kMetric, class Sum = typename Element::Sum>
-void scan_vectors(const Codes& codes, const Query& query, int64_t start, int64_t length,
-                  Search& search, float* scores) {
-  Sum norm = 0;
-  for (int64_t k = 0; k < query.dimension; ++k) {
-    const Sum q = load<Sum>(query.data.data + k * static_cast<int64_t>(sizeof(Sum)));
-    norm += q * q;
-  }
-  each_row(codes, start, length, search, scores, [&](const uint8_t* own, int64_t) {
-    Sum first, second;
-    add_up<Element, kMetric>(own, query.data.data, query.dimension, &first, &second);
-    if (kMetric == kL2) return static_cast<float>(first);
-    if (kMetric == kDot) return static_cast<float>(1 - first);
-    return static_cast<float>(1 - first / root_of(norm * second));
-  });
-}
-
-template <class Element>
-bool scan_by_metric(const Codes& codes, const Query& query, int64_t start, int64_t length,
-                    Search& search, float* scores) {
-  switch (query.metric) {
-    case kL2:
-      scan_vectors<Element, kL2>(codes, query, start, length, search, scores);
-      return true;
-    case kCosine:
-      scan_vectors<Element, kCosine>(codes, query, start, length, search, scores);
-      return true;
-    case kDot:
-      scan_vectors<Element, kDot>(codes, query, start, length, search, scores);
-      return true;
-    default:
-      return false;
-  }
-}
-
-bool scan_elements(const Codes& codes, const Query& query, int64_t start, int64_t length,
-                   Search& search, float* scores) {
-  switch (query.element_bytes) {
-    case 1:
-      each_row(codes, start, length, search, scores, [&](const uint8_t* own, int64_t) {
-        return static_cast<float>(bits_apart(own, query.data.data, query.dimension));
-      });
-      return query.metric == kHamming;
-    case 2:
-      return scan_by_metric<Half>(codes, query, start, length, search, scores);
-    case 4:
-      return scan_by_metric<Plain<float>>(codes, query, start, length, search, scores);
-    case 8:
-      return scan_by_metric<Plain<double>>(codes, query, start, length, search, scores);
-    default:
-      return false;
   }
 }
 
@@ -494,7 +380,13 @@ int64_t scan_partitions(int64_t kind, ConstBytes code_bytes, int64_t row_bytes,
         break;
       }
       case kVectors:
-        is_known = scan_elements(codes, query, start, length, search, scratch);
+        is_known = with_score(query.metric, query.element_bytes, query.data.data, dimension,
+                              [&](auto& score) {
+                                each_row(codes, start, length, search, scratch,
+                                         [&](const uint8_t* own, int64_t) {
+                                           return score(own, search.limit());
+                                         });
+                              });
         break;
       default: {
         const float* weights = reinterpret_cast<const float*>(query.data.data);

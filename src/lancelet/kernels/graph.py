@@ -4,13 +4,17 @@ nodes          0 1 2 | 2        the vectors of level 0, then those of level 1
 level_offsets  0 3 4
 offsets        0 2 4 6 6        where the list of each node begins among `neighbors`
 neighbors      2 1 0 2 0 1
+
+A graph is made by inserting vectors, some at a time, which do not see each other. So they can be
+inserted side by side, and the graph is the same however many threads there are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +23,11 @@ from lancelet.buffers import Int64s
 
 UInt32s: TypeAlias = npt.NDArray[np.uint32]
 LevelNumbers: TypeAlias = npt.NDArray[np.uint8]
+SideBySide: TypeAlias = Callable[[Callable[[int], None], Sequence[int]], Iterable[None]]
+"""Calls a function with each of some numbers, in any order or at the same time."""
+
+_TOGETHER: Final = 1 / 16
+_TOGETHER_MAX: Final = 4096
 
 
 class Comparison(IntEnum):
@@ -40,6 +49,27 @@ class Graph:
     offsets: Int64s
     neighbors: UInt32s
     level_offsets: Int64s
+
+
+def inserted_together(count: int) -> Iterator[tuple[int, int]]:
+    """Yield the first vectors and those behind the last of what is inserted at once.
+
+    Vector 0 is there from the start. The more there are, the fewer of the near ones are missed.
+
+    >>> list(inserted_together(36))[-4:]
+    [(30, 31), (31, 32), (32, 34), (34, 36)]
+    """
+    first = 1
+    while first < count:
+        stop = min(first + max(1, min(int(first * _TOGETHER), _TOGETHER_MAX)), count)
+        yield first, stop
+        first = stop
+
+
+def new_entry(tops: LevelNumbers, entry: int, first: int, stop: int) -> int:
+    """Return where searches begin once some vectors were inserted: the first of the highest."""
+    highest = first + int(tops[first:stop].argmax())
+    return highest if tops[highest] > tops[entry] else entry
 
 
 def assemble(

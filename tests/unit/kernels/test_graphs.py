@@ -1,5 +1,7 @@
 """Graphs: the native code makes and searches those of the definition, and finds near vectors."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -49,6 +51,19 @@ def test_native_graphs_are_those_of_the_definition(count, dimension, comparison,
         np.testing.assert_array_equal(own[0], other[0])
         np.testing.assert_array_equal(own[1], other[1])
         assert mask is None or mask[own[0]].all()
+
+
+def test_a_graph_is_the_same_however_many_make_it():
+    random = np.random.default_rng(8)
+    vectors, tops = random.normal(size=(2500, 12)).astype(np.float32), tops_of(random, 2500)
+    alone = native.build_graph(vectors, Comparison.FLOAT_L2, tops, 8, 40)
+    with ThreadPoolExecutor(3) as threads:
+        shared = native.build_graph(
+            vectors, Comparison.FLOAT_L2, tops, 8, 40, side_by_side=threads.map, parts=5
+        )
+    assert alone.entry == shared.entry
+    for name in ("nodes", "offsets", "neighbors", "level_offsets"):
+        np.testing.assert_array_equal(getattr(alone, name), getattr(shared, name))
 
 
 @pytest.mark.parametrize("comparison", [Comparison.BYTE_DOT, Comparison.TABLE])

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from lancelet.buffers import Int64s
+from lancelet.config import CPU_THREADS
 from lancelet.encodings.base import RowRange
 from lancelet.errors import CorruptDataError
+from lancelet.file.pool import FEW_LONG_TASKS, map_ordered
 from lancelet.index.folder import StoredFile
 from lancelet.index.vector import layout
 from lancelet.index.vector.quantizers.base import Codes, Quantizer
@@ -42,7 +45,7 @@ class GraphSettings:
 
 
 class GraphWriter:
-    """Builds the graph of each partition, and keeps them until all are there."""
+    """Builds the graph of each partition, by all threads, and keeps them until all are there."""
 
     def __init__(self, settings: GraphSettings, quantizer: Quantizer) -> None:
         """Build graphs with the distances of what is stored."""
@@ -66,7 +69,13 @@ class GraphWriter:
         drawn = -np.log(1 - self._random.random(count)) / np.log(max(settings.m, 2))
         tops = np.minimum(drawn, settings.max_level - 1).astype(np.uint8)
         built = build_graph(
-            view.vectors, view.comparison, tops, settings.m, settings.ef_construction
+            view.vectors,
+            view.comparison,
+            tops,
+            settings.m,
+            settings.ef_construction,
+            partial(map_ordered, few=FEW_LONG_TASKS),
+            CPU_THREADS,
         )
         distances = view.rescale(edge_distances(built, view.vectors, view.comparison))
         batch = pa.RecordBatch.from_arrays(

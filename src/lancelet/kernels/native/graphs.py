@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any, Final
 
 import numpy as np
@@ -10,9 +11,20 @@ import numpy.typing as npt
 from lancelet.kernels import _native
 from lancelet.kernels.arguments import as_bytes
 from lancelet.kernels.faults import checked
-from lancelet.kernels.graph import Comparison, Graph, LevelNumbers, UInt32s, assemble
+from lancelet.kernels.graph import (
+    Comparison,
+    Graph,
+    LevelNumbers,
+    SideBySide,
+    UInt32s,
+    assemble,
+    inserted_together,
+    new_entry,
+)
 
 _ALL: Final = np.empty(0, np.uint8)
+_PART_MIN: Final = 16
+"""Fewer vectors than these are not worth a thread."""
 
 
 def build_graph(
@@ -21,28 +33,56 @@ def build_graph(
     tops: LevelNumbers,
     connections: int,
     candidates: int,
+    side_by_side: SideBySide = map,
+    parts: int = 1,
 ) -> Graph:
     """Return a graph of the rows of a matrix, each up to its highest level.
 
     Lists have at most `connections` members, on level 0 twice as many; they are chosen from the
-    best `candidates`.
+    best `candidates`. Work is cut into so many parts, which does not change the graph.
     """
     count, width = len(tops), int(tops.sum(dtype=np.int64))
-    base, base_counts = np.zeros(count * 2 * connections, np.uint32), np.zeros(count, np.uint32)
-    upper, upper_counts = np.zeros(width * connections, np.uint32), np.zeros(width, np.uint32)
-    entry = _native.build_graph(
-        as_bytes(vectors),
-        vectors.shape[1],
-        int(comparison),
-        connections,
-        candidates,
-        np.ascontiguousarray(tops),
-        base,
-        base_counts,
-        upper,
-        upper_counts,
+    lists = (
+        np.concatenate([[0], np.cumsum(tops, dtype=np.int64)]),
+        np.zeros(count * 2 * connections, np.uint32),
+        np.zeros(count, np.uint32),
+        np.zeros(width * connections, np.uint32),
+        np.zeros(width, np.uint32),
     )
-    checked(entry, kernel="build_graph")
+    data, levels, kind = as_bytes(vectors), np.ascontiguousarray(tops), int(comparison)
+    dimension = vectors.shape[1]
+    entry = 0
+    for first, stop in inserted_together(count):
+        pieces = max(1, min(parts, (stop - first) // _PART_MIN))
+        cuts = np.linspace(first, stop, pieces + 1).astype(np.int64).tolist()
+
+        def insert(part: int, entry: int = entry, cuts: list[int] = cuts) -> None:
+            status = _native.insert_rows(
+                data,
+                dimension,
+                kind,
+                connections,
+                candidates,
+                levels,
+                *lists,
+                entry,
+                cuts[part],
+                cuts[part + 1],
+            )
+            checked(status, kernel="insert_rows")
+
+        def link(
+            part: int, first: int = first, stop: int = stop, stripes: int = len(cuts) - 1
+        ) -> None:
+            status = _native.link_rows(
+                data, dimension, kind, connections, levels, *lists, first, stop, part, stripes
+            )
+            checked(status, kernel="link_rows")
+
+        for step in (insert, link):
+            deque(side_by_side(step, range(len(cuts) - 1)), maxlen=0)
+        entry = new_entry(levels, entry, first, stop)
+    _, base, base_counts, upper, upper_counts = lists
     return assemble(
         entry,
         tops,

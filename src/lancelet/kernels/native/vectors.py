@@ -14,6 +14,7 @@ from lancelet.kernels.faults import checked
 from lancelet.kernels.metric import Floats, Metric, check_vectors, sum_type
 
 _ALL: Final = np.empty(0, np.int64)
+_NO_BITS: Final = np.empty(0, np.uint8)
 
 
 def vector_distances(
@@ -46,6 +47,43 @@ def vector_distances(
     )
     checked(status, kernel="vector_distances")
     return out
+
+
+def nearest_vectors(
+    vectors: npt.NDArray[Any],
+    dimension: int,
+    query: npt.NDArray[Any],
+    metric: Metric,
+    count: int,
+    valid: npt.NDArray[np.uint8] | None = None,
+    valid_from: int = 0,
+    bounds: tuple[float, float] = (-np.inf, np.inf),
+) -> tuple[Int64s, Floats]:
+    """Return the places and distances of so many vectors at most, the nearest first.
+
+    Of those that are as near as each other the first come first. Only vectors are found whose
+    distances are at least the first bound and below the second, if it is finite, and whose bits
+    are set, which begin at bit `valid_from`. A distance that is no number is never found.
+    """
+    check_vectors(vectors, dimension, query, metric, None)
+    is_bits = metric is Metric.HAMMING
+    target = query if is_bits else query.astype(sum_type(vectors.dtype))
+    room = max(min(count, len(vectors) // dimension), 1)
+    found, scores = np.empty(room, np.uint64), np.empty(room, np.float32)
+    size = _native.nearest_vectors(
+        as_bytes(vectors),
+        vectors.dtype.itemsize,
+        dimension,
+        as_bytes(target),
+        int(metric),
+        _NO_BITS if valid is None else valid,
+        valid_from,
+        np.array(bounds, np.float32),
+        found,
+        scores,
+    )
+    checked(size, kernel="nearest_vectors")
+    return found[:size].view(np.int64), scores[:size]
 
 
 def sum_by_label(vectors: npt.NDArray[Any], labels: Int64s, count: int) -> npt.NDArray[np.float64]:

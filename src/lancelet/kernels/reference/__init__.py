@@ -58,6 +58,7 @@ from lancelet.kernels.reference.text_search import search_phrase, search_posting
 from lancelet.kernels.reference.variable import concat_variable, cut_variable, pick_variable
 from lancelet.kernels.reference.vectors import (
     nearest_words,
+    nearest_vectors,
     sum_by_label,
     vector_distances,
 )
@@ -108,6 +109,7 @@ __all__ = [
     "match_words",
     "mix_words",
     "nearest_words",
+    "nearest_vectors",
     "pack_blocks",
     "pack_chunks",
     "pack_validity",

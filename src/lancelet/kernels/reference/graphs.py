@@ -14,7 +14,16 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.kernels.graph import Comparison, Graph, LevelNumbers, UInt32s, assemble
+from lancelet.kernels.graph import (
+    Comparison,
+    Graph,
+    LevelNumbers,
+    SideBySide,
+    UInt32s,
+    assemble,
+    inserted_together,
+    new_entry,
+)
 
 _Near: TypeAlias = tuple[float, int]
 _Measure: TypeAlias = Callable[[Sequence[int]], list[float]]
@@ -27,36 +36,39 @@ def build_graph(
     tops: LevelNumbers,
     connections: int,
     candidates: int,
+    side_by_side: SideBySide = map,  # noqa: ARG001 - one step after the other
+    parts: int = 1,  # noqa: ARG001
 ) -> Graph:
     """Return a graph of the rows of a matrix, each up to its highest level.
 
     Lists have at most `connections` members, on level 0 twice as many; they are chosen from the
-    best `candidates`.
+    best `candidates`. Work is cut into so many parts, which does not change the graph.
     """
     lists: list[list[list[int]]] = [[[] for _ in range(int(top) + 1)] for top in tops]
     entry = 0
-    for row in range(1, len(tops)):
-        measure = _measure(vectors, comparison, vectors[row])
-        near = (measure([entry])[0], entry)
-        top, own = int(tops[entry]), int(tops[row])
-        for level in range(top, own, -1):
-            near = _descend(measure, near, lambda each, at=level: lists[each][at])  # type: ignore[misc]  # a default binds the level
-        for level in range(min(top, own), -1, -1):
-            found = _widen(
-                measure,
-                near,
-                candidates,
-                lambda each, at=level: lists[each][at],  # type: ignore[misc]  # a default binds the level
-                None,
-            )
-            near = found[0]
-            kept = _diverse(vectors, comparison, found, connections, connections)
-            lists[row][level] = kept
-            room = connections * (2 if level == 0 else 1)
-            for other in kept:
-                _link_back(vectors, comparison, lists[other][level], other, row, room)
-        if own > top:
-            entry = row
+    for first, stop in inserted_together(len(tops)):
+        for row in range(first, stop):
+            measure = _measure(vectors, comparison, vectors[row])
+            near = (measure([entry])[0], entry)
+            top, own = int(tops[entry]), int(tops[row])
+            for level in range(top, own, -1):
+                near = _descend(measure, near, lambda each, at=level: lists[each][at])  # type: ignore[misc]  # a default binds the level
+            for level in range(min(top, own), -1, -1):
+                found = _widen(
+                    measure,
+                    near,
+                    candidates,
+                    lambda each, at=level: lists[each][at],  # type: ignore[misc]  # a default binds the level
+                    None,
+                )
+                near = found[0]
+                lists[row][level] = _diverse(vectors, comparison, found, connections, connections)
+        for row in range(first, stop):
+            for level in range(int(tops[row]), -1, -1):
+                room = connections * (2 if level == 0 else 1)
+                for other in lists[row][level]:
+                    _link_back(vectors, comparison, lists[other][level], other, row, room)
+        entry = new_entry(tops, entry, first, stop)
     width = int(tops.sum(dtype=np.int64))
     base, base_counts = _padded([each[0] for each in lists], 2 * connections)
     upper, upper_counts = _padded([own for each in lists for own in each[1:]], connections)

@@ -46,6 +46,33 @@ def vector_distances(
         return _single(1 - product / root)
 
 
+def nearest_vectors(
+    vectors: npt.NDArray[Any],
+    dimension: int,
+    query: npt.NDArray[Any],
+    metric: Metric,
+    count: int,
+    valid: npt.NDArray[np.uint8] | None = None,
+    valid_from: int = 0,
+    bounds: tuple[float, float] = (-np.inf, np.inf),
+) -> tuple[Int64s, Floats]:
+    """Return the places and distances of so many vectors at most, the nearest first.
+
+    Of those that are as near as each other the first come first. Only vectors are found whose
+    distances are at least the first bound and below the second, if it is finite, and whose bits
+    are set, which begin at bit `valid_from`. A distance that is no number is never found.
+    """
+    scores = vector_distances(vectors, dimension, query, metric)
+    lower, upper = np.float32(bounds[0]), np.float32(bounds[1])
+    kept = (scores >= lower) & ~((scores >= upper) & (upper < np.inf))
+    if valid is not None:
+        bits = np.unpackbits(valid, bitorder="little")
+        kept &= bits[valid_from : valid_from + len(scores)].astype(np.bool_)
+    places = np.flatnonzero(kept)
+    order = np.argsort(scores[places], kind="stable")[:count]
+    return places[order], scores[places[order]]
+
+
 def sum_by_label(vectors: npt.NDArray[Any], labels: Int64s, count: int) -> npt.NDArray[np.float64]:
     """Return, for each of so many labels, the sum of the rows that have it."""
     sums = np.zeros((count, vectors.shape[1]))

@@ -23,7 +23,7 @@ from lancelet.encodings.base import RowRange
 from lancelet.file.pool import map_ordered
 from lancelet.format.field import Field
 from lancelet.index.vector.vectors import plain_vectors, values_of
-from lancelet.kernels import Metric, vector_distances
+from lancelet.kernels import Metric, nearest_vectors, vector_distances
 from lancelet.query.nodes.source import FragmentSource, sources, waits_for_storage
 from lancelet.query.projection import Projection
 from lancelet.query.search.hits import Hits, smallest
@@ -70,7 +70,7 @@ def exact_search(
         best.append(found)
         if len(best) >= _MERGE_FROM:
             best = [Hits.join(best).nearest(query.count)]
-    return Hits.join(best).nearest(query.count)
+    return best[0] if len(best) == 1 else Hits.join(best).nearest(query.count)
 
 
 def _splits(
@@ -102,15 +102,39 @@ def _search_split(query: ExactQuery, split: _Split) -> Hits:
         offsets = np.arange(split.rows.start, split.rows.stop)
     found: list[Hits] = []
     for index, wanted in enumerate(query.queries):
-        scores = distances_to(vectors, wanted, query.metric)
-        if query.lower is not None:
-            scores[scores < query.lower] = np.nan
-        if query.upper is not None:
-            scores[scores >= query.upper] = np.nan
-        places = smallest(scores, query.count)
+        places, scores = _nearest(vectors, wanted, query)
         addresses = addresses_of(split.source.fragment.id, offsets[places])
-        found.append(Hits.of_query(addresses, scores[places], index))
-    return Hits.join(found).nearest(query.count)
+        found.append(Hits.of_query(addresses, scores, index))
+    return found[0] if len(found) == 1 else Hits.join(found)
+
+
+def _nearest(
+    vectors: pa.Array, wanted: npt.NDArray[Any], query: ExactQuery
+) -> tuple[Int64s, npt.NDArray[np.float32]]:
+    """Return the places and distances of the nearest rows of a split, the nearest first."""
+    vectors = plain_vectors(vectors)
+    bounds = (
+        -np.inf if query.lower is None else query.lower,
+        np.inf if query.upper is None else query.upper,
+    )
+    if pa.types.is_fixed_size_list(vectors.type):
+        bits = vectors.buffers()[0] if vectors.null_count else None
+        return nearest_vectors(
+            values_of(vectors),
+            vectors.type.list_size,
+            wanted.reshape(-1),
+            query.metric,
+            query.count,
+            None if bits is None else np.frombuffer(bits, np.uint8),
+            0 if bits is None else vectors.offset,
+            bounds,
+        )
+    scores = distances_to(vectors, wanted, query.metric)
+    outside = (scores < bounds[0]) | ((scores >= bounds[1]) & (bounds[1] < np.inf))
+    scores[outside] = np.nan
+    places = smallest(scores, query.count)
+    places = places[np.argsort(scores[places], kind="stable")[: query.count]]
+    return places, scores[places]
 
 
 def _vectors(projection: Projection, split: _Split) -> pa.Array:

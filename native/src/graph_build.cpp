@@ -1,0 +1,210 @@
+// Making graphs of near neighbours in levels by inserting vectors, some at a time.
+//
+// To insert a vector, descend greedily to its highest level, then on each level down look at the
+// best `candidates` and connect it with some of them: one is kept if it is nearer to the vector
+// than to all that were kept before, so that connections point in different directions. A vector
+// with too many connections keeps some of them by the same rule.
+//
+// Vectors that are inserted together do not see each other: each is connected with those that were
+// there before (insert_rows), and then these with it (link_rows). Threads share the first by rows
+// and the second by whose lists change, so that the graph is the same however many there are.
+#include "graph_walk.hpp"
+
+namespace LANCELET_NAMESPACE {
+namespace {
+
+// Keeps at most `most` of `count` candidates, the nearest first, and returns how many. What the
+// rule leaves out comes after what it keeps while there are fewer than `least`.
+template <class Distance>
+LANCELET_INLINE int64_t diverse(ConstBytes vectors, int64_t dimension, const Near* sorted,
+                                int64_t count, int64_t least, int64_t most, uint32_t* kept) {
+  const int64_t bytes = dimension * Distance::kBytes;
+  int64_t size = 0;
+  for (int64_t k = 0; k < count && size < most; ++k) {
+    const uint8_t* own = vectors.data + sorted[k].row * bytes;
+    bool is_kept = true;
+    for (int64_t other = 0; other < size && is_kept; ++other)
+      is_kept = Distance::between(vectors.data + kept[other] * bytes, own, dimension) >
+                sorted[k].distance;
+    if (is_kept) kept[size++] = sorted[k].row;
+  }
+  for (int64_t k = 0; k < count && size < least; ++k) {
+    bool is_new = true;
+    for (int64_t other = 0; other < size && is_new; ++other) is_new = kept[other] != sorted[k].row;
+    if (is_new) kept[size++] = sorted[k].row;
+  }
+  return size;
+}
+
+struct Graph {
+  int64_t connections;
+  uint32_t* base;
+  uint32_t* base_counts;
+  uint32_t* upper;
+  uint32_t* upper_counts;
+  const int64_t* first_upper;
+
+  LANCELET_INLINE int64_t room(int64_t level) const {
+    return level == 0 ? 2 * connections : connections;
+  }
+  LANCELET_INLINE uint32_t* list(uint32_t row, int64_t level) const {
+    return level == 0 ? base + static_cast<int64_t>(row) * 2 * connections
+                      : upper + (first_upper[row] + level - 1) * connections;
+  }
+  LANCELET_INLINE uint32_t* count(uint32_t row, int64_t level) const {
+    return level == 0 ? base_counts + row : upper_counts + first_upper[row] + level - 1;
+  }
+  LANCELET_INLINE Links links(uint32_t row, int64_t level) const {
+    return {list(row, level), static_cast<int64_t>(*count(row, level))};
+  }
+};
+
+template <class Distance>
+LANCELET_INLINE void link_back(ConstBytes vectors, int64_t dimension, const Graph& graph,
+                               Scratch& scratch, uint32_t from, uint32_t to, int64_t level) {
+  uint32_t* own = graph.list(from, level);
+  uint32_t* count = graph.count(from, level);
+  const int64_t room = graph.room(level);
+  if (*count < room) {
+    own[(*count)++] = to;
+    return;
+  }
+  const int64_t bytes = dimension * Distance::kBytes;
+  const uint8_t* query = vectors.data + from * bytes;
+  for (int64_t k = 0; k <= room; ++k) {
+    const uint32_t row = k < room ? own[k] : to;
+    scratch.chosen[k] = {Distance::between(vectors.data + row * bytes, query, dimension), row};
+  }
+  sort(scratch.chosen, room + 1);
+  *count = static_cast<uint32_t>(
+      diverse<Distance>(vectors, dimension, scratch.chosen, room + 1, 0, room, own));
+}
+
+// Connects rows with those that the graph has, all of which can be reached from `entry`.
+template <class Distance>
+int64_t insert(ConstBytes vectors, int64_t dimension, int64_t candidates, ConstBytes levels,
+               const Graph& graph, Scratch& scratch, uint32_t entry, int64_t first,
+               int64_t stop) {
+  const int64_t bytes = dimension * Distance::kBytes;
+  for (int64_t row = first; row < stop; ++row) {
+    const uint8_t* query = vectors.data + row * bytes;
+    Near near{Distance::between(vectors.data + entry * bytes, query, dimension), entry};
+    const int64_t top = levels.data[entry], own = levels.data[row];
+    for (int64_t level = top; level > own; --level)
+      near = descend<Distance>(vectors, dimension, query, near, [&](uint32_t each) {
+        return graph.links(each, level);
+      });
+    for (int64_t level = smaller(top, own); level >= 0; --level) {
+      widen<Distance>(vectors, dimension, query, scratch, candidates, nullptr, near,
+                      [&](uint32_t each) { return graph.links(each, level); });
+      if (scratch.is_out) return fail(kNoMemory, 1);
+      const int64_t found = scratch.best.size;
+      sort(scratch.best.items, found);
+      near = scratch.best.items[0];
+      const uint32_t own_row = static_cast<uint32_t>(row);
+      *graph.count(own_row, level) = static_cast<uint32_t>(
+          diverse<Distance>(vectors, dimension, scratch.best.items, found, graph.connections,
+                            graph.connections, graph.list(own_row, level)));
+    }
+  }
+  return 0;
+}
+
+// Connects the graph with rows: lists of one of `stripes` stripes are changed.
+template <class Distance>
+int64_t link(ConstBytes vectors, int64_t dimension, ConstBytes levels, const Graph& graph,
+          Scratch& scratch, int64_t first, int64_t stop, int64_t stripe, int64_t stripes) {
+  for (int64_t row = first; row < stop; ++row)
+    for (int64_t level = levels.data[row]; level >= 0; --level) {
+      const Links links = graph.links(static_cast<uint32_t>(row), level);
+      for (int64_t k = 0; k < links.count; ++k)
+        if (links.rows[k] % stripes == stripe)
+          link_back<Distance>(vectors, dimension, graph, scratch, links.rows[k],
+                              static_cast<uint32_t>(row), level);
+    }
+  return 0;
+}
+
+// Makes a graph of the arguments of both kernels, which are checked; those of rows before `first`
+// were checked when these were inserted.
+int64_t open_graph(ConstBytes vectors, int64_t dimension, int64_t kind, int64_t connections,
+                   ConstBytes levels, ConstInts first_upper, Span<uint32_t> base,
+                   Span<uint32_t> base_counts, Span<uint32_t> upper, Span<uint32_t> upper_counts,
+                   int64_t first, int64_t stop, Graph* graph) {
+  const int64_t count = levels.size;
+  if (dimension < 1 || connections < 1 || connections > 1024 || count >= kNobody)
+    return fail(kBadCount, 0);
+  const int64_t bytes = dimension * (kind == kByteL2 ? 1 : 4);
+  if (vectors.size != count * bytes || base.size != count * 2 * connections ||
+      base_counts.size != count || first_upper.size != count + 1 ||
+      upper.size != upper_counts.size * connections)
+    return fail(kBadLength, 0);
+  if (first < 1 || stop < first || stop > count) return fail(kBadIndex, 0);
+  for (int64_t row = first == 1 ? 0 : first; row < stop; ++row)
+    if (first_upper.data[row] < 0 || first_upper.data[row + 1] > upper_counts.size ||
+        first_upper.data[row + 1] != first_upper.data[row] + levels.data[row])
+      return fail(kBadLength, 1);
+  *graph = {connections,     base.data,           base_counts.data,
+            upper.data,      upper_counts.data,   first_upper.data};
+  return 0;
+}
+
+// Calls a function with the kind of distance.
+template <class Function>
+LANCELET_INLINE int64_t by_kind(int64_t kind, Function function) {
+  switch (kind) {
+    case kFloatL2:
+      return function(FloatL2{});
+    case kFloatDot:
+      return function(FloatDot{});
+    case kByteL2:
+      return function(ByteL2{});
+    default:
+      return fail(kBadCode, 0);
+  }
+}
+
+}  // namespace
+
+int64_t insert_rows(ConstBytes vectors, int64_t dimension, int64_t kind, int64_t connections,
+                    int64_t candidates, ConstBytes levels, ConstInts first_upper,
+                    Span<uint32_t> base, Span<uint32_t> base_counts, Span<uint32_t> upper,
+                    Span<uint32_t> upper_counts, int64_t entry, int64_t first, int64_t stop) {
+  Graph graph;
+  int64_t result = open_graph(vectors, dimension, kind, connections, levels, first_upper, base,
+                              base_counts, upper, upper_counts, first, stop, &graph);
+  if (result != 0) return result;
+  if (candidates < 1 || candidates > (1 << 20)) return fail(kBadCount, 1);
+  if (entry < 0 || entry >= first) return fail(kBadIndex, 1);
+  Scratch scratch;
+  result = fail(kNoMemory, 0);
+  if (scratch.allocate(first, larger(candidates, 2 * connections)))
+    result = by_kind(kind, [&](auto distance) {
+      return insert<decltype(distance)>(vectors, dimension, candidates, levels, graph, scratch,
+                                        static_cast<uint32_t>(entry), first, stop);
+    });
+  scratch.release();
+  return result;
+}
+
+int64_t link_rows(ConstBytes vectors, int64_t dimension, int64_t kind, int64_t connections,
+                  ConstBytes levels, ConstInts first_upper, Span<uint32_t> base,
+                  Span<uint32_t> base_counts, Span<uint32_t> upper, Span<uint32_t> upper_counts,
+                  int64_t first, int64_t stop, int64_t stripe, int64_t stripes) {
+  Graph graph;
+  int64_t result = open_graph(vectors, dimension, kind, connections, levels, first_upper, base,
+                              base_counts, upper, upper_counts, first, stop, &graph);
+  if (result != 0) return result;
+  if (stripes < 1) return fail(kBadCount, 2);
+  Scratch scratch;
+  result = fail(kNoMemory, 0);
+  if (scratch.allocate(0, 2 * connections))
+    result = by_kind(kind, [&](auto distance) {
+      return link<decltype(distance)>(vectors, dimension, levels, graph, scratch, first, stop,
+                                      stripe, stripes);
+    });
+  scratch.release();
+  return result;
+}
+
+}  // namespace LANCELET_NAMESPACE

@@ -1,0 +1,44 @@
+// The rows of a column whose vectors are nearest to a query.
+#include "best.hpp"
+#include "vector_scores.hpp"
+
+namespace LANCELET_NAMESPACE {
+
+int64_t nearest_vectors(ConstBytes vectors, int64_t element_bytes, int64_t dimension,
+                        ConstBytes query, int64_t metric, ConstBytes valid,
+                        int64_t valid_from, Span<const float> bounds, Span<uint64_t> best_rows,
+                        Span<float> best_scores) {
+  if (dimension < 1 || dimension > (int64_t{1} << 40) || element_bytes < 1 || element_bytes > 8)
+    return fail(kBadCount, 0);
+  const int64_t bytes = dimension * element_bytes;
+  const int64_t query_bytes = dimension * (element_bytes == 2 ? 4 : element_bytes);
+  if (vectors.size % bytes != 0 || query.size != query_bytes || bounds.size != 2 ||
+      best_rows.size != best_scores.size || best_rows.size < 1)
+    return fail(kBadLength, 0);
+  const int64_t count = vectors.size / bytes;
+  if (valid_from < 0 || (valid.size > 0 && valid_from + count > valid.size * 8))
+    return fail(kBadLength, 1);
+  const float lower = bounds.data[0], upper = bounds.data[1];
+  Best best{best_scores, best_rows, 0};
+  const bool is_known =
+      with_score(metric, element_bytes, query.data, dimension, [&](auto& score) {
+        for (int64_t row = 0; row < count; ++row) {
+          if (valid.size > 0) {
+            const int64_t bit = valid_from + row;
+            if (!(valid.data[bit >> 3] >> (bit & 7) & 1)) continue;
+          }
+          const bool is_full = best.size == best.scores.size;
+          const float limit = is_full ? smaller(upper, best.scores.data[0]) : upper;
+          const float found = score(vectors.data + row * bytes, limit);
+          // Without a bound above, infinitely far is a distance too; what is no number is none.
+          if (!(found >= lower) || (found >= upper && upper < HUGE_VALF)) continue;
+          const Row own{found, static_cast<uint64_t>(row)};
+          if (best.takes(own)) best.add(own);
+        }
+      });
+  if (!is_known) return fail(kBadWidth, 0);
+  best.sort();
+  return best.size;
+}
+
+}  // namespace LANCELET_NAMESPACE

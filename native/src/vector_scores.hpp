@@ -1,0 +1,132 @@
+// How far vectors are from one query, given up where that is certain to be too far.
+//
+// Squared differences only add up. Once those of the first elements are above the limit, the rest
+// is not even brought from memory. Looking costs time too, so it is left out for a while where few
+// vectors were given up.
+#pragma once
+
+#include "distances.hpp"
+
+namespace LANCELET_NAMESPACE {
+namespace {
+
+constexpr int64_t kFirstLook = 2 * kLanes;
+constexpr int64_t kTrial = 64;      // vectors after which it is decided
+constexpr int64_t kPause = 4096;    // how many are then compared to the end
+
+template <class Element, Metric kMetric>
+struct VectorScore {
+  using Sum = typename Element::Sum;
+
+  const uint8_t* query;
+  int64_t dimension;
+  Sum norm;
+  int64_t tried, given_up, pause;
+
+  VectorScore(const uint8_t* query_, int64_t dimension_)
+      : query(query_), dimension(dimension_), norm(0), tried(0), given_up(0), pause(0) {
+    for (int64_t k = 0; k < dimension; ++k) {
+      const Sum q = load<Sum>(query + k * static_cast<int64_t>(sizeof(Sum)));
+      norm += q * q;
+    }
+  }
+
+  // The distance, or NaN where it is above `limit`.
+  LANCELET_INLINE float operator()(const uint8_t* vector, float limit) {
+    Sum first, second;
+    if (kMetric == kL2 && dimension > kFirstLook) {
+      if (pause > 0) {
+        --pause;
+      } else {
+        if (++tried == kTrial) {
+          if (given_up * 4 < tried) pause = kPause;
+          tried = given_up = 0;
+        }
+        if (is_beyond(vector, static_cast<Sum>(limit) * static_cast<Sum>(1.00001), &first)) {
+          ++given_up;
+          return NAN;
+        }
+        return static_cast<float>(first);
+      }
+    }
+    add_up<Element, kMetric>(vector, query, dimension, &first, &second);
+    if (kMetric == kL2) return static_cast<float>(first);
+    if (kMetric == kDot) return static_cast<float>(1 - first);
+    return static_cast<float>(1 - first / root_of(norm * second));
+  }
+
+  // Adds up in the order of `add_up`, and looks now and then whether it is too much already.
+  LANCELET_INLINE bool is_beyond(const uint8_t* vector, Sum limit, Sum* apart) const {
+    Sum sums[kLanes] = {};
+    int64_t k = 0, look = kFirstLook;
+    for (; k + kLanes <= dimension; k += kLanes) {
+      if (k == look) {
+        Sum now[kLanes];
+        for (int64_t lane = 0; lane < kLanes; ++lane) now[lane] = sums[lane];
+        if (total(now) > limit) return true;
+        look *= 2;
+      }
+      for (int64_t lane = 0; lane < kLanes; ++lane) {
+        const Sum x = Element::read(vector + (k + lane) * Element::kBytes);
+        const Sum q = load<Sum>(query + (k + lane) * static_cast<int64_t>(sizeof(Sum)));
+        sums[lane] += (x - q) * (x - q);
+      }
+    }
+    for (int64_t lane = 0; k < dimension; ++k, ++lane) {
+      const Sum x = Element::read(vector + k * Element::kBytes);
+      const Sum q = load<Sum>(query + k * static_cast<int64_t>(sizeof(Sum)));
+      sums[lane] += (x - q) * (x - q);
+    }
+    *apart = total(sums);
+    return false;
+  }
+
+  static LANCELET_INLINE Sum total(Sum* sums) {
+    for (int64_t half = kLanes / 2; half > 0; half /= 2)
+      for (int64_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
+    return sums[0];
+  }
+};
+
+struct BitScore {
+  const uint8_t* query;
+  int64_t dimension;
+
+  LANCELET_INLINE float operator()(const uint8_t* vector, float) const {
+    return static_cast<float>(bits_apart(vector, query, dimension));
+  }
+};
+
+template <class Element, class Function>
+LANCELET_INLINE bool with_metric(int64_t metric, const uint8_t* query, int64_t dimension,
+                                 Function function) {
+  if (metric == kL2) {
+    VectorScore<Element, kL2> score(query, dimension);
+    function(score);
+  } else if (metric == kCosine) {
+    VectorScore<Element, kCosine> score(query, dimension);
+    function(score);
+  } else if (metric == kDot) {
+    VectorScore<Element, kDot> score(query, dimension);
+    function(score);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+// Calls a function with what scores vectors; false if there is no such metric for such elements.
+template <class Function>
+LANCELET_INLINE bool with_score(int64_t metric, int64_t element_bytes, const uint8_t* query,
+                                int64_t dimension, Function function) {
+  if (element_bytes == 2) return with_metric<Half>(metric, query, dimension, function);
+  if (element_bytes == 4) return with_metric<Plain<float>>(metric, query, dimension, function);
+  if (element_bytes == 8) return with_metric<Plain<double>>(metric, query, dimension, function);
+  if (element_bytes != 1 || metric != kHamming) return false;
+  BitScore score{query, dimension};
+  function(score);
+  return true;
+}
+
+}  // namespace
+}  // namespace LANCELET_NAMESPACE
