@@ -28,6 +28,8 @@ from lancelet.io.store import Store
 
 _WRITTEN_AS: Final = {FileVersion.V0_1: FileVersion.V2_0}
 """New files of indices are never of the first generation; those of old releases are."""
+_PAGES_BYTES: Final = 2 * 1024 * 1024
+"""What waits for its pages while a file is written, all columns together."""
 
 
 class StoredFile:
@@ -102,7 +104,11 @@ class SegmentFolder:
     @contextmanager
     def create(self, name: str, schema: pa.Schema) -> Iterator[FileWriter]:
         """Write a file, which is there when the block ends, and not if it raises."""
-        options = WriterOptions(_WRITTEN_AS.get(self.version, self.version), zone_rows=None)
+        options = WriterOptions(
+            _WRITTEN_AS.get(self.version, self.version),
+            data_cache_bytes=_PAGES_BYTES,
+            zone_rows=None,
+        )
         writer = create_data_file(
             self.store, f"{self.path}/{name}", Schema.from_arrow(schema), options
         )

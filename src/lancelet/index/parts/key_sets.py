@@ -9,8 +9,7 @@ Keys are in order, null first; -0.0 and 0.0 are keys apart, and so are NaN of di
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -19,17 +18,16 @@ import pyarrow as pa
 
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowIndices, RowRange
-from lancelet.index.folder import SegmentFolder, StoredFile
+from lancelet.index.folder import StoredFile
 from lancelet.index.parts.ordering import Order, Side, order_of
 from lancelet.index.parts.spans import SortedValues, Span, spans_of
 from lancelet.index.question import Question
-from lancelet.rowids.address import NO_ADDRESS, UInt64s
+from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import NO_ROWS, RowSet
 
 KEY_SETS: Final = "bitmap_page_lookup.lance"
 _KEYS_CHECKED: Final = 1 << 16
 """Up to so many keys are looked at in full: whether they are in order, and not just nulls."""
-_STATISTICS: Final = "lance:index_stats"
 
 
 class KeySets:
@@ -78,9 +76,9 @@ class KeySets:
         joined = np.concatenate([np.empty(0, np.uint64), *numbers])
         return self.keys.take(pa.array(places, pa.int64())), joined
 
-    def sets(self) -> list[RowSet]:
-        """Return the row set of every key."""
-        return self._read(0, len(self.keys))
+    def sets(self, start: int = 0, stop: int | None = None) -> list[RowSet]:
+        """Return the row sets of some keys, by default of every one."""
+        return self._read(start, len(self.keys) if stop is None else stop)
 
     def global_buffer(self, number: str) -> bytes:
         """Return a buffer of the file."""
@@ -118,66 +116,3 @@ def _places_in_order(keys: pa.Array, order: Order) -> Int64s | None:
         return None
     places = order.sort(keys)
     return None if bool((np.diff(places) > 0).all()) else places
-
-
-def group_rows(values: pa.Array, numbers: UInt64s) -> tuple[pa.Array, list[RowSet]]:
-    """Return the distinct values in order, and the rows of each."""
-    order = order_of(values.type)
-    places = order.sort(values)
-    ordered = values.take(pa.array(places))
-    starts = np.flatnonzero(order.changes(ordered))
-    parts = np.split(numbers[places], starts[1:]) if len(starts) else []
-    return ordered.take(pa.array(starts)), [RowSet.of(part) for part in parts]
-
-
-def join_sets(
-    parts: Sequence[tuple[pa.Array, Sequence[RowSet]]],
-) -> tuple[pa.Array, list[RowSet]]:
-    """Return the keys of several lists in order, each with the rows it has in any."""
-    keys = pa.concat_arrays([part[0] for part in parts])
-    sets = [found for part in parts for found in part[1]]
-    order = order_of(keys.type)
-    places = order.sort(keys)
-    ordered = keys.take(pa.array(places))
-    starts = np.flatnonzero(order.changes(ordered))
-    stops = np.append(starts, len(ordered))[1:]
-    joined: list[RowSet] = []
-    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
-        rows = NO_ROWS
-        for place in places[start:stop].tolist():
-            rows |= sets[place]
-        joined.append(rows)
-    return ordered.take(pa.array(starts)), joined
-
-
-def moved_rows(rows: RowSet, move: Callable[[UInt64s], UInt64s]) -> RowSet:
-    """Return a row set under other numbers, without the rows that are gone."""
-    numbers = move(rows.listed())
-    return RowSet.of(numbers[numbers != NO_ADDRESS])
-
-
-def moved_sets(sets: Iterable[RowSet], move: Callable[[UInt64s], UInt64s]) -> list[RowSet]:
-    """Return row sets under other numbers."""
-    return [moved_rows(rows, move) for rows in sets]
-
-
-def write_key_sets(
-    keys: pa.Array,
-    sets: Sequence[RowSet],
-    folder: SegmentFolder,
-    *,
-    nulls: tuple[str, RowSet] | None = None,
-) -> None:
-    """Write the file, without keys that have no rows; `nulls` goes into a buffer under its name."""
-    filled = [place for place, rows in enumerate(sets) if rows]
-    schema = pa.schema([pa.field("keys", keys.type), pa.field("bitmaps", pa.binary())])
-    bitmaps = pa.array([sets[place].render() for place in filled], pa.binary())
-    table = pa.Table.from_arrays([keys.take(pa.array(filled, pa.int64())), bitmaps], schema=schema)
-    with folder.create(KEY_SETS, schema) as file:
-        file.write(table)
-        file.add_schema_metadata(
-            _STATISTICS, json.dumps({"num_bitmaps": len(filled)}, separators=(",", ":"))
-        )
-        if nulls is not None:
-            name, rows = nulls
-            file.add_schema_metadata(name, str(file.add_global_buffer(rows.render())))

@@ -21,7 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.buffers import Int64s
+from lancelet.index.parts.sort_numbers import sort_numbers, sorted_places
 from lancelet.index.parts.text_order import sort_texts
+from lancelet.rowids.address import UInt64s
 
 Side: TypeAlias = Literal["left", "right"]
 
@@ -44,6 +46,11 @@ class Order(Protocol):
 
     def sort(self, values: pa.Array) -> Int64s:
         """Return the places of values in their order, nulls first, equals as they come."""
+
+    def arrange(self, values: pa.Array, numbers: UInt64s) -> tuple[pa.Array, UInt64s]:
+        """Return values in their order, as `sort` has it, and the numbers that belong to them."""
+        places = self.sort(values)
+        return values.take(pa.array(places)), numbers[places]
 
     def changes(self, ordered: pa.Array) -> npt.NDArray[np.bool_]:
         """Return for each of ordered values whether it differs from the one before."""
@@ -111,6 +118,12 @@ class _NumberOrder(Order):
 
     def sort(self, values: pa.Array) -> Int64s:
         return _nulls_first(values, _bits(values, self._dtype))
+
+    def arrange(self, values: pa.Array, numbers: UInt64s) -> tuple[pa.Array, UInt64s]:
+        if values.null_count:
+            return super().arrange(values, numbers)
+        keys, ordered = sort_numbers(_bits(values, self._dtype), numbers)
+        return pa.Array.from_buffers(values.type, len(keys), [None, pa.py_buffer(keys)]), ordered
 
     def changes(self, ordered: pa.Array) -> npt.NDArray[np.bool_]:
         return _changes(ordered, _bits(ordered, self._dtype))
@@ -200,11 +213,10 @@ def _ranks(ordered: pa.Array, values: pa.Array, side: Side) -> Int64s:
 
 def _nulls_first(values: pa.Array, keys: npt.NDArray[Any]) -> Int64s:
     if not values.null_count:
-        return np.argsort(keys, kind="stable")
+        return sorted_places(keys)
     valid = values.is_valid().to_numpy(zero_copy_only=False)
     filled = np.flatnonzero(valid)
-    ordered = filled[np.argsort(keys[filled], kind="stable")]
-    return np.concatenate([np.flatnonzero(~valid), ordered])
+    return np.concatenate([np.flatnonzero(~valid), filled[sorted_places(keys[filled])]])
 
 
 def _changes(ordered: pa.Array, keys: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.buffers import Int64s
+from lancelet.index.parts.sort_numbers import sorted_places
 from lancelet.rowids.address import UInt64s
 
 _WORD: Final = 8
@@ -38,7 +39,7 @@ def sort_texts(values: pa.Array) -> Int64s:
     at = _shared(wide)
     padded = np.concatenate([data, np.zeros(_WORD, np.uint8)])
     words = _words(padded, starts, lengths, at)
-    order = np.argsort(words, kind="stable")
+    order = sorted_places(words)
     tied = _in_ties(words[order])
     places = np.flatnonzero(tied)
     groups: Int64s = np.cumsum(_is_new(words[order][places]))

@@ -53,6 +53,7 @@ from lancelet.kernels.reference.protobuf import find_parts, read_varints
 from lancelet.kernels.reference.read_ahead import read_ahead
 from lancelet.kernels.reference.rle import count_runs, rle_decode_chunks, rle_encode_chunks
 from lancelet.kernels.reference.row_levels import chunks_of_rows, take_row_levels
+from lancelet.kernels.reference.sort_words import sort_words
 from lancelet.kernels.reference.split_bytes import join_bytes_chunks, split_bytes_chunks
 from lancelet.kernels.reference.text_search import search_phrase, search_postings
 from lancelet.kernels.reference.variable import concat_variable, cut_variable, pick_variable
@@ -128,6 +129,7 @@ __all__ = [
     "search_graph",
     "search_phrase",
     "search_postings",
+    "sort_words",
     "split_bytes_chunks",
     "split_chunks",
     "sum_by_label",

@@ -7,20 +7,29 @@ fragment 4   x = 9         numbers 4<<32|0      or stable ids, for kinds that ke
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
+from lancelet.encodings.base import RowRange
+from lancelet.file.pool import FEW_LONG_TASKS, map_ordered
 from lancelet.index.base import IndexedRows, indexed_type
 from lancelet.ops.indexing.json_values import values_within
 from lancelet.query import expression as ex
 from lancelet.query.execute import execute
+from lancelet.query.nodes.source import FragmentSource, sources, waits_for_storage
 from lancelet.query.plan import ScanPlan, plan_scan
 from lancelet.query.scan_options import ScanOptions
 from lancelet.rowids.address import UInt64s
 from lancelet.table.snapshot import Snapshot
 
-_BATCH_ROWS = 1 << 16
+_BATCH_ROWS: Final = 1 << 16
+_PIECE_BYTES: Final = 1 << 20
+"""What is read of a large fragment at once; two more pieces are read ahead."""
+_AHEAD: Final = 2
 
 
 def rows_to_index(
@@ -59,7 +68,47 @@ class _Parts:
     data_type: pa.DataType
 
     def __iter__(self) -> Iterator[tuple[pa.Array, UInt64s]]:
-        for batch in execute(self.plan):
+        for batch in self._batches():
             values = batch.column("value")
             stored = values if values.type == self.data_type else values.storage
             yield stored, batch.column(self.number).to_numpy()
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in order: large fragments by pieces, others as a scan reads them."""
+        found = sources(self.plan.snapshot, self.plan.options.fragments)
+        waits = waits_for_storage(self.plan.snapshot)
+        for is_large, group in groupby(found, key=_is_large):
+            if is_large:
+                pieces = (piece for source in group for piece in self._pieces(source))
+                read = partial(_read, self.plan)
+                ahead = None if waits else _AHEAD
+                yield from map_ordered(read, pieces, waits=waits, window=ahead, few=FEW_LONG_TASKS)
+            else:
+                ids = tuple(int(source.fragment.id) for source in group)
+                options = replace(self.plan.options, fragments=ids)
+                yield from execute(replace(self.plan, options=options))
+
+    def _pieces(self, source: FragmentSource) -> Iterator[_Piece]:
+        row_bytes = source.reader.row_bytes(self.plan.projection.fields)
+        step = max(1, min(int(_PIECE_BYTES / max(row_bytes, 1.0)), 2 * _BATCH_ROWS))
+        for start in range(0, source.num_rows, step):
+            yield source, RowRange(start, min(start + step, source.num_rows))
+
+
+_Piece: TypeAlias = tuple[FragmentSource, RowRange]
+
+
+def _is_large(source: FragmentSource) -> bool:
+    return source.num_rows > _BATCH_ROWS
+
+
+def _read(plan: ScanPlan, piece: _Piece) -> pa.RecordBatch:
+    source, rows = piece
+    visible = source.visible(rows)
+    fields, row_columns = plan.projection.fields, plan.projection.row_columns
+    arrays = source.read(fields, rows, visible)
+    columns = dict(zip((field.name for field in fields), arrays, strict=True))
+    columns |= source.row_columns(row_columns, rows, visible)
+    return plan.projection.compute(
+        pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+    )

@@ -19,18 +19,17 @@ from lancelet.index.base import (
     Parameters,
     ScalarKind,
     Segment,
-    gather,
     is_ordered_type,
 )
 from lancelet.index.folder import SegmentFolder
-from lancelet.index.parts.key_sets import (
-    KEY_SETS,
-    KeySets,
+from lancelet.index.parts.grouping import (
     group_rows,
-    join_sets,
-    moved_sets,
-    write_key_sets,
+    join_groups,
+    moved_groups,
+    stored_groups,
+    write_groups,
 )
+from lancelet.index.parts.key_sets import KEY_SETS, KeySets
 from lancelet.index.question import Question
 from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import RowSet
@@ -100,7 +99,7 @@ class Bitmap(ScalarKind):
 
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:  # noqa: ARG002
         """Group the rows by value and write the groups."""
-        write_key_sets(*group_rows(*gather(rows)), folder)
+        write_groups(group_rows(rows.parts, rows.data_type), rows.data_type, folder)
         return b""
 
     def open(self, folder: SegmentFolder, details: bytes) -> BitmapSegment:  # noqa: ARG002
@@ -115,17 +114,16 @@ class Bitmap(ScalarKind):
         folder: SegmentFolder,
     ) -> bytes:
         """Unite the sets of each key."""
-        parts = [group_rows(*gather(rows))]
+        parts = [group_rows(rows.parts, rows.data_type)]
         for segment, move in zip(segments, moves, strict=True):
-            own = _key_sets(segment)
-            parts.append((own.keys.cast(rows.data_type), moved_sets(own.sets(), move)))
-        write_key_sets(*join_sets(parts), folder)
+            parts.append(moved_groups(stored_groups(_key_sets(segment)), move))
+        write_groups(join_groups(parts, rows.data_type), rows.data_type, folder)
         return b""
 
     def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> bytes:
         """Write the same keys with other rows."""
         own = _key_sets(segment)
-        write_key_sets(own.keys, moved_sets(own.sets(), move), folder)
+        write_groups(moved_groups(stored_groups(own), move), own.data_type, folder)
         return b""
 
 

@@ -8,7 +8,7 @@ files of version 1 and later. Empty lists are nowhere.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -23,19 +23,19 @@ from lancelet.index.base import (
     Parameters,
     ScalarKind,
     Segment,
-    gather,
     is_ordered_type,
 )
 from lancelet.index.folder import SegmentFolder
-from lancelet.index.parts.key_sets import (
-    KEY_SETS,
-    KeySets,
+from lancelet.index.parts.grouping import (
     group_rows,
-    join_sets,
+    join_groups,
+    moved_groups,
     moved_rows,
-    moved_sets,
-    write_key_sets,
+    stored_groups,
+    write_groups,
 )
+from lancelet.index.parts.key_sets import KEY_SETS, KeySets
+from lancelet.index.parts.sorted_runs import Part
 from lancelet.index.question import HasAll, HasAny, IsNull, OneOf, Question
 from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import NO_ROWS, RowSet
@@ -128,8 +128,9 @@ class LabelList(ScalarKind):
 
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:  # noqa: ARG002
         """Group the rows by element and write the groups."""
-        keys, sets, null_lists = _grouped(rows)
-        write_key_sets(keys, sets, folder, nulls=(_NULL_LISTS, null_lists))
+        lists = _Lists(rows)
+        groups = group_rows(lists.elements(), lists.data_type)
+        write_groups(groups, lists.data_type, folder, nulls=(_NULL_LISTS, lists.nulls))
         return b""
 
     def open(self, folder: SegmentFolder, details: bytes) -> LabelListSegment:  # noqa: ARG002
@@ -144,30 +145,46 @@ class LabelList(ScalarKind):
         folder: SegmentFolder,
     ) -> bytes:
         """Unite the sets of each key, and the lists that are null."""
-        keys, sets, null_lists = _grouped(rows)
-        parts = [(keys, sets)]
+        lists = _Lists(rows)
+        parts = [group_rows(lists.elements(), lists.data_type)]
+        null_lists = NO_ROWS
         for segment, move in zip(segments, moves, strict=True):
             own = _opened(segment)
-            parts.append((own.key_sets.keys.cast(keys.type), moved_sets(own.key_sets.sets(), move)))
+            parts.append(moved_groups(stored_groups(own.key_sets), move))
             null_lists |= moved_rows(own.nulls() or NO_ROWS, move)
-        write_key_sets(*join_sets(parts), folder, nulls=(_NULL_LISTS, null_lists))
+        groups = join_groups(parts, lists.data_type)
+        nulls = (_NULL_LISTS, lambda: null_lists | lists.nulls())
+        write_groups(groups, lists.data_type, folder, nulls=nulls)
         return b""
 
     def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> bytes:
         """Write the same keys with other rows."""
         own = _opened(segment)
-        sets = moved_sets(own.key_sets.sets(), move)
-        nulls = (_NULL_LISTS, moved_rows(own.nulls() or NO_ROWS, move))
-        write_key_sets(own.key_sets.keys, sets, folder, nulls=nulls)
+        groups = moved_groups(stored_groups(own.key_sets), move)
+        null_lists = moved_rows(own.nulls() or NO_ROWS, move)
+        nulls = (_NULL_LISTS, lambda: null_lists)
+        write_groups(groups, own.key_sets.data_type, folder, nulls=nulls)
         return b""
 
 
-def _grouped(rows: IndexedRows) -> tuple[pa.Array, list[RowSet], RowSet]:
-    """Return the elements in order with their rows, and the rows whose list is null."""
-    lists, numbers = gather(rows)
-    parents = pc.list_parent_indices(lists).to_numpy()
-    keys, sets = group_rows(pc.list_flatten(lists), numbers[parents])
-    return keys, sets, RowSet.of(numbers[lists.is_null().to_numpy(zero_copy_only=False)])
+class _Lists:
+    """Lists as their elements, each with the number of its row; null lists are gathered apart."""
+
+    def __init__(self, rows: IndexedRows) -> None:
+        self._rows = rows
+        self._nulls = NO_ROWS
+        self.data_type = rows.data_type.value_type
+
+    def elements(self) -> Iterator[Part]:
+        for lists, numbers in self._rows.parts:
+            if lists.null_count:
+                is_null = lists.is_null().to_numpy(zero_copy_only=False)
+                self._nulls |= RowSet.of(numbers[is_null])
+            yield pc.list_flatten(lists), numbers[pc.list_parent_indices(lists).to_numpy()]
+
+    def nulls(self) -> RowSet:
+        """Return the rows whose list is null, of those that went by."""
+        return self._nulls
 
 
 def _opened(segment: Segment) -> LabelListSegment:
