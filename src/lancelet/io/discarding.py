@@ -66,10 +66,6 @@ class DiscardingStore(WrappedStore):
         """Return the same store with a folder as its root, with the same counts."""
         return DiscardingStore(self.inner.at(folder), self._counts)
 
-    def relaxed(self) -> DiscardingStore:
-        """Return this store: what vanishes need not survive anything."""
-        return self
-
     def lazily(self) -> DiscardingStore:
         """Return this store: what vanishes need not be waited for."""
         return self
@@ -78,6 +74,10 @@ class DiscardingStore(WrappedStore):
         """Count an object."""
         check_path(path)
         self._counts.add(as_memoryview(data).nbytes)
+
+    def put_note(self, path: str, data: BytesLike) -> None:
+        """Count an object, as for any other."""
+        self.put(path, data)
 
     def put_if_absent(self, path: str, data: BytesLike) -> None:
         """Count an object, whether or not the name is free."""

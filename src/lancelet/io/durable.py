@@ -34,15 +34,20 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, wait
 from functools import partial
-from typing import BinaryIO, Final
+from typing import Final
 
 from lancelet.errors import InvalidInputError, LanceletError, StorageError
 from lancelet.io.pool import run_in_background
 from lancelet.io.store import BytesLike, ObjectWriter, as_memoryview, name_taken, not_stored
-from lancelet.io.unfinished import UnfinishedFile, start_unfinished
+from lancelet.io.unfinished import UnfinishedFile, start_unfinished, write_all
 
 _FLUSH_BYTES: Final = 32 << 20
 """After each so many bytes a flush is started in the background."""
+
+_SMALL_BYTES: Final = 256 << 10
+"""Buffers of fewer bytes are written together; a file of fewer is flushed without a thread."""
+
+_CREATE: Final = os.O_CREAT | os.O_WRONLY | getattr(os, "O_BINARY", 0)
 
 _OPEN_MAX: Final = 64
 """So many files may wait for their flush; each of them is open."""
@@ -67,14 +72,19 @@ class LocalWriter(ObjectWriter):
         """
         self._path = path
         self._native = native
+        self._folder = os.path.dirname(native)
         self._may_replace = may_replace
         self._sync = sync
         self._flushes = flushes
         self._flush: Future[None] | None = None
         self._flush_at = _FLUSH_BYTES
         self._position = 0
-        with as_storage_errors(path):
-            self._unfinished: UnfinishedFile | None = _start(os.path.dirname(native), sync=sync)
+        self._small = bytearray()
+        """Bytes of small buffers, which are written together."""
+        try:
+            self._unfinished: UnfinishedFile | None = _start(self._folder, sync=sync)
+        except OSError as error:
+            raise translated(error, path) from error
 
     @property
     def position(self) -> int:
@@ -85,29 +95,20 @@ class LocalWriter(ObjectWriter):
         """Append bytes; large buffers are not copied on their way to the system."""
         if self._unfinished is None:
             raise InvalidInputError("the writer is closed", path=self._path)
-        file = self._unfinished.file
-        with as_storage_errors(self._path):
+        try:
             for buffer in buffers:
-                self._position += file.write(as_memoryview(buffer))
-            if self._sync and self._position >= self._flush_at:
-                self._start_flush(file)
+                self._write(buffer, self._unfinished.handle)
+        except OSError as error:
+            raise translated(error, self._path) from error
 
     def close(self) -> int:
         """Flush the file and the folder, or have that done, and give the file its name."""
         if self._unfinished is None:
             return self._position
         try:
-            with as_storage_errors(self._path):
-                self._unfinished.file.flush()
-                self._end_flush()
-                if self._flushes is not None:
-                    self._publish_unflushed(self._unfinished, self._flushes)
-                    return self._position
-                if self._sync:
-                    os.fsync(self._unfinished.file.fileno())
-                self._unfinished.publish(self._native, may_replace=self._may_replace)
-                if self._sync:
-                    flush_folder(os.path.dirname(self._native))
+            self._publish(self._unfinished)
+        except OSError as error:
+            raise translated(error, self._path) from error
         finally:
             # What was published is not discarded by this.
             self.abort()
@@ -121,22 +122,54 @@ class LocalWriter(ObjectWriter):
         # The disk may be full or broken, and says so again here; the bytes are unwanted anyway.
         with contextlib.suppress(OSError):
             self._end_flush()
-        with as_storage_errors(self._path):
+        try:
             unfinished.discard()
+        except OSError as error:
+            raise translated(error, self._path) from error
+
+    def _write(self, buffer: BytesLike, handle: int) -> None:
+        view = as_memoryview(buffer)
+        self._position += len(view)
+        if len(view) < _SMALL_BYTES:
+            self._small += view
+            if len(self._small) >= _SMALL_BYTES:
+                self._write_small(handle)
+        else:
+            self._write_small(handle)
+            write_all(handle, view)
+        if self._sync and self._position >= self._flush_at:
+            self._start_flush(handle)
+
+    def _write_small(self, handle: int) -> None:
+        if self._small:
+            write_all(handle, self._small)
+            self._small = bytearray()
+
+    def _publish(self, unfinished: UnfinishedFile) -> None:
+        self._write_small(unfinished.handle)
+        self._end_flush()
+        if self._flushes is not None:
+            self._publish_unflushed(unfinished, self._flushes)
+            return
+        if self._sync:
+            os.fsync(unfinished.handle)
+        unfinished.publish(self._native, may_replace=self._may_replace)
+        if self._sync:
+            flush_folder(self._folder)
 
     def _publish_unflushed(self, unfinished: UnfinishedFile, flushes: Flushes) -> None:
-        handle = os.dup(unfinished.file.fileno())
+        handle = os.dup(unfinished.handle)
         try:
             unfinished.publish(self._native, may_replace=self._may_replace)
         except BaseException:
             os.close(handle)
             raise
-        flushes.start(self._path, handle, os.path.dirname(self._native))
+        flushes.start(self._path, handle, self._folder, is_small=self._position < _SMALL_BYTES)
 
-    def _start_flush(self, file: BinaryIO) -> None:
+    def _start_flush(self, handle: int) -> None:
         if self._flush is None or self._flush.done():
             self._end_flush()
-            self._flush = run_in_background(partial(_flush_data, file.fileno()))
+            self._flush = run_in_background(partial(_flush_data, handle))
             self._flush_at = self._position + _FLUSH_BYTES
 
     def _end_flush(self) -> None:
@@ -149,30 +182,54 @@ class LocalWriter(ObjectWriter):
 class Flushes:
     """Flushes of named files that run in the background, to be waited for together.
 
-    Folders are flushed at the end, each once however many names it was given.
+    Folders are flushed at the end, each once however many names it was given. One small file is
+    flushed at the end as well: nothing is gained by another thread that waits for the disk.
     """
 
     def __init__(self) -> None:
         """Begin with none."""
         self._running: deque[tuple[str, Future[None]]] = deque()
         self._folders: dict[str, str] = {}
+        self._last: tuple[str, int] | None = None
 
-    def start(self, path: str, handle: int, folder: str) -> None:
+    def __del__(self) -> None:
+        """Close what nobody waited for, since its write has failed."""
+        if self._last is not None:
+            os.close(self._last[1])
+
+    def start(self, path: str, handle: int, folder: str, *, is_small: bool = False) -> None:
         """Flush an open file, which is closed then; the folder that has its name comes later."""
         self._folders[folder] = path
-        self._running.append((path, run_in_background(partial(_flush_and_close, handle))))
+        if self._last is not None:
+            self._run(*self._last)
+        self._last = (path, handle)
+        if not is_small:
+            self._run(path, handle)
+            self._last = None
         while len(self._running) > _OPEN_MAX:
             self._end_first()
 
     def settle(self) -> None:
         """Wait for all, and raise what the first of them met."""
-        wait([flush for _, flush in self._running])
-        while self._running:
-            self._end_first()
+        last, self._last = self._last, None
+        try:
+            wait([flush for _, flush in self._running])
+            while self._running:
+                self._end_first()
+        except BaseException:
+            if last is not None:
+                os.close(last[1])
+            raise
+        if last is not None:
+            with as_storage_errors(last[0]):
+                _flush_and_close(last[1])
         while self._folders:
             folder, path = self._folders.popitem()
             with as_storage_errors(path):
                 flush_folder(folder)
+
+    def _run(self, path: str, handle: int) -> None:
+        self._running.append((path, run_in_background(partial(_flush_and_close, handle))))
 
     def _end_first(self) -> None:
         path, flush = self._running.popleft()
@@ -183,6 +240,23 @@ class Flushes:
 def _flush_and_close(handle: int) -> None:
     try:
         os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_note(native: str, data: BytesLike) -> None:
+    """Write a small file in place, if need be over what was there; nothing is waited for."""
+    try:
+        handle = os.open(native, _CREATE, 0o666)
+    except FileNotFoundError:
+        make_folder(os.path.dirname(native), sync=False)
+        handle = os.open(native, _CREATE, 0o666)
+    try:
+        view = as_memoryview(data)
+        write_all(handle, view)
+        # To empty a file first makes some systems write what follows to the disk at once.
+        if os.fstat(handle).st_size > len(view):
+            os.truncate(handle, len(view))
     finally:
         os.close(handle)
 

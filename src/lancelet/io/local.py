@@ -27,6 +27,7 @@ from lancelet.io.durable import (
     flush_folder,
     make_folder,
     translated,
+    write_note,
 )
 from lancelet.io.mapped import MappedReader
 from lancelet.io.store import (
@@ -45,6 +46,8 @@ from lancelet.io.unfinished import TEMPORARY_PREFIX, give_name_if_free
 _WINDOWS_PATH_MAX: Final = 240
 """Longer paths need the `\\\\?\\` form; the limit is 260 for files and 248 for folders."""
 
+_IS_WINDOWS: Final = os.name == "nt"
+
 _COPY_BYTES: Final = 1 << 20
 
 
@@ -56,30 +59,32 @@ class LocalStore(Store):
         root: str | os.PathLike[str],
         *,
         sync: bool = True,
-        relaxed: bool = False,
         flushes: Flushes | None = None,
+        is_whole: bool = False,
     ) -> None:
         """Use the files below `root`; a relative root is taken from the working folder, once.
 
         With `sync` what was written survives a loss of power, which costs some milliseconds for
-        each file. Given `flushes`, new files may be lost until these have ended.
+        each file. Given `flushes`, new files may be lost until these have ended. A root
+        that `is_whole` is text, as the system has it.
         """
-        self._root = Path(root).absolute()
-        self._base = str(self._root)
-        self._uri = self._root.as_uri()
+        # Every table that is opened passes here, and taking paths apart would be measurable.
+        self._base = str(root if is_whole else Path(root).absolute())
+        self._uri: str | None = None
         self._sync = sync
-        self._relaxed = relaxed
         self._flushes = flushes
 
     @property
     def uri(self) -> str:
         """The URI of the root."""
+        if self._uri is None:
+            self._uri = self.root.as_uri()
         return self._uri
 
     @property
     def root(self) -> Path:
         """The folder that is the root."""
-        return self._root
+        return Path(self._base)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle by the folder."""
@@ -88,7 +93,7 @@ class LocalStore(Store):
     def at(self, folder: str) -> LocalStore:
         """Return a store with a sub-folder as its root."""
         folder = check_folder(folder)
-        return self._like(self._root / folder) if folder else self
+        return self._like(self._native(folder)) if folder else self
 
     def open_reader(self, path: str, size: int | None = None) -> ObjectReader:  # noqa: ARG002  # the map needs the size there is
         """Map a file."""
@@ -102,11 +107,15 @@ class LocalStore(Store):
 
     def put(self, path: str, data: BytesLike) -> None:
         """Write a file whole, in place of whatever had the name."""
-        if self._relaxed:
-            # To take over a name, some systems write the file to the disk at once, and wait.
-            self.delete(path)
         with self.open_writer(path) as writer:
             writer.write(data)
+
+    def put_note(self, path: str, data: BytesLike) -> None:
+        """Write a small file in place, without waiting for the disk."""
+        try:
+            write_note(self._native(path), data)
+        except OSError as error:
+            raise translated(error, path) from error
 
     def put_if_absent(self, path: str, data: BytesLike) -> None:
         """Write a file if the name is free; on return it survives a loss of power."""
@@ -174,15 +183,11 @@ class LocalStore(Store):
             if self._sync:
                 flush_folder(os.path.dirname(native))
 
-    def relaxed(self) -> LocalStore:
-        """Return the same folder without waiting for the disk."""
-        return LocalStore(self._root, sync=False, relaxed=True)
-
     def lazily(self) -> LocalStore:
         """Return the same folder; files are flushed in the background until `settle`."""
         if not self._sync or os.name == "nt":  # Windows names only files that are closed
             return self
-        return LocalStore(self._root, flushes=Flushes())
+        return self._like(self._base, Flushes())
 
     def settle(self) -> None:
         """Wait for the flushes in the background, and raise what they met."""
@@ -218,12 +223,14 @@ class LocalStore(Store):
                         swept += 1
         return swept
 
-    def _like(self, root: Path) -> LocalStore:
-        return LocalStore(root, sync=self._sync, relaxed=self._relaxed, flushes=self._flushes)
+    def _like(self, base: str, flushes: Flushes | None = None) -> LocalStore:
+        """Return a store of another folder, given by its whole path as the system has it."""
+        flushes = self._flushes if flushes is None else flushes
+        return LocalStore(base, sync=self._sync, flushes=flushes, is_whole=True)
 
     def _native(self, path: str) -> str:
         """Return the path that the operating system understands."""
-        return native_path(self._base, check_path(path), windows=os.name == "nt")
+        return native_path(self._base, check_path(path), windows=_IS_WINDOWS)
 
     def _native_folder(self, folder: str) -> str:
         return self._native(folder) if check_folder(folder) else self._base

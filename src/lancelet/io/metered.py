@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 
 from lancelet.io.fork import renew_after_fork
 from lancelet.io.store import Store
-from lancelet.io.wrapped import Request, WrappedStore, answer_bytes
+from lancelet.io.wrapped import CHANGES, Request, WrappedStore, answer_bytes
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ class IoMeter:
 
     >>> process = IoMeter()
     >>> scan = process.scope()
-    >>> scan.add(IoCounts(read_iops=2, read_bytes=10))
+    >>> scan.add(read_iops=2, read_bytes=10)
     >>> process.counts
     IoCounts(read_iops=2, read_bytes=10, write_iops=0, written_bytes=0)
     """
@@ -75,16 +75,22 @@ class IoMeter:
         """Return a meter that starts at zero and adds to this one too."""
         return IoMeter(self)
 
-    def add(self, counts: IoCounts) -> None:
+    def add(
+        self,
+        read_iops: int = 0,
+        read_bytes: int = 0,
+        write_iops: int = 0,
+        written_bytes: int = 0,
+    ) -> None:
         """Count here and in every scope around."""
         # Every request passes here, in each scope, so numbers are added and no values made.
         with self._lock:
-            self._read_iops += counts.read_iops
-            self._read_bytes += counts.read_bytes
-            self._write_iops += counts.write_iops
-            self._written_bytes += counts.written_bytes
+            self._read_iops += read_iops
+            self._read_bytes += read_bytes
+            self._write_iops += write_iops
+            self._written_bytes += written_bytes
         if self._outer is not None:
-            self._outer.add(counts)
+            self._outer.add(read_iops, read_bytes, write_iops, written_bytes)
 
     def take(self) -> IoCounts:
         """Return what was counted and start again from zero; scopes around go on."""
@@ -98,10 +104,10 @@ class IoMeter:
     def request(self, request: Request, action: Callable[[], T]) -> T:
         """Run a request and count it when it succeeded."""
         answer = action()
-        if request.is_change:
-            self.add(IoCounts(write_iops=1, written_bytes=request.written_bytes))
+        if request.operation in CHANGES:
+            self.add(write_iops=1, written_bytes=request.written_bytes)
         elif request.operation not in _UNCOUNTED:
-            self.add(IoCounts(read_iops=request.reads, read_bytes=answer_bytes(answer)))
+            self.add(request.reads, answer_bytes(answer))
         return answer
 
     def __reduce__(self) -> tuple[object, ...]:

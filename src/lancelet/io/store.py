@@ -193,12 +193,12 @@ class Store(Protocol):
         Where a store cannot move, both names may be seen for a moment.
         """
 
-    def relaxed(self) -> Store:
-        """Return the same store for what may be lost with the power; never half written.
+    def put_note(self, path: str, data: BytesLike) -> None:
+        """Store an object that is only advice, in the cheapest way that there is.
 
-        What is replaced there may be missing for a moment.
+        It may be lost with the power, and readers may see it before it is whole.
         """
-        return self
+        self.put(path, data)
 
     def lazily(self) -> Store:
         """Return the same store, of which new files may be lost with the power until `settle`.
@@ -257,7 +257,7 @@ def check_path(path: str) -> str:
     # One scan for the rare bad shapes; `split` on every request would be measurable.
     if not path or path[0] == "/" or path[-1] == "/" or "//" in path or "\0" in path:
         pass
-    elif "." not in path or not any(part in {".", ".."} for part in path.split("/")):
+    elif (path[0] != "." and "/." not in path) or not {".", ".."} & set(path.split("/")):
         return path
     raise InvalidInputError(
         "a path in a store must be relative, `/`-separated and without '.' or '..'", path=path

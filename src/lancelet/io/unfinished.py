@@ -16,14 +16,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 import uuid
-from typing import BinaryIO, Final, Protocol
+from typing import Final, Protocol
 
 TEMPORARY_PREFIX: Final = ".lancelet-tmp-"
 """How names of unfinished files begin; no name of the format begins with a dot."""
 
-_BUFFER_BYTES: Final = 1 << 20
+_COPY_BYTES: Final = 1 << 20
+
+_CLOSED: Final = -1
+"""The handle of a file that is closed."""
 
 _CREATE: Final = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0)
 
@@ -40,8 +42,8 @@ _NOT_UNNAMED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOTSUP, errno.EISDIR, 
 class UnfinishedFile(Protocol):
     """A file that is being written."""
 
-    file: BinaryIO
-    """Takes the bytes."""
+    handle: int
+    """Takes the bytes; closed by `publish` and by `discard`."""
 
     def publish(self, native: str, *, may_replace: bool) -> None:
         """Close the file and give it its name; `FileExistsError` if that is taken and must not."""
@@ -68,8 +70,7 @@ class UnnamedFile:
         flag = getattr(os, "O_TMPFILE", 0)
         if not flag:
             raise OSError(errno.EOPNOTSUPP, "the system has no files without names")
-        handle = os.open(folder, flag | os.O_RDWR, 0o666)
-        self.file: BinaryIO = os.fdopen(handle, "w+b", buffering=_BUFFER_BYTES)
+        self.handle = os.open(folder, flag | os.O_RDWR, 0o666)
         self._folder = folder
 
     def publish(self, native: str, *, may_replace: bool) -> None:
@@ -84,17 +85,17 @@ class UnnamedFile:
             if error.errno not in _NOT_LINKED:
                 raise
             self._publish_copy(native, may_replace=may_replace)
-        self.file.close()
+        _close(self)
 
     def discard(self) -> None:
         """Close the file, which is the end of it."""
         with contextlib.suppress(OSError):
-            self.file.close()
+            _close(self)
 
     def _link(self, native: str) -> None:
-        handle = self.file.fileno()
         # Only with a handle given does Python ask the system to follow the link in /proc.
-        os.link(f"/proc/self/fd/{handle}", native, src_dir_fd=handle, follow_symlinks=True)
+        source = f"/proc/self/fd/{self.handle}"
+        os.link(source, native, src_dir_fd=self.handle, follow_symlinks=True)
 
     def _replace(self, native: str) -> None:
         temporary = _temporary_name(self._folder)
@@ -109,10 +110,11 @@ class UnnamedFile:
         """Publish a hidden file with the same bytes, which survive a loss of power."""
         copy = HiddenFile(self._folder)
         try:
-            self.file.seek(0)
-            shutil.copyfileobj(self.file, copy.file, _BUFFER_BYTES)
-            copy.file.flush()
-            os.fsync(copy.file.fileno())
+            position = 0
+            while part := os.pread(self.handle, _COPY_BYTES, position):
+                write_all(copy.handle, part)
+                position += len(part)
+            os.fsync(copy.handle)
             copy.publish(native, may_replace=may_replace)
         finally:
             copy.discard()
@@ -124,12 +126,11 @@ class HiddenFile:
     def __init__(self, folder: str) -> None:
         """Start the file."""
         self._temporary = _temporary_name(folder)
-        handle = os.open(self._temporary, _CREATE, 0o666)
-        self.file: BinaryIO = os.fdopen(handle, "wb", buffering=_BUFFER_BYTES)
+        self.handle = os.open(self._temporary, _CREATE, 0o666)
 
     def publish(self, native: str, *, may_replace: bool) -> None:
         """Rename the file; Windows needs it to be closed before."""
-        self.file.close()
+        _close(self)
         if may_replace:
             os.replace(self._temporary, native)
         else:
@@ -140,9 +141,18 @@ class HiddenFile:
         """Delete the file; after a rename there is nothing to delete."""
         # The disk may be full or broken, and says so again here; the bytes are unwanted anyway.
         with contextlib.suppress(OSError):
-            self.file.close()
+            _close(self)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._temporary)
+
+
+def write_all(handle: int, data: bytes | bytearray | memoryview) -> None:
+    """Write bytes to an open file; the system may take them in several pieces."""
+    written = os.write(handle, data)
+    if written < len(data):
+        rest = memoryview(data)[written:]
+        while rest:
+            rest = rest[os.write(handle, rest) :]
 
 
 def give_name_if_free(temporary: str, native: str) -> None:
@@ -154,6 +164,13 @@ def give_name_if_free(temporary: str, native: str) -> None:
             raise
         os.close(os.open(native, _CREATE, 0o666))
         os.replace(temporary, native)
+
+
+def _close(file: UnfinishedFile) -> None:
+    """Close a file unless that was done; some network drives say only then that they are full."""
+    handle, file.handle = file.handle, _CLOSED
+    if handle != _CLOSED:
+        os.close(handle)
 
 
 def _temporary_name(folder: str) -> str:

@@ -9,9 +9,8 @@ delegate, so nothing can slip past it.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -45,8 +44,7 @@ CHANGES: Final = frozenset(
 """Operations that change what is stored; all others only look."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """One thing asked of a store: what, of which object, how many reads it is, and its bytes."""
 
     operation: str
@@ -84,10 +82,6 @@ class WrappedStore(Store):
         """Return the same store with a folder as its root, wrapped alike."""
         return WrappedStore(self.inner.at(folder), self.around)
 
-    def relaxed(self) -> WrappedStore:
-        """Return the same store for what may be lost with the power, wrapped alike."""
-        return WrappedStore(self.inner.relaxed(), self.around)
-
     def lazily(self) -> WrappedStore:
         """Return the same store for files that nothing leads to yet, wrapped alike."""
         return WrappedStore(self.inner.lazily(), self.around)
@@ -116,6 +110,10 @@ class WrappedStore(Store):
     def put(self, path: str, data: BytesLike) -> None:
         """Store an object whole."""
         self._request("put", path, lambda: self.inner.put(path, data), data)
+
+    def put_note(self, path: str, data: BytesLike) -> None:
+        """Store an object that is only advice; a put like any other to who looks on."""
+        self._request("put", path, lambda: self.inner.put_note(path, data), data)
 
     def put_if_absent(self, path: str, data: BytesLike) -> None:
         """Store an object if the name is free."""
@@ -171,9 +169,9 @@ class WrappedStore(Store):
         )
 
     def _request(
-        self, operation: str, path: str, action: Callable[[], T], data: BytesLike = b""
+        self, operation: str, path: str, action: Callable[[], T], data: BytesLike | None = None
     ) -> T:
-        request = Request(operation, path, as_memoryview(data).nbytes)
+        request = Request(operation, path, 0 if data is None else as_memoryview(data).nbytes)
         return self.around.request(request, action)
 
 

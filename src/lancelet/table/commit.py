@@ -59,7 +59,7 @@ from lancelet.table.dictionaries import dictionary_values_of, with_dictionaries
 from lancelet.table.fragment_reuse import current_coverage, with_recorded_moves
 from lancelet.table.handlers import CommitHandler
 from lancelet.table.location import TableLocation
-from lancelet.table.manifests import ManifestEntry
+from lancelet.table.manifests import ManifestEntry, keep_manifest
 from lancelet.table.mark import Mark
 from lancelet.table.moved_rows import with_creation_versions
 from lancelet.table.snapshot import (
@@ -138,7 +138,10 @@ def commit(
         if attempt and deadline is not None and time.monotonic() > deadline:
             break
         try:
-            published = _attempt(location, resolver, options)
+            # A version may have come unseen just when the known one was read: then its name is
+            # taken, and from the second attempt on the latest is looked for.
+            known = None if attempt else options.known
+            published = _attempt(location, resolver, options, known)
         except CommitOutcomeUnknownError as error:
             # Ours may be there, or come to be there late: the next attempt meets it either way.
             published, lost = None, error
@@ -168,11 +171,11 @@ class PreparedCommit:
 
 
 def _attempt(
-    location: TableLocation, resolver: Resolver, options: CommitOptions
+    location: TableLocation, resolver: Resolver, options: CommitOptions, known: Snapshot | None
 ) -> Snapshot | None:
     """Publish on top of what is the latest version now; None if another writer was faster."""
     ours = resolver.ours
-    latest = latest_snapshot(location, options.handler, known=options.known)
+    latest = latest_snapshot(location, options.handler, known=known)
     if latest is None:
         if not isinstance(ours.operation, Overwrite):
             raise DatasetNotFoundError("there is no dataset to commit to", uri=location.uri)
@@ -245,14 +248,14 @@ def _publish(
 ) -> Snapshot | None:
     """Write the manifest under the name of its version; the one request that decides."""
     transaction, store = prepared.transaction, location.store
-    manifest = _stamped(prepared.state.manifest, transaction)
-    if options.mark is not None:
-        manifest = replace(manifest, config=options.mark.put(manifest.config))
+    manifest = _stamped(prepared.state.manifest, transaction, options.mark)
     path = manifest_path(manifest.version, prepared.naming)
     rendered = transaction.render()
-    store.relaxed().put(f"{TRANSACTIONS}/{transaction.file_name}", rendered)
-    values = dictionary_values_of(unsaved_snapshot(location, manifest))
-    manifest, head = with_dictionaries(manifest, values)
+    store.put_note(f"{TRANSACTIONS}/{transaction.file_name}", rendered)
+    head = b""
+    if manifest.data_version is FileVersion.V0_1:
+        values = dictionary_values_of(unsaved_snapshot(location, manifest))
+        manifest, head = with_dictionaries(manifest, values)
     indices = IndexSection(prepared.state.indices)
     data, stored = write_manifest_file(manifest, indices, rendered, dictionary_values=head)
     handler = options.handler or location.handler
@@ -274,7 +277,9 @@ def _publish(
         len(data),
         manifest.timestamp,
         store.etag_at_hand(path),
+        folder_changed_at=None if options.detached else handler.last_change(store),
     )
+    keep_manifest(data, stored)
     return written_snapshot(location, entry, stored, indices, transaction)
 
 
@@ -293,9 +298,10 @@ def publish_first(
     return published
 
 
-def _stamped(manifest: Manifest, transaction: Transaction) -> Manifest:
+def _stamped(manifest: Manifest, transaction: Transaction, mark: Mark | None) -> Manifest:
     return replace(
         manifest,
+        config=manifest.config if mark is None else mark.put(manifest.config),
         timestamp_ns=time.time_ns(),
         transaction_file=transaction.file_name,
         writer_version=WriterVersion(_LIBRARY, __version__),
@@ -315,7 +321,7 @@ def _is_published(location: TableLocation, version: int, ours: Transaction) -> b
 def _write_hint(store: Store, version: int) -> None:
     """Leave a note of the latest version; a note that is missing or old does no harm."""
     try:
-        store.relaxed().put(LATEST_VERSION_HINT, render_version_hint(version))
+        store.put_note(LATEST_VERSION_HINT, render_version_hint(version))
     except StorageError:
         return
 

@@ -22,9 +22,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+import numpy as np
+
 from lancelet.buffers import Ranges, Slices, run
 from lancelet.errors import ObjectNotFoundError, VersionNotFoundError
-from lancelet.format.manifest_file import StoredManifest, read_manifest
+from lancelet.format.manifest_file import (
+    TAIL_BYTES,
+    StoredManifest,
+    parse_manifest_file,
+    read_manifest,
+)
 from lancelet.format.paths import (
     DETACHED_BIT,
     LATEST_VERSION_HINT,
@@ -51,6 +58,8 @@ class ManifestEntry:
     """A manifest as a listing shows it.
 
     `noted_at` is set where it was found by the note of the latest version, written then.
+    `folder_changed_at` is set where it was found to be the latest: the last change of the folder
+    by then. While that is the last one, it is the latest still.
     """
 
     version: int
@@ -60,6 +69,7 @@ class ManifestEntry:
     modified: datetime
     etag: str | None = None
     noted_at: datetime | None = None
+    folder_changed_at: datetime | None = None
 
     def is_that_of(self, other: ManifestEntry) -> bool:
         """Return whether both are surely of one manifest, as it was stored once."""
@@ -90,8 +100,12 @@ def find_latest(store: Store, *, exact: bool = False) -> ManifestEntry | None:
     page of a listing in V2 and all pages in V1. An `exact` answer never uses the note, and is
     needed where `is_as_noted` says no.
     """
-    noted = None if exact else _noted_latest(store)
-    return noted or _listed_latest(store)
+    if exact:
+        return _listed_latest(store)
+    changed = store.last_change(VERSIONS)
+    noted = None if changed is None else _noted_latest(store, changed)
+    found = noted or _listed_latest(store)
+    return None if found is None else replace(found, folder_changed_at=changed)
 
 
 def is_as_noted(entry: ManifestEntry, committed_at: datetime) -> bool:
@@ -102,15 +116,12 @@ def is_as_noted(entry: ManifestEntry, committed_at: datetime) -> bool:
     return entry.noted_at is None or abs(entry.noted_at - committed_at) <= _NOTED_AT_COMMIT
 
 
-def _noted_latest(store: Store) -> ManifestEntry | None:
+def _noted_latest(store: Store, changed: datetime) -> ManifestEntry | None:
     """Return the newest manifest if the note of it was the last change to the folder.
 
     A note that is older is worth nothing: versions behind it may have been cleaned up, so that
     a free name after it does not mean that it is the last.
     """
-    changed = store.last_change(VERSIONS)
-    if changed is None:
-        return None
     try:
         noted_at = store.info(LATEST_VERSION_HINT).modified
         version = parse_version_hint(store.read(LATEST_VERSION_HINT))
@@ -167,7 +178,7 @@ def open_manifest(store: Store, entry: ManifestEntry) -> tuple[StoredManifest, O
     """
     reader = store.open_reader(entry.path, entry.size)
     if reader.identity is None:
-        return run(read_manifest(reader.size), reader.read_ranges), reader
+        return _read_by_content(reader), reader
 
     def fetch(ranges: Ranges) -> Slices:
         # Fragments are decoded when they are needed, and the map should not be kept for that.
@@ -178,6 +189,25 @@ def open_manifest(store: Store, entry: ManifestEntry) -> tuple[StoredManifest, O
         return run(read_manifest(reader.size), fetch), reader.size
 
     return CACHE.get_or_load(("manifest", reader.identity), load), reader
+
+
+def keep_manifest(data: bytes, stored: StoredManifest) -> None:
+    """Keep what the bytes of a manifest's file say, for whoever reads the same bytes."""
+    if len(data) <= TAIL_BYTES:
+        CACHE.put(("manifest", data), stored, value_bytes=2 * len(data))
+
+
+def _read_by_content(reader: ObjectReader) -> StoredManifest:
+    """Read a manifest of which only the bytes can tell whether it was read or written before."""
+    if reader.size > TAIL_BYTES:
+        return run(read_manifest(reader.size), reader.read_ranges)
+    data = reader.read_ranges(Ranges.of((0, reader.size))).slice_bytes(0).tobytes()
+    known = CACHE.get(("manifest", data))
+    if isinstance(known, StoredManifest):
+        return known
+    stored = parse_manifest_file(np.frombuffer(data, np.uint8))
+    keep_manifest(data, stored)
+    return stored
 
 
 def _entry_of(info: ObjectInfo) -> ManifestEntry | None:

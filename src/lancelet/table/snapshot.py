@@ -212,9 +212,12 @@ def latest_snapshot(
 ) -> Snapshot | None:
     """Open the latest version of the table at a location, or return None if there is no table.
 
-    The manifest is not read if it is that of a `known` version.
+    Nothing is read if the latest is a `known` version. That may miss one that was published in
+    the same moment as the known one was found; whoever needs to be sure does not say what it knows.
     """
     handler = handler or location.handler
+    if known is not None and _is_surely_latest(known, location, handler):
+        return known.beside(location)
     entry = handler.find_latest(location.store)
     if entry is None:
         return None
@@ -226,6 +229,12 @@ def latest_snapshot(
         return snapshot
     entry = handler.find_latest(location.store, exact=True)
     return None if entry is None else open_entry(location, entry)
+
+
+def _is_surely_latest(known: Snapshot, location: TableLocation, handler: CommitHandler) -> bool:
+    """Return whether nothing happened among the versions since one was found to be the latest."""
+    changed = known.entry.folder_changed_at
+    return changed is not None and handler.last_change(location.store) == changed
 
 
 def open_entry(location: TableLocation, entry: ManifestEntry) -> Snapshot:

@@ -241,14 +241,21 @@ def test_a_flush_that_fails_is_raised_when_it_is_waited_for(store, monkeypatch):
     assert (caught.value.facts["path"], caught.value.facts["errno"]) == ("a", errno.EIO)
 
 
-def test_nothing_is_replaced_by_a_rename_where_it_may_be_lost(store, monkeypatch):
+def test_a_note_is_written_in_place_and_waits_for_nothing(store, tmp_path, monkeypatch):
     def forbidden(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(unfinished.os, "replace", forbidden)
-    for content in (b"1", b"2"):
-        store.relaxed().put("note", content)
-        assert store.read("note") == content
+    monkeypatch.setattr(durable.os, "fsync", forbidden)
+    (tmp_path / "notes").mkdir()
+    for content in (b"first", b"2", b"third one"):
+        store.put_note("notes/a", content)
+        assert store.read("notes/a") == content
+        assert len(list((tmp_path / "notes").iterdir())) == 1
+
+
+def test_a_folder_of_notes_is_made(store):
+    store.put_note("new/notes/a", b"x")
+    assert store.read("new/notes/a") == b"x"
 
 
 def test_large_file_is_flushed_while_it_is_written(store: LocalStore, monkeypatch):

@@ -63,7 +63,7 @@ def test_many_threads_lose_no_count():
 
 def test_meter_arrives_at_zero_in_another_process():
     meter = IoMeter()
-    meter.add(IoCounts(read_iops=1))
+    meter.add(read_iops=1)
     assert pickle.loads(pickle.dumps(meter)).counts == IoCounts()
 
 

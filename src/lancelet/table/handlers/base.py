@@ -13,8 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from datetime import datetime
 from typing import Any, Protocol, Self, TypeAlias
 
+from lancelet.format.paths import VERSIONS
 from lancelet.io import Store
 from lancelet.table.manifests import ManifestEntry, find_latest, find_version
 
@@ -31,6 +33,13 @@ class CommitHandler(Protocol):
     def find_latest(self, store: Store, *, exact: bool = False) -> ManifestEntry | None:
         """Return the newest manifest, or None if there is no table; see `find_latest`."""
         return find_latest(store, exact=exact)
+
+    def last_change(self, store: Store) -> datetime | None:
+        """Return when a version was last published or removed, if that is known at once.
+
+        While this stays the same, the version that was the latest is so still.
+        """
+        return store.last_change(VERSIONS)
 
     def find_version(self, store: Store, version: int, *, uri: str) -> ManifestEntry:
         """Return the manifest of a version, or raise `VersionNotFoundError`."""

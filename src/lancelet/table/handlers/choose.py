@@ -34,8 +34,10 @@ def handler_of(uri: str, storage_options: Mapping[str, str] | None = None) -> Co
     PutIfAbsent()
     """
     options = storage_options or {}
-    location = parse_uri(uri)
     database = option_of(options, MANIFEST_STORE)
+    if database is None and "+ddb:" not in uri:
+        return PutIfAbsent()
+    location = parse_uri(uri)
     if location.scheme.endswith("+ddb"):
         return ExternalStore(DynamoRecords.open(_table_of(location), options), location.path)
     if database is None:

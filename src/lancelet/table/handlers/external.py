@@ -108,6 +108,10 @@ class ExternalStore(CommitHandler):
             return find_latest(store, exact=exact)
         return self._entry(store, record)
 
+    def last_change(self, store: Store) -> datetime | None:  # noqa: ARG002  # the database decides
+        """Return None: what the folder shows is not what decides."""
+        return None
+
     def find_version(self, store: Store, version: int, *, uri: str) -> ManifestEntry:
         """Return the manifest of a version, and record it if it was not."""
         if is_detached(version):
