@@ -57,7 +57,7 @@ def test_many_threads_lose_no_count():
     meter = IoMeter().scope()
     with ThreadPoolExecutor(8) as pool:
         for _ in range(400):
-            pool.submit(meter.add, IoCounts(read_iops=1, read_bytes=2))
+            pool.submit(meter.add, read_iops=1, read_bytes=2)
     assert meter.counts == IoCounts(read_iops=400, read_bytes=800)
 
 
