@@ -25,6 +25,8 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "1g",
+    # Workers that need not import everything anew; those of the cluster's tests do.
+    "spark.python.daemon.module": "lancelet.spark.daemon",
     "spark.sql.session.timeZone": "UTC",
     "spark.log.level": "ERROR",
 }

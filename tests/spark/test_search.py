@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 import lancelet
 from lancelet import spark as ls
 from lancelet.errors import LanceletError
+from lancelet.query import PhraseQuery
 
 ROWS, DIMENSION = 900, 8
 WORDS = ("fox", "dog", "river", "stone", "hill")
@@ -119,6 +120,79 @@ def test_queries_that_mean_nothing_are_refused(uri, spark):
         ls.search(spark, uri, spark.range(3), column="v")
     with pytest.raises(LanceletError):
         ls.search(spark, uri, [[0.0] * DIMENSION], column="text")
+
+
+@pytest.mark.parametrize("as_frame", [False, True], ids=["matrices", "frame"])
+def test_rows_of_many_vectors_are_found_by_queries_of_many(spark, tmp_path, as_frame):
+    path = str(tmp_path / "t.lance")
+    random = np.random.default_rng(3)
+    lists = [random.standard_normal((1 + n % 3, 4)).astype(np.float32) for n in range(60)]
+    kind = pa.list_(pa.list_(pa.float32(), 4))
+    rows = pa.table({"id": range(60), "v": pa.array([each.tolist() for each in lists], kind)})
+    lance.write_dataset(rows, path, max_rows_per_file=20)
+    asked = {n: random.standard_normal((1 + n % 2, 4)).astype(np.float32) for n in range(5)}
+    options = {"column": "v", "columns": ["id", "_distance"], "nearest": {"metric": "cosine"}}
+    if as_frame:
+        pairs = [(n, query.tolist()) for n, query in asked.items()]
+        queries = spark.createDataFrame([*pairs, (9, None)], "n int, v array<array<float>>")
+    else:
+        queries = list(asked.values())
+    found = ls.search(spark, path, queries, 4, queries_per_task=2, **options).collect()
+    for number, query in asked.items():
+        wish = {"column": "v", "q": query, "k": 4, "metric": "cosine"}
+        expected = lance.dataset(path).to_table(["id", "_distance"], nearest=wish)
+        own = [row for row in found if row[0] == number]
+        assert [row.id for row in own] == expected["id"].to_pylist()
+        scores = [row._distance for row in own]
+        assert scores == pytest.approx(expected["_distance"].to_pylist(), abs=1e-5)
+    assert len(found) == 4 * len(asked)
+    alone = ls.search(spark, path, asked[1], 4, **options).collect()
+    assert [row.id for row in alone] == [row.id for row in found if row[0] == 1]
+
+
+@pytest.mark.parametrize("as_frame", [False, True], ids=["list", "frame"])
+def test_many_texts_are_spread_over_tasks(uri, spark, as_frame):
+    texts = ["fox river", "stone", "hill dog fox", "unheard", "dog"]
+    options = {"columns": ["id", "_score"], "filter": "id % 2 = 0", "queries_per_task": 2}
+    if as_frame:
+        queries = spark.createDataFrame([(text,) for text in [*texts, None]], "query string")
+        found = ls.search_text(spark, uri, queries.repartition(3), 700, **options)
+        assert found.columns == ["id", "_score"]
+        assert found.count() == sum(len(of_reference(uri, text)) for text in texts)
+        named = queries.selectExpr("query as name", "query")
+        rows = ls.search_text(spark, uri, named, 700, **options).collect()
+        keys = {text: text for text in texts}
+    else:
+        phrase = PhraseQuery("fox river", "text")
+        rows = ls.search_text(spark, uri, [*texts, phrase], 700, **options).collect()
+        found = sorted(row.id for row in rows if row.query_index == len(texts))
+        assert found == of_phrase(uri)
+        keys = {text: number for number, text in enumerate(texts)}
+    for text, key in keys.items():
+        own = {row.id: row._score for row in rows if row[0] == key}
+        assert own == pytest.approx(of_reference(uri, text), rel=1e-5)
+
+
+def test_the_best_texts_of_each_query_come_first(uri, spark):
+    rows = ls.search_text(spark, uri, ["fox", "dog river"], 5, on=["text"]).collect()
+    assert [row.query_index for row in rows] == [0] * 5 + [1] * 5
+    best = lance.dataset(uri).to_table(["_score"], full_text_query="dog river", limit=5)["_score"]
+    assert [row._score for row in rows[5:]] == pytest.approx(best.to_pylist(), rel=1e-5)
+    assert set(rows[0].asDict()) == {"query_index", "id", "text", "v", "_score"}
+    with pytest.raises(LanceletError, match="at least"):
+        ls.search_text(spark, uri, "fox", 0)
+    with pytest.raises(LanceletError):
+        ls.search_text(spark, uri, "fox", on=["id"])
+
+
+def of_reference(uri, words):
+    found = lance.dataset(uri).to_table(["id", "_score"], "id % 2 = 0", full_text_query=words)
+    return dict(zip(found["id"].to_pylist(), found["_score"].to_pylist(), strict=True))
+
+
+def of_phrase(uri):
+    texts = lance.dataset(uri).to_table(["id", "text"], "id % 2 = 0").to_pylist()
+    return [row["id"] for row in texts if "fox river" in row["text"]]
 
 
 def array(values):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lancelet.spark.merging import Merge, merge
     from lancelet.spark.running import Finished, Running
     from lancelet.spark.scanning import count, scan
-    from lancelet.spark.searching import search
+    from lancelet.spark.searching import search, search_text
     from lancelet.spark.session import register
     from lancelet.spark.writing import Once, write
 
@@ -41,6 +41,7 @@ __all__ = [
     "register",
     "scan",
     "search",
+    "search_text",
     "update",
     "write",
 ]
@@ -68,6 +69,7 @@ import_on_demand(
         "register": "lancelet.spark.session",
         "scan": "lancelet.spark.scanning",
         "search": "lancelet.spark.searching",
+        "search_text": "lancelet.spark.searching",
         "update": "lancelet.spark.change",
         "write": "lancelet.spark.writing",
     },

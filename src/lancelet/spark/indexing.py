@@ -74,9 +74,10 @@ def optimize_indices(
     names: Sequence[str] | None = None,
     num_indices_to_merge: int | None = None,
     retrain: bool = False,
+    bytes_per_task: int | None = None,
     **running: Unpack[Running],
 ) -> Finished:
-    """Bring indices up to date, each in a task, in one commit.
+    """Bring indices up to date, each in a task or several, in one commit.
 
     Args:
         uri: The table.
@@ -84,13 +85,14 @@ def optimize_indices(
         num_indices_to_merge: How many of the latest segments become one with new rows, by default
             one; with 0 new rows get a segment of their own.
         retrain: Whether to build them anew from all rows.
+        bytes_per_task: How much of the rows that an index lacks a task reads, about.
         running: See `Running`.
     """
     job, table = begin(uri, running)
     wanted = OptimizeIndices(
         None if names is None else tuple(names), num_indices_to_merge, retrains=retrain
     )
-    built = build_index.optimize_indices(job, table, wanted)
+    built = build_index.optimize_indices(job, table, wanted, bytes_per_task)
     return Finished(built.version, _rows(job.report.phases, "optimize"), job.report)
 
 

@@ -191,10 +191,10 @@ def _vector(query: Any) -> np.ndarray[Any, Any]:
 
 
 def _analyzed(plan: ScanPlan) -> AnalyzeResult:
-    return AnalyzeResult(schema_found(plan))
+    return AnalyzeResult(schema_found(plan.schema))
 
 
 def _rows(plan: ScanPlan) -> Iterator[Row]:
-    schema = arrow_schema(schema_found(plan))
+    schema = arrow_schema(schema_found(plan.schema))
     for batch in execute(plan):
         yield from rows_of(convert_batch(batch, schema))

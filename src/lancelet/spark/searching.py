@@ -1,7 +1,7 @@
-"""Searching for many vectors at once: queries are spread over tasks, each of which searches all.
+"""Searching for many queries at once: they are spread over tasks, each of which searches all.
 
     queries   0: [0.1, 0.2]   1: [0.9, 0.8]   2: ...       a matrix, or a column of a data frame
-    tasks     each takes some queries and asks the same version of the table for their neighbours
+    tasks     each takes some queries and asks the same version of the table for its best rows
     rows      query 0: id 17 at 0.03, id 4 at 0.05   query 1: ...
 
 A worker opens the table and its index once, and keeps what it has read of them for its next task.
@@ -17,70 +17,25 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Unpack
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
-from lancelet.errors import FieldNotFoundError, InvalidInputError, UnsupportedError
-from lancelet.ops.jobs.table_ref import TableRef
-from lancelet.query.execute import execute_to_table
-from lancelet.query.plan import ScanPlan, plan_scan
+from lancelet.errors import FieldNotFoundError, InvalidInputError
+from lancelet.query.full_text import FullTextQuery
 from lancelet.query.row_columns import ROW_FIELDS
 from lancelet.query.scan_options import ScanOptions
-from lancelet.query.search.hits import QUERY_INDEX
-from lancelet.query.search.vector import read_vector_search
 from lancelet.spark.arrow_tasks import map_in_arrow, task_frame
 from lancelet.spark.convert import convert_batch
+from lancelet.spark.fan import ByText, ByVector, Fan, Kind, Queries
 from lancelet.spark.options import ReadOptions
 from lancelet.spark.reader import pinned, ref_of
 from lancelet.spark.running import Place, table_at
 from lancelet.spark.types import arrow_schema, spark_schema
-from lancelet.table.snapshot import Snapshot
 
 QUERIES_PER_TASK: Final = 4096
 _BATCH_QUERIES: Final = 1024
 QUERY: Final = "query_index"
-
-
-@dataclass(frozen=True, slots=True)
-class Fan:
-    """A search that tasks do for the queries each is given; a plain value."""
-
-    table: TableRef
-    nearest: Mapping[str, Any]
-    columns: tuple[str, ...] | None = None
-    filter: str | None = None
-    prefilter: bool = True
-    fast_search: bool = False
-
-    def plan(self, snapshot: Snapshot, queries: npt.NDArray[Any]) -> ScanPlan:
-        """Return the plan of the search for some queries."""
-        wanted = {**self.nearest, "q": queries}
-        options = ScanOptions(
-            columns=self.columns,
-            filter=self.filter,
-            prefilter=self.prefilter,
-            indexed_only=self.fast_search,
-            search=read_vector_search(snapshot.schema, wanted),
-        )
-        return plan_scan(snapshot, options)
-
-    def schema(self, snapshot: Snapshot) -> StructType:
-        """Return the columns that a row found has, without that of the query."""
-        field = snapshot.schema.field_by_path(self.nearest["column"])
-        if not pa.types.is_fixed_size_list(field.arrow_type):
-            raise UnsupportedError(
-                "only columns with one vector in each row are searched for many queries at once",
-                column=self.nearest["column"],
-                found=str(field.arrow_type),
-            )
-        return schema_found(self.plan(snapshot, np.zeros(field.arrow_type.list_size)))
-
-    def find(self, queries: npt.NDArray[Any]) -> pa.Table:
-        """Return what is nearest to each query, with the number of the query."""
-        return execute_to_table(self.plan(self.table.open(), queries))
 
 
 def search(
@@ -108,7 +63,8 @@ def search(
         uri: The table.
         queries: A matrix with a query in each row, whose numbers are then the column
             `query_index`; or a data frame with a column of vectors, whose other columns come in
-            front of the rows found. The partitions of a data frame are the tasks.
+            front of the rows found. The partitions of a data frame are the tasks. Where rows of
+            the table are lists of vectors, each query is a matrix or a list of vectors itself.
         k: How many rows for each query.
         column: The column of vectors of the table.
         query_column: The column of vectors of the data frame, by default of the same name.
@@ -123,97 +79,147 @@ def search(
         queries_per_task: How many rows of a matrix a task takes.
         place: See `Place`.
     """
-    if queries_per_task < 1:
-        raise InvalidInputError("a task needs a query", queries_per_task=queries_per_task)
     wanted = ReadOptions(table_at(uri, place), version=version, tag=tag)
-    snapshot = pinned(wanted)
-    fan = Fan(
-        ref_of(snapshot, wanted),
-        {**(nearest or {}), "column": column, "k": k},
-        None if columns is None else tuple(columns),
-        filter,
-        prefilter,
-        fast_search,
+    options = ScanOptions(
+        columns=None if columns is None else tuple(columns),
+        filter=filter,
+        prefilter=prefilter,
+        indexed_only=fast_search,
     )
-    found = fan.schema(snapshot)
-    if isinstance(queries, DataFrame):
-        return _of_frame(fan, queries, query_column or column, found)
-    schema = StructType([StructField(QUERY, LongType(), False), *found.fields])
-    matrix = np.atleast_2d(np.asarray(queries))
-    tasks = [
-        _Part(first, matrix[first : first + queries_per_task])
-        for first in range(0, len(matrix), queries_per_task)
-    ]
-    return task_frame(spark, partial(_search_part, fan, arrow_schema(schema)), tasks, schema)
+    kind = ByVector({**(nearest or {}), "column": column, "k": k})
+    fanned = _Fanned(wanted, kind, options, queries_per_task)
+    return fanned.frame(spark, queries, query_column or column)
 
 
-def schema_found(plan: ScanPlan) -> StructType:
+def search_text(
+    spark: SparkSession,
+    uri: str | os.PathLike[str],
+    queries: DataFrame | str | FullTextQuery | Sequence[str | FullTextQuery],
+    k: int = 10,
+    *,
+    on: Sequence[str] | None = None,
+    query_column: str = "query",
+    columns: Sequence[str] | None = None,
+    filter: str | None = None,  # noqa: A002 - the word for it everywhere
+    prefilter: bool = True,
+    fast_search: bool = False,
+    version: int | None = None,
+    tag: str | None = None,
+    queries_per_task: int = QUERIES_PER_TASK,
+    **place: Unpack[Place],
+) -> DataFrame:
+    """Return the `k` rows whose texts are best for each of many queries.
+
+    Args:
+        spark: The session to search in.
+        uri: The table, which has an index of texts.
+        queries: Words, or queries such as `PhraseQuery`, whose numbers are then the column
+            `query_index`; or a data frame with a column of words, whose other columns come in
+            front of the rows found. The partitions of a data frame are the tasks.
+        k: How many rows for each query.
+        on: The columns in which words are looked for, by default all that have an index.
+        query_column: The column of words of the data frame.
+        columns: What to return of the rows found, by default every column.
+        filter: SQL text; rows for which it is true are returned.
+        prefilter: Whether only rows that pass the filter are searched; else fewer than `k` may
+            be left.
+        fast_search: Whether rows that no index has are left out.
+        version: The number of the version to search; by default the latest.
+        tag: The tag of the version to search.
+        queries_per_task: How many queries of a list a task takes.
+        place: See `Place`.
+    """
+    if k < 1:
+        raise InvalidInputError("a search is for one row at least", k=k)
+    wanted = ReadOptions(table_at(uri, place), version=version, tag=tag)
+    options = ScanOptions(
+        columns=None if columns is None else tuple(columns),
+        filter=filter,
+        limit=k,
+        prefilter=prefilter,
+        indexed_only=fast_search,
+    )
+    kind = ByText(None if on is None else tuple(on))
+    return _Fanned(wanted, kind, options, queries_per_task).frame(spark, queries, query_column)
+
+
+def schema_found(found: pa.Schema) -> StructType:
     """Return the columns of what a search returns as Spark's."""
     # Spark has no unsigned numbers, and no id or address comes near the largest signed one.
     fields = [
-        pa.field(field.name, pa.int64()) if field.name in ROW_FIELDS else field
-        for field in plan.schema
+        pa.field(field.name, pa.int64()) if field.name in ROW_FIELDS else field for field in found
     ]
     return spark_schema(pa.schema(fields))
 
 
+@dataclass(frozen=True, slots=True)
+class _Fanned:
+    """What was asked for, before it is known which version of the table answers."""
+
+    wanted: ReadOptions
+    kind: Kind
+    options: ScanOptions
+    queries_per_task: int
+
+    def frame(self, spark: SparkSession, queries: DataFrame | Any, query_column: str) -> DataFrame:
+        """Return the rows found; the version is the latest as of now, unless one was named."""
+        step = self.queries_per_task
+        if step < 1:
+            raise InvalidInputError("a task needs a query", queries_per_task=step)
+        snapshot = pinned(self.wanted)
+        fan = Fan(ref_of(snapshot, self.wanted), self.kind, self.options)
+        found = schema_found(fan.columns_found(snapshot))
+        if isinstance(queries, DataFrame):
+            return _of_frame(fan, queries, query_column, found)
+        schema = StructType([StructField(QUERY, LongType(), False), *found.fields])
+        given = self.kind.given(snapshot.schema, queries)
+        tasks = [_Part(first, given[first : first + step]) for first in range(0, len(given), step)]
+        return task_frame(spark, partial(_search_part, fan, arrow_schema(schema)), tasks, schema)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """Some of the queries of a matrix, and the number of the first."""
+    """Some of the queries, and the number of the first."""
 
     first: int
-    queries: npt.NDArray[Any]
+    queries: Queries
 
 
 def _search_part(fan: Fan, schema: pa.Schema, number: int, part: _Part) -> Iterator[pa.RecordBatch]:
     del number
     for start in range(0, len(part.queries), _BATCH_QUERIES):
-        found = fan.find(part.queries[start : start + _BATCH_QUERIES])
-        which = found.column(QUERY_INDEX.name).to_numpy().astype(np.int64)
-        rows = found.drop_columns([QUERY_INDEX.name])
-        rows = rows.add_column(0, QUERY, pa.array(which + part.first + start))
-        yield from _converted(rows, schema)
+        which, rows = fan.find(part.queries[start : start + _BATCH_QUERIES])
+        numbers = pa.array(which + part.first + start)
+        yield from _converted(rows.add_column(0, QUERY, numbers), schema)
 
 
-def _of_frame(fan: Fan, queries: DataFrame, vectors: str, found: StructType) -> DataFrame:
-    names = queries.columns
-    if vectors not in names:
-        raise FieldNotFoundError("the queries lack the column of vectors", column=vectors)
-    brought = [field for field in queries.schema.fields if field.name != vectors]
+def _of_frame(fan: Fan, queries: DataFrame, own: str, found: StructType) -> DataFrame:
+    if own not in queries.columns:
+        raise FieldNotFoundError("the queries lack the column of what to look for", column=own)
+    brought = [field for field in queries.schema.fields if field.name != own]
     shared = {field.name for field in brought} & set(found.fieldNames())
     if shared:
         raise InvalidInputError(
             "the queries and what is returned have columns of the same name", columns=sorted(shared)
         )
     schema = StructType([*brought, *found.fields])
-    run = partial(_search_batches, fan, vectors, arrow_schema(schema))
+    run = partial(_search_batches, fan, own, arrow_schema(schema))
     return map_in_arrow(queries, run, schema)
 
 
 def _search_batches(
-    fan: Fan, vectors: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]
+    fan: Fan, own: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        given = batch.filter(batch.column(vectors).is_valid())
+        given = batch.filter(batch.column(own).is_valid())
         for start in range(0, given.num_rows, _BATCH_QUERIES):
             asked = given.slice(start, _BATCH_QUERIES)
-            found = fan.find(_matrix(asked.column(vectors)))
-            which = found.column(QUERY_INDEX.name)
-            rows = pa.Table.from_batches([asked.drop_columns([vectors])]).take(which)
-            own = found.drop_columns([QUERY_INDEX.name])
-            for name in own.column_names:
-                rows = rows.append_column(name, own.column(name))
+            which, found = fan.find(fan.read(asked.column(own)))
+            brought = asked.drop_columns([own])
+            columns = [each.take(pa.array(which)) for each in brought.columns]
+            names = [*brought.schema.names, *found.column_names]
+            rows = pa.Table.from_arrays([*columns, *found.columns], names)
             yield from _converted(rows, schema)
-
-
-def _matrix(vectors: pa.Array) -> npt.NDArray[Any]:
-    """Return the vectors of a column as the rows of a matrix."""
-    flat = vectors.flatten().to_numpy(zero_copy_only=False)
-    lengths = np.unique(vectors.value_lengths().to_numpy(zero_copy_only=False))
-    if len(lengths) != 1:
-        raise InvalidInputError("all queries have the same dimension", found=lengths.tolist()[:10])
-    matrix: npt.NDArray[Any] = flat.reshape(len(vectors), -1)
-    return matrix
 
 
 def _converted(rows: pa.Table, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -18,6 +18,8 @@ import urllib.request
 from types import TracebackType
 from typing import Final, Self
 
+from lancelet.testing.child import bound_to_us
+
 _PROGRAM: Final = """
 import logging, sys
 from moto.server import ThreadedMotoServer
@@ -35,7 +37,7 @@ class S3Server:
     def __init__(self, *buckets: str) -> None:
         """Start the server, with some empty buckets."""
         self._process = subprocess.Popen(  # noqa: S603  # our own interpreter and program
-            [sys.executable, "-c", _PROGRAM],
+            bound_to_us([sys.executable, "-c", _PROGRAM]),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

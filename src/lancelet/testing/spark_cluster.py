@@ -8,8 +8,8 @@
         cluster.start_connect_server(settings)     its address, sc://127.0.0.1:...
 
 Each worker has an address of its own, since Spark runs no second attempt of a task on the host of
-the first. Whatever was started ends with
-the context, also when its start fails.
+the first. Whatever was started ends with the context, also when its start fails, and with the
+process that started it, also when that is killed.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
+
+from lancelet.testing.child import bound_to_us
 
 T = TypeVar("T")
 
@@ -149,7 +151,7 @@ class SparkCluster:
         with log.open("wb") as output:
             # A group of its own, so that a worker can be killed with its executors.
             process = subprocess.Popen(  # noqa: S603 - Spark's own program
-                command,
+                bound_to_us(command),
                 env=own,
                 cwd=self._folder,
                 stdin=subprocess.DEVNULL,

@@ -25,6 +25,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from lancelet.testing.child import bound_to_us
+
 _SECONDS_TO_START: Final = 120.0
 _SECONDS_TO_RUN: Final = 300.0
 _SECONDS_TO_END: Final = 15.0
@@ -76,7 +78,7 @@ class Driver:
         self._connection, other = Pipe()
         with log.open("wb") as output:
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and program
-                [sys.executable, "-c", _PROGRAM, str(other.fileno())],
+                bound_to_us([sys.executable, "-c", _PROGRAM, str(other.fileno())]),
                 env=dict(environment),
                 pass_fds=[other.fileno()],
                 stdin=subprocess.DEVNULL,

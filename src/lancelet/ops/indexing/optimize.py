@@ -120,11 +120,29 @@ def names_of(snapshot: Snapshot, wanted: OptimizeIndices) -> list[str]:
     return sorted(set(usable))
 
 
-def optimize_one(snapshot: Snapshot, name: str, wanted: OptimizeIndices) -> IndexChange:
-    """Write the segments that bring an index up to date, which no version lists yet."""
-    segments = tuple(index for index in current_coverage(snapshot) if index.name == name)
-    opened = [_opened(snapshot, segment) for segment in segments]
-    covered = frozenset().union(*(segment.covered for segment in opened))
+def missing_fragments(snapshot: Snapshot, name: str) -> list[int]:
+    """Return the fragments whose rows no segment of an index has."""
+    covered = frozenset().union(*(segment.covered for segment in _segments(snapshot, name)))
+    fragments: list[int] = snapshot.fragments.ids.tolist()
+    return [each for each in fragments if each not in covered]
+
+
+def add_segment(snapshot: Snapshot, name: str, fragments: Sequence[int]) -> IndexMetadata:
+    """Write a segment of rows that an index lacks, which no version lists yet."""
+    return _added(snapshot, _segments(snapshot, name)[0], fragments)
+
+
+def optimize_one(
+    snapshot: Snapshot, name: str, wanted: OptimizeIndices, written: Sequence[IndexMetadata] = ()
+) -> IndexChange:
+    """Write the segments that bring an index up to date, which no version lists yet.
+
+    Segments of `written` were added before for rows that the index lacks.
+    """
+    opened = _segments(snapshot, name)
+    segments = tuple(segment.metadata for segment in opened)
+    new = [_opened(snapshot, segment) for segment in written]
+    covered = frozenset().union(*(segment.covered for segment in (*opened, *new)))
     fragments: list[int] = snapshot.fragments.ids.tolist()
     missing = [each for each in fragments if each not in covered]
     stale = [segment for segment in opened if _has_moved(snapshot, segment)]
@@ -132,16 +150,23 @@ def optimize_one(snapshot: Snapshot, name: str, wanted: OptimizeIndices) -> Inde
     if wanted.retrains or is_lost:
         return IndexChange((_trained(snapshot, opened[0], fragments),), segments)
     count = 1 if wanted.merges is None else wanted.merges
-    old: list[TableSegment] = []
+    latest = sorted(opened, key=lambda segment: segment.metadata.created_at or 0)
+    old = latest[len(latest) - min(count, len(latest)) :]
     added: list[IndexMetadata] = []
-    if missing or (count > 1 and len(opened) > 1):
-        latest = sorted(opened, key=lambda segment: segment.metadata.created_at or 0)
-        old = latest[len(latest) - min(count, len(latest)) :]
-        build = _merged(snapshot, old, missing) if old else _added(snapshot, opened[0], missing)
-        added.append(build)
+    if not (missing or new or (count > 1 and len(opened) > 1)):
+        old = []
+    elif old:
+        added.append(_merged(snapshot, [*old, *new], missing))
+    else:
+        added += [*written, *([_added(snapshot, opened[0], missing)] if missing else [])]
     moved = [segment for segment in stale if segment not in old]
     added += [_merged(snapshot, [segment], ()) for segment in moved]
     return IndexChange(tuple(added), tuple(segment.metadata for segment in (*old, *moved)))
+
+
+def _segments(snapshot: Snapshot, name: str) -> list[TableSegment]:
+    listed = [index for index in current_coverage(snapshot) if index.name == name]
+    return [_opened(snapshot, index) for index in listed]
 
 
 def _has_moved(snapshot: Snapshot, segment: TableSegment) -> bool:

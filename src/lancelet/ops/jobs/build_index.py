@@ -1,12 +1,12 @@
 """Building indices in tasks: a segment for each group of fragments, all of them in one commit.
 
-    train    one task     centroids and words, from rows chosen by chance      vectors only
+    train    one task     centroids and words, from runs of rows by chance     vectors only
     build    a task each  fragments {0 1} -> segment 5f..   {2 3} -> segment a3..
     merge    one task     segments 5f.. and a3.. -> segment 0c..               if it is asked for
     commit   on the driver: the index has these segments, in place of one of the same name
 
 Segments of vectors share one model, so that they can be merged later without their rows. Bringing
-indices up to date is a task for each index.
+indices up to date is a task for each index, after tasks for rows that are too many for one.
 """
 
 from __future__ import annotations
@@ -14,16 +14,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
+from lancelet.buffers import Int64s
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.format.operation import CreateIndex
 from lancelet.index.base import IndexedRows
 from lancelet.index.registry import kind_of_name
 from lancelet.index.vector.kind import IVF
 from lancelet.index.vector.train import IvfRequest, train_models
+from lancelet.index.vector.vectors import vector_type_of
 from lancelet.ops.indexing.build import (
     IndexRequest,
     build_segment,
@@ -31,11 +34,14 @@ from lancelet.ops.indexing.build import (
     fields_to,
     replaced_by,
 )
+from lancelet.ops.indexing.drop import segments_of
 from lancelet.ops.indexing.optimize import (
     IndexChange,
     OptimizeIndices,
+    add_segment,
     commit_changes,
     merge_segments,
+    missing_fragments,
     names_of,
     optimize_one,
 )
@@ -51,6 +57,9 @@ from lancelet.table.snapshot import Snapshot
 
 AnyRequest: TypeAlias = IndexRequest | VectorIndexRequest
 Fragments: TypeAlias = "tuple[int, ...] | None"
+
+_READ_BYTES: Final = 64 * 1024
+_RUNS_MIN: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +93,61 @@ def create_index(
     return with_retries(table.at(None).open(), attempt, options.retries)
 
 
-def optimize_indices(job: Job, table: TableRef, wanted: OptimizeIndices) -> Snapshot:
-    """Bring indices up to date, each in a task, and commit all of them at once."""
+def optimize_indices(
+    job: Job, table: TableRef, wanted: OptimizeIndices, bytes_per_task: int | None = None
+) -> Snapshot:
+    """Bring indices up to date and commit all of them at once.
+
+    Rows that an index lacks are indexed by several tasks where they are too many for one.
+    """
 
     def attempt(snapshot: Snapshot) -> Snapshot:
-        names = names_of(snapshot, wanted)
-        run = partial(optimize_part, table.at(snapshot.version), wanted)
-        return commit_changes(snapshot, job.run("optimize", run, names))
+        names, at = names_of(snapshot, wanted), table.at(snapshot.version)
+        parts = [] if wanted.retrains else _plan_additions(snapshot, names, bytes_per_task)
+        added = job.run("build", partial(add_part, at), parts) if parts else []
+        shares = [
+            Share(name, wanted, tuple(each for each in added if each.name == name))
+            for name in names
+        ]
+        return commit_changes(snapshot, job.run("optimize", partial(optimize_part, at), shares))
 
     return with_retries(table.at(None).open(), attempt, Retries())
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """Fragments that an index lacks, and that a task adds to it."""
+
+    name: str
+    fragments: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """An index that a task brings up to date, and segments that others added to it."""
+
+    name: str
+    wanted: OptimizeIndices
+    added: tuple[IndexMetadata, ...] = ()
+
+
+def _plan_additions(
+    snapshot: Snapshot, names: Sequence[str], bytes_per_task: int | None
+) -> list[Addition]:
+    """Return what several tasks add to an index, for those whose missing rows one cannot take."""
+    found: list[Addition] = []
+    for name in names:
+        leaf = snapshot.schema.field_by_id(segments_of(snapshot, name)[0].fields[0])
+        splits = plan_splits(
+            snapshot,
+            fields=[leaf],
+            fragments=missing_fragments(snapshot, name),
+            split_bytes=bytes_per_task,
+            can_cut=False,
+        )
+        if len(splits) > 1:
+            found += [Addition(name, split.fragments) for split in splits]
+    return found
 
 
 def plan_groups(
@@ -132,9 +187,17 @@ def merge_parts(table: TableRef, segments: Sequence[IndexMetadata]) -> Done[Inde
     return Done(merge_segments(table.open(), segments))
 
 
-def optimize_part(table: TableRef, wanted: OptimizeIndices, name: str) -> Done[IndexChange]:
+def add_part(table: TableRef, part: Addition) -> Done[IndexMetadata]:
+    """Write a segment of fragments that an index lacks."""
+    snapshot = table.open()
+    fragments = map(snapshot.fragments.by_id, part.fragments)
+    rows = sum(map(snapshot.live_rows, fragments))
+    return Done(add_segment(snapshot, part.name, part.fragments), rows)
+
+
+def optimize_part(table: TableRef, share: Share) -> Done[IndexChange]:
     """Write what brings an index up to date."""
-    return Done(optimize_one(table.open(), name, wanted))
+    return Done(optimize_one(table.open(), share.name, share.wanted, share.added))
 
 
 def train_part(request: VectorIndexRequest, part: Part) -> Done[IvfRequest]:
@@ -159,12 +222,37 @@ def _with_models(
 
 def _sample(snapshot: Snapshot, column: str, count: int, seed: int) -> IndexedRows:
     """Return the values of so many rows, chosen by chance, or of all if there are not more."""
-    total = snapshot.num_rows
-    places = np.arange(total)
-    if total > count:
-        places = np.sort(np.random.default_rng(seed).choice(total, count, replace=False))
+    leaf = fields_to(snapshot, column)[-1]
+    places = sampled_places(snapshot.num_rows, count, run=_run_of(leaf.arrow_type), seed=seed)
     addresses = addresses_at(snapshot, places)
     found = take_addresses(snapshot, addresses, project(snapshot.schema, (column,)))
     batches = found.combine_chunks().to_batches()
     values = [(batch.column(0), own) for batch, own in zip(batches, [addresses], strict=False)]
     return IndexedRows(found.schema.field(0).type, values, len(addresses))
+
+
+def sampled_places(total: int, count: int, *, run: int, seed: int) -> Int64s:
+    """Return the places of so many rows of all, in order: neighbours, so that few reads find them.
+
+    Runs begin at multiples of their length. They are shorter than asked for where there would
+    be few of them, since neighbours may be alike.
+
+    >>> sampled_places(2000, 600, run=4, seed=1)[:6].tolist()
+    [8, 9, 18, 19, 20, 21]
+    """
+    if total <= count:
+        return np.arange(total)
+    length = max(1, min(run, count // _RUNS_MIN))
+    starts = np.random.default_rng(seed).permutation(-(-total // length))
+    # The last run of all may be short, so one more is chosen.
+    chosen = np.sort(starts[: -(-count // length) + 1]) * length
+    places = (chosen[:, None] + np.arange(length)).reshape(-1)
+    return places[places < total][:count]
+
+
+def _run_of(data_type: pa.DataType) -> int:
+    """Return how many neighbours a read of a usual size has."""
+    found = vector_type_of(data_type)
+    assert found is not None, "the column was checked to hold vectors"
+    row_bytes = found.value_type.bit_width // 8 * int(found.list_size)
+    return max(1, _READ_BYTES // row_bytes)

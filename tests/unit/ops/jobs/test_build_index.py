@@ -4,6 +4,8 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import lancelet
 from lancelet.errors import LanceletError
@@ -11,12 +13,18 @@ from lancelet.index.vector.train import IvfRequest
 from lancelet.ops.indexing.build import IndexRequest
 from lancelet.ops.indexing.optimize import OptimizeIndices
 from lancelet.ops.indexing.vectors import VectorIndexRequest
-from lancelet.ops.jobs.build_index import BuildOptions, create_index, optimize_indices
+from lancelet.ops.jobs.build_index import (
+    BuildOptions,
+    create_index,
+    optimize_indices,
+    sampled_places,
+)
 from lancelet.ops.jobs.engine import Job
 from lancelet.ops.jobs.local import LocalEngine
 from lancelet.ops.jobs.table_ref import TableRef
 
 ROWS, DIMENSION = 1200, 16
+seeds = st.integers(0, 9)
 WORDS = ("fox", "dog", "river", "stone", "hill")
 
 
@@ -132,3 +140,53 @@ def test_new_rows_are_indexed_in_a_task_for_each_index(uri, job):
     for each in lance.dataset(uri).describe_indices():
         assert each.num_rows_indexed == ROWS + 300
     assert optimize_indices(job, table, OptimizeIndices()).version == done.version
+
+
+@pytest.mark.parametrize("merges", [None, 0, 2])
+def test_many_new_rows_are_indexed_in_several_tasks_for_each_index(uri, job, merges):
+    table, small = TableRef.of(uri), BuildOptions(bytes_per_task=1)
+    create_index(job, table, IndexRequest("id", "BTREE"), BuildOptions())
+    create_index(job, table, IndexRequest("text", "INVERTED"), small)
+    create_index(job, table, VectorIndexRequest("v", IvfRequest("IVF_FLAT", partitions=2)))
+    for start in range(ROWS, ROWS + 900, 300):
+        lancelet.write_dataset(rows(start, 300), uri, mode="append")
+    done = optimize_indices(job, table, OptimizeIndices(merges=merges), bytes_per_task=1)
+    assert [(phase.name, phase.tasks) for phase in job.report.phases[-2:]] == [
+        ("build", 9),
+        ("optimize", 3),
+    ]
+    assert job.report.phases[-2].work.rows == 3 * 900
+    old = {"id_idx": 1, "text_idx": 3, "v_idx": 1}
+    for name, count in old.items():
+        merged = 1 if merges is None else min(merges, count)
+        assert segments(uri, name) == count - merged + (1 if merged else 3)
+    for ds in (lance.dataset(uri), lancelet.dataset(uri)):
+        assert {each.num_rows_indexed for each in ds.describe_indices()} == {ROWS + 900}
+        wanted = [5, ROWS + 5, ROWS + 805]
+        found = ds.to_table(["id"], filter=f"id in {tuple(wanted)}")["id"].to_pylist()
+        assert sorted(found) == wanted
+        words = ds.to_table(["id"], full_text_query="fox")["id"].to_pylist()
+        assert sorted(words) == ds.to_table(["id"], "text like '%fox%'")["id"].to_pylist()
+        query = ds.take([ROWS + 805], ["v"])["v"][0].as_py()
+        wish = {"column": "v", "q": query, "k": 1, "nprobes": 2}
+        assert ds.to_table(["id"], nearest=wish)["id"].to_pylist() == [ROWS + 805]
+    assert optimize_indices(job, table, OptimizeIndices()).version == done.version
+
+
+def test_a_sample_is_read_in_few_requests(tmp_path, job):
+    uri = str(tmp_path / "t.lance")
+    lancelet.write_dataset(rows(0, 40_000), uri)
+    asked = VectorIndexRequest("v", IvfRequest("IVF_SQ", partitions=32, sample_rate=64))
+    create_index(job, TableRef.of(uri), asked)
+    train = job.report.phases[0].work
+    assert train.rows == 16_384
+    assert train.requests < 300
+
+
+@given(total=st.integers(1, 5000), count=st.integers(1, 5000), run=st.integers(1, 600), seed=seeds)
+def test_a_sample_has_so_many_different_rows_in_order(total, count, run, seed):
+    places = sampled_places(total, count, run=run, seed=seed)
+    assert len(places) == min(total, count)
+    assert (np.diff(places) > 0).all()
+    assert places[0] >= 0
+    assert places[-1] < total
