@@ -23,12 +23,13 @@ import pyarrow as pa
 
 from lancelet.buffers import Fetch, Int64s, run_together
 from lancelet.encodings.base import FieldReader, FileVersion, RowIndices, RowRange, Rows
+from lancelet.encodings.take import take_rows
 from lancelet.errors import InvalidInputError, LanceletError
 from lancelet.file.base import check_rows, distinct_rows
 from lancelet.file.batches import rebatch
 from lancelet.file.pool import FEW_LONG_TASKS, FEW_TASKS, map_ordered
 from lancelet.file.schedule import SPLIT_ROWS_MIN, TASK_BYTES, decoded_row_bytes, plan_read
-from lancelet.file.storage import from_storage, has_json, take_rows
+from lancelet.file.storage import from_storage, has_json
 from lancelet.format.schema import Field
 
 _TAKE_ROWS_MIN: Final = 1024

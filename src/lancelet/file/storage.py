@@ -108,17 +108,6 @@ def stored_column(batch: pa.RecordBatch | pa.Table, field: Field) -> list[pa.Arr
     return arrays
 
 
-def take_rows(array: pa.Array, indices: pa.Array) -> pa.Array:
-    """Return values by index, in any order.
-
-    Arrow takes wrong values from slices of fixed-size lists within each other, so such arrays
-    are copied first to where they are no slice.
-    """
-    if _holds_nested_fixed_lists(array.type):
-        array = pa.concat_arrays([array, array.slice(0, 0)])
-    return array.take(indices)
-
-
 def check_nulls(array: pa.Array, field: Field) -> None:
     """Raise unless values that must not be null are not; what lies under a null is nobody's.
 
@@ -145,15 +134,6 @@ def check_nulls(array: pa.Array, field: Field) -> None:
         check_nulls(pc.list_flatten(_map_as_list(array)), field.children[0])
     else:
         check_nulls(pc.list_flatten(array), field.children[0])
-
-
-def _holds_nested_fixed_lists(data_type: pa.DataType) -> bool:
-    if isinstance(data_type, pa.BaseExtensionType):
-        return _holds_nested_fixed_lists(data_type.storage_type)
-    parts = [data_type.field(index).type for index in range(data_type.num_fields)]
-    if pa.types.is_fixed_size_list(data_type) and any(map(pa.types.is_fixed_size_list, parts)):
-        return True
-    return any(_holds_nested_fixed_lists(part) for part in parts)
 
 
 @lru_cache(maxsize=4096)

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.buffers import Int64s
+from lancelet.encodings.take import take_rows
 from lancelet.errors import InvalidInputError, NotFoundError
 from lancelet.file.pool import map_ordered
-from lancelet.file.storage import take_rows
 from lancelet.query.nodes.pack import Pack, packed
 from lancelet.query.nodes.source import FragmentSource, waits_for_storage
 from lancelet.query.projection import Projection, without_columns

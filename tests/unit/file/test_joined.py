@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from lancelet import kernels
 from lancelet.encodings.base import RowIndices, RowRange
+from lancelet.encodings.take import take_rows
 from lancelet.errors import CorruptDataError, InternalError
 from lancelet.file.joined import JoinedFiles
 from lancelet.file.open import create_data_file, open_data_file
-from lancelet.file.storage import take_rows
 from lancelet.file.v2.writer import WriterOptions
 from lancelet.format.schema import Schema
 from lancelet.format.version import FileVersion

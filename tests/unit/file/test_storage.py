@@ -15,7 +15,6 @@ from lancelet.file.storage import (
     from_storage,
     has_json,
     stored_column,
-    take_rows,
     to_storage,
 )
 from lancelet.format.field import Field
@@ -128,17 +127,6 @@ def test_a_missing_column_is_named():
     with pytest.raises(InvalidInputError, match="lacks a column") as caught:
         stored_column(pa.table({"y": pa.array([1])}), field_of(pa.int64()))
     assert caught.value.facts == {"field": "x", "found": ["y"]}
-
-
-@given(st.integers(0, 10), st.lists(st.integers(0, 19), max_size=30))
-def test_rows_of_nested_lists_are_taken_from_slices(start, picks):
-    values = pa.array(np.arange(400), pa.int32())
-    inner = pa.FixedSizeListArray.from_arrays(values, 2)
-    lists = pa.FixedSizeListArray.from_arrays(inner, 5)[start : start + 20]
-    for array in (lists, pa.StructArray.from_arrays([lists], ["a"])):
-        found = take_rows(array, pa.array(picks, pa.int64()))
-        everything = array.to_pylist()
-        assert found.to_pylist() == [everything[pick] for pick in picks]
 
 
 NULLS = [[None] * (row % 4) if row % 5 else None for row in range(40)]

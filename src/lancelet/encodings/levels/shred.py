@@ -30,6 +30,7 @@ import pyarrow.compute as pc
 from lancelet.buffers import Int64s
 from lancelet.encodings.levels.layers import LayerKind, Layers
 from lancelet.encodings.levels.nesting import FixedListNode, LeafNode, ListNode, Node, StructNode
+from lancelet.encodings.take import take_rows
 from lancelet.errors import UnsupportedError
 from lancelet.format.field import Field
 from lancelet.kernels import Levels, expand_list
@@ -246,7 +247,7 @@ def _kept_items(items: pa.Array, starts: Int64s, lengths: Int64s) -> pa.Array:
         return items.slice(first, total)
     starts, lengths = starts[kept], lengths[kept]
     shifts = starts - (np.cumsum(lengths) - lengths)
-    return items.take(pa.array(np.arange(total) + np.repeat(shifts, lengths)))
+    return take_rows(items, pa.array(np.arange(total) + np.repeat(shifts, lengths)))
 
 
 def _fixed_items(array: pa.Array, entries: _Entries, dimension: int) -> tuple[pa.Array, _Entries]:

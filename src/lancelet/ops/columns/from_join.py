@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancelet.file.storage import take_rows
+from lancelet.encodings.take import take_rows
 from lancelet.format.fragment import Fragment
 from lancelet.format.schema import Schema
 from lancelet.ops.columns.fields import ColumnError, keeps_nullability

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancelet.file.storage import take_rows
+from lancelet.encodings.take import take_rows
 from lancelet.format import logical_type
 from lancelet.format.field import Field
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowRange
-from lancelet.file.storage import take_rows
+from lancelet.encodings.take import take_rows
 from lancelet.format.field import Field
 from lancelet.format.fragment import Fragment
 from lancelet.format.schema import Schema

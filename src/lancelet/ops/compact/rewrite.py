@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.encodings.base import RowRange
+from lancelet.encodings.take import take_rows
 from lancelet.errors import UnsupportedError
 from lancelet.file.pool import map_ordered
-from lancelet.file.storage import take_rows
 from lancelet.format.fragment import Fragment
 from lancelet.format.fragment_json import fragment_from_json, fragment_to_json
 from lancelet.format.paths import DATA, DATA_SUFFIX

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.buffers import Int64s
+from lancelet.encodings.take import take_from_batch
 from lancelet.errors import ExpressionError, InvalidInputError
 from lancelet.ops.delete import find_rows
 from lancelet.ops.merge_insert.join import Joined, Matches
@@ -136,7 +137,7 @@ def batches_of_matches(
         if is_whole and bool((rows[1:] > rows[:-1]).all()):
             yield placed.batch, own
         else:
-            yield placed.batch.take(pa.array(rows)), own
+            yield take_from_batch(placed.batch, pa.array(rows)), own
 
 
 def _truth(

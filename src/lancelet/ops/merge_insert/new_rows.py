@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancelet.encodings.take import keep_of_batch
 from lancelet.format import logical_type
 from lancelet.format.field import Field
 from lancelet.format.schema import Schema
@@ -57,7 +58,7 @@ def inserted_rows(
         own = inserted[placed.first : placed.stop]
         if not own.any():
             continue
-        rows = placed.batch if own.all() else placed.batch.filter(pa.array(own))
+        rows = placed.batch if own.all() else keep_of_batch(placed.batch, own)
         yield complete(snapshot.schema, source.part, rows, None), rows
 
 

@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowRange
+from lancelet.encodings.take import take_rows
 from lancelet.errors import InvalidInputError
-from lancelet.file.storage import take_rows
 from lancelet.format.field import Field
 from lancelet.format.fragment import Fragment
 from lancelet.format.operation import Update, UpdateMode

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.buffers import Int64s
+from lancelet.encodings.take import take_from_batch, take_from_table
 from lancelet.ops.rows import RowStream
 
 _BATCH_ROWS: Final = 65536
@@ -92,16 +93,18 @@ class SourceRows:
     def take(self, rows: Int64s) -> pa.Table:
         """Return rows by place, in any order; a file is read through for it."""
         if not self.is_spilled:
-            return pa.Table.from_batches(self._batches, self.schema).take(pa.array(rows))
+            return take_from_table(
+                pa.Table.from_batches(self._batches, self.schema), pa.array(rows)
+            )
         order = np.argsort(rows, kind="stable")
         parts = [
-            placed.batch.take(pa.array(own - placed.first))
+            take_from_batch(placed.batch, pa.array(own - placed.first))
             for placed in self.batches()
             if len(own := _between(rows[order], placed.first, placed.stop))
         ]
         position = np.empty(len(order), np.int64)
         position[order] = np.arange(len(order))
-        return pa.Table.from_batches(parts, self.schema).take(pa.array(position))
+        return take_from_table(pa.Table.from_batches(parts, self.schema), pa.array(position))
 
     def close(self) -> None:
         """Forget the rows."""

@@ -22,10 +22,10 @@ from pyroaring import FrozenBitMap
 
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowRange
+from lancelet.encodings.take import take_rows
 from lancelet.errors import CorruptDataError
 from lancelet.file.pool import map_ordered
 from lancelet.file.schedule import TASK_BYTES
-from lancelet.file.storage import take_rows
 from lancelet.format.field import Field
 from lancelet.format.roaring import numbers_of
 from lancelet.query.evaluate import evaluate_filter

@@ -20,10 +20,10 @@ import pyarrow as pa
 
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import FileVersion, RowIndices, RowRange, Rows
+from lancelet.encodings.take import take_rows
 from lancelet.errors import LanceletError
 from lancelet.file.base import distinct_rows
 from lancelet.file.joined import JOINED_BYTES_MAX, JoinedFiles
-from lancelet.file.storage import take_rows
 from lancelet.file.v2.reader import FileReader
 from lancelet.format.field import Field
 from lancelet.query.fragment_reader import FilePart, assembled

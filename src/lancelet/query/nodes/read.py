@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from lancelet.encodings.base import RowRange
+from lancelet.encodings.take import take_rows
 from lancelet.file.pool import map_ordered
-from lancelet.file.storage import take_rows
 from lancelet.query.nodes.pack import Pack, packed
 from lancelet.query.nodes.source import FragmentSource, sources, waits_for_storage
 from lancelet.query.plan import ScanPlan

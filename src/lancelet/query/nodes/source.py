@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowIndices, RowRange
-from lancelet.file.storage import take_rows
+from lancelet.encodings.take import take_rows
 from lancelet.format.field import Field
 from lancelet.format.fragment import Fragment
 from lancelet.query.fragment_reader import FragmentReader

@@ -112,6 +112,15 @@ def test_unravel_undoes_shred(data_type, data):
     assert back.to_pylist() == array.to_pylist()
 
 
+@pytest.mark.parametrize("start", [0, 1])
+def test_slices_of_nested_fixed_size_lists_lose_no_values_to_null_lists(start):
+    inner = pa.FixedSizeListArray.from_arrays(pa.array(range(60), pa.int8()), 2)
+    items = pa.FixedSizeListArray.from_arrays(inner, 3)[start:]
+    offsets, null = pa.array([0, 1, 2, 4], pa.int32()), pa.array([False, True, False])
+    array = pa.ListArray.from_arrays(offsets, items, mask=null)
+    assert there_and_back(array).to_pylist() == array.to_pylist()
+
+
 def test_levels_are_those_of_the_specification():
     array = pa.array([[7, 8], None, [], [None]], pa.list_(pa.int32()))
     (leaf,) = shred(nest(field_of(array.type), FileVersion.V2_2), array)

@@ -410,3 +410,15 @@ def test_keys_that_were_inserted_are_known_of_uncommitted_merges_too(dataset):
     upsert(dataset).execute(source((50, "z", 3)))
     with pytest.raises(CommitConflictError, match="rows of the same keys"):
         lancelet.LanceDataset.commit(dataset, transaction)
+
+
+def test_matrices_of_a_sliced_source_are_merged():
+    rows = 40
+    inner = pa.FixedSizeListArray.from_arrays(pa.array(range(rows * 6), pa.int32()), 3)
+    table = pa.table({"k": range(rows), "m": pa.FixedSizeListArray.from_arrays(inner, 2)})
+    dataset = lancelet.write_dataset(table.slice(0, 20), "memory://merged-matrices/t")
+    dataset.delete("k % 3 = 1")
+    dataset.merge_insert("k").when_matched_update_all().execute(table.slice(3, 30))
+    dataset.merge_insert("k").when_not_matched_insert_all().execute(table.slice(5, 30))
+    expected = [row for row in table.slice(0, 35).to_pylist() if row["k"] not in (1, 4)]
+    assert dataset.to_table().sort_by("k").to_pylist() == expected

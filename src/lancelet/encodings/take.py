@@ -1,0 +1,63 @@
+"""Rows by index, right for every type.
+
+Arrow 26 takes and filters wrong values from lists of a fixed size within each other if the outer
+lists, or the inner ones, are a slice:
+
+    [[1 2] [3 4]] [[5 6] [7 8]] [[9 0] [1 2]]    whole
+    [[5 6] [7 8]] [[9 0] [1 2]]                  sliced from row 1; take(0) gives [[1 2] [3 4]]
+
+So such arrays are copied first to where they are no slice. What a caller hands over may be any
+slice, and batches are sliced on their way: rows are picked by these functions, not by Arrow's.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+
+def take_rows(array: pa.Array, indices: pa.Array) -> pa.Array:
+    """Return values by index, in any order.
+
+    >>> inner = pa.FixedSizeListArray.from_arrays(pa.array(range(12)), 2)
+    >>> take_rows(pa.FixedSizeListArray.from_arrays(inner, 2)[1:], pa.array([1])).to_pylist()
+    [[[8, 9], [10, 11]]]
+    """
+    if _holds_nested_fixed_lists(array.type):
+        array = pa.concat_arrays([array, array.slice(0, 0)])
+    return array.take(indices)
+
+
+def take_from_batch(batch: pa.RecordBatch, indices: pa.Array) -> pa.RecordBatch:
+    """Return the rows of a batch by index, in any order."""
+    if not batch.num_columns:
+        return batch.take(indices)
+    return pa.RecordBatch.from_arrays(
+        [take_rows(column, indices) for column in batch.columns], schema=batch.schema
+    )
+
+
+def take_from_table(table: pa.Table, indices: pa.Array) -> pa.Table:
+    """Return the rows of a table by index, in any order."""
+    whole = [
+        pa.concat_arrays([*column.chunks, column.chunk(0).slice(0, 0)])
+        if column.num_chunks and _holds_nested_fixed_lists(column.type)
+        else column
+        for column in table.columns
+    ]
+    return pa.Table.from_arrays(whole, schema=table.schema).take(indices)
+
+
+def keep_of_batch(batch: pa.RecordBatch, kept: npt.NDArray[np.bool_]) -> pa.RecordBatch:
+    """Return the rows of a batch that are flagged."""
+    return take_from_batch(batch, pa.array(np.flatnonzero(kept)))
+
+
+def _holds_nested_fixed_lists(data_type: pa.DataType) -> bool:
+    if isinstance(data_type, pa.BaseExtensionType):
+        return _holds_nested_fixed_lists(data_type.storage_type)
+    parts = [data_type.field(index).type for index in range(data_type.num_fields)]
+    if pa.types.is_fixed_size_list(data_type) and any(map(pa.types.is_fixed_size_list, parts)):
+        return True
+    return any(_holds_nested_fixed_lists(part) for part in parts)

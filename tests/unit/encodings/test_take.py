@@ -1,0 +1,43 @@
+"""Rows by index are those that were asked for, from slices of every kind and of nested lists."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lancelet.encodings.take import keep_of_batch, take_from_batch, take_from_table, take_rows
+
+
+def sliced_lists(inner_start, outer_start, rows=20):
+    values = pa.array(np.arange(600), pa.int32())
+    inner = pa.FixedSizeListArray.from_arrays(values, 2)[inner_start:]
+    outer = pa.FixedSizeListArray.from_arrays(inner[: len(inner) // 5 * 5], 5)
+    return outer[outer_start : outer_start + rows]
+
+
+@given(st.integers(0, 3), st.integers(0, 10), st.lists(st.integers(0, 19), max_size=30))
+def test_rows_of_nested_lists_are_taken_from_slices(inner_start, outer_start, picks):
+    lists = sliced_lists(inner_start, outer_start)
+    for array in (lists, pa.StructArray.from_arrays([lists], ["a"])):
+        found = take_rows(array, pa.array(picks, pa.int64()))
+        everything = array.to_pylist()
+        assert found.to_pylist() == [everything[pick] for pick in picks]
+
+
+@pytest.mark.parametrize("chunks", [1, 2])
+def test_rows_of_batches_and_tables_are_taken_from_slices(chunks):
+    columns = {"row": pa.array(range(20)), "lists": sliced_lists(1, 3)}
+    batch = pa.RecordBatch.from_pydict(columns)[2:]
+    kept = np.arange(18) % 3 == 1
+    picks = np.flatnonzero(kept)
+    expected = [batch.to_pylist()[pick] for pick in picks]
+    assert take_from_batch(batch, pa.array(picks)).to_pylist() == expected
+    assert keep_of_batch(batch, kept).to_pylist() == expected
+    table = pa.Table.from_batches([batch[: 18 // chunks], batch[18 // chunks :]])
+    assert take_from_table(table, pa.array(picks)).to_pylist() == expected
+
+
+def test_rows_of_batches_without_columns_are_counted():
+    batch = pa.RecordBatch.from_struct_array(pa.array([{}] * 3))
+    assert take_from_batch(batch, pa.array([0, 2])).num_rows == 2
