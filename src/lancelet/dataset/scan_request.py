@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from lancelet.dataset.scanner import LanceScanner, ScannerBuilder
@@ -103,15 +104,17 @@ class ScanRequest:
 
     def scanner(self, dataset: LanceDataset) -> LanceScanner:
         """Return the scanner of a dataset."""
-        given = {each.name: getattr(self, each.name) for each in fields(self)}
-        lists = given.pop("row_addr_allowlist"), given.pop("row_addr_blocklist")
-        wanted = {
-            _SETTERS.get(name, name): value for name, value in given.items() if value is not None
-        }
+        values = zip(_NAMES, _values_of(self), strict=True)
+        wanted = {_SETTERS.get(name, name): value for name, value in values if value is not None}
+        lists = wanted.pop("row_addr_allowlist", None), wanted.pop("row_addr_blocklist", None)
         builder = ScannerBuilder(dataset).apply_defaults(wanted)
         if lists != (None, None):
             builder.row_addr_prefilter(*lists)
         return builder.to_scanner()
+
+
+_NAMES: Final = tuple(each.name for each in fields(ScanRequest))
+_values_of: Final = attrgetter(*_NAMES)
 
 
 def shows_arguments(positional: str, named: str) -> Callable[[F], F]:

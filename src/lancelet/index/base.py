@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from lancelet.errors import InvalidInputError
 from lancelet.index.folder import SegmentFolder
-from lancelet.index.question import Question
+from lancelet.index.question import OneOf, Question
 from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import RowSet
 
@@ -121,6 +121,14 @@ class Counting(Protocol):
 
     def count(self, question: Question) -> int | None:
         """Return how many rows answer a question, or None if it cannot answer."""
+
+
+@runtime_checkable
+class Naming(Protocol):
+    """A segment that can name the rows of few values without making a set of them."""
+
+    def few_numbers(self, question: OneOf, most: int) -> UInt64s | None:
+        """Return the numbers of rows that answer, in any order; None if there are more."""
 
 
 @runtime_checkable

@@ -22,6 +22,7 @@ from lancelet.format.field import Field
 from lancelet.query import expression as ex
 from lancelet.query.compile import Writable, compile_filter, is_lasting
 from lancelet.query.expression import Expression
+from lancelet.query.plain_filter import Plain, read_plain
 from lancelet.query.projection import Projection, needed, project, scan_schema
 from lancelet.query.row_columns import RowColumn
 from lancelet.query.row_mask import mask_expression
@@ -123,9 +124,45 @@ def _filter_of(
 
     A text that calls functions is not, as one of them may ask for the time.
     """
-    if isinstance(written, str) and len(written) <= _KEPT_TEXT_MAX and is_lasting(written):
+    if not isinstance(written, str) or len(written) > _KEPT_TEXT_MAX:
+        return _compiled(snapshot, written)
+    plain = read_plain(written)
+    if plain is not None:
+        return _plain(snapshot, plain, written)
+    if is_lasting(written):
         return snapshot.kept.get_or_make(("filter", written), lambda: _compiled(snapshot, written))
     return _compiled(snapshot, written)
+
+
+def _plain(
+    snapshot: Snapshot, plain: Plain, written: str
+) -> tuple[Expression, tuple[FilterStep, ...]]:
+    """Return a filter of a plain form, which is compiled in full where its form is new."""
+    like = snapshot.kept.get_or_make(
+        ("plain filter", plain.form), lambda: _like(snapshot, plain, written)
+    )
+    bound = None if like is None else plain.bound(like.data_type)
+    if like is None or bound is None:
+        return _compiled(snapshot, written)
+    return bound, (FilterStep(bound, like.step.fields, like.step.row_columns),)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Like:
+    """What filters of one form share: the type of their column, and how it is read."""
+
+    data_type: pa.DataType
+    step: FilterStep
+
+
+def _like(snapshot: Snapshot, plain: Plain, written: str) -> _Like | None:
+    """Return how filters of a form are put together, or None if it takes more than that."""
+    expression, steps = _compiled(snapshot, written)
+    match expression:
+        case ex.Comparison(_, ex.Column(), ex.Literal(scalar)) if len(steps) == 1:
+            is_same = plain.bound(scalar.type) == expression
+            return _Like(scalar.type, steps[0]) if is_same else None
+    return None
 
 
 def _compiled(

@@ -93,7 +93,7 @@ def take_addresses(snapshot: Snapshot, addresses: UInt64s, projection: Projectio
         return schema.empty_table() if schema.names else pa.Table.from_batches([without_columns(0)])
     waits = waits_for_storage(snapshot)
     tasks = _tasks(snapshot, groups, offsets_of(addresses), with_packs=not waits)
-    batches = list(map_ordered(partial(_take_of_source, projection), tasks, waits=waits))
+    batches = list(map_ordered(partial(take_of_source, projection), tasks, waits=waits))
     read_order = np.concatenate(list(groups.values()))
     if bool((read_order[1:] > read_order[:-1]).all()):
         return pa.Table.from_batches(batches)
@@ -107,7 +107,7 @@ def _take_of_fragment(
 ) -> pa.RecordBatch:
     fragment_id, offsets = task
     source = FragmentSource(snapshot, snapshot.fragments.by_id(fragment_id), with_deleted=False)
-    return _take_of_source(projection, (source, offsets))
+    return take_of_source(projection, (source, offsets))
 
 
 def _tasks(
@@ -128,13 +128,16 @@ def _tasks(
             yield source, offsets[groups[int(source.fragment.id)]]
 
 
-def _take_of_source(
+def take_of_source(
     projection: Projection, task: tuple[FragmentSource | Pack, Int64s]
 ) -> pa.RecordBatch:
+    """Return rows of a fragment, or of a pack, in any order and as often as they are named."""
     source, offsets = task
     columns: dict[str, pa.Array] = {}
     if projection.fields:
         arrays = source.take(projection.fields, offsets)
+        if projection.is_plain and not projection.row_columns:
+            return pa.RecordBatch.from_arrays(arrays, schema=projection.schema)
         columns.update(zip((field.name for field in projection.fields), arrays, strict=True))
     columns |= source.row_columns_at(projection.row_columns, offsets)
     if not columns:

@@ -11,7 +11,7 @@ fragments that the segment does not cover, or that are gone, are left out.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -19,18 +19,25 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from lancelet.buffers import Int64s
 from lancelet.errors import CorruptDataError, LanceletError, ObjectNotFoundError, UnsupportedError
 from lancelet.format.index_metadata import AnyDetails, IndexMetadata
 from lancelet.format.paths import INDICES
-from lancelet.index.base import Complete, Counting, ScalarKind, Segment, Typed
+from lancelet.index.base import Complete, Counting, Naming, ScalarKind, Segment, Typed
 from lancelet.index.folder import IndexLoads, SegmentFolder
-from lancelet.index.question import IsNull, Question, type_of
+from lancelet.index.question import IsNull, OneOf, Question, type_of
 from lancelet.index.registry import kind_of_files, kind_of_type
 from lancelet.index.titles import TITLES
 from lancelet.index.vector.kind import IVF
 from lancelet.query.functions.json_path import keys_of_path
 from lancelet.query.indexing.probes import WITHIN
-from lancelet.rowids.address import NO_ADDRESS, UInt64s, fragments_of
+from lancelet.rowids.address import (
+    NO_ADDRESS,
+    OFFSETS_MAX,
+    UInt64s,
+    fragments_of,
+    offsets_of,
+)
 from lancelet.rowids.selection import ALL, NO_ROWS, RowSet
 from lancelet.table.fragment_reuse import current_coverage, fragment_reuse_of
 from lancelet.table.lineage import row_id_index_of
@@ -86,6 +93,37 @@ class TableSegment:
         rows = found.restricted(self.covered)
         self._check_offsets(rows)
         return rows
+
+    def named_rows(self, question: OneOf, most: int) -> UInt64s | None:
+        """Return where the rows are that answer a question, if the segment names so few."""
+        numbers = None if self._naming is None else self._naming.few_numbers(question, most)
+        if numbers is None or not len(numbers):
+            return numbers
+        if self.is_by_id:
+            numbers = _present(row_id_index_of(self.snapshot).addresses(numbers))
+        elif self._has_moved_rows:
+            numbers = _present(self.moved(numbers))
+        if len(numbers) == 1:
+            fragment_id, offset = divmod(int(numbers[0]), OFFSETS_MAX)
+            sizes = physical_rows_of(self.snapshot)
+            if fragment_id in self.covered and offset < sizes[fragment_id]:
+                return numbers
+        rows = self._rows_covered.rows_of(fragments_of(numbers))
+        behind = offsets_of(numbers) >= rows
+        if not behind.any():
+            return numbers
+        self._check_offsets(RowSet.of(numbers[behind & (rows > 0)]))
+        inside: UInt64s = numbers[~behind]
+        return inside
+
+    @cached_property
+    def _naming(self) -> Naming | None:
+        opened = self.open()
+        return opened if isinstance(opened, Naming) else None
+
+    @cached_property
+    def _rows_covered(self) -> _FragmentSizes:
+        return _FragmentSizes.of(self.covered, physical_rows_of(self.snapshot))
 
     @cached_property
     def _has_moved_rows(self) -> bool:
@@ -172,6 +210,29 @@ class TableSegment:
             current = addresses = self.moved(numbers)
         covered = np.isin(fragments_of(addresses), np.array(sorted(self.covered), np.int64))
         return np.where((addresses != NO_ADDRESS) & covered, current, NO_ADDRESS)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _FragmentSizes:
+    """How many rows some fragments have, to be looked up for many at a time."""
+
+    ids: Int64s
+    rows: Int64s
+
+    @staticmethod
+    def of(ids: Iterable[int], rows: Mapping[int, int]) -> _FragmentSizes:
+        ordered = sorted(ids)
+        return _FragmentSizes(
+            np.array(ordered, np.int64), np.array([rows[each] for each in ordered], np.int64)
+        )
+
+    def rows_of(self, fragment_ids: Int64s) -> Int64s:
+        """Return the rows of each fragment, 0 for those that are not there."""
+        if len(self.ids) == 1:
+            return np.where(fragment_ids == self.ids[0], self.rows[0], 0)
+        places = np.minimum(self.ids.searchsorted(fragment_ids), len(self.ids) - 1)
+        found: Int64s = np.where(self.ids[places] == fragment_ids, self.rows[places], 0)
+        return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,6 +30,7 @@ from lancelet.format.field import Field
 from lancelet.format.roaring import numbers_of
 from lancelet.query.evaluate import evaluate_filter
 from lancelet.query.indexing.counts import count_by_index
+from lancelet.query.indexing.direct import rows_at_once
 from lancelet.query.indexing.search import Candidates, find_candidates
 from lancelet.query.nodes.pack import Pack, packed
 from lancelet.query.nodes.source import FragmentSource, sources, waits_for_storage
@@ -136,6 +137,11 @@ def _splits_of_candidates(
 
 def filter_rows(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
     """Yield the rows that match."""
+    named = rows_at_once(plan)
+    if named is not None:
+        for batch in named:
+            yield from _cut(batch, plan.options.batch_size)
+        return
     task = partial(_filter_split, plan)
     for batch in map_ordered(task, splits(plan), waits=waits_for_storage(plan.snapshot)):
         if batch is not None:

@@ -24,6 +24,10 @@ _DENSE: Final = 0.25
 """From this share of selected rows on, all rows are read and the others dropped."""
 
 
+_FEW: Final = 8
+"""So few rows are read one by one, however near they are."""
+
+
 class FragmentSource:
     """A fragment with everything that is needed to read rows of it."""
 
@@ -90,7 +94,7 @@ class FragmentSource:
         """Return the values of fields in a range, or in the selected rows of it."""
         if selected is None:
             return self.reader.read(fields, rows)
-        if not dense_enough(len(selected), len(rows)):
+        if len(selected) <= _FEW or not dense_enough(len(selected), len(rows)):
             return self.reader.read(fields, RowIndices(selected))
         chosen = pa.array(selected - rows.start)
         return [take_rows(array, chosen) for array in self.reader.read(fields, rows)]

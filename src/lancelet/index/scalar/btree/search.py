@@ -5,10 +5,13 @@
                  to page 1, row 3         first value above 8
 
 Only pages with a bound in them are read for their values; between two bounds it is the ids alone.
+An index of moderate size of which many pages were read is kept in memory as a whole, as if it had
+one page.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -40,6 +43,10 @@ from lancelet.rowids.selection import RowSet
 
 _PAGES_KEPT: Final = 1024
 _PAGES_SAMPLED: Final = 3
+_WHOLE_BYTES: Final = 64 * 1024 * 1024
+"""The most that is kept of an index as a whole."""
+_WHOLE_FROM: Final = 4
+"""The share of pages, one of so many, that are read before all are."""
 _PART_ROWS: Final = 1 << 20
 _TOGETHER: Final = 8
 _GAPS: Final = 3
@@ -54,6 +61,11 @@ class _Page:
     values: pa.Array
     keys: Any
     ids: UInt64s
+
+    @property
+    def stop(self) -> int:
+        """The row behind the last."""
+        return self.first + len(self.ids)
 
 
 class BTreeSegment:
@@ -84,7 +96,9 @@ class BTreeSegment:
         self._order: Order = order_of(maximum.type)
         self._last_keys = self._order.keys(self._maximum)
         self._first_keys = self._order.keys(self._minimum.drop_null())
-        self._page = lru_cache(maxsize=_PAGES_KEPT)(self._read_page)
+        self._kept_page = lru_cache(maxsize=_PAGES_KEPT)(self._read_page)
+        self._num_read = 0
+        self._whole: _Page | None = None
         self._sorted = SortedValues(
             maximum.type, self._data.num_rows, self._num_nulls, self._places, self._both_places
         )
@@ -166,6 +180,14 @@ class BTreeSegment:
         assert spans is not None, "only what has an estimate is searched"
         return Found(RowSet.of(self._ids(spans)))
 
+    def few_numbers(self, question: OneOf, most: int) -> UInt64s | None:
+        """Return the numbers of rows that answer, in any order; None if there are more."""
+        span = self._span_within_page(question.values)
+        spans = spans_of(question, self._sorted) if span is None else [span]
+        if spans is None or sum(max(stop - start, 0) for start, stop in spans) > most:
+            return None
+        return self._ids(spans)
+
     def count(self, question: Question) -> int | None:
         """Return how many rows answer a question."""
         spans = spans_of(question, self._sorted)
@@ -177,8 +199,9 @@ class BTreeSegment:
 
     def prewarm(self) -> None:
         """Read every page, as many as are kept."""
-        for page in range(min(len(self._maximum), _PAGES_KEPT)):
-            self._page(page)
+        if self._whole_of(len(self._maximum)) is None:
+            for page in range(min(len(self._maximum), _PAGES_KEPT)):
+                self._page(page)
 
     def statistics(self) -> dict[str, Any]:
         """Return how many pages there are, and the smallest and greatest value."""
@@ -214,17 +237,20 @@ class BTreeSegment:
         if number == len(self._maximum):
             return 0, 0
         page = self._page(number)
-        stop = int(self._order.find(page.keys, values, "right")[0])
-        if stop == len(page.ids) and number + 1 < len(self._maximum):
+        stop = page.first + int(self._order.find(page.keys, values, "right")[0])
+        if stop == page.stop < self.num_rows:
             return None
-        start = int(self._order.find(page.keys, values, "left")[0])
-        return page.first + start, page.first + stop
+        return page.first + int(self._order.find(page.keys, values, "left")[0]), stop
 
     def _both_places(self, values: pa.Array) -> tuple[Int64s, Int64s]:
         """Return where the equals of each value start and stop; pages are read once for both."""
         if len(values) <= _TOGETHER or pa.types.is_floating(values.type):
             return self._places(values, "left"), self._places(values, "right")
         ordered = values.take(pa.array(self._order.sort(values)))
+        whole = self._whole_of(len(values))
+        if whole is not None:
+            left = self._order.find(whole.keys, ordered, "left") + whole.first
+            return left, self._order.find(whole.keys, ordered, "right") + whole.first
         pages = np.unique(self._order.find(self._last_keys, ordered, "left"))
         if not _are_dense(pages):
             return self._places(values, "left"), self._places(values, "right")
@@ -237,6 +263,8 @@ class BTreeSegment:
 
     def _places(self, values: pa.Array, side: Side) -> Int64s:
         """Return for each value the first row that is not below it, or that is above it."""
+        if self._whole is not None:
+            return self._order.find(self._whole.keys, values, side) + self._whole.first
         pages = self._order.find(self._last_keys, values, side)
         inside = pages < len(self._maximum)
         places = np.full(len(values), self.num_rows, np.int64)
@@ -266,15 +294,39 @@ class BTreeSegment:
         first = max((self._first_page + page) * self._page_rows, self._num_nulls)
         return first, min((self._first_page + stop) * self._page_rows, self.num_rows)
 
+    def _page(self, page: int) -> _Page:
+        """Return a page, or the whole index if that is in memory."""
+        whole = self._whole_of(0)
+        return self._kept_page(page) if whole is None else whole
+
+    def _whole_of(self, pages: int) -> _Page | None:
+        """Return the whole index if it is in memory, or is to be, now that pages will be read."""
+        if self._whole is None and (self._num_read + pages) * _WHOLE_FROM >= self._pages_to_keep:
+            self._whole = self._read_rows(self._num_nulls, self.num_rows)
+        return self._whole
+
+    @cached_property
+    def _pages_to_keep(self) -> float:
+        """How many pages there are, or infinity if they are too large to be kept together."""
+        if not len(self._maximum):
+            return math.inf
+        some = self._kept_page(len(self._maximum) // 2)
+        rows = self.num_rows - self._num_nulls
+        row_bytes = (some.values.nbytes + some.ids.nbytes) / max(len(some.ids), 1)
+        return len(self._maximum) if rows * row_bytes <= _WHOLE_BYTES else math.inf
+
     def _read_page(self, page: int) -> _Page:
+        self._num_read += 1
+        return self._read_rows(*self._rows_of_pages(page, page + 1))
+
+    def _read_rows(self, first: int, stop: int) -> _Page:
         self._loads.parts += 1
-        first, last = self._rows_of_pages(page, page + 1)
-        values, ids = self._data.read(["values", self._ids_name], RowRange(first, last))
+        values, ids = self._data.read(["values", self._ids_name], RowRange(first, stop))
         return _Page(first, values, self._order.keys(values), ids.to_numpy())
 
     def _ids(self, spans: Sequence[Span]) -> UInt64s:
         """Return the numbers of the rows in spans, which may be empty."""
-        filled = sorted((start, stop) for start, stop in spans if start < stop)
+        filled = [(start, stop) for start, stop in spans if start < stop]
         if not filled:
             return np.empty(0, np.uint64)
         if len(filled) == 1:
@@ -283,8 +335,15 @@ class BTreeSegment:
                 return kept
             rows: RowRange | RowIndices = RowRange(*filled[0])
         else:
-            bounds = np.array(filled, np.int64)
+            bounds = np.array(sorted(filled), np.int64)
             rows = RowIndices(_rows_of(bounds[:, 0], bounds[:, 1]))
+        return self._read_ids(rows)
+
+    def _read_ids(self, rows: RowRange | RowIndices) -> UInt64s:
+        whole = self._whole
+        if isinstance(rows, RowIndices) and whole is not None and rows.rows[0] >= whole.first:
+            kept: UInt64s = whole.ids[rows.rows - whole.first]
+            return kept
         (ids,) = self._data.read([self._ids_name], rows)
         found: UInt64s = ids.to_numpy()
         return found
@@ -292,7 +351,9 @@ class BTreeSegment:
     def _ids_within_page(self, start: int, stop: int) -> UInt64s | None:
         """Return the numbers of rows of one page, which was likely looked at just before."""
         page = start // self._page_rows
-        if start < self._num_nulls or (stop - 1) // self._page_rows != page:
+        if start < self._num_nulls:
+            return None
+        if self._whole is None and (stop - 1) // self._page_rows != page:
             return None
         read = self._page(page - self._first_page)
         return read.ids[start - read.first : stop - read.first]
