@@ -6,193 +6,27 @@
 // first stay.
 //
 //     any     lists that together cannot reach the threshold are looked up only for documents of
-//             the others (MaxScore); those are added up in windows of documents
+//             the others (MaxScore); those are added up in windows of documents, unless it is one
 //     all     the shortest list leads, and the others are looked up
 //     phrase  all, and the positions of a document are compared last
 //
+// A block of a list that leads is scored as a whole, and only documents that may reach the
+// threshold, with what the others add at most, are looked up.
+//
+// A list that has many of all documents may have a glance: a byte for each document, 0 where it is
+// not in the list, else at least 255 / 2.2 of its weight. Where all lists have one nothing is
+// decoded but what the glances leave.
+//
 // Scores are sums in 64 bits of what each list adds, so that the order of the lists is all one.
-#include "postings.hpp"
+
+#include "text_lists.hpp"
 
 namespace LANCELET_NAMESPACE {
 namespace {
 
-constexpr int64_t kBlockDocs = 256;
 constexpr int64_t kWindow = 4096;
 constexpr int64_t kBlocksAhead = 16;
-// Bounds are sums of rounded numbers, so they are held a little too high.
-constexpr double kSlack = 1.000001;
-constexpr double kNothing = -1e300;
-
-struct Index {
-  ConstBytes source;
-  ConstInts position, size;
-  const uint32_t* last;
-  const float* best;
-  Span<const float> norm;
-  ConstBytes hidden;
-  int64_t block_docs;
-  bool is_varint;
-  ConstBytes streams;
-  ConstInts stream_position, stream_size;
-};
-
-struct List {
-  int64_t first, blocks, count, place;
-  double bound;         // the most that any of its documents can score
-  int64_t at;           // the block it stands in
-  int64_t decoded;      // the block whose documents are below
-  int64_t held, next;   // how many they are, and the next of them
-  int64_t scored;       // the block whose scores are below
-  int64_t placed;       // the block whose positions are below
-  uint32_t* positions;  // as steps; those of document i end at ends[i]
-  int64_t room;
-  float idf;
-  uint32_t docs[kBlockDocs], freqs[kBlockDocs];
-  float scores[kBlockDocs];
-  int64_t ends[kBlockDocs + 1];
-};
-
-// The best documents so far: a heap with the worst on top once there are as many as asked for.
-struct Best {
-  uint32_t* docs;
-  float* scores;
-  int64_t capacity, size;
-
-  LANCELET_INLINE double threshold() const { return size < capacity ? kNothing : scores[0]; }
-
-  LANCELET_INLINE bool is_worse(int64_t a, int64_t b) const {
-    return scores[a] < scores[b] || (scores[a] == scores[b] && docs[a] > docs[b]);
-  }
-
-  void sink(int64_t place) {
-    for (;;) {
-      int64_t child = 2 * place + 1;
-      if (child >= size) return;
-      if (child + 1 < size && is_worse(child + 1, child)) ++child;
-      if (!is_worse(child, place)) return;
-      const float score = scores[place];
-      const uint32_t doc = docs[place];
-      scores[place] = scores[child];
-      docs[place] = docs[child];
-      scores[child] = score;
-      docs[child] = doc;
-      place = child;
-    }
-  }
-
-  void offer(uint32_t doc, float score) {
-    if (size < capacity) {
-      docs[size] = doc;
-      scores[size++] = score;
-      if (size == capacity)
-        for (int64_t place = size / 2 - 1; place >= 0; --place) sink(place);
-    } else if (score > scores[0]) {
-      docs[0] = doc;
-      scores[0] = score;
-      sink(0);
-    }
-  }
-};
-
-LANCELET_INLINE float weight(uint32_t freq, float norm) {
-  const float often = static_cast<float>(freq);
-  return 2.2f * often / (often + norm);
-}
-
-LANCELET_INLINE double block_bound(const Index& index, const List& list, int64_t block) {
-  return static_cast<double>(list.idf) * index.best[list.first + block];
-}
-
-LANCELET_INLINE uint32_t block_last(const Index& index, const List& list, int64_t block) {
-  return index.last[list.first + block];
-}
-
-LANCELET_INLINE bool is_hidden(const Index& index, uint32_t doc) {
-  return index.hidden.size && index.hidden.data[doc];
-}
-
-// Decodes the block that a list stands in. Returns nothing, or the fault.
-int64_t load_block(const Index& index, List& list) {
-  if (list.decoded == list.at) return 0;
-  const int64_t block = list.first + list.at;
-  const int64_t own = smaller(list.count - list.at * index.block_docs, index.block_docs);
-  const uint8_t* at = index.source.data + index.position.data[block];
-  const uint8_t* end = at + index.size.data[block];
-  if (!get_postings(at, end, own, index.block_docs, index.is_varint, list.docs, list.freqs))
-    return fail(kBadStream, block);
-  bool descends = false;
-  for (int64_t k = 1; k < own; ++k) descends |= list.docs[k] <= list.docs[k - 1];
-  const uint32_t last = list.docs[own - 1];
-  if (descends || last >= index.norm.size || last != index.last[block])
-    return fail(kBadIndex, block);
-  list.decoded = list.at;
-  list.held = own;
-  list.next = 0;
-  return 0;
-}
-
-// Goes on to the block that may have a document; false where there is none.
-LANCELET_INLINE bool seek(const Index& index, List& list, uint32_t doc) {
-  const uint32_t* last = index.last + list.first;
-  int64_t step = 1;
-  if (list.at >= list.blocks || last[list.at] >= doc) return list.at < list.blocks;
-  while (list.at + step < list.blocks && last[list.at + step] < doc) {
-    list.at += step;
-    step *= 2;
-  }
-  int64_t low = list.at + 1, high = smaller(list.at + step, list.blocks);
-  while (low < high) {
-    const int64_t middle = (low + high) / 2;
-    if (last[middle] < doc)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  list.at = low;
-  return low < list.blocks;
-}
-
-// Goes on to a document, or the one behind where it is missing, in the block that is decoded.
-LANCELET_INLINE void seek_within(List& list, uint32_t doc) {
-  int64_t low = list.next, high = list.held;
-  if (low < high && list.docs[low] >= doc) return;
-  while (low < high) {
-    const int64_t middle = (low + high) / 2;
-    if (list.docs[middle] < doc)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  list.next = low;
-}
-
-LANCELET_INLINE double score_here(const Index& index, const List& list) {
-  const uint32_t doc = list.docs[list.next];
-  return list.idf * weight(list.freqs[list.next], index.norm.data[doc]);
-}
-
-// Scores all documents of the decoded block at once.
-LANCELET_INLINE void score_block(const Index& index, List& list) {
-  if (list.scored == list.decoded) return;
-  for (int64_t k = 0; k < list.held; ++k)
-    list.scores[k] = list.idf * weight(list.freqs[k], index.norm.data[list.docs[k]]);
-  list.scored = list.decoded;
-}
-
-int64_t search_one(const Index& index, List& list, Best& best) {
-  for (list.at = 0; list.at < list.blocks; ++list.at) {
-    if (block_bound(index, list, list.at) * kSlack <= best.threshold()) continue;
-    if (const int64_t fault = load_block(index, list)) return fault;
-    score_block(index, list);
-    double threshold = best.threshold();
-    for (int64_t k = 0; k < list.held; ++k) {
-      if (list.scores[k] <= threshold || is_hidden(index, list.docs[k])) continue;
-      best.offer(list.docs[k], list.scores[k]);
-      threshold = best.threshold();
-    }
-  }
-  return 0;
-}
+constexpr int64_t kGlanced = 2048;
 
 struct Window {
   double sums[kWindow];
@@ -214,27 +48,58 @@ void add_up(const Index& index, List* const* lists, int64_t count, uint32_t low,
   }
 }
 
-// Offers the documents of a window; `rest` lists are looked up for those that may be good enough.
+// Looks up a document that has `sum` already in lists that ascend by bound, until it is clear that
+// it cannot be good enough, and offers it.
+LANCELET_INLINE int64_t look_up(const Index& index, List* const* lists, const double* bounds,
+                                int64_t count, uint32_t doc, double sum, Best& best) {
+  for (int64_t i = count - 1; i >= 0; --i) {
+    if ((sum + bounds[i]) * kSlack <= best.threshold()) return 0;
+    List& list = *lists[i];
+    const double lower = i ? bounds[i - 1] : 0;
+    const double most = at_a_glance(list, doc, list.bound);
+    if (most == 0) continue;
+    if ((sum + most + lower) * kSlack <= best.threshold()) return 0;
+    if (!seek(index, list, doc)) continue;
+    if (const int64_t fault = load_block(index, list)) return fault;
+    seek_within(list, doc);
+    if (list.next < list.held && list.docs[list.next] == doc) sum += score_here(index, list);
+  }
+  if (!is_hidden(index, doc)) best.offer(doc, static_cast<float>(sum));
+  return 0;
+}
+
+// Offers the documents of a window.
 int64_t sweep(const Index& index, List* const* lists, const double* bounds, int64_t rest,
               uint32_t low, uint64_t high, Window& window, Best& best) {
   for (int64_t word = 0; low + word * 64 < static_cast<int64_t>(high); ++word) {
     for (uint64_t bits = window.met[word]; bits; bits &= bits - 1) {
       const int64_t place = word * 64 + trailing_zeros(bits);
       const uint32_t doc = low + static_cast<uint32_t>(place);
-      double sum = window.sums[place];
+      const double sum = window.sums[place];
       window.sums[place] = 0;
-      int64_t i = rest - 1;
-      for (; i >= 0; --i) {
-        if ((sum + bounds[i]) * kSlack <= best.threshold()) break;
-        List& list = *lists[i];
-        if (!seek(index, list, doc)) continue;
-        if (const int64_t fault = load_block(index, list)) return fault;
-        seek_within(list, doc);
-        if (list.next < list.held && list.docs[list.next] == doc) sum += score_here(index, list);
-      }
-      if (i < 0 && !is_hidden(index, doc)) best.offer(doc, static_cast<float>(sum));
+      if (const int64_t fault = look_up(index, lists, bounds, rest, doc, sum, best)) return fault;
     }
     window.met[word] = 0;
+  }
+  return 0;
+}
+
+// The documents of one list from `low` on, the others of which are looked up.
+int64_t search_led(const Index& index, List& lead, List* const* lists, const double* bounds,
+                   int64_t count, uint32_t low, Best& best) {
+  const double rest = count ? bounds[count - 1] : 0;
+  for (bool is_there = seek(index, lead, low); is_there; is_there = ++lead.at < lead.blocks) {
+    if ((block_bound(index, lead, lead.at) + rest) * kSlack <= best.threshold()) continue;
+    if (const int64_t fault = load_block(index, lead)) return fault;
+    seek_within(lead, low);
+    score_block(index, lead);
+    mark_good(lead, best.threshold() / kSlack - rest);
+    for (; next_good(lead); ++lead.next) {
+      const double sum = lead.scores[lead.next];
+      const uint32_t doc = lead.docs[lead.next];
+      if ((sum + rest) * kSlack <= best.threshold()) continue;
+      if (const int64_t fault = look_up(index, lists, bounds, count, doc, sum, best)) return fault;
+    }
   }
   return 0;
 }
@@ -246,6 +111,8 @@ int64_t search_any(const Index& index, List* const* lists, const double* bounds,
   uint64_t low = 0;
   for (;;) {
     while (rest < count && bounds[rest] * kSlack <= best.threshold()) ++rest;
+    if (rest == count - 1)
+      return search_led(index, *lists[rest], lists, bounds, rest, static_cast<uint32_t>(low), best);
     uint64_t high = index.norm.size;
     double bound = rest ? bounds[rest - 1] : 0;
     bool is_any = false;
@@ -277,6 +144,11 @@ int64_t search_any(const Index& index, List* const* lists, const double* bounds,
   }
 }
 
+struct Glances {
+  float most[kGlanced];
+  uint8_t good[kGlanced];
+};
+
 // The most that a list can add to documents up to the last of a block of another list.
 LANCELET_INLINE double bound_until(const Index& index, const List& list, uint32_t last) {
   double found = 0;
@@ -288,87 +160,6 @@ LANCELET_INLINE double bound_until(const Index& index, const List& list, uint32_
   }
   return found;
 }
-
-// Reads where the documents of a decoded block have their token.
-int64_t load_positions(const Index& index, List& list) {
-  if (list.placed == list.decoded) return 0;
-  const int64_t block = list.first + list.decoded;
-  const int64_t bytes = index.stream_size.data[block];
-  list.ends[0] = 0;
-  for (int64_t k = 0; k < list.held; ++k) list.ends[k + 1] = list.ends[k] + list.freqs[k];
-  int64_t left = list.ends[list.held];
-  // A run of 128 takes at least a byte.
-  if (left > bytes * kStreamRun) return fail(kBadCount, block);
-  if (left > list.room) {
-    free(list.positions);
-    list.room = left;
-    list.positions = static_cast<uint32_t*>(malloc(left * sizeof(uint32_t)));
-    if (!list.positions) {
-      list.room = 0;
-      return fail(kNoMemory, block);
-    }
-  }
-  const uint8_t* at = index.streams.data + index.stream_position.data[block];
-  const uint8_t* end = at + bytes;
-  uint32_t* to = list.positions;
-  for (; left >= kStreamRun; left -= kStreamRun, to += kStreamRun)
-    if (!(at = get_packed<4>(at, end, to))) return fail(kBadStream, block);
-  for (; left > 0; --left)
-    if (!(at = get_varint(at, end, to++))) return fail(kBadStream, block);
-  list.placed = list.decoded;
-  return 0;
-}
-
-// Positions that a phrase reaches with its words so far, and with the next one.
-struct Reached {
-  uint32_t* data;
-  int64_t room;
-};
-
-// Whether the document at which all lists stand has the phrase: 1 or 0, or the fault.
-int64_t has_phrase(const Index& index, List* lists, int64_t count, int64_t slop,
-                   Reached& reached) {
-  int64_t most = 0;
-  for (int64_t i = 0; i < count; ++i) most = larger<int64_t>(most, lists[i].freqs[lists[i].next]);
-  if (most > reached.room) {
-    free(reached.data);
-    reached.room = most;
-    reached.data = static_cast<uint32_t*>(malloc(2 * most * sizeof(uint32_t)));
-    if (!reached.data) {
-      reached.room = 0;
-      return fail(kNoMemory, 0);
-    }
-  }
-  uint32_t* now = reached.data;
-  uint32_t* then = reached.data + reached.room;
-  int64_t num_now = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    List& list = lists[i];
-    if (const int64_t fault = load_positions(index, list)) return fault;
-    const uint32_t* steps = list.positions + list.ends[list.next];
-    const int64_t step = i ? list.place - lists[i - 1].place : 0;
-    int64_t position = 0, nearest = -1, num_then = 0;
-    for (int64_t k = 0; k < list.freqs[list.next]; ++k) {
-      position += steps[k];
-      // The nearest place that comes early enough leaves the least room for others between.
-      while (nearest + 1 < num_now && now[nearest + 1] <= position - step) ++nearest;
-      if (i == 0 || (nearest >= 0 && position - step - now[nearest] <= slop))
-        then[num_then++] = static_cast<uint32_t>(position);
-    }
-    if (!num_then) return 0;
-    uint32_t* swapped = now;
-    now = then;
-    then = swapped;
-    num_now = num_then;
-  }
-  return 1;
-}
-
-struct Phrase {
-  List* lists;  // in the order of the words
-  int64_t slop;
-  Reached reached;
-};
 
 // `lists` ascend by how many documents they have. A phrase, unless there is none, is looked for in
 // the documents that all lists have.
@@ -385,9 +176,12 @@ int64_t search_all(const Index& index, List* const* lists, int64_t count, Phrase
     }
     if ((block_bound(index, lead, lead.at) + rest) * kSlack <= best.threshold()) continue;
     if (const int64_t fault = load_block(index, lead)) return fault;
-    for (lead.next = 0; lead.next < lead.held; ++lead.next) {
+    lead.next = 0;
+    score_block(index, lead);
+    mark_good(lead, best.threshold() / kSlack - rest);
+    for (; next_good(lead); ++lead.next) {
       const uint32_t doc = lead.docs[lead.next];
-      double sum = score_here(index, lead);
+      double sum = lead.scores[lead.next];
       if ((sum + rest) * kSlack <= best.threshold()) continue;
       int64_t i = 1;
       for (; i < count; ++i) {
@@ -411,6 +205,65 @@ int64_t search_all(const Index& index, List* const* lists, int64_t count, Phrase
   return 0;
 }
 
+// Marks the documents from `low` to `high` whose glances, of all lists or of any, are good enough.
+// Returns whether there is one.
+bool glance_over(List* const* lists, int64_t count, bool needs_all, int64_t low, int64_t high,
+                 double threshold, Glances& seen) {
+  const int64_t size = high - low;
+  memset(seen.most, 0, sizeof seen.most);
+  memset(seen.good, 1, sizeof seen.good);
+  for (int64_t i = 0; i < count; ++i) {
+    const uint8_t* from = lists[i]->glance + low;
+    const float step = lists[i]->idf * kGlanceStep;
+    for (int64_t k = 0; k < size; ++k) seen.most[k] += step * from[k];
+    if (needs_all)
+      for (int64_t k = 0; k < size; ++k) seen.good[k] &= from[k] != 0;
+  }
+  const float least = static_cast<float>(larger(threshold / kSlack, 0.0));
+  uint8_t any = 0;
+  for (int64_t k = 0; k < size; ++k) any |= seen.good[k] &= seen.most[k] > least;
+  memset(seen.good + size, 0, kGlanced - size);
+  return any != 0;
+}
+
+// `lists`, in the order of what they score at most, all have glances.
+int64_t search_glances(const Index& index, List* const* lists, int64_t count, bool needs_all,
+                       Phrase* phrase, Glances& seen, Best& best) {
+  for (int64_t low = 0; low < index.norm.size; low += kGlanced) {
+    const int64_t high = smaller(low + kGlanced, index.norm.size);
+    if (!glance_over(lists, count, needs_all, low, high, best.threshold(), seen)) continue;
+    for (int64_t word = 0; word < kGlanced; word += 8) {
+      for (uint64_t bytes = load<uint64_t>(seen.good + word); bytes; bytes &= bytes - 1) {
+        const int64_t place = word + trailing_zeros(bytes) / 8;
+        const uint32_t doc = static_cast<uint32_t>(low + place);
+        double most = seen.most[place], sum = 0;
+        if (most * kSlack <= best.threshold() || is_hidden(index, doc)) continue;
+        int64_t i = count - 1;
+        for (; i >= 0; --i) {
+          List& list = *lists[i];
+          if (!list.glance[doc]) continue;
+          if (!seek(index, list, doc)) break;
+          if (const int64_t fault = load_block(index, list)) return fault;
+          seek_within(list, doc);
+          if (list.next == list.held || list.docs[list.next] != doc) break;
+          const double own = score_here(index, list);
+          sum += own;
+          most += own - at_a_glance(list, doc, 0);
+          if (most * kSlack <= best.threshold()) break;
+        }
+        if (i >= 0 || static_cast<float>(sum) <= best.threshold()) continue;
+        if (phrase) {
+          const int64_t has = has_phrase(index, phrase->lists, count, phrase->slop, phrase->reached);
+          if (has < 0) return has;
+          if (!has) continue;
+        }
+        best.offer(doc, static_cast<float>(sum));
+      }
+    }
+  }
+  return 0;
+}
+
 // Sorts lists so that `key` ascends.
 template <class Key>
 void sort_lists(List** lists, int64_t count, Key key) {
@@ -422,110 +275,104 @@ void sort_lists(List** lists, int64_t count, Key key) {
   }
 }
 
-int64_t check(const Index& index, ConstInts first, ConstInts count, Span<const float> idf) {
+// Whether lists have the blocks that their counts need, among those there are.
+int64_t check(const Index& index, ConstInts first, ConstInts stop, ConstInts count,
+              ConstInts glance) {
   const int64_t blocks = index.position.size;
-  if (first.size != count.size + 1 || idf.size != count.size || index.size.size != blocks)
-    return fail(kBadCount, 0);
-  if (index.hidden.size && index.hidden.size != index.norm.size) return fail(kBadCount, 0);
   for (int64_t i = 0; i < count.size; ++i) {
-    const int64_t begin = first.data[i], end = first.data[i + 1];
+    const int64_t begin = first.data[i], end = stop.data[i];
     if (begin < 0 || end <= begin || end > blocks) return fail(kBadOffsets, i);
     if (count.data[i] <= (end - begin - 1) * index.block_docs ||
         count.data[i] > (end - begin) * index.block_docs)
       return fail(kBadCount, i);
+    if (glance.data[i] >= 0 && !within(glance.data[i], index.norm.size, index.glances.size))
+      return fail(kOutOfSource, i);
   }
-  for (int64_t i = 0; i < blocks; ++i)
-    if (!within(index.position.data[i], index.size.data[i], index.source.size))
-      return fail(kOutOfSource, i);
-  for (int64_t i = 0; i < index.stream_position.size; ++i)
-    if (!within(index.stream_position.data[i], index.stream_size.data[i], index.streams.size))
-      return fail(kOutOfSource, i);
   return 0;
 }
 
-void open_lists(const Index& index, ConstInts first, ConstInts count, Span<const float> idf,
-                List* lists, List** order) {
-  for (int64_t i = 0; i < count.size; ++i) {
-    List& list = lists[i];
-    list.first = first.data[i];
-    list.blocks = first.data[i + 1] - list.first;
-    list.count = count.data[i];
-    list.idf = idf.data[i];
-    list.bound = 0;
-    for (int64_t block = 0; block < list.blocks; ++block)
-      list.bound = larger(list.bound, block_bound(index, list, block));
-    list.at = list.held = list.next = list.place = list.room = 0;
-    list.decoded = list.scored = list.placed = -1;
-    list.positions = nullptr;
-    order[i] = &list;
+void open_list(const Index& index, int64_t first, int64_t stop, int64_t count, int64_t glance,
+               float idf, List& list) {
+  list.first = first;
+  list.blocks = stop - first;
+  list.count = count;
+  list.idf = idf;
+  float best = 0;
+  for (int64_t block = first; block < stop; ++block) best = larger(best, index.best[block]);
+  list.bound = static_cast<double>(idf) * best;
+  list.glance = glance < 0 ? nullptr : index.glances.data + glance;
+  list.at = list.held = list.next = list.place = list.room = 0;
+  list.decoded = list.scored = list.placed = -1;
+  list.positions = nullptr;
+}
+
+// `order` are the lists, to be put into the order of the search.
+int64_t search(const Index& index, List* lists, List** order, int64_t count, bool needs_all,
+               Phrase* phrase, Best& best) {
+  bool all_glanced = count > 1;
+  for (int64_t i = 0; i < count; ++i) all_glanced &= lists[i].glance != nullptr;
+  if (all_glanced) {
+    sort_lists(order, count, [](const List& list) { return list.bound; });
+    Glances* seen = static_cast<Glances*>(malloc(sizeof(Glances)));
+    if (!seen) return fail(kNoMemory, 0);
+    const int64_t status = search_glances(index, order, count, needs_all, phrase, *seen, best);
+    free(seen);
+    return status;
   }
+  if (needs_all) {
+    sort_lists(order, count, [](const List& list) { return list.count; });
+    return search_all(index, order, count, phrase, best);
+  }
+  if (count == 1) return search_led(index, lists[0], nullptr, nullptr, 0, 0, best);
+  sort_lists(order, count, [](const List& list) { return list.bound; });
+  double* bounds = static_cast<double*>(malloc(count * sizeof(double)));
+  Window* window = static_cast<Window*>(calloc(1, sizeof(Window)));
+  int64_t status = fail(kNoMemory, 0);
+  if (bounds && window) {
+    double sum = 0;
+    for (int64_t i = 0; i < count; ++i) bounds[i] = sum += order[i]->bound;
+    status = search_any(index, order, bounds, count, *window, best);
+  }
+  free(window);
+  free(bounds);
+  return status;
 }
 
 }  // namespace
 
 int64_t search_postings(ConstBytes source, ConstInts position, ConstInts size,
                         Span<const uint32_t> last, Span<const float> best_weight, ConstInts first,
-                        ConstInts count, Span<const float> idf, Span<const float> norm,
-                        ConstBytes hidden, int64_t block_docs, int64_t is_varint, int64_t needs_all,
-                        Span<uint32_t> found, Span<float> score) {
+                        ConstInts stop, ConstInts count, ConstBytes glances, ConstInts glance,
+                        Span<const float> idf, Span<const float> norm, ConstBytes hidden,
+                        int64_t block_docs, int64_t is_varint, int64_t needs_all,
+                        ConstBytes streams, ConstInts stream_position, ConstInts stream_size,
+                        ConstInts place, int64_t slop, Span<uint32_t> found, Span<float> score) {
   const Index index = {source, position, size, last.data, best_weight.data, norm, hidden,
-                       block_docs, is_varint != 0, {nullptr, 0}, {nullptr, 0}, {nullptr, 0}};
-  if (last.size != position.size || best_weight.size != position.size) return fail(kBadCount, 0);
-  if (const int64_t fault = check(index, first, count, idf)) return fault;
-  Best best = {found.data, score.data, smaller(found.size, score.size), 0};
-  const int64_t num_lists = count.size;
-  if (!num_lists || !best.capacity) return 0;
-  List* lists = static_cast<List*>(malloc(num_lists * sizeof(List)));
-  List** order = static_cast<List**>(malloc(num_lists * sizeof(List*)));
-  double* bounds = static_cast<double*>(malloc(num_lists * sizeof(double)));
-  Window* window = nullptr;
-  int64_t status = fail(kNoMemory, 0);
-  if (lists && order && bounds) {
-    open_lists(index, first, count, idf, lists, order);
-    if (num_lists == 1) {
-      status = search_one(index, lists[0], best);
-    } else if (needs_all) {
-      sort_lists(order, num_lists, [](const List& list) { return list.count; });
-      status = search_all(index, order, num_lists, nullptr, best);
-    } else if ((window = static_cast<Window*>(calloc(1, sizeof(Window))))) {
-      sort_lists(order, num_lists, [](const List& list) { return list.bound; });
-      double sum = 0;
-      for (int64_t i = 0; i < num_lists; ++i) bounds[i] = sum += order[i]->bound;
-      status = search_any(index, order, bounds, num_lists, *window, best);
-    }
-  }
-  free(window);
-  free(bounds);
-  free(order);
-  free(lists);
-  return status < 0 ? status : best.size;
-}
-
-int64_t search_phrase(ConstBytes source, ConstInts position, ConstInts size,
-                      Span<const uint32_t> last, Span<const float> best_weight, ConstInts first,
-                      ConstInts count, Span<const float> idf, Span<const float> norm,
-                      ConstBytes hidden, int64_t block_docs, int64_t is_varint, ConstBytes streams,
-                      ConstInts stream_position, ConstInts stream_size, ConstInts place,
-                      int64_t slop, Span<uint32_t> found, Span<float> score) {
-  const Index index = {source, position, size, last.data, best_weight.data, norm, hidden,
-                       block_docs, is_varint != 0, streams, stream_position, stream_size};
-  const int64_t blocks = position.size;
-  if (last.size != blocks || best_weight.size != blocks || stream_position.size != blocks ||
-      stream_size.size != blocks || place.size != count.size)
+                       block_docs, is_varint != 0, streams, stream_position, stream_size, glances};
+  const int64_t blocks = position.size, num_lists = count.size;
+  if (size.size != blocks || last.size != blocks || best_weight.size != blocks ||
+      first.size != num_lists || stop.size != num_lists || glance.size != num_lists || idf.size != num_lists)
     return fail(kBadCount, 0);
-  if (const int64_t fault = check(index, first, count, idf)) return fault;
+  if (place.size && (place.size != num_lists || stream_position.size != blocks ||
+                     stream_size.size != blocks))
+    return fail(kBadCount, 0);
+  if (hidden.size && hidden.size != norm.size) return fail(kBadCount, 0);
+  if (const int64_t fault = check(index, first, stop, count, glance)) return fault;
   Best best = {found.data, score.data, smaller(found.size, score.size), 0};
-  const int64_t num_lists = count.size;
   if (!num_lists || !best.capacity) return 0;
   List* lists = static_cast<List*>(malloc(num_lists * sizeof(List)));
   List** order = static_cast<List**>(malloc(num_lists * sizeof(List*)));
   int64_t status = fail(kNoMemory, 0);
   if (lists && order) {
-    open_lists(index, first, count, idf, lists, order);
-    for (int64_t i = 0; i < num_lists; ++i) lists[i].place = place.data[i];
-    sort_lists(order, num_lists, [](const List& list) { return list.count; });
+    for (int64_t i = 0; i < num_lists; ++i) {
+      open_list(index, first.data[i], stop.data[i], count.data[i], glance.data[i], idf.data[i],
+                lists[i]);
+      if (place.size) lists[i].place = place.data[i];
+      order[i] = &lists[i];
+    }
     Phrase phrase = {lists, slop, {nullptr, 0}};
-    status = search_all(index, order, num_lists, &phrase, best);
+    status = search(index, lists, order, num_lists, needs_all || place.size,
+                    place.size ? &phrase : nullptr, best);
     free(phrase.reached.data);
     for (int64_t i = 0; i < num_lists; ++i) free(lists[i].positions);
   }

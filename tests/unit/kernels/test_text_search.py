@@ -1,8 +1,11 @@
 """Searching posting lists: what is passed over never changes what is found.
 
 Goal: the best documents by the definition, which scores every one of them. Method: random lists
-of every block size and tail, searched for a few and for all documents; damaged bytes.
+of every block size and tail, with and without glances, searched for a few and for all documents;
+damaged bytes.
 """
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,7 +21,7 @@ from lancelet.kernels import (
     search_phrase,
     search_postings,
 )
-from lancelet.kernels.posting_lists import Ranking
+from lancelet.kernels.posting_lists import Ranking, glance_of
 
 FORMATS = ((128, True), (128, False), (256, True))
 
@@ -34,7 +37,7 @@ def random_list(chance, num_docs, share):
 
 
 def corpus(seed, shares, num_docs, form):
-    """Return lists, what to rank by, and streams of positions."""
+    """Return lists with positions, one in two with a glance, and what to rank by."""
     chance = np.random.default_rng(seed)
     block_docs, is_varint = form
     norms = (0.3 + chance.random(num_docs) * 3).astype(np.float32)
@@ -53,19 +56,26 @@ def corpus(seed, shares, num_docs, form):
         docs, freqs, counts, best, block_docs=block_docs, is_varint=is_varint
     )
     position, position_ends = encode_streams(steps, np.add.reduceat(freqs.astype(np.int64), starts))
+    glanced = chance.random(len(found)) < 0.5 if chance.random() < 0.7 else [True] * len(found)
+    own = np.split(weights, np.cumsum(counts)[:-1])
+    glances = [glance_of(num_docs, each[0], one) for each, one in zip(found, own, strict=True)]
     lists = PostingLists(
         slices(data, ends),
         docs[starts + sizes - 1],
         best,
-        first,
+        first[:-1].copy(),
+        first[1:].copy(),
         counts,
         block_docs,
         is_varint,
+        slices(position, position_ends),
+        np.concatenate(glances),
+        np.where(glanced, np.arange(len(found)) * num_docs, -1),
     )
     idf = (0.1 + chance.random(len(shares)) * 5).astype(np.float32)
     hidden = (chance.random(num_docs) < 0.1).astype(np.uint8)
     hidden = hidden if chance.random() < 0.5 else np.empty(0, np.uint8)
-    return lists, Ranking(idf, norms, 10, hidden), slices(position, position_ends)
+    return lists, Ranking(idf, norms, 10, hidden)
 
 
 def slices(data, ends):
@@ -88,7 +98,7 @@ CASES = {
 
 @given(**CASES, needs_all=st.booleans())
 def test_the_best_documents_are_found(agree, seed, shares, num_docs, form, count, needs_all):
-    lists, ranking, _ = corpus(seed, shares, num_docs, form)
+    lists, ranking = corpus(seed, shares, num_docs, form)
     docs, scores = agree("search_postings", lists, limited(ranking, count), needs_all=needs_all)
     assert len(docs) <= count
     assert len(scores) == len(docs)
@@ -97,43 +107,50 @@ def test_the_best_documents_are_found(agree, seed, shares, num_docs, form, count
 
 @given(**CASES, slop=st.sampled_from([0, 1, 5]))
 def test_phrases_are_found(agree, seed, shares, num_docs, form, count, slop):
-    lists, ranking, streams = corpus(seed, shares, num_docs, form)
+    lists, ranking = corpus(seed, shares, num_docs, form)
     places = np.arange(len(shares), dtype=np.int64) * 2
-    agree("search_phrase", lists, limited(ranking, count), streams, places, slop=slop)
+    agree("search_phrase", lists, limited(ranking, count), places, slop=slop)
 
 
 def test_lists_that_lie_are_refused(agree):
-    lists, ranking, streams = corpus(1, [0.5, 0.1], 9000, (128, True))
+    lists, ranking = corpus(1, [0.5, 0.1], 9000, (128, True))
     short = Slices(lists.blocks.source, lists.blocks.position, lists.blocks.size // 2)
+    few_bytes = Slices(lists.blocks.source[:100], lists.blocks.position, lists.blocks.size)
     for wrong in (
-        PostingLists(short, lists.last, lists.best, lists.first, lists.counts),
-        PostingLists(lists.blocks, lists.last, lists.best, lists.first[::-1].copy(), lists.counts),
-        PostingLists(lists.blocks, lists.last, lists.best, lists.first, lists.counts * 2),
+        replace(lists, blocks=short),
+        replace(lists, blocks=few_bytes),
+        replace(lists, first=lists.stop),
+        replace(lists, stop=lists.stop + 100),
+        replace(lists, counts=lists.counts * 2),
     ):
         assert issubclass(agree("search_postings", wrong, ranking), CorruptDataError)
     few = Ranking(ranking.idf, ranking.norms[:100], 10, ranking.hidden[:100])
     assert issubclass(agree("search_postings", lists, few), CorruptDataError)
-    cut = Slices(streams.source, streams.position, streams.size * 0)
+    streams = lists.streams
+    cut = replace(lists, streams=Slices(streams.source, streams.position, streams.size * 0))
     places = np.array([0, 1])
-    assert issubclass(agree("search_phrase", lists, ranking, cut, places), CorruptDataError)
+    assert issubclass(agree("search_phrase", cut, ranking, places), CorruptDataError)
+
+
+def test_glances_that_lie_are_refused():
+    lists, ranking = corpus(1, [0.5, 0.1], 9000, (128, True))
+    for wrong in (np.array([0, 9001]), np.array([1 << 62, -1])):
+        with pytest.raises(CorruptDataError):
+            search_postings(replace(lists, glance=wrong), ranking)
+    nothing = replace(lists, glances=lists.glances * 0, glance=np.array([0, 9000]))
+    assert not len(search_postings(nothing, ranking)[0])
 
 
 @given(seed=st.integers(0, 2**32), needs_all=st.booleans())
 def test_damaged_bytes_never_do_more_than_raise(agree, seed, needs_all):
     chance = np.random.default_rng(seed)
-    lists, ranking, streams = corpus(seed, [0.3, 0.05], 3000, (128, True))
+    lists, ranking = corpus(seed, [0.3, 0.05], 3000, (128, True))
     damaged = lists.blocks.source.copy()
     damaged[chance.integers(0, len(damaged), 5)] ^= chance.integers(1, 255, 5).astype(np.uint8)
-    wrong = PostingLists(
-        Slices(damaged, lists.blocks.position, lists.blocks.size),
-        lists.last,
-        lists.best,
-        lists.first,
-        lists.counts,
-    )
+    wrong = replace(lists, blocks=Slices(damaged, lists.blocks.position, lists.blocks.size))
     for search in (
         lambda: search_postings(wrong, ranking, needs_all=needs_all),
-        lambda: search_phrase(wrong, ranking, streams, np.array([0, 1])),
+        lambda: search_phrase(wrong, ranking, np.array([0, 1])),
     ):
         try:
             docs, _ = search()
@@ -144,20 +161,15 @@ def test_damaged_bytes_never_do_more_than_raise(agree, seed, needs_all):
 
 def test_blocks_that_cannot_win_are_not_decoded():
     """A block of garbage is not looked at if its best weight is below the threshold."""
-    lists, ranking, _ = corpus(3, [1.0], 9000, (128, True))
+    lists, ranking = corpus(3, [1.0], 9000, (128, True))
     garbage = lists.blocks.source.copy()
     for block in range(5, len(lists.blocks)):
         start = int(lists.blocks.position[block])
         garbage[start : start + int(lists.blocks.size[block])] = 0xFF
     best = lists.best.copy()
     best[5:] = 0
-    spoiled = PostingLists(
-        Slices(garbage, lists.blocks.position, lists.blocks.size),
-        lists.last,
-        best,
-        lists.first,
-        lists.counts,
-    )
+    blocks = Slices(garbage, lists.blocks.position, lists.blocks.size)
+    spoiled = replace(lists, blocks=blocks, best=best)
     docs, _ = search_postings(spoiled, limited(ranking, 10))
     assert len(docs) == 10
     with pytest.raises(CorruptDataError):

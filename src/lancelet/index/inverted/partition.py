@@ -7,8 +7,9 @@ the same questions, so that scores are computed in one place.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import Final, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ from lancelet.encodings.base import RowRange
 from lancelet.errors import CorruptDataError
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.inverted import layout
+from lancelet.index.inverted.arena import ListArena
 from lancelet.index.inverted.automaton import TokenAutomaton
 from lancelet.index.inverted.bm25 import Corpus, norms_of
 from lancelet.index.inverted.layout import Codec
@@ -33,15 +35,11 @@ from lancelet.index.inverted.tokens import (
     all_tokens,
 )
 from lancelet.index.inverted.write import block_sizes
-from lancelet.index.parts.kept import KeptByBytes
-from lancelet.kernels import decode_postings, decode_streams
+from lancelet.kernels import PostingLists, decode_postings, decode_streams
 from lancelet.rowids.address import UInt64s
 
 UInt32s = npt.NDArray[np.uint32]
 Float32s = npt.NDArray[np.float32]
-
-_LISTS_KEPT_BYTES: Final = 64 * 1024 * 1024
-"""So much of the posting lists of a partition stays in memory."""
 
 
 class Partition(Protocol):
@@ -77,8 +75,13 @@ class Partition(Protocol):
     def norms(self, mean_length: float) -> Float32s:
         """Return the norms of the documents, if they have so many tokens on average."""
 
-    def list_of(self, token: int, *, with_position: bool = False) -> TokenList:
-        """Return the documents that have a token, which is one at least."""
+    def postings_of(self, token: int) -> tuple[UInt32s, UInt32s]:
+        """Return the documents that have a token, and how often each has it."""
+
+    def lists(
+        self, tokens: Sequence[int], norms: Float32s, *, with_position: bool = False
+    ) -> PostingLists:
+        """Return the lists of tokens that documents have, for a search with these norms."""
 
 
 class StoredPartition:
@@ -92,7 +95,9 @@ class StoredPartition:
         self._is_automaton = is_automaton
         self.codec = Codec.of(self._invert.metadata)
         names = self._invert.schema.names
-        self._lists: KeptByBytes[tuple[int, bool], TokenList] = KeptByBytes(_LISTS_KEPT_BYTES)
+        self._arena = ListArena(
+            self._read_list, block_docs=self.block_docs, is_varint=self.codec.is_varint
+        )
         self._norms = NormsOf(self)
         self._position_column = next(
             (name for name in ("_compressed_position", "_position") if name in names), None
@@ -157,13 +162,15 @@ class StoredPartition:
         """Return the norms of the documents, if they have so many tokens on average."""
         return self._norms.get(mean_length)
 
-    def list_of(self, token: int, *, with_position: bool = False) -> TokenList:
-        """Return the documents that have a token, which is one at least."""
-        return self._lists.get_or_make(
-            (token, with_position),
-            lambda: self._read_list(token, with_position=with_position),
-            lambda found: found.num_bytes,
-        )
+    def postings_of(self, token: int) -> tuple[UInt32s, UInt32s]:
+        """Return the documents that have a token, and how often each has it."""
+        return self._read_list(token, False).decode(self.corpus.num_docs)
+
+    def lists(
+        self, tokens: Sequence[int], norms: Float32s, *, with_position: bool = False
+    ) -> PostingLists:
+        """Return the lists of tokens that documents have, for a search with these norms."""
+        return self._arena.lists(tokens, norms, with_position=with_position)
 
     def everything(self) -> tuple[list[str], Postings]:
         """Return all tokens and all postings."""
@@ -171,19 +178,18 @@ class StoredPartition:
         rows = RowRange(0, self.num_tokens)
         return tokens, self._read(rows, with_position=self.has_positions)
 
-    def _read_list(self, token: int, *, with_position: bool) -> TokenList:
+    def _read_list(self, token: int, with_position: bool) -> TokenList:
         rows = RowRange(token, token + 1)
         counts = self._counts[token : token + 1].astype(np.int64)
         stored, blocks, sizes = self._read_blocks(rows, counts)
         found = TokenList(int(counts[0]), Blocks.of(stored), self.block_docs, self.codec.is_varint)
-        if with_position:
-            _, freqs = found.decode(self.corpus.num_docs)
-            if "_position_block_offset" in self._invert.schema.names:
-                found.streams = Blocks.of(self._streams(rows, blocks))
-            else:
-                positions = self._positions(rows, freqs, sizes, blocks)
-                found.streams = streams_of(positions, freqs, sizes)
-        return found
+        if not with_position:
+            return found
+        if "_position_block_offset" in self._invert.schema.names:
+            return replace(found, streams=Blocks.of(self._streams(rows, blocks)))
+        _, freqs = found.decode(self.corpus.num_docs)
+        positions = self._positions(rows, freqs, sizes, blocks)
+        return replace(found, streams=streams_of(positions, freqs, sizes))
 
     def _read_blocks(self, rows: RowRange, counts: Int64s) -> tuple[Slices, Int64s, Int64s]:
         """Return the blocks of lists, how many each has, and the documents of each."""
@@ -279,6 +285,7 @@ class MemoryPartition:
         self._norms = NormsOf(self)
         self._ends = np.cumsum(postings.counts(len(tokens)))
         self._position_ends = np.cumsum(postings.freqs, dtype=np.int64)
+        self._arena = ListArena(self._list_of, block_docs=self.block_docs, is_varint=True)
 
     def num_docs_with(self, token: int) -> int:
         """Return how many documents have a token."""
@@ -289,8 +296,18 @@ class MemoryPartition:
         """Return the norms of the documents, if they have so many tokens on average."""
         return self._norms.get(mean_length)
 
-    def list_of(self, token: int, *, with_position: bool = False) -> TokenList:
-        """Return the documents that have a token, which is one at least."""
+    def postings_of(self, token: int) -> tuple[UInt32s, UInt32s]:
+        """Return the documents that have a token, and how often each has it."""
+        start, end = self._span(token)
+        return self._postings.docs[start:end], self._postings.freqs[start:end]
+
+    def lists(
+        self, tokens: Sequence[int], norms: Float32s, *, with_position: bool = False
+    ) -> PostingLists:
+        """Return the lists of tokens that documents have, for a search with these norms."""
+        return self._arena.lists(tokens, norms, with_position=with_position)
+
+    def _list_of(self, token: int, with_position: bool) -> TokenList:
         start, end = self._span(token)
         all_of = self._postings
         positions = None

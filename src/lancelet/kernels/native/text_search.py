@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from lancelet.buffers import Int64s, Slices
+from lancelet.buffers import Int64s
 from lancelet.kernels import _native
 from lancelet.kernels.arguments import as_int64s, slice_arrays
 from lancelet.kernels.faults import checked
-from lancelet.kernels.posting_lists import Float32s, PostingLists, Ranking, UInt32s
+from lancelet.kernels.posting_lists import (
+    NO_STREAMS,
+    Float32s,
+    PostingLists,
+    Ranking,
+    UInt32s,
+)
+
+_NO_PLACES: Final = np.empty(0, np.int64)
 
 
 def search_postings(
@@ -20,38 +28,43 @@ def search_postings(
 
     Of equal scores the first document is better. The order of the lists is all one.
     """
-    docs, scores = _room(ranking, len(lists.counts))
-    found = _native.search_postings(*_arrays(lists, ranking), int(needs_all), docs, scores)
-    return _ranked(docs, scores, checked(found, kernel="search_postings"))
+    return _search(lists, ranking, (int(needs_all), *slice_arrays(NO_STREAMS), _NO_PLACES, 0))
 
 
 def search_phrase(
-    lists: PostingLists, ranking: Ranking, streams: Slices, places: Int64s, *, slop: int = 0
+    lists: PostingLists, ranking: Ranking, places: Int64s, *, slop: int = 0
 ) -> tuple[UInt32s, Float32s]:
     """Return the best documents with tokens at these places of a phrase, ascending.
 
-    Each block has a stream of positions, and at most `slop` others stand between two words.
+    At most `slop` others stand between two words.
     """
-    docs, scores = _room(ranking, len(lists.counts))
-    found = _native.search_phrase(
-        *_arrays(lists, ranking), *slice_arrays(streams), as_int64s(places), slop, docs, scores
-    )
-    return _ranked(docs, scores, checked(found, kernel="search_phrase"))
+    return _search(lists, ranking, (1, *slice_arrays(lists.streams), as_int64s(places), int(slop)))
 
 
-def _arrays(lists: PostingLists, ranking: Ranking) -> tuple[Any, ...]:
-    return (
+def _search(
+    lists: PostingLists, ranking: Ranking, wanted: tuple[Any, ...]
+) -> tuple[UInt32s, Float32s]:
+    num_lists = len(lists.counts)
+    docs, scores = _room(ranking, num_lists)
+    found = _native.search_postings(
         *slice_arrays(lists.blocks),
         lists.last,
         lists.best,
         as_int64s(lists.first),
+        as_int64s(lists.stop),
         as_int64s(lists.counts),
+        lists.glances,
+        np.full(num_lists, -1) if lists.glance is None else as_int64s(lists.glance),
         ranking.idf,
         ranking.norms,
         ranking.hidden,
         lists.block_docs,
         int(lists.is_varint),
+        *wanted,
+        docs,
+        scores,
     )
+    return _ranked(docs, scores, checked(found, kernel="search_postings"))
 
 
 def _room(ranking: Ranking, num_lists: int) -> tuple[UInt32s, Float32s]:

@@ -37,16 +37,16 @@ def search_postings(
 
 
 def search_phrase(
-    lists: PostingLists, ranking: Ranking, streams: Slices, places: Int64s, *, slop: int = 0
+    lists: PostingLists, ranking: Ranking, places: Int64s, *, slop: int = 0
 ) -> tuple[UInt32s, Float32s]:
     """Return the best documents with tokens at these places of a phrase, ascending.
 
-    Each block has a stream of positions, and at most `slop` others stand between two words.
+    At most `slop` others stand between two words.
     """
     found = _decoded(lists, ranking, "search_phrase")
     if not found:
         return np.empty(0, np.uint32), np.empty(0, np.float32)
-    positions = [_positions(lists, streams, place, freqs) for place, (_, freqs) in enumerate(found)]
+    positions = [_positions(lists, place, freqs) for place, (_, freqs) in enumerate(found)]
     shared = reduce(np.intersect1d, (docs for docs, _ in found))
     has = [
         _has_phrase(
@@ -66,7 +66,7 @@ def _decoded(lists: PostingLists, ranking: Ranking, kernel: str) -> list[tuple[U
     """Return the documents and frequencies of each list."""
     found = []
     for place, count in enumerate(lists.counts.tolist()):
-        start, stop = int(lists.first[place]), int(lists.first[place + 1])
+        start, stop = int(lists.first[place]), int(lists.stop[place])
         if not 0 <= start < stop <= len(lists.blocks):
             raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, place=place)
         if not (stop - start - 1) * lists.block_docs < count <= (stop - start) * lists.block_docs:
@@ -87,19 +87,18 @@ def _decoded(lists: PostingLists, ranking: Ranking, kernel: str) -> list[tuple[U
 
 def _sizes(lists: PostingLists, place: int) -> Int64s:
     count = int(lists.counts[place])
-    blocks = int(lists.first[place + 1] - lists.first[place])
+    blocks = int(lists.stop[place] - lists.first[place])
     sizes = np.full(blocks, lists.block_docs, np.int64)
     sizes[-1] = count - (blocks - 1) * lists.block_docs
     return sizes
 
 
-def _positions(
-    lists: PostingLists, streams: Slices, place: int, freqs: UInt32s
-) -> list[npt.NDArray[np.int64]]:
+def _positions(lists: PostingLists, place: int, freqs: UInt32s) -> list[npt.NDArray[np.int64]]:
     """Return the positions in each document of a list."""
-    start, stop = int(lists.first[place]), int(lists.first[place + 1])
+    start, stop = int(lists.first[place]), int(lists.stop[place])
     sizes = _sizes(lists, place)
     counts = np.add.reduceat(freqs.astype(np.int64), np.cumsum(sizes) - sizes)
+    streams = lists.streams
     own = Slices(streams.source, streams.position[start:stop], streams.size[start:stop])
     steps = decode_streams(own, counts).astype(np.int64)
     ends = np.cumsum(freqs, dtype=np.int64)

@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from lancelet.index.inverted.bm25 import Corpus
 from lancelet.index.inverted.partition import Partition
-from lancelet.index.inverted.token_list import TokenList, join_lists, join_streams
 from lancelet.index.text.analyzer import Token
 from lancelet.kernels import search_phrase, search_postings
 from lancelet.kernels.posting_lists import Ranking
@@ -74,20 +73,18 @@ def find_words(
 ) -> tuple[UInt32s, Float32s]:
     """Return the best documents for words, each given as the tokens it stands for."""
     times = Counter(token for group in groups for token in dict.fromkeys(group))
-    lists = {token: found for token in times if (found := list_of(partition, token))}
-    if not lists or (needs_all and not all(any(map(lists.get, group)) for group in groups)):
+    numbers = {token: number for token in times if (number := number_of(partition, token)) >= 0}
+    if not numbers or (needs_all and not all(any(map(numbers.__contains__, g)) for g in groups)):
         return _NONE
-    factors = [statistics.idf(token) * np.float32(times[token]) for token in lists]
+    idf = np.array([statistics.idf(token) * times[token] for token in numbers], np.float32)
     norms = partition.norms(statistics.corpus.mean_length)
-    joined = join_lists(list(lists.values()), norms)
-    weighed = np.array(factors, np.float32)
+    lists = partition.lists(list(numbers.values()), norms)
     if not needs_all or all(len(group) == 1 for group in groups):
-        ranking = Ranking(weighed, norms, wanted.count, wanted.hidden)
-        return search_postings(joined, ranking, needs_all=needs_all)
-    everything = Ranking(weighed, norms, len(norms), wanted.hidden)
-    docs, scores = search_postings(joined, everything)
+        ranking = Ranking(idf, norms, wanted.count, wanted.hidden)
+        return search_postings(lists, ranking, needs_all=needs_all)
+    docs, scores = search_postings(lists, Ranking(idf, norms, len(norms), wanted.hidden))
     for group in groups:
-        own = [lists[token].decode(len(norms))[0] for token in group if token in lists]
+        own = [partition.postings_of(numbers[token])[0] for token in group if token in numbers]
         has = np.isin(docs, np.concatenate(own))
         docs, scores = docs[has], scores[has]
     return docs, scores
@@ -102,29 +99,23 @@ def find_phrase(
     slop: int,
 ) -> tuple[UInt32s, Float32s]:
     """Return the best documents in which words stand in order."""
-    lists = []
-    for token in tokens:
-        found = list_of(partition, token.text, with_position=True)
-        if found is None:
-            return _NONE
-        lists.append(found)
+    numbers = [number_of(partition, token.text) for token in tokens]
+    if min(numbers) < 0:
+        return _NONE
     norms = partition.norms(statistics.corpus.mean_length)
     idf = np.array([statistics.idf(token.text) for token in tokens], np.float32)
     return search_phrase(
-        join_lists(lists, norms),
+        partition.lists(numbers, norms, with_position=True),
         Ranking(idf, norms, wanted.count, wanted.hidden),
-        join_streams(lists),
         np.array([token.position for token in tokens], np.int64),
         slop=slop,
     )
 
 
-def list_of(partition: Partition, token: str, *, with_position: bool = False) -> TokenList | None:
-    """Return the documents of a partition that have a token, or None if there are none."""
+def number_of(partition: Partition, token: str) -> int:
+    """Return the number of a token in a partition, or -1 where no document has it."""
     number = partition.tokens.find(token)
-    if number is None or not partition.num_docs_with(number):
-        return None
-    return partition.list_of(number, with_position=with_position)
+    return -1 if number is None or not partition.num_docs_with(number) else number
 
 
 def expand(

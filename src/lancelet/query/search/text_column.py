@@ -43,7 +43,7 @@ from lancelet.query.search.terms import (
     expand,
     find_phrase,
     find_words,
-    list_of,
+    number_of,
 )
 from lancelet.query.search.text_indices import BrokenSegmentError, TextSegment, text_indices
 from lancelet.rowids.address import UInt64s, addresses_of, fragments_of, offsets_of
@@ -151,10 +151,10 @@ class TextColumn:
         """Yield rows that have a token, and how often each has it."""
         for part in self._parts():
             with _blamed(part.segment):
-                found = list_of(part.partition, token)
-                if found is None:
+                number = number_of(part.partition, token)
+                if number < 0:
                     continue
-                docs, freqs = found.decode(part.partition.corpus.num_docs)
+                docs, freqs = part.partition.postings_of(number)
                 shown = part.shown(docs)
                 yield part.addresses[docs[shown]], freqs[shown]
 
@@ -330,10 +330,10 @@ def _terms(
     boost = query.boost if isinstance(query, MatchQuery) else 1.0
     norms = partition.norms(statistics.corpus.mean_length)[doc : doc + 1]
     for token in tokens:
-        found = list_of(partition, token)
-        if found is None:
+        number = number_of(partition, token)
+        if number < 0:
             continue
-        docs, freqs = found.decode(partition.corpus.num_docs)
+        docs, freqs = partition.postings_of(number)
         own = freqs[docs == doc]
         if len(own):
             idf = statistics.idf(token)

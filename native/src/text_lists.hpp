@@ -1,0 +1,283 @@
+// Posting lists as a search goes through them: blocks decoded when a document in them may count,
+// positions when a document may have a phrase, and the best documents so far.
+#pragma once
+
+#include "postings.hpp"
+
+namespace LANCELET_NAMESPACE {
+namespace {
+
+constexpr int64_t kBlockDocs = 256;
+// Bounds are sums of rounded numbers, so they are held a little too high.
+constexpr double kSlack = 1.000001;
+constexpr double kNothing = -1e300;
+constexpr float kGlanceStep = 2.2f / 255;
+
+struct Index {
+  ConstBytes source;
+  ConstInts position, size;
+  const uint32_t* last;
+  const float* best;
+  Span<const float> norm;
+  ConstBytes hidden;
+  int64_t block_docs;
+  bool is_varint;
+  ConstBytes streams;
+  ConstInts stream_position, stream_size;
+  ConstBytes glances;
+};
+
+struct List {
+  int64_t first, blocks, count;
+  int64_t place;        // of the word in the phrase
+  double bound;         // the most that any of its documents can score
+  const uint8_t* glance;  // or null
+  int64_t at;           // the block it stands in
+  int64_t decoded;      // the block whose documents are below
+  int64_t held, next;   // how many they are, and the next of them
+  int64_t scored;       // the block whose scores are below
+  int64_t placed;       // the block whose positions are below
+  uint32_t* positions;  // as steps; those of document i end at ends[i]
+  int64_t room;
+  float idf;
+  uint32_t docs[kBlockDocs], freqs[kBlockDocs];
+  float scores[kBlockDocs];
+  uint8_t good[kBlockDocs];  // whether the score is above what is needed
+  int64_t ends[kBlockDocs + 1];
+};
+
+// The best documents so far: a heap with the worst on top once there are as many as asked for.
+struct Best {
+  uint32_t* docs;
+  float* scores;
+  int64_t capacity, size;
+
+  LANCELET_INLINE double threshold() const { return size < capacity ? kNothing : scores[0]; }
+
+  LANCELET_INLINE bool is_worse(int64_t a, int64_t b) const {
+    return scores[a] < scores[b] || (scores[a] == scores[b] && docs[a] > docs[b]);
+  }
+
+  void sink(int64_t place) {
+    for (;;) {
+      int64_t child = 2 * place + 1;
+      if (child >= size) return;
+      if (child + 1 < size && is_worse(child + 1, child)) ++child;
+      if (!is_worse(child, place)) return;
+      const float score = scores[place];
+      const uint32_t doc = docs[place];
+      scores[place] = scores[child];
+      docs[place] = docs[child];
+      scores[child] = score;
+      docs[child] = doc;
+      place = child;
+    }
+  }
+
+  void offer(uint32_t doc, float score) {
+    if (size < capacity) {
+      docs[size] = doc;
+      scores[size++] = score;
+      if (size == capacity)
+        for (int64_t place = size / 2 - 1; place >= 0; --place) sink(place);
+    } else if (score > scores[0]) {
+      docs[0] = doc;
+      scores[0] = score;
+      sink(0);
+    }
+  }
+};
+
+LANCELET_INLINE float weight(uint32_t freq, float norm) {
+  const float often = static_cast<float>(freq);
+  return 2.2f * often / (often + norm);
+}
+
+LANCELET_INLINE double block_bound(const Index& index, const List& list, int64_t block) {
+  return static_cast<double>(list.idf) * index.best[list.first + block];
+}
+
+LANCELET_INLINE uint32_t block_last(const Index& index, const List& list, int64_t block) {
+  return index.last[list.first + block];
+}
+
+LANCELET_INLINE bool is_hidden(const Index& index, uint32_t doc) {
+  return index.hidden.size && index.hidden.data[doc];
+}
+
+// Decodes the block that a list stands in. Returns nothing, or the fault.
+int64_t load_block(const Index& index, List& list) {
+  if (list.decoded == list.at) return 0;
+  const int64_t block = list.first + list.at;
+  if (!within(index.position.data[block], index.size.data[block], index.source.size))
+    return fail(kOutOfSource, block);
+  const int64_t own = smaller(list.count - list.at * index.block_docs, index.block_docs);
+  const uint8_t* at = index.source.data + index.position.data[block];
+  const uint8_t* end = at + index.size.data[block];
+  if (!get_postings(at, end, own, index.block_docs, index.is_varint, list.docs, list.freqs))
+    return fail(kBadStream, block);
+  bool descends = false;
+  for (int64_t k = 1; k < own; ++k) descends |= list.docs[k] <= list.docs[k - 1];
+  const uint32_t last = list.docs[own - 1];
+  if (descends || last >= index.norm.size || last != index.last[block])
+    return fail(kBadIndex, block);
+  list.decoded = list.at;
+  list.held = own;
+  list.next = 0;
+  return 0;
+}
+
+// Goes on to the block that may have a document; false where there is none.
+LANCELET_INLINE bool seek(const Index& index, List& list, uint32_t doc) {
+  const uint32_t* last = index.last + list.first;
+  int64_t step = 1;
+  if (list.at >= list.blocks || last[list.at] >= doc) return list.at < list.blocks;
+  while (list.at + step < list.blocks && last[list.at + step] < doc) {
+    list.at += step;
+    step *= 2;
+  }
+  int64_t low = list.at + 1, high = smaller(list.at + step, list.blocks);
+  while (low < high) {
+    const int64_t middle = (low + high) / 2;
+    if (last[middle] < doc)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  list.at = low;
+  return low < list.blocks;
+}
+
+// Goes on to a document, or the one behind where it is missing, in the block that is decoded.
+LANCELET_INLINE void seek_within(List& list, uint32_t doc) {
+  int64_t low = list.next, left = list.held - low;
+  // Halves without a branch: which one it is cannot be foretold.
+  for (; left > 1; left -= left / 2) low += list.docs[low + left / 2 - 1] < doc ? left / 2 : 0;
+  list.next = low + (left && list.docs[low] < doc);
+}
+
+LANCELET_INLINE double score_here(const Index& index, const List& list) {
+  const uint32_t doc = list.docs[list.next];
+  return list.idf * weight(list.freqs[list.next], index.norm.data[doc]);
+}
+
+// The most that a document can score in a list, if a glance tells.
+LANCELET_INLINE double at_a_glance(const List& list, uint32_t doc, double otherwise) {
+  return list.glance ? list.idf * (list.glance[doc] * kGlanceStep) : otherwise;
+}
+
+// Scores all documents of the decoded block at once.
+LANCELET_INLINE void score_block(const Index& index, List& list) {
+  if (list.scored == list.decoded) return;
+  for (int64_t k = 0; k < list.held; ++k)
+    list.scores[k] = list.idf * weight(list.freqs[k], index.norm.data[list.docs[k]]);
+  list.scored = list.decoded;
+}
+
+// Marks the documents from the next one on whose scores are above what is needed.
+LANCELET_INLINE void mark_good(List& list, double needed) {
+  // No score is below 0, and what is needed may be far below.
+  const float least = static_cast<float>(larger(needed, -1.0));
+  for (int64_t k = 0; k < kBlockDocs; ++k) list.good[k] = list.scores[k] > least;
+  memset(list.good, 0, list.next);
+  memset(list.good + list.held, 0, kBlockDocs - list.held);
+}
+
+// Goes on to the next document that is marked; false where there is none.
+LANCELET_INLINE bool next_good(List& list) {
+  int64_t at = list.next;
+  for (; at < kBlockDocs; at = (at | 7) + 1) {
+    const uint64_t bytes = load<uint64_t>(list.good + (at & ~int64_t{7})) >> (at & 7) * 8;
+    if (bytes) {
+      list.next = at + trailing_zeros(bytes) / 8;
+      return true;
+    }
+  }
+  return false;
+}
+
+// Reads where the documents of a decoded block have their token.
+int64_t load_positions(const Index& index, List& list) {
+  if (list.placed == list.decoded) return 0;
+  const int64_t block = list.first + list.decoded;
+  const int64_t bytes = index.stream_size.data[block];
+  if (!within(index.stream_position.data[block], bytes, index.streams.size))
+    return fail(kOutOfSource, block);
+  list.ends[0] = 0;
+  for (int64_t k = 0; k < list.held; ++k) list.ends[k + 1] = list.ends[k] + list.freqs[k];
+  int64_t left = list.ends[list.held];
+  // A run of 128 takes at least a byte.
+  if (left > bytes * kStreamRun) return fail(kBadCount, block);
+  if (left > list.room) {
+    free(list.positions);
+    list.room = left;
+    list.positions = static_cast<uint32_t*>(malloc(left * sizeof(uint32_t)));
+    if (!list.positions) {
+      list.room = 0;
+      return fail(kNoMemory, block);
+    }
+  }
+  const uint8_t* at = index.streams.data + index.stream_position.data[block];
+  const uint8_t* end = at + bytes;
+  uint32_t* to = list.positions;
+  for (; left >= kStreamRun; left -= kStreamRun, to += kStreamRun)
+    if (!(at = get_packed<4>(at, end, to))) return fail(kBadStream, block);
+  for (; left > 0; --left)
+    if (!(at = get_varint(at, end, to++))) return fail(kBadStream, block);
+  list.placed = list.decoded;
+  return 0;
+}
+
+// Positions that a phrase reaches with its words so far, and with the next one.
+struct Reached {
+  uint32_t* data;
+  int64_t room;
+};
+
+// Whether the document at which all lists stand has the phrase: 1 or 0, or the fault.
+int64_t has_phrase(const Index& index, List* lists, int64_t count, int64_t slop,
+                   Reached& reached) {
+  int64_t most = 0;
+  for (int64_t i = 0; i < count; ++i) most = larger<int64_t>(most, lists[i].freqs[lists[i].next]);
+  if (most > reached.room) {
+    free(reached.data);
+    reached.room = most;
+    reached.data = static_cast<uint32_t*>(malloc(2 * most * sizeof(uint32_t)));
+    if (!reached.data) {
+      reached.room = 0;
+      return fail(kNoMemory, 0);
+    }
+  }
+  uint32_t* now = reached.data;
+  uint32_t* then = reached.data + reached.room;
+  int64_t num_now = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    List& list = lists[i];
+    if (const int64_t fault = load_positions(index, list)) return fault;
+    const uint32_t* steps = list.positions + list.ends[list.next];
+    const int64_t step = i ? list.place - lists[i - 1].place : 0;
+    int64_t position = 0, nearest = -1, num_then = 0;
+    for (int64_t k = 0; k < list.freqs[list.next]; ++k) {
+      position += steps[k];
+      // The nearest place that comes early enough leaves the least room for others between.
+      while (nearest + 1 < num_now && now[nearest + 1] <= position - step) ++nearest;
+      if (i == 0 || (nearest >= 0 && position - step - now[nearest] <= slop))
+        then[num_then++] = static_cast<uint32_t>(position);
+    }
+    if (!num_then) return 0;
+    uint32_t* swapped = now;
+    now = then;
+    then = swapped;
+    num_now = num_then;
+  }
+  return 1;
+}
+
+struct Phrase {
+  List* lists;  // in the order of the words
+  int64_t slop;
+  Reached reached;
+};
+
+}  // namespace
+}  // namespace LANCELET_NAMESPACE

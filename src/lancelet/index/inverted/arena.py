@@ -1,0 +1,172 @@
+"""Posting lists in memory: all in the same arrays, so that nothing is copied for a query.
+
+    data       blocks of fox | positions of fox | blocks of red | ...
+    blocks     fox 0 1 2   red 3       where each is, its last document, its best weight
+    glances    fox                     of lists that many documents have
+
+A search is given the whole arrays and the places of the lists it is about. What is best in a
+block is worked out once by decoding it, and not read: it depends on how long documents are on
+average, and what a file claims might be wrong. When there is too much, everything is read anew.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.buffers import Slices
+from lancelet.index.inverted.bm25 import weights
+from lancelet.index.inverted.token_list import Blocks, TokenList
+from lancelet.io.fork import renew_after_fork
+from lancelet.kernels import PostingLists
+from lancelet.kernels.posting_lists import glance_of
+
+Float32s = npt.NDArray[np.float32]
+Key = tuple[int, bool]
+"""A token, and whether its positions are wanted."""
+
+_BYTES_MAX: Final = 128 * 1024 * 1024
+"""So much is kept before everything is read anew, and the lists of one query beyond it."""
+
+_GLANCED_SHARE: Final = 16
+"""A list has a glance if one in so many of all documents has its token."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a list is: its blocks, how many documents it has, and its glance or -1."""
+
+    first: int
+    stop: int
+    count: int
+    glance: int
+
+
+class ListArena:
+    """The lists of a partition that were asked for lately; for any number of threads."""
+
+    def __init__(
+        self, read: Callable[[int, bool], TokenList], *, block_docs: int, is_varint: bool
+    ) -> None:
+        """Read lists as they are asked for, by token and whether positions are wanted."""
+        self._read, self._block_docs, self._is_varint = read, block_docs, is_varint
+        self._lock = threading.Lock()
+        renew_after_fork(self, ListArena._renew)
+        self._norms: Float32s | None = None
+        self._places: dict[Key, _Place] = {}
+        self._held = _Arrays()
+
+    def lists(
+        self, tokens: Sequence[int], norms: Float32s, *, with_position: bool = False
+    ) -> PostingLists:
+        """Return the lists of tokens, each of which has a document, weighed by these norms."""
+        keys = [(token, with_position) for token in tokens]
+        while True:
+            with self._lock:
+                missing = self._missing(keys, norms)
+                if not missing:
+                    return self._chosen([self._places[key] for key in keys])
+            found = {key: self._read(*key) for key in missing}
+            with self._lock:
+                self._add(found, norms)
+
+    def _missing(self, keys: Sequence[Key], norms: Float32s) -> list[Key]:
+        """Return which lists have to be read; that is all of them where there is no more room."""
+        missing = [key for key in dict.fromkeys(keys) if key not in self._places]
+        if self._norms is not norms or (missing and self._held.num_bytes > _BYTES_MAX):
+            self._places, self._held, self._norms = {}, _Arrays(), norms
+            missing = list(dict.fromkeys(keys))
+        return missing
+
+    def _add(self, found: Mapping[Key, TokenList], norms: Float32s) -> None:
+        # Another thread may have begun anew with other norms; then this one looks again.
+        if self._norms is norms:
+            for key, own in found.items():
+                if key not in self._places:
+                    self._places[key] = self._held.add(own, norms)
+
+    def _chosen(self, places: Sequence[_Place]) -> PostingLists:
+        held = self._held
+        chosen = np.array([(own.first, own.stop, own.count, own.glance) for own in places]).T.copy()
+        return PostingLists(
+            held.blocks,
+            held.last.whole,
+            held.best.whole,
+            chosen[0],
+            chosen[1],
+            chosen[2],
+            self._block_docs,
+            self._is_varint,
+            held.streams,
+            held.glances.whole,
+            chosen[3],
+        )
+
+    def _renew(self) -> None:
+        self._lock = threading.Lock()
+
+
+class _Growing:
+    """An array that grows at its end; what was returned of it before stays as it is."""
+
+    def __init__(self, kind: type[np.generic]) -> None:
+        self._room = np.empty(16, kind)
+        self.whole: npt.NDArray[Any] = self._room[:0]
+
+    def add(self, values: npt.NDArray[Any]) -> int:
+        """Append values and return where the first of them is."""
+        start, stop = len(self.whole), len(self.whole) + len(values)
+        if stop > len(self._room):
+            grown = np.empty(max(stop, 2 * len(self._room)), self._room.dtype)
+            grown[:start] = self.whole
+            self._room = grown
+        self._room[start:stop] = values
+        self.whole = self._room[:stop]
+        return start
+
+
+class _Arrays:
+    """The arrays of all lists."""
+
+    def __init__(self) -> None:
+        self._data, self.glances = _Growing(np.uint8), _Growing(np.uint8)
+        self.last, self.best = _Growing(np.uint32), _Growing(np.float32)
+        self._blocks = _Growing(np.int64), _Growing(np.int64)
+        self._streams = _Growing(np.int64), _Growing(np.int64)
+        self._join()
+
+    @property
+    def num_bytes(self) -> int:
+        """How much memory it takes, about."""
+        return len(self._data.whole) + len(self.glances.whole) + 40 * len(self.last.whole)
+
+    def add(self, own: TokenList, norms: Float32s) -> _Place:
+        """Append a list and return its place."""
+        docs, freqs = own.decode(len(norms))
+        sizes = own.sizes
+        starts = np.cumsum(sizes) - sizes
+        weighed = weights(freqs, norms[docs])
+        first = self.last.add(docs[starts + sizes - 1])
+        self.best.add(np.maximum.reduceat(weighed, starts))
+        self._add_strings(self._blocks, own.blocks)
+        self._add_strings(self._streams, own.streams or Blocks.empty(len(sizes)))
+        glance = -1
+        if own.count * _GLANCED_SHARE >= len(norms):
+            glance = self.glances.add(glance_of(len(norms), docs, weighed))
+        self._join()
+        return _Place(first, first + len(sizes), own.count, glance)
+
+    def _add_strings(self, slices: tuple[_Growing, _Growing], strings: Blocks) -> None:
+        sizes = np.diff(strings.ends, prepend=0)
+        slices[0].add(self._data.add(strings.data) + strings.ends - sizes)
+        slices[1].add(sizes)
+
+    def _join(self) -> None:
+        data = self._data.whole
+        self.blocks = Slices(data, self._blocks[0].whole, self._blocks[1].whole)
+        self.streams = Slices(data, self._streams[0].whole, self._streams[1].whole)
