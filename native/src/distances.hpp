@@ -1,18 +1,12 @@
 // How far one vector is from another, for elements and metrics of every kind.
-//
-// A sum of floats must be in one order unless told otherwise, and one order is slow. So there are
-// kLanes sums side by side, which compilers keep in vector registers, added up at the end. Results
-// differ from those of other orders in the last digits, and are the same in every run.
 #pragma once
 
 #include <math.h>
 
-#include "kernel.hpp"
+#include "lanes.hpp"
 
 namespace LANCELET_NAMESPACE {
 namespace {
-
-constexpr int64_t kLanes = 32;
 
 enum Metric : int64_t { kL2 = 0, kCosine = 1, kDot = 2, kHamming = 3 };
 
@@ -34,6 +28,17 @@ struct Half {
     memcpy(&value, &bits, 4);
     return value;
   }
+  static LANCELET_INLINE Floats read_side_by_side(const uint8_t* from) {
+#if defined(__AVX512F__) && defined(__GNUC__)
+    return (Floats)_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+#elif defined(__F16C__) && defined(__GNUC__)
+    return (Floats)_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+#else
+    float found[kWide];
+    for (int64_t k = 0; k < kWide; ++k) found[k] = read(from + k * kBytes);
+    return floats_of(found);
+#endif
+  }
 };
 
 template <class T>
@@ -41,6 +46,9 @@ struct Plain {
   using Sum = T;
   static constexpr int64_t kBytes = sizeof(T);
   static LANCELET_INLINE T read(const uint8_t* from) { return load<T>(from); }
+  static LANCELET_INLINE typename Sums<T>::Register read_side_by_side(const uint8_t* from) {
+    return load<typename Sums<T>::Register>(from);
+  }
 };
 
 #if defined(_MSC_VER)
@@ -51,41 +59,53 @@ LANCELET_INLINE float root_of(float value) { return __builtin_sqrtf(value); }
 LANCELET_INLINE double root_of(double value) { return __builtin_sqrt(value); }
 #endif
 
+// Adds what elements from `first` to before `stop` contribute to the sums that metrics are made of.
+template <class Element, Metric kMetric, class Sum = typename Element::Sum>
+LANCELET_INLINE void add_elements(const uint8_t* vector, const uint8_t* query, int64_t first,
+                                  int64_t stop, Sums<Sum>& a, Sums<Sum>& b) {
+  using Register = typename Sums<Sum>::Register;
+  constexpr int64_t kWidth = Sums<Sum>::kWidth;
+  for (int64_t k = first; k + kLanes <= stop; k += kLanes)
+    for (int64_t part = 0; part < Sums<Sum>::kRegisters; ++part) {
+      const int64_t at = k + part * kWidth;
+      const Register x = Element::read_side_by_side(vector + at * Element::kBytes);
+      const Register q = load<Register>(query + at * static_cast<int64_t>(sizeof(Sum)));
+      if constexpr (kMetric == kL2) {
+        const Register apart = x - q;
+        a.lanes[part] += apart * apart;
+      } else {
+        a.lanes[part] += x * q;
+        if constexpr (kMetric == kCosine) b.lanes[part] += x * x;
+      }
+    }
+}
+
+// The same for the fewer than kLanes elements that are left.
+template <class Element, Metric kMetric, class Sum = typename Element::Sum>
+LANCELET_INLINE void add_rest(const uint8_t* vector, const uint8_t* query, int64_t first,
+                              int64_t stop, Sums<Sum>& a, Sums<Sum>& b) {
+  if (first == stop) return;
+  Sum rest[2][kLanes] = {};
+  for (int64_t k = first; k < stop; ++k) {
+    const Sum x = Element::read(vector + k * Element::kBytes);
+    const Sum q = load<Sum>(query + k * static_cast<int64_t>(sizeof(Sum)));
+    rest[0][k - first] = kMetric == kL2 ? (x - q) * (x - q) : x * q;
+    if constexpr (kMetric == kCosine) rest[1][k - first] = x * x;
+  }
+  a.add(rest[0]);
+  if constexpr (kMetric == kCosine) b.add(rest[1]);
+}
+
 // The sums over one vector that metrics are made of.
 template <class Element, Metric kMetric, class Sum = typename Element::Sum>
 LANCELET_INLINE void add_up(const uint8_t* vector, const uint8_t* query, int64_t dimension,
                             Sum* LANCELET_RESTRICT first, Sum* LANCELET_RESTRICT second) {
-  Sum a[kLanes] = {}, b[kLanes] = {};
-  int64_t k = 0;
-  for (; k + kLanes <= dimension; k += kLanes) {
-    for (int64_t lane = 0; lane < kLanes; ++lane) {
-      const Sum x = Element::read(vector + (k + lane) * Element::kBytes);
-      const Sum q = load<Sum>(query + (k + lane) * static_cast<int64_t>(sizeof(Sum)));
-      if (kMetric == kL2) {
-        a[lane] += (x - q) * (x - q);
-      } else {
-        a[lane] += x * q;
-        if (kMetric == kCosine) b[lane] += x * x;
-      }
-    }
-  }
-  for (int64_t lane = 0; k < dimension; ++k, ++lane) {
-    const Sum x = Element::read(vector + k * Element::kBytes);
-    const Sum q = load<Sum>(query + k * static_cast<int64_t>(sizeof(Sum)));
-    if (kMetric == kL2) {
-      a[lane] += (x - q) * (x - q);
-    } else {
-      a[lane] += x * q;
-      if (kMetric == kCosine) b[lane] += x * x;
-    }
-  }
-  for (int64_t half = kLanes / 2; half > 0; half /= 2)
-    for (int64_t lane = 0; lane < half; ++lane) {
-      a[lane] += a[lane + half];
-      b[lane] += b[lane + half];
-    }
-  *first = a[0];
-  *second = b[0];
+  Sums<Sum> a, b;
+  const int64_t whole = dimension / kLanes * kLanes;
+  add_elements<Element, kMetric>(vector, query, 0, whole, a, b);
+  add_rest<Element, kMetric>(vector, query, whole, dimension, a, b);
+  *first = a.total();
+  *second = kMetric == kCosine ? b.total() : 0;
 }
 
 LANCELET_INLINE uint64_t ones(uint64_t bits) {
@@ -120,17 +140,20 @@ LANCELET_INLINE float bytes_apart(const uint8_t* vector, const uint8_t* query, i
 template <class Value>
 LANCELET_INLINE float weighted(const uint8_t* values, const float* weights, int64_t dimension) {
   constexpr int64_t kBytes = sizeof(Value);
-  float sums[kLanes] = {};
+  Sums<float> sums;
   int64_t k = 0;
   for (; k + kLanes <= dimension; k += kLanes)
-    for (int64_t lane = 0; lane < kLanes; ++lane)
-      sums[lane] +=
-          weights[k + lane] * static_cast<float>(load<Value>(values + (k + lane) * kBytes));
-  for (int64_t lane = 0; k < dimension; ++k, ++lane)
-    sums[lane] += weights[k] * static_cast<float>(load<Value>(values + k * kBytes));
-  for (int64_t half = kLanes / 2; half > 0; half /= 2)
-    for (int64_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
-  return sums[0];
+    for (int64_t part = 0; part < Sums<float>::kRegisters; ++part) {
+      const int64_t at = k + part * kWide;
+      sums.lanes[part] += floats_of(weights + at) * floats_of_whole<Value>(values + at * kBytes);
+    }
+  if (k < dimension) {
+    float rest[kLanes] = {};
+    for (int64_t lane = 0; k < dimension; ++k, ++lane)
+      rest[lane] = weights[k] * static_cast<float>(load<Value>(values + k * kBytes));
+    sums.add(rest);
+  }
+  return sums.total();
 }
 
 }  // namespace

@@ -1,21 +1,14 @@
 // Walking graphs of near neighbours: distances of each kind of vector, and the search of a level.
 #pragma once
 
-#include "kernel.hpp"
+#include "distances.hpp"
 
 namespace LANCELET_NAMESPACE {
 namespace {
 
-constexpr int64_t kLanes = 32;
 constexpr uint32_t kNobody = 0xffffffffu;
 
 enum Kind : int64_t { kFloatL2 = 0, kFloatDot = 1, kByteL2 = 2, kByteDot = 3, kTable = 4 };
-
-LANCELET_INLINE float folded(float* sums) {
-  for (int64_t half = kLanes / 2; half > 0; half /= 2)
-    for (int64_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
-  return sums[0];
-}
 
 // How far a query is from a vector, for each kind of vector.
 struct FloatL2 {
@@ -23,19 +16,9 @@ struct FloatL2 {
   static constexpr int64_t kQueryBytes = 4;
   static LANCELET_INLINE float between(const uint8_t* vector, const uint8_t* query,
                                        int64_t dimension) {
-    float sums[kLanes] = {};
-    int64_t k = 0;
-    for (; k + kLanes <= dimension; k += kLanes)
-      for (int64_t lane = 0; lane < kLanes; ++lane) {
-        const float apart =
-            load<float>(vector + (k + lane) * 4) - load<float>(query + (k + lane) * 4);
-        sums[lane] += apart * apart;
-      }
-    for (int64_t lane = 0; k < dimension; ++k, ++lane) {
-      const float apart = load<float>(vector + k * 4) - load<float>(query + k * 4);
-      sums[lane] += apart * apart;
-    }
-    return folded(sums);
+    float apart, none;
+    add_up<Plain<float>, kL2>(vector, query, dimension, &apart, &none);
+    return apart;
   }
 };
 
@@ -44,14 +27,9 @@ struct FloatDot {
   static constexpr int64_t kQueryBytes = 4;
   static LANCELET_INLINE float between(const uint8_t* vector, const uint8_t* query,
                                        int64_t dimension) {
-    float sums[kLanes] = {};
-    int64_t k = 0;
-    for (; k + kLanes <= dimension; k += kLanes)
-      for (int64_t lane = 0; lane < kLanes; ++lane)
-        sums[lane] += load<float>(vector + (k + lane) * 4) * load<float>(query + (k + lane) * 4);
-    for (int64_t lane = 0; k < dimension; ++k, ++lane)
-      sums[lane] += load<float>(vector + k * 4) * load<float>(query + k * 4);
-    return -folded(sums);
+    float product, none;
+    add_up<Plain<float>, kDot>(vector, query, dimension, &product, &none);
+    return -product;
   }
 };
 
@@ -60,12 +38,7 @@ struct ByteL2 {
   static constexpr int64_t kQueryBytes = 1;
   static LANCELET_INLINE float between(const uint8_t* vector, const uint8_t* query,
                                        int64_t dimension) {
-    int32_t sum = 0;
-    for (int64_t k = 0; k < dimension; ++k) {
-      const int16_t apart = static_cast<int16_t>(static_cast<int16_t>(vector[k]) - query[k]);
-      sum += static_cast<int32_t>(apart) * apart;
-    }
-    return static_cast<float>(sum);
+    return bytes_apart(vector, query, dimension);
   }
 };
 
@@ -74,15 +47,7 @@ struct ByteDot {
   static constexpr int64_t kQueryBytes = 4;
   static LANCELET_INLINE float between(const uint8_t* vector, const uint8_t* query,
                                        int64_t dimension) {
-    float sums[kLanes] = {};
-    int64_t k = 0;
-    for (; k + kLanes <= dimension; k += kLanes)
-      for (int64_t lane = 0; lane < kLanes; ++lane)
-        sums[lane] +=
-            static_cast<float>(vector[k + lane]) * load<float>(query + (k + lane) * 4);
-    for (int64_t lane = 0; k < dimension; ++k, ++lane)
-      sums[lane] += static_cast<float>(vector[k]) * load<float>(query + k * 4);
-    return -folded(sums);
+    return -weighted<uint8_t>(vector, reinterpret_cast<const float*>(query), dimension);
   }
 };
 

@@ -1,4 +1,4 @@
-// The rows of a column whose vectors are nearest to a query.
+// The rows of a column whose vectors are nearest to a query, and how far single ones are.
 #include "best.hpp"
 #include "vector_scores.hpp"
 
@@ -39,6 +39,27 @@ int64_t nearest_vectors(ConstBytes vectors, int64_t element_bytes, int64_t dimen
   if (!is_known) return fail(kBadWidth, 0);
   best.sort();
   return best.size;
+}
+
+int64_t slice_distances(ConstBytes source, ConstInts position, ConstInts size,
+                        int64_t element_bytes, int64_t dimension, ConstBytes query,
+                        int64_t metric, Span<float> out) {
+  if (dimension < 1 || dimension > (int64_t{1} << 40) || element_bytes < 1 || element_bytes > 8)
+    return fail(kBadCount, 0);
+  const int64_t bytes = dimension * element_bytes;
+  if (query.size != dimension * (element_bytes == 2 ? 4 : element_bytes) ||
+      position.size != size.size || out.size != size.size)
+    return fail(kBadLength, 0);
+  for (int64_t row = 0; row < out.size; ++row) {
+    if (!within(position.data[row], size.data[row], source.size)) return fail(kOutOfSource, row);
+    if (size.data[row] != bytes) return fail(kTooShort, row);
+  }
+  const bool is_known =
+      with_score(metric, element_bytes, query.data, dimension, [&](auto& score) {
+        for (int64_t row = 0; row < out.size; ++row)
+          out.data[row] = score(source.data + position.data[row], HUGE_VALF);
+      });
+  return is_known ? 0 : fail(kBadWidth, 0);
 }
 
 }  // namespace LANCELET_NAMESPACE

@@ -9,11 +9,6 @@
 #include "vector_scores.hpp"
 
 #if defined(__AVX512BW__) && defined(__GNUC__)
-// Intrinsics that leave a register undefined look to GCC like reading one by mistake.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#include <immintrin.h>
-#pragma GCC diagnostic pop
 #define LANCELET_BOUNDS 1
 #endif
 
@@ -65,6 +60,16 @@ struct Search {
   // A row whose score is above it is not found.
   LANCELET_INLINE float limit() const {
     return best.size == best.scores.size ? smaller(upper, best.scores.data[0]) : upper;
+  }
+
+  // Whether less than half of some rows may be found, by the looks of a few of them.
+  LANCELET_INLINE bool admits_few(int64_t first, int64_t count) const {
+    constexpr int64_t kLooks = 64;
+    if (count < kLooks) return false;
+    int64_t admitted = 0;
+    for (int64_t k = 0; k < kLooks; ++k)
+      admitted += admission.admits(addresses.data[first + k * (count / kLooks)]);
+    return admitted < kLooks / 2;
   }
 
   // Looks at the scores of rows from `first` on; a score that is no number is never kept.
@@ -255,9 +260,18 @@ int64_t look_by_bounds(const uint8_t* codes, int64_t start, int64_t length, int6
 
 #endif
 
+// Looks up whether rows may be found before they are scored, if few of them may, else after.
 template <class Score>
 LANCELET_INLINE void each_row(const Codes& codes, int64_t start, int64_t length, Search& search,
                               float* scores, Score score) {
+  if (search.admits_few(start, length)) {
+    for (int64_t row = start; row < start + length; ++row) {
+      if (!search.admission.admits(search.addresses.data[row])) continue;
+      const float own = score(codes.data.data + row * codes.row_bytes, row);
+      search.look(row, 1, &own);
+    }
+    return;
+  }
   for (int64_t first = 0; first < length; first += kStretch) {
     const int64_t count = smaller(kStretch, length - first);
     for (int64_t k = 0; k < count; ++k) {

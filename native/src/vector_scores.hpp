@@ -57,34 +57,19 @@ struct VectorScore {
 
   // Adds up in the order of `add_up`, and looks now and then whether it is too much already.
   LANCELET_INLINE bool is_beyond(const uint8_t* vector, Sum limit, Sum* apart) const {
-    Sum sums[kLanes] = {};
-    int64_t k = 0, look = kFirstLook;
-    for (; k + kLanes <= dimension; k += kLanes) {
-      if (k == look) {
-        Sum now[kLanes];
-        for (int64_t lane = 0; lane < kLanes; ++lane) now[lane] = sums[lane];
-        if (total(now) > limit) return true;
-        look *= 2;
-      }
-      for (int64_t lane = 0; lane < kLanes; ++lane) {
-        const Sum x = Element::read(vector + (k + lane) * Element::kBytes);
-        const Sum q = load<Sum>(query + (k + lane) * static_cast<int64_t>(sizeof(Sum)));
-        sums[lane] += (x - q) * (x - q);
-      }
+    Sums<Sum> sums, none;
+    const int64_t whole = dimension / kLanes * kLanes;
+    int64_t k = 0;
+    for (int64_t look = kFirstLook; look < whole; look *= 2) {
+      add_elements<Element, kL2>(vector, query, k, look, sums, none);
+      k = look;
+      Sums<Sum> now = sums;
+      if (now.total() > limit) return true;
     }
-    for (int64_t lane = 0; k < dimension; ++k, ++lane) {
-      const Sum x = Element::read(vector + k * Element::kBytes);
-      const Sum q = load<Sum>(query + k * static_cast<int64_t>(sizeof(Sum)));
-      sums[lane] += (x - q) * (x - q);
-    }
-    *apart = total(sums);
+    add_elements<Element, kL2>(vector, query, k, whole, sums, none);
+    add_rest<Element, kL2>(vector, query, whole, dimension, sums, none);
+    *apart = sums.total();
     return false;
-  }
-
-  static LANCELET_INLINE Sum total(Sum* sums) {
-    for (int64_t half = kLanes / 2; half > 0; half /= 2)
-      for (int64_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
-    return sums[0];
   }
 };
 

@@ -105,34 +105,26 @@ int64_t sum_by_label(ConstBytes vectors, int64_t element_bytes, int64_t dimensio
 
 namespace {
 
-// So many floats side by side, as registers have them.
-#if defined(__AVX512F__)
-constexpr int64_t kWords = 16;
-#elif defined(__AVX__)
-constexpr int64_t kWords = 8;
-#else
-constexpr int64_t kWords = 4;
-#endif
 #if defined(_MSC_VER)
 struct Lanes {
-  float at[kWords];
+  float at[kWide];
 };
 struct Numbers {
-  int32_t at[kWords];
+  int32_t at[kWide];
 };
 LANCELET_INLINE void add_square(Lanes& sums, float x, const Lanes& line) {
-  for (int64_t k = 0; k < kWords; ++k) sums.at[k] += (x - line.at[k]) * (x - line.at[k]);
+  for (int64_t k = 0; k < kWide; ++k) sums.at[k] += (x - line.at[k]) * (x - line.at[k]);
 }
 LANCELET_INLINE void keep_less(const Lanes& sums, int32_t first, Lanes& best, Numbers& which) {
-  for (int32_t k = 0; k < kWords; ++k)
+  for (int32_t k = 0; k < kWide; ++k)
     if (sums.at[k] < best.at[k]) {
       best.at[k] = sums.at[k];
       which.at[k] = first;
     }
 }
 #else
-typedef float Lanes __attribute__((vector_size(4 * kWords)));
-typedef int32_t Numbers __attribute__((vector_size(4 * kWords)));
+typedef float Lanes __attribute__((vector_size(4 * kWide)));
+typedef int32_t Numbers __attribute__((vector_size(4 * kWide)));
 LANCELET_INLINE void add_square(Lanes& sums, float x, const Lanes& line) {
   const Lanes apart = x - line;
   sums += apart * apart;
@@ -153,37 +145,37 @@ LANCELET_INLINE void nearest_of_rows(const float* rows, int64_t stride, const fl
                                      float* distances) {
   Lanes best[kRows];
   Numbers which[kRows];
-  float far[kWords];
-  for (int64_t k = 0; k < kWords; ++k) far[k] = 3.4028235e38f;
+  float far[kWide];
+  for (int64_t k = 0; k < kWide; ++k) far[k] = 3.4028235e38f;
   for (int64_t row = 0; row < kRows; ++row) {
     memcpy(&best[row], far, sizeof far);
     memset(&which[row], 0, sizeof which[row]);
   }
-  for (int64_t first = 0; first < count; first += kWords * kSideBySide) {
+  for (int64_t first = 0; first < count; first += kWide * kSideBySide) {
     Lanes sums[kRows][kSideBySide];
     for (int64_t row = 0; row < kRows; ++row)
       for (int64_t group = 0; group < kSideBySide; ++group) sums[row][group] = Lanes{};
     for (int64_t k = 0; k < size; ++k) {
       Lanes lines[kSideBySide];
       for (int64_t group = 0; group < kSideBySide; ++group)
-        memcpy(&lines[group], book + k * count + first + group * kWords, sizeof(Lanes));
+        memcpy(&lines[group], book + k * count + first + group * kWide, sizeof(Lanes));
       for (int64_t row = 0; row < kRows; ++row)
         for (int64_t group = 0; group < kSideBySide; ++group)
           add_square(sums[row][group], rows[row * stride + k], lines[group]);
     }
     for (int64_t row = 0; row < kRows; ++row)
       for (int64_t group = 0; group < kSideBySide; ++group)
-        keep_less(sums[row][group], static_cast<int32_t>(first + group * kWords), best[row],
+        keep_less(sums[row][group], static_cast<int32_t>(first + group * kWide), best[row],
                   which[row]);
   }
   for (int64_t row = 0; row < kRows; ++row) {
-    float apart[kWords];
-    int32_t firsts[kWords];
+    float apart[kWide];
+    int32_t firsts[kWide];
     memcpy(apart, &best[row], sizeof apart);
     memcpy(firsts, &which[row], sizeof firsts);
     int32_t found = firsts[0];
     float least = apart[0];
-    for (int32_t lane = 1; lane < kWords; ++lane) {
+    for (int32_t lane = 1; lane < kWide; ++lane) {
       const int32_t word = firsts[lane] + lane;
       if (apart[lane] < least || (apart[lane] == least && word < found)) {
         least = apart[lane];
@@ -223,7 +215,7 @@ int64_t nearest_words(Span<const float> vectors, Span<const float> words, int64_
   for (int64_t piece = 0; piece < pieces; ++piece) {
     const float* own = vectors.data + piece * size;
     const float* book = words.data + piece * count * size;
-    if (count % (kGroups * kWords) == 0)
+    if (count % (kGroups * kWide) == 0)
       nearest_in_book<kGroups>(own, rows, book, count, size, pieces, codes.data + piece,
                          distances.data + piece);
     else

@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lancelet.buffers import Bytes, Int64s, Reading
+from lancelet.buffers import Bytes, Int64s, Ranges, Reading
 from lancelet.format.version import FileVersion as FileVersion  # noqa: PLC0414 - part of this contract
 
 T = TypeVar("T")
@@ -183,6 +183,14 @@ class Memo(Protocol):
 
     def put(self, key: tuple[int, int], value: Any, *, value_bytes: int) -> None:
         """Keep a value, or not, as the budget allows."""
+
+
+@runtime_checkable
+class InPlace(Protocol):
+    """What may know where values are that are kept as Arrow has them, side by side."""
+
+    def places(self, rows: Int64s) -> Ranges | None:
+        """Return where ascending rows are, or None if they are not kept so."""
 
 
 class FieldReader(Protocol):

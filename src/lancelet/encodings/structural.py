@@ -21,8 +21,16 @@ from typing import Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from lancelet.buffers import Int64s, Reading, read_together
-from lancelet.encodings.base import Memo, RowIndices, RowRange, Rows, StoredColumn, StoredPage
+from lancelet.buffers import Int64s, Ranges, Reading, read_together
+from lancelet.encodings.base import (
+    InPlace,
+    Memo,
+    RowIndices,
+    RowRange,
+    Rows,
+    StoredColumn,
+    StoredPage,
+)
 from lancelet.encodings.leaf import LeafContext, LeafRows
 from lancelet.encodings.levels import (
     Layers,
@@ -118,6 +126,11 @@ class StructuralReader:
         arrays = yield from read_together([leaf.read(rows) for leaf in self._leaves])
         return merge(self._node, arrays)
 
+    def places(self, rows: Int64s) -> Ranges | None:
+        """Return where rows are that are kept as Arrow has them, or None if they are not."""
+        self._check(RowIndices(rows))
+        return self._leaves[0].places(rows) if self._is_leaf else None
+
     def encoded_bytes(self, rows: RowRange) -> int:
         """Estimate the bytes that reading these rows would fetch."""
         return sum(leaf.encoded_bytes(rows) for leaf in self._leaves)
@@ -198,6 +211,19 @@ class _LeafReader:
         runs = [self._run(part.run).read(self._page_rows(part.rows)) for part in parts]
         read = yield from read_together(runs)
         return _concat([self._nested(*found) for found in zip(parts, read, strict=True)])
+
+    def places(self, rows: Int64s) -> Ranges | None:
+        if self._multiple != 1:
+            return None
+        found: list[Ranges] = []
+        for part in self._parts(RowIndices(rows)):
+            page = self._run(part.run)
+            assert isinstance(part.rows, RowIndices)
+            own = page.places(part.rows.rows) if isinstance(page, InPlace) else None
+            if own is None:
+                return None
+            found.append(own)
+        return found[0] if len(found) == 1 else Ranges.concat(found)
 
     def encoded_bytes(self, rows: RowRange) -> int:
         """Estimate the bytes of rows by their share of each page."""

@@ -21,8 +21,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from lancelet.buffers import Fetch, Int64s, run_together
-from lancelet.encodings.base import FieldReader, FileVersion, RowIndices, RowRange, Rows
+from lancelet.buffers import Fetch, Int64s, Slices, run_together
+from lancelet.encodings.base import FieldReader, FileVersion, InPlace, RowIndices, RowRange, Rows
 from lancelet.encodings.take import take_rows
 from lancelet.errors import InvalidInputError, LanceletError
 from lancelet.file.base import check_rows, distinct_rows
@@ -134,6 +134,18 @@ class RowReader(ABC):
     def read(self, fields: Sequence[Field], rows: Rows) -> list[pa.Array]:
         """Return the values of fields as one array each."""
         return [_joined(chunks) for chunks in self.read_chunks(fields, rows)]
+
+    def read_in_place(self, field: Field, rows: Int64s) -> Slices | None:
+        """Return where the values of ascending rows are in memory, without copying them.
+
+        None if they are not kept in the file as Arrow has them, or the file is not in memory.
+        """
+        with self._facts():
+            opened = self._opened.get(field) or self._select((field,)).columns[0]
+            if self._waits or not opened.is_as_stored or not isinstance(opened.reader, InPlace):
+                return None
+            ranges = opened.reader.places(rows)
+            return None if ranges is None else self._fetch(ranges)
 
     def read_chunks(self, fields: Sequence[Field], rows: Rows) -> list[pa.ChunkedArray]:
         """Return the values of fields as they were decoded, without joining the pieces."""

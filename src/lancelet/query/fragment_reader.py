@@ -15,9 +15,11 @@ from typing import Final
 
 import pyarrow as pa
 
+from lancelet.buffers import Int64s, Slices
 from lancelet.encodings.base import RowRange, Rows
 from lancelet.errors import CorruptDataError
 from lancelet.file.base import DataFileReader, PageStatistics, ZoneStatistics
+from lancelet.file.rows import RowReader
 from lancelet.file.schedule import TASK_BYTES, decoded_row_bytes
 from lancelet.format.field import Field
 from lancelet.format.fragment import TOMBSTONE, Fragment
@@ -56,6 +58,26 @@ class FragmentReader:
         wanted = tuple(fields)
         found = [(part, part.reader.read(part.read, rows)) for part in self.file_parts(wanted)]
         return assembled(wanted, found, len(rows))
+
+    def read_chunks(self, fields: Sequence[Field], rows: Rows) -> list[pa.ChunkedArray]:
+        """Return the same without joining the pieces in which fields of one file were decoded."""
+        wanted = tuple(fields)
+        files = self.file_parts(wanted)
+        if len(files) == 1 and files[0].parts == wanted:
+            reader = files[0].reader
+            if isinstance(reader, RowReader):
+                return reader.read_chunks(files[0].read, rows)
+        return [pa.chunked_array([array]) for array in self.read(wanted, rows)]
+
+    def read_in_place(self, field: Field, rows: Int64s) -> Slices | None:
+        """Return where the values of ascending rows are in memory; see `RowReader`."""
+        files = self.file_parts((field,))
+        if len(files) != 1 or files[0].parts != (field,):
+            return None
+        reader = files[0].reader
+        return (
+            reader.read_in_place(files[0].read[0], rows) if isinstance(reader, RowReader) else None
+        )
 
     def iter_batches(
         self, fields: Sequence[Field], rows: RowRange, batch_size: int | None = None

@@ -5,6 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lancelet.buffers import Slices
+from lancelet.errors import CorruptDataError
 from lancelet.kernels import native, reference
 from lancelet.kernels.metric import Metric
 
@@ -73,3 +75,29 @@ def test_infinitely_far_is_found_and_no_number_is_not():
         assert places.tolist() == [2, 0, 3]
         assert scores.tolist() == [1, np.inf, np.inf]
         assert near.tolist() == [2]
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+@pytest.mark.parametrize("metric", [Metric.L2, Metric.COSINE, Metric.DOT])
+def test_vectors_are_compared_where_they_are(dtype, metric):
+    random = np.random.default_rng(5)
+    vectors = random.normal(size=(40, 70)).astype(dtype)
+    width = vectors.itemsize * 70
+    source = np.concatenate([np.zeros(3, np.uint8), vectors.reshape(-1).view(np.uint8)])
+    rows = random.permutation(40)[:9]
+    slices = Slices(source, 3 + rows * width, np.full(9, width))
+    query = vectors[0]
+    own, other = (
+        each.slice_distances(slices, vectors.dtype, 70, query, metric)
+        for each in (native, reference)
+    )
+    exact = native.vector_distances(vectors.reshape(-1), 70, query, metric, rows)
+    assert own.tolist() == exact.tolist()
+    np.testing.assert_allclose(own, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("position", "size"), [(-1, 8), (12, 8), (0, 7), (1 << 62, 8)])
+def test_slices_that_hold_no_vector_are_refused(position, size):
+    slices = Slices(np.zeros(16, np.uint8), np.array([position]), np.array([size]))
+    with pytest.raises(CorruptDataError):
+        native.slice_distances(slices, np.dtype("f4"), 2, np.zeros(2, np.float32), Metric.L2)

@@ -106,6 +106,16 @@ class FullZipPage:
         slices = yield ranges
         return self._decode(slices, spans.num_rows)
 
+    def places(self, rows: Int64s) -> Ranges | None:
+        """Return where rows are that are kept as Arrow has them, or None if they are not."""
+        data_type = self._leaf.data_type
+        has_more = self._has_index or self._shape.control_bytes > 0
+        if has_more or not pa.types.is_fixed_size_list(data_type):
+            return None
+        if self._value_bytes * 8 != data_type.list_size * data_type.value_type.bit_width:
+            return None
+        return self._ranges_of(rows)
+
     def _ranges_of(self, rows: Int64s) -> Ranges:
         """Return where single rows are that have one width, a range each."""
         item_bytes = self._shape.control_bytes + self._value_bytes

@@ -171,7 +171,7 @@ def encode_rows(rows: IndexedRows, model: IvfModel, quantizer: Quantizer) -> _En
     return _Encoded(
         np.concatenate([*numbers, np.empty(0, np.uint64)]),
         np.concatenate([*labels, np.empty(0, np.int64)]),
-        _concatenated(codes),
+        concatenated_codes(codes),
     )
 
 
@@ -211,12 +211,13 @@ def _merged(
             own, stored = next(fresh)
             numbers.append(own)
             codes.append(stored)
-        together, joined = np.concatenate(numbers), _concatenated(codes)
+        together, joined = np.concatenate(numbers), concatenated_codes(codes)
         order = np.argsort(together, kind="stable")
         yield together[order], {key: each[order] for key, each in joined.items()}
 
 
-def _concatenated(codes: Sequence[Codes]) -> Codes:
+def concatenated_codes(codes: Sequence[Codes]) -> Codes:
+    """Return codes one behind the other."""
     return {key: np.concatenate([each[key] for each in codes]) for key in codes[0]} if codes else {}
 
 

@@ -41,6 +41,15 @@ _SEED: Final = 42
 Progress = Callable[[str, int, int], None]
 
 
+def default_target(name: str) -> int:
+    """Return how many rows a partition of a kind should have.
+
+    >>> default_target("IVF_PQ")
+    8192
+    """
+    return _TARGETS.get(name, _GRAPH_TARGET)
+
+
 def _silent(phase: str, done: int, total: int) -> None:
     """Tell nobody."""
 
@@ -89,7 +98,7 @@ class IvfRequest:
     @property
     def target(self) -> int:
         """How many rows a partition should have."""
-        return self.target_rows or _TARGETS.get(self.name, _GRAPH_TARGET)
+        return self.target_rows or default_target(self.name)
 
     def count_for(self, num_rows: int) -> int:
         """Return how many partitions there are for so many rows.

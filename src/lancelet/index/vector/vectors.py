@@ -10,6 +10,7 @@ Computing is in single precision, in double for vectors of that; bits stay bytes
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -89,3 +90,18 @@ def prepare(matrix: Matrix, metric: Metric) -> tuple[Matrix, npt.NDArray[np.bool
                 wide = wide.astype(np.float16).astype(np.float32)  # as precise as what is stored
             squares = np.where(squares > 0, squares, np.inf)
     return wide, np.isfinite(squares)
+
+
+def prepare_query(query: Matrix, metric: Metric) -> Matrix | None:
+    """Return one vector as the metric compares it, or None if it cannot be compared.
+
+    >>> prepare_query(np.array([3.0, 4.0]), Metric.COSINE)
+    array([0.6, 0.8])
+    """
+    if metric is Metric.HAMMING:
+        return query
+    if metric is Metric.COSINE or query.dtype == np.float16:
+        matrix, can_be_compared = prepare(query[None, :], metric)
+        return matrix[0] if can_be_compared[0] else None
+    wide = query.astype(work_type(query.dtype), copy=False)
+    return wide if math.isfinite(wide.dot(wide)) else None

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Int64s
+from lancelet.buffers import Int64s, Slices
 from lancelet.kernels import _native
 from lancelet.kernels.arguments import as_bytes
 from lancelet.kernels.faults import checked
@@ -84,6 +84,27 @@ def nearest_vectors(
     )
     checked(size, kernel="nearest_vectors")
     return found[:size].view(np.int64), scores[:size]
+
+
+def slice_distances(
+    slices: Slices, dtype: np.dtype[Any], dimension: int, query: npt.NDArray[Any], metric: Metric
+) -> Floats:
+    """Return the distance of each vector, whose elements are a slice, from a query."""
+    is_bits = metric is Metric.HAMMING
+    target = query if is_bits else query.astype(sum_type(dtype))
+    out = np.empty(len(slices), np.float32)
+    status = _native.slice_distances(
+        slices.source,
+        slices.position,
+        slices.size,
+        dtype.itemsize,
+        dimension,
+        as_bytes(target),
+        int(metric),
+        out,
+    )
+    checked(status, kernel="slice_distances")
+    return out
 
 
 def sum_by_label(vectors: npt.NDArray[Any], labels: Int64s, count: int) -> npt.NDArray[np.float64]:

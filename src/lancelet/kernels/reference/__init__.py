@@ -59,6 +59,8 @@ from lancelet.kernels.reference.text_search import search_phrase, search_posting
 from lancelet.kernels.reference.variable import concat_variable, cut_variable, pick_variable
 from lancelet.kernels.reference.vectors import (
     nearest_words,
+    nearest_words,
+    slice_distances,
     nearest_vectors,
     sum_by_label,
     vector_distances,
@@ -131,6 +133,7 @@ __all__ = [
     "search_postings",
     "sort_words",
     "split_bytes_chunks",
+    "slice_distances",
     "split_chunks",
     "sum_by_label",
     "take_fixed",

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.buffers import Int64s
+from lancelet.buffers import Int64s, Slices
+from lancelet.errors import CorruptDataError
 from lancelet.kernels.metric import Floats, Metric, check_vectors, sum_type
 
 
@@ -71,6 +72,18 @@ def nearest_vectors(
     places = np.flatnonzero(kept)
     order = np.argsort(scores[places], kind="stable")[:count]
     return places[order], scores[places[order]]
+
+
+def slice_distances(
+    slices: Slices, dtype: np.dtype[Any], dimension: int, query: npt.NDArray[Any], metric: Metric
+) -> Floats:
+    """Return the distance of each vector, whose elements are a slice, from a query."""
+    width = dtype.itemsize * dimension
+    if (slices.size != width).any():
+        raise CorruptDataError("a vector has not as many bytes as its dimension needs")
+    places = slices.position[:, None] + np.arange(width)
+    vectors = slices.source[places].reshape(-1).view(dtype)
+    return vector_distances(vectors, dimension, query, metric)
 
 
 def sum_by_label(vectors: npt.NDArray[Any], labels: Int64s, count: int) -> npt.NDArray[np.float64]:

@@ -14,6 +14,7 @@ from lancelet.format.index_metadata import FRAGMENT_REUSE_INDEX, IndexMetadata
 from lancelet.format.paths import INDICES
 from lancelet.ops.check.finding import Finding, Level, Severity
 from lancelet.ops.check.scalar_indices import ScalarIndexChecker
+from lancelet.ops.check.vector_indices import VectorIndexChecker
 from lancelet.table.fragment_reuse import fragment_reuse_of
 from lancelet.table.snapshot import Snapshot
 
@@ -30,7 +31,7 @@ class IndexChecker(Protocol):
         """Yield where the index and the rows disagree."""
 
 
-CHECKERS: Final[tuple[IndexChecker, ...]] = (ScalarIndexChecker(),)
+CHECKERS: Final[tuple[IndexChecker, ...]] = (ScalarIndexChecker(), VectorIndexChecker())
 
 
 def check_indices(

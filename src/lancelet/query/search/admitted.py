@@ -17,6 +17,27 @@ from lancelet.rowids.address import NO_ADDRESS, UInt64s, fragments_of, offsets_o
 from lancelet.table.snapshot import Snapshot
 
 
+class AdmittedRows:
+    """Rows that may be found, and which of each partition of a segment these are; for any thread.
+
+    What was worked out for a partition is kept, as searches come back to it.
+    """
+
+    def __init__(self, masks: RowMasks) -> None:
+        """Admit rows by their fragments."""
+        self.masks = masks
+        self._parts: dict[int, tuple[npt.NDArray[np.bool_] | None, int]] = {}
+
+    def among(self, number: int, addresses: UInt64s) -> tuple[npt.NDArray[np.bool_] | None, int]:
+        """Return which rows of a partition may be found, None if all, and how many these are."""
+        known = self._parts.get(number)
+        if known is None:
+            found = admits(self.masks, addresses)
+            count = int(np.count_nonzero(found))
+            known = self._parts[number] = None if count == len(found) else found, count
+        return known
+
+
 def live_masks(snapshot: Snapshot, fragments: Collection[int]) -> RowMasks:
     """Admit the rows of fragments that were not deleted."""
     masks = {}

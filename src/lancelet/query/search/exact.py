@@ -24,7 +24,12 @@ from lancelet.file.pool import map_ordered
 from lancelet.format.field import Field
 from lancelet.index.vector.vectors import plain_vectors, values_of
 from lancelet.kernels import Metric, nearest_vectors, vector_distances
-from lancelet.query.nodes.source import FragmentSource, sources, waits_for_storage
+from lancelet.query.nodes.source import (
+    FragmentSource,
+    dense_enough,
+    sources,
+    waits_for_storage,
+)
 from lancelet.query.projection import Projection
 from lancelet.query.search.hits import Hits, smallest
 from lancelet.rowids.address import addresses_of
@@ -96,52 +101,92 @@ def _splits(
 
 
 def _search_split(query: ExactQuery, split: _Split) -> Hits:
-    vectors = _vectors(query.projection, split)
-    offsets = split.offsets
-    if offsets is None:
-        offsets = np.arange(split.rows.start, split.rows.stop)
     found: list[Hits] = []
-    for index, wanted in enumerate(query.queries):
-        places, scores = _nearest(vectors, wanted, query)
-        addresses = addresses_of(split.source.fragment.id, offsets[places])
-        found.append(Hits.of_query(addresses, scores, index))
-    return found[0] if len(found) == 1 else Hits.join(found)
+    for vectors, offsets, admitted in _pieces(query.projection, split):
+        for index, wanted in enumerate(query.queries):
+            places, scores = _nearest(vectors, wanted, query, admitted)
+            chosen = offsets + places if isinstance(offsets, int) else offsets[places]
+            addresses = addresses_of(split.source.fragment.id, chosen)
+            found.append(Hits.of_query(addresses, scores, index))
+    return found[0] if len(found) == 1 else Hits.join(found).nearest(query.count)
+
+
+def _pieces(
+    projection: Projection, split: _Split
+) -> Iterator[tuple[pa.Array, Int64s | int, npt.NDArray[np.bool_] | None]]:
+    """Yield vectors, their offsets or the first of these, and which may be found if not all may.
+
+    Where most rows are wanted, those around them are not cut out, which would copy all vectors.
+    """
+    source, rows, offsets = split.source, split.rows, split.offsets
+    if offsets is not None and not dense_enough(len(offsets), len(rows)):
+        (array,) = source.read(projection.fields, rows, offsets)
+        yield _column(projection, array), offsets, None
+        return
+    admitted = None
+    if offsets is not None:
+        admitted = np.zeros(len(rows), np.bool_)
+        admitted[offsets - rows.start] = True
+    first = 0
+    (column,) = source.reader.read_chunks(projection.fields, rows)
+    for chunk in column.chunks:
+        own = None if admitted is None else admitted[first : first + len(chunk)]
+        yield _column(projection, chunk), rows.start + first, own
+        first += len(chunk)
+
+
+def _column(projection: Projection, array: pa.Array) -> pa.Array:
+    """Return vectors of what was read for them; those in structs are below it."""
+    if not pa.types.is_struct(array.type):
+        return array
+    names = [field.name for field in projection.fields]
+    return projection.compute(pa.RecordBatch.from_arrays([array], names)).column(0)
 
 
 def _nearest(
-    vectors: pa.Array, wanted: npt.NDArray[Any], query: ExactQuery
+    vectors: pa.Array,
+    wanted: npt.NDArray[Any],
+    query: ExactQuery,
+    admitted: npt.NDArray[np.bool_] | None,
 ) -> tuple[Int64s, npt.NDArray[np.float32]]:
-    """Return the places and distances of the nearest rows of a split, the nearest first."""
+    """Return the places and distances of the nearest of some rows, the nearest first."""
     vectors = plain_vectors(vectors)
     bounds = (
         -np.inf if query.lower is None else query.lower,
         np.inf if query.upper is None else query.upper,
     )
     if pa.types.is_fixed_size_list(vectors.type):
-        bits = vectors.buffers()[0] if vectors.null_count else None
+        bits, first = _valid_bits(vectors, admitted)
+        dimension = vectors.type.list_size
         return nearest_vectors(
             values_of(vectors),
-            vectors.type.list_size,
+            dimension,
             wanted.reshape(-1),
             query.metric,
             query.count,
-            None if bits is None else np.frombuffer(bits, np.uint8),
-            0 if bits is None else vectors.offset,
+            bits,
+            first,
             bounds,
         )
     scores = distances_to(vectors, wanted, query.metric)
     outside = (scores < bounds[0]) | ((scores >= bounds[1]) & (bounds[1] < np.inf))
-    scores[outside] = np.nan
+    scores[outside if admitted is None else outside | ~admitted] = np.nan
     places = smallest(scores, query.count)
     places = places[np.argsort(scores[places], kind="stable")[: query.count]]
     return places, scores[places]
 
 
-def _vectors(projection: Projection, split: _Split) -> pa.Array:
-    """Return the column of a split; fields of structs are read below their struct."""
-    arrays = split.source.read(projection.fields, split.rows, split.offsets)
-    names = [field.name for field in projection.fields]
-    return projection.compute(pa.RecordBatch.from_arrays(arrays, names)).column(0)
+def _valid_bits(
+    vectors: pa.Array, admitted: npt.NDArray[np.bool_] | None
+) -> tuple[npt.NDArray[np.uint8] | None, int]:
+    """Return a bit for each vector that may be found, and which bit is that of the first."""
+    if admitted is not None:
+        if vectors.null_count:
+            admitted = admitted & vectors.is_valid().to_numpy(zero_copy_only=False)
+        return np.packbits(admitted, bitorder="little"), 0
+    if not vectors.null_count:
+        return None, 0
+    return np.frombuffer(vectors.buffers()[0], np.uint8), vectors.offset
 
 
 def distances_to(

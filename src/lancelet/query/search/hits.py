@@ -63,6 +63,8 @@ class Hits:
 
     def nearest(self, count: int) -> Hits:
         """Return the rows with the smallest scores of each query, in order."""
+        if not self.queries.any():  # of the first query alone
+            return self.take(np.lexsort((self.addresses, self.scores))[:count])
         order = np.lexsort((self.addresses, self.scores, self.queries))
         ordered = self.take(order)
         first = np.searchsorted(ordered.queries, ordered.queries, side="left")

@@ -23,20 +23,19 @@ from lancelet.buffers import Int64s
 from lancelet.file.pool import map_ordered
 from lancelet.index.vector.arena import Loaded
 from lancelet.index.vector.segment import IvfSegment
-from lancelet.index.vector.vectors import prepare
+from lancelet.index.vector.vectors import prepare_query
 from lancelet.kernels import (
     CodeKind,
     CodeQuery,
     Metric,
     Probes,
-    RowMasks,
     scan_partitions,
     search_graph,
 )
 from lancelet.kernels.metric import Floats
 from lancelet.kernels.partitions import NO_FLOATS
 from lancelet.query.indexing.segments import TableSegment
-from lancelet.query.search.admitted import admits, live_masks, masks_of_offsets
+from lancelet.query.search.admitted import AdmittedRows, live_masks, masks_of_offsets
 from lancelet.query.search.hits import NO_HITS, Hits
 from lancelet.query.search.kept_rows import KeptRows
 from lancelet.rowids.address import UInt64s
@@ -104,12 +103,11 @@ class LiveRows:
         self._source: UInt64s | None = None
         self._addresses = np.empty(0, np.uint64)
         self._is_there: set[int] = set()
-        self._live: dict[int, npt.NDArray[np.bool_] | None] = {}
 
     @cached_property
-    def masks(self) -> RowMasks:
+    def admitted(self) -> AdmittedRows:
         """The rows that were not deleted, of fragments that the segment covers."""
-        return live_masks(self._snapshot, self._segment.covered)
+        return AdmittedRows(live_masks(self._snapshot, self._segment.covered))
 
     def addresses(self, opened: IvfSegment, loaded: Loaded, partitions: Int64s) -> UInt64s:
         """Return the address of each row that was loaded, for those of some partitions."""
@@ -127,13 +125,6 @@ class LiveRows:
                     self._is_there.add(number)
             return self._addresses
 
-    def live(self, number: int, addresses: UInt64s) -> npt.NDArray[np.bool_] | None:
-        """Return which rows of a partition are live, or None if all are."""
-        if number not in self._live:
-            found = admits(self.masks, addresses)
-            self._live[number] = None if found.all() else found
-        return self._live[number]
-
     def _look_up(self, numbers: UInt64s) -> UInt64s:
         if self._segment.is_by_id:
             return row_id_index_of(self._snapshot).addresses(numbers)
@@ -149,22 +140,19 @@ def live_rows_of(snapshot: Snapshot, segment: TableSegment) -> LiveRows:
 class SegmentSearch:
     """A search in one segment, of rows that are live and, if there is a filter, pass it."""
 
-    def __init__(self, segment: IvfSegment, live: LiveRows, admitted: RowMasks | None) -> None:
-        """Search a segment that is open."""
+    def __init__(self, segment: IvfSegment, live: LiveRows, admitted: AdmittedRows | None) -> None:
+        """Search a segment that is open, by default all rows that are live."""
         self._segment = segment
         self._live = live
-        self._admitted = admitted
+        self._admitted = live.admitted if admitted is None else admitted
 
     def find(self, wanted: IndexQuery) -> Hits:
         """Return as many rows as are wanted, or all there are if these are fewer."""
         model = self._segment.model
         metric = model.metric
-        query = wanted.query
-        if metric is not Metric.HAMMING:
-            matrix, can_be_compared = prepare(query[None, :], metric)
-            if not can_be_compared[0]:
-                return NO_HITS
-            query = matrix[0]
+        query = prepare_query(wanted.query, metric)
+        if query is None:
+            return NO_HITS
         apart = model.distances(query)
         order = np.argsort(apart, kind="stable")
         order = order[self._segment.lengths[order] > 0]
@@ -210,7 +198,7 @@ class SegmentSearch:
             loaded.codes,
             Probes(segment.starts[chosen], segment.lengths[chosen], centers, bases),
             addresses,
-            self._live.masks if self._admitted is None else self._admitted,
+            self._admitted.masks,
             wanted.count,
             (
                 -np.inf if wanted.lower is None else wanted.lower,
@@ -230,11 +218,7 @@ class SegmentSearch:
         has_bounds = wanted.lower is not None or wanted.upper is not None
         if count <= _FEW_ROWS + 20 * beam or has_bounds:
             return None
-        if self._admitted is None:
-            admitted = self._live.live(number, addresses)
-        else:
-            admitted = admits(self._admitted, addresses)
-        allowed = count if admitted is None else int(np.count_nonzero(admitted))
+        admitted, allowed = self._admitted.among(number, addresses)
         if not allowed:
             return NO_HITS
         if allowed <= _FEW_ROWS + 20 * beam or allowed * 10 < count:
@@ -293,7 +277,10 @@ def search_segments(
     wanted: Sequence[IndexQuery],
     rows: Mapping[int, Int64s] | None,
 ) -> Hits:
-    """Return what segments find for each of several queries, which run side by side."""
+    """Return what segments find for each of several queries, which run side by side.
+
+    It is in the order of the queries, as many rows of each as are wanted, the nearest first.
+    """
     found: list[Hits] = []
     for segment in segments:
         opened = segment.open()
@@ -303,12 +290,17 @@ def search_segments(
         parts = [search.find(wanted[0])] if len(wanted) == 1 else map_ordered(search.find, wanted)
         for index, hits in enumerate(parts):
             found.append(hits if index == 0 else hits.as_query(index))
-    return found[0] if len(found) == 1 else Hits.join(found)
+    if len(segments) == 1:
+        return found[0] if len(found) == 1 else Hits.join(found)
+    return Hits.join(found).nearest(max(query.count for query in wanted))
 
 
-def _admitted(snapshot: Snapshot, segment: TableSegment, rows: Mapping[int, Int64s]) -> RowMasks:
-    if isinstance(rows, KeptRows):
-        return rows.kept.get_or_make(
-            segment.covered, lambda: masks_of_offsets(snapshot, rows, segment.covered)
-        )
-    return masks_of_offsets(snapshot, rows, segment.covered)
+def _admitted(
+    snapshot: Snapshot, segment: TableSegment, rows: Mapping[int, Int64s]
+) -> AdmittedRows:
+    def make() -> AdmittedRows:
+        return AdmittedRows(masks_of_offsets(snapshot, rows, segment.covered))
+
+    return (
+        rows.kept.get_or_make(segment.metadata.uuid, make) if isinstance(rows, KeptRows) else make()
+    )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +15,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.buffers import Int64s
-from lancelet.errors import FieldNotFoundError, InvalidInputError
+from lancelet.errors import (
+    CorruptDataError,
+    FieldNotFoundError,
+    InvalidInputError,
+    ObjectNotFoundError,
+)
 from lancelet.format.field import Field
 from lancelet.format.schema import Schema
 from lancelet.index.vector.layout import METRIC_NAMES, METRICS
@@ -22,14 +28,15 @@ from lancelet.index.vector.model import IvfModel
 from lancelet.index.vector.segment import IvfSegment
 from lancelet.index.vector.vectors import NotVectorsError, vector_type_of
 from lancelet.kernels import Metric
-from lancelet.query.indexing.segments import TableSegment, vector_indices
+from lancelet.query.data_types import print_arrow_type
+from lancelet.query.indexing.segments import TableSegment, vector_indices, warn_unusable
 from lancelet.query.nodes.source import sources
 from lancelet.query.plan import ScanPlan, projection_of
 from lancelet.query.scan_options import ScanOptions
-from lancelet.query.search.exact import ExactQuery, distances_to, exact_search
+from lancelet.query.search.exact import ExactQuery, exact_search
 from lancelet.query.search.hits import Hits
 from lancelet.query.search.indexed import IndexQuery, search_segments
-from lancelet.query.take import take_addresses
+from lancelet.query.search.stored_vectors import StoredVectors
 from lancelet.table.snapshot import Snapshot
 
 COUNT: Final = 10
@@ -78,7 +85,12 @@ class VectorSearch:
         segments = self._segments(snapshot)
         if not segments:
             return self._exact(snapshot, fragments, rows)
-        found = self._through_index(snapshot, segments, rows)
+        try:
+            found = self._through_index(snapshot, segments, rows)
+        except (ObjectNotFoundError, CorruptDataError) as error:
+            # If it is the rows that are damaged, looking at all of them says so.
+            warn_unusable(error.with_facts(index=segments[0].metadata.name))
+            return self._exact(snapshot, fragments, rows)
         covered = frozenset().union(*(segment.covered for segment in segments))
         known = snapshot.fragments.ids.tolist() if fragments is None else fragments
         missing = [each for each in known if each not in covered]
@@ -154,7 +166,7 @@ class VectorSearch:
             return self.metric
         if segments:
             return model_of(segments[0]).metric
-        return Metric.HAMMING if _element(self.field.arrow_type) == pa.uint8() else Metric.L2
+        return Metric.HAMMING if _vectors(self.field).are_bits else Metric.L2
 
     def _through_index(
         self,
@@ -162,7 +174,7 @@ class VectorSearch:
         segments: Sequence[TableSegment],
         rows: Mapping[int, Int64s] | None,
     ) -> Hits:
-        has_lists = not pa.types.is_fixed_size_list(self.field.arrow_type)
+        has_lists = _vectors(self.field).in_lists
         count = self.count * (self.refine_factor or (_LIST_FACTOR if has_lists else 1))
         is_refined = has_lists or self.refine_factor is not None
         bounds = (None, None) if is_refined else (self.lower, self.upper)
@@ -180,13 +192,13 @@ class VectorSearch:
                 self.count
             )
         if is_refined:
-            found = self._within(self._refined(snapshot, found.nearest(count), segments))
-        return found.nearest(self.count)
+            return self._within(self._refined(snapshot, found, segments)).nearest(self.count)
+        return found
 
     def _refined(self, snapshot: Snapshot, found: Hits, segments: Sequence[TableSegment]) -> Hits:
         """Return rows with exact distances instead of those of an index."""
-        exact = replace(self, metric=self._metric_of(segments))
-        return Hits(found.addresses, distances_of(snapshot, found, exact), found.queries)
+        scores = distances_of(snapshot, found, self, self._metric_of(segments))
+        return Hits(found.addresses, scores, found.queries)
 
     def metric_in(self, snapshot: Snapshot) -> Metric:
         """Return the metric of a version's index if none was asked for."""
@@ -202,18 +214,19 @@ class VectorSearch:
         return found.take(np.flatnonzero(kept))
 
 
-def distances_of(snapshot: Snapshot, found: Hits, search: VectorSearch) -> npt.NDArray[np.float32]:
+def distances_of(
+    snapshot: Snapshot, found: Hits, search: VectorSearch, metric: Metric | None = None
+) -> npt.NDArray[np.float32]:
     """Return the exact distance of each row from the query that found it."""
-    metric = search.metric_in(snapshot) if search.metric is None else search.metric
-    projection = projection_of(snapshot, (snapshot.schema.path_of(search.field.id),))
+    metric = search.metric_in(snapshot) if metric is None else metric
+    column = StoredVectors.of(snapshot, search.field)
+    if len(search.queries) == 1:
+        return column.distances(snapshot, found.addresses, search.queries[0], metric)
     scores = np.empty(len(found), np.float32)
     for index, query in enumerate(search.queries):
         places = np.flatnonzero(found.queries == index)
         if len(places):
-            # Rows in the order of the table are read in fewer steps.
-            places = places[np.argsort(found.addresses[places])]
-            vectors = take_addresses(snapshot, found.addresses[places], projection)
-            scores[places] = distances_to(vectors.column(0).combine_chunks(), query, metric)
+            scores[places] = column.distances(snapshot, found.addresses[places], query, metric)
     return scores
 
 
@@ -260,37 +273,56 @@ def _vector_field(schema: Schema, column: str) -> Field:
         field = schema.field_by_path(column)
     except FieldNotFoundError as error:
         raise FieldNotFoundError(f"Embedding column {column} is not in the dataset") from error
-    if _dimension(field.arrow_type) is None:
+    if _vectors_of(field) is None:
         raise NotVectorsError(
             f"Query column {column} must be a vector. Got {field.arrow_type}.", column=column
         )
     return field
 
 
-def _dimension(data_type: pa.DataType) -> int | None:
-    found = vector_type_of(data_type)
-    return None if found is None else int(found.list_size)
+@dataclass(frozen=True, slots=True)
+class _Vectors:
+    """What the vectors of a column are like."""
+
+    dimension: int
+    dtype: np.dtype[Any]
+    in_lists: bool
+
+    @property
+    def are_bits(self) -> bool:
+        return self.dtype == np.uint8
 
 
-def _element(data_type: pa.DataType) -> pa.DataType:
+@lru_cache(maxsize=1024)
+def _vectors_of(field: Field) -> _Vectors | None:
+    """Return what the vectors of a column are like, or None if it has none."""
+    data_type = field.arrow_type
     found = vector_type_of(data_type)
+    if found is None:
+        return None
+    if isinstance(data_type, pa.BaseExtensionType):
+        data_type = data_type.storage_type
+    dtype = np.dtype(found.value_type.to_pandas_dtype())
+    return _Vectors(found.list_size, dtype, not pa.types.is_fixed_size_list(data_type))
+
+
+def _vectors(field: Field) -> _Vectors:
+    found = _vectors_of(field)
     assert found is not None, "the column was checked to hold vectors"
-    return found.value_type
+    return found
 
 
 def _queries(given: Any, field: Field) -> tuple[tuple[npt.NDArray[Any], ...], bool]:
     """Return each query, and whether there are several."""
-    dimension, data_type = _dimension(field.arrow_type), field.arrow_type
-    if isinstance(data_type, pa.BaseExtensionType):
-        data_type = data_type.storage_type
+    kept = _vectors(field)
     # A query is as precise as what it is compared with.
-    vectors = _as_array(given).astype(_element(data_type).to_pandas_dtype())
-    if vectors.ndim not in {1, 2} or vectors.shape[-1] != dimension or not vectors.size:
+    vectors = _as_array(given).astype(kept.dtype)
+    if vectors.ndim not in {1, 2} or vectors.shape[-1] != kept.dimension or not vectors.size:
         raise InvalidInputError(
             f"Query vector size {vectors.shape[-1] if vectors.ndim else 0} does not match index "
-            f"column size {dimension}"
+            f"column size {kept.dimension}"
         )
-    if not pa.types.is_fixed_size_list(data_type):
+    if kept.in_lists:
         return (vectors.reshape(-1, vectors.shape[-1]),), False
     if vectors.ndim == 1:
         return (vectors,), False
@@ -298,6 +330,8 @@ def _queries(given: Any, field: Field) -> tuple[tuple[npt.NDArray[Any], ...], bo
 
 
 def _as_array(given: Any) -> npt.NDArray[Any]:
+    if isinstance(given, np.ndarray) and given.dtype.kind in "fiub":
+        return given
     if isinstance(given, pa.Scalar):
         given = given.as_py()
     if isinstance(given, pa.Array | pa.ChunkedArray):
@@ -323,10 +357,12 @@ def _metric(given: str | None, field: Field) -> Metric | None:
         raise InvalidInputError(
             f"Metric type '{given}' is not supported", known=sorted(set(METRICS))
         )
-    is_bits = _element(field.arrow_type) == pa.uint8()
-    if is_bits != (metric is Metric.HAMMING):
+    if _vectors(field).are_bits != (metric is Metric.HAMMING):
+        kind = print_arrow_type(pa.from_numpy_dtype(_vectors(field).dtype))
         raise InvalidInputError(
-            "vectors of bytes are compared by hamming, others are not", metric=given
+            f"Distance type {given.lower()} does not support {kind} vectors: those of bytes are "
+            "compared by hamming, others are not",
+            metric=given,
         )
     return metric
 

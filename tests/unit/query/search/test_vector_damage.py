@@ -1,0 +1,96 @@
+"""Damaged files of indices of vectors: rows are found by looking at all, with a warning.
+
+Goal: never another answer than that of the vectors. Method: each file of an index is removed, cut
+short, and has bits flipped; what is found is compared with exact search. `check` says what it is.
+"""
+
+import random
+import shutil
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import lancelet
+from lancelet.ops.check import Severity
+from lancelet.query.indexing.segments import IndexUnusableWarning
+
+KINDS = {
+    "IVF_FLAT": {},
+    "IVF_PQ": {"num_sub_vectors": 4},
+    "IVF_SQ": {},
+    "IVF_RQ": {"num_bits": 3},
+    "IVF_HNSW_SQ": {},
+}
+QUERY = np.random.default_rng(9).normal(size=16).astype(np.float32)
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def sound(tmp_path_factory, request):
+    path = tmp_path_factory.mktemp("sound") / "table.lance"
+    vectors = np.random.default_rng(3).normal(size=(3000, 16)).astype(np.float32)
+    column = pa.FixedSizeListArray.from_arrays(vectors.reshape(-1), 16)
+    column = pa.concat_arrays([column, pa.array([None] * 5, column.type)])
+    dataset = lancelet.write_dataset(pa.table({"id": range(3005), "v": column}), str(path))
+    dataset.create_index("v", request.param, num_partitions=3, **KINDS[request.param])
+    return path, nearest(path, use_index=False)
+
+
+def nearest(path, **options):
+    wanted = {"column": "v", "q": QUERY, "k": 8, "nprobes": 3, "refine_factor": 20, **options}
+    return lancelet.dataset(str(path)).to_table(columns=["id"], nearest=wanted)["id"].to_pylist()
+
+
+def errors_of(path):
+    findings = lancelet.dataset(str(path)).check("indices")
+    return [each for each in findings if each.severity is Severity.ERROR]
+
+
+def test_a_sound_index_has_no_findings(sound):
+    path, exact = sound
+    assert nearest(path) == exact
+    assert errors_of(path) == []
+
+
+@pytest.mark.parametrize("name", ["index.idx", "auxiliary.idx"])
+@pytest.mark.parametrize("seed", range(6))
+def test_damage_never_changes_what_is_found(sound, tmp_path, name, seed):
+    path, exact = sound
+    damaged = tmp_path / "table.lance"
+    shutil.copytree(path, damaged)
+    (file,) = damaged.rglob(f"_indices/*/{name}")
+    chance = random.Random(seed)
+    content = bytearray(file.read_bytes())
+    if seed == 0:
+        file.unlink()
+    elif seed == 1:
+        file.write_bytes(content[: len(content) // 2])
+    else:
+        content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+        file.write_bytes(content)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IndexUnusableWarning)
+        assert nearest(damaged) == exact
+    errors = errors_of(damaged)
+    assert errors
+    assert all(each.index == "v_idx" for each in errors)
+
+
+def test_rows_in_wrong_places_are_found_by_checking(tmp_path):
+    vectors = np.random.default_rng(3).normal(size=(2000, 16)).astype(np.float32)
+    column = pa.FixedSizeListArray.from_arrays(vectors.reshape(-1), 16)
+    dataset = lancelet.write_dataset(pa.table({"id": range(2000), "v": column}), str(tmp_path))
+    dataset.create_index("v", "IVF_FLAT", num_partitions=4)
+    other = np.random.default_rng(4).normal(size=(2000, 16)).astype(np.float32)
+    moved = pa.FixedSizeListArray.from_arrays(other.reshape(-1), 16)
+    fresh = tmp_path / "other"
+    table = lancelet.write_dataset(pa.table({"id": range(2000), "v": moved}), str(fresh))
+    table.create_index("v", "IVF_FLAT", num_partitions=4)
+    (own,), (foreign,) = (
+        [each for each in root.glob("_indices/*") if each.is_dir()] for root in (tmp_path, fresh)
+    )
+    for file in foreign.iterdir():
+        shutil.copy(file, own / file.name)
+    found = [each.what for each in errors_of(tmp_path)]
+    assert any("codes that are not those" in each or "partition" in each for each in found)
