@@ -27,9 +27,14 @@ class DefaultSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the schema of what the options ask for."""
-        from lancelet.spark.stream_reader import schema_of  # noqa: PLC0415 - see above
+        # Spark does not say whether it is for a stream, but only streams have changes.
+        if "change_feed" in self.options:
+            from lancelet.spark.stream_reader import stream_schema  # noqa: PLC0415 - see above
 
-        return schema_of(self.options)
+            return stream_schema(self.options)
+        from lancelet.spark.reader import read_schema  # noqa: PLC0415 - see above
+
+        return read_schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what plans and runs a batch read; the version is pinned here."""

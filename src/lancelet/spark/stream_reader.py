@@ -34,7 +34,6 @@ from lancelet.spark.read_limits import (
 from lancelet.spark.reader import (
     TaskPartition,
     check_readable,
-    read_schema,
     schema_of_snapshot,
 )
 from lancelet.spark.stream_changes import ChangedRows, FeedTask, feed_schema
@@ -154,10 +153,8 @@ class LanceStreamReader(DataSourceStreamReader, AvailableNow):
         return self._counts[key]
 
 
-def schema_of(options: Mapping[str, str]) -> StructType:
-    """Return the schema of what options ask for; Spark does not say whether it is for a stream."""
-    if "change_feed" not in options:
-        return read_schema(options)
+def stream_schema(options: Mapping[str, str]) -> StructType:
+    """Return the schema of what options of a stream ask for."""
     wanted = StreamOptions.parse(options)
     return _schema_of(wanted.read.table.open(), wanted)
 

@@ -89,6 +89,12 @@ def driver(start_driver):
         yield made
 
 
+@pytest.fixture(scope="session")
+def server_address(cluster):
+    """Return where a server of Spark Connect is, whose jobs run on the cluster."""
+    return cluster.start_connect_server(SETTINGS)
+
+
 @pytest.fixture
 def table(server, request):
     """Return a place for a table of the test on S3."""

@@ -27,22 +27,37 @@ assert sum(batch.num_rows for task in tasks for batch in run_scan(task, arrow_sc
 """
 
 
+SCHEMA = """
+from pyspark_lance import DefaultSource
+assert DefaultSource({{"path": {uri!r}}}).schema().fieldNames() == ["id", "name", "v"]
+"""
+
+
 def run(program, unused):
     code = CHECK.format(program=program, unused=unused)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
-def test_a_scan_imports_neither_pandas_nor_what_changes_tables(tmp_path):
+@pytest.fixture
+def uri(tmp_path):
     import pyarrow as pa
 
     import lancelet
 
-    uri = str(tmp_path / "t.lance")
+    path = str(tmp_path / "t.lance")
     vectors = pa.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], pa.list_(pa.float32(), 2))
-    lancelet.write_dataset(pa.table({"id": range(3), "name": ["a", None, "c"], "v": vectors}), uri)
+    lancelet.write_dataset(pa.table({"id": range(3), "name": ["a", None, "c"], "v": vectors}), path)
+    return path
+
+
+def test_a_scan_imports_neither_pandas_nor_what_changes_tables(uri):
     unused = {"lancelet.spark.merging", "lancelet.ops.compact.run", "lancelet.dataset.dataset"}
     run(SCAN.format(uri=uri), unused)
+
+
+def test_a_schema_imports_nothing_of_streams(uri):
+    run(SCHEMA.format(uri=uri), {"lancelet.spark.stream_reader", "lancelet.spark.merging"})
 
 
 @pytest.mark.parametrize("module", ["pyspark_lance", "lancelet.spark", "lancelet.dataset"])

@@ -254,5 +254,5 @@ def _run_of(data_type: pa.DataType) -> int:
     """Return how many neighbours a read of a usual size has."""
     found = vector_type_of(data_type)
     assert found is not None, "the column was checked to hold vectors"
-    row_bytes = found.value_type.bit_width // 8 * int(found.list_size)
+    row_bytes: int = found.value_type.bit_width // 8 * found.list_size
     return max(1, _READ_BYTES // row_bytes)
