@@ -6,12 +6,13 @@ BIN     := $(VENV)/bin
 RUN     := $(BIN)/python
 SETUP   := $(PYTHON) tools/setup_environment.py
 SPARK_OLDEST := build/spark-oldest
+TORCH   := build/torch
 FUZZ_TARGETS := file manifest
 FUZZ_SECONDS ?= 60
 JOBS    ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-all check lint types contracts protos interop spark faults sanitize fuzz bench bench-spark demo demo-files docs clean
+.PHONY: help setup build test test-all check lint types contracts protos interop spark torch faults sanitize fuzz bench bench-spark demo demo-files docs clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
@@ -55,6 +56,10 @@ spark: build ## Run the Spark tests: classic and Connect, on both ends of the su
 	    LANCELET_SPARK_MODE=$$mode $$python -m pytest -q tests/spark || exit 1; \
 	  done; \
 	done
+
+torch: build ## Run the tests that need PyTorch, in an environment of their own
+	@LANCELET_VENV=$(TORCH) $(SETUP) --group test --group torch
+	$(TORCH)/bin/python -m pytest -q tests/pytorch
 
 faults: build ## Refuse and lose every storage request
 	$(RUN) -m pytest -q -n $(JOBS) tests/faults

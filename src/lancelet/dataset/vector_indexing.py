@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import pyarrow as pa
 
+from lancelet.dataset.accelerated import models_on
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.index_values import IvfCentroids
 from lancelet.dataset.vector_request import VectorIndexArguments
@@ -15,6 +16,9 @@ from lancelet.errors import FieldNotFoundError, InvalidInputError, UnsupportedEr
 from lancelet.index.vector.writer import array_of
 from lancelet.ops.indexing.vector_models import model_of_index, name_of_index_on
 from lancelet.ops.indexing.vectors import create_vector_index
+
+if TYPE_CHECKING:
+    from lancelet.dataset.dataset import LanceDataset
 
 
 class NoVectorIndexError(FieldNotFoundError, KeyError):
@@ -72,7 +76,8 @@ class VectorIndexMethods:
             ivf_centroids: Centroids, instead of having them found.
             pq_codebook: The words of PQ, instead of having them found.
             num_sub_vectors: Into how many pieces PQ cuts a vector.
-            accelerator: Not needed: centroids are found by matrix products on the CPU.
+            accelerator: Where centroids and words are found, `cuda` or `mps`; not needed, and
+                without it, or without `num_partitions`, they are found on the CPU.
             index_cache_size: Has no effect: partitions are kept by their size.
             shuffle_partition_batches: Has no effect.
             shuffle_partition_concurrency: Has no effect.
@@ -105,7 +110,20 @@ class VectorIndexMethods:
                 "partitions that were found elsewhere cannot be given; give their centroids",
                 options=["precomputed_partition_dataset"],
             )
-        del accelerator
+        models = {
+            **parameters,
+            "num_partitions": num_partitions,
+            "num_sub_vectors": num_sub_vectors,
+            "target_partition_size": target_partition_size,
+        }
+        if accelerator is not None and train and ivf_centroids is None and isinstance(column, str):
+            ivf_centroids, pq_codebook = models_on(
+                accelerator,
+                cast("LanceDataset", self),
+                column,
+                index_type,
+                {**models, "metric": metric},
+            )
         arguments = VectorIndexArguments(
             column,
             index_type,
@@ -121,12 +139,7 @@ class VectorIndexMethods:
             index_uuid=index_uuid,
             skip_transpose=skip_transpose,
             progress_callback=progress_callback,
-            values={
-                **parameters,
-                "num_partitions": num_partitions,
-                "num_sub_vectors": num_sub_vectors,
-                "target_partition_size": target_partition_size,
-            },
+            values=models,
         )
         handle = self._handle
         request = arguments.request(handle.snapshot.schema)

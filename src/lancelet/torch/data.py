@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
@@ -139,6 +140,7 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
         self.shard_granularity = shard_granularity
         self.sampler = sampler
         self.cache = cache
+        self._blobs = _blob_columns(self.dataset, columns)
         self._to_tensor = to_tensor_fn
         self._detects_rank = auto_detect_rank
         self._cached: list[pa.RecordBatch] | None = None
@@ -158,7 +160,7 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
         self._seen_rows, skip, self._skip_rows = self._skip_rows, self._skip_rows, 0
         for batch in self._batches(skip):
             self._seen_rows += batch.num_rows
-            yield batch if self._to_tensor is None else self._to_tensor(batch, hf_converter=None)
+            yield self._converted(batch)
         self._seen_rows = 0
 
     def state_dict(self) -> dict[str, Any]:
@@ -172,6 +174,20 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
             self._cached = None
         self._skip_rows = self._seen_rows = int(state["rows"])
 
+    def _converted(self, batch: pa.RecordBatch) -> Any:
+        """Return what the loader hands out for rows, blobs as files that are read where needed."""
+        options: dict[str, Any] = {"hf_converter": None}
+        values: pa.RecordBatch | dict[str, Any] = batch
+        if self._blobs:
+            options["use_blob_api"] = True
+            values = {name: batch[name] for name in batch.schema.names}
+            row_ids = values["_rowid"].to_pylist()
+            if not self.with_row_id:
+                del values["_rowid"]
+            for name in sorted(self._blobs):
+                values[name] = self.dataset.take_blobs(blob_column=name, ids=row_ids)
+        return values if self._to_tensor is None else self._to_tensor(values, **options)
+
     def _batches(self, skip_rows: int) -> Iterator[pa.RecordBatch]:
         if self._cached is not None:
             yield from without_first(iter(self._cached), skip_rows)
@@ -184,18 +200,28 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
         self._cached = kept
 
     def _read(self, skip_rows: int) -> Iterator[pa.RecordBatch]:
-        columns = self.columns or self.dataset.schema.names
+        columns: Any = self.columns or self.dataset.schema.names
+        if self._blobs:
+            columns = [name for name in columns if name not in self._blobs]
         if self.samples:
+            columns = [*columns, "_rowid"] if self._blobs else columns
             batches = maybe_sample(
                 self.dataset, self.samples, columns, self.batch_size, filt=self.filter
             )
             return without_first(batches, skip_rows)
         sampler = self.sampler or self._own_sampler()
+        with_row_id = self.with_row_id
+        if with_row_id and isinstance(sampler, ShardedBatchSampler) and not self._blobs:
+            warnings.warn(
+                "with_row_id is not supported for ShardedBatchSampler: no ids come with the rows",
+                stacklevel=2,
+            )
+            with_row_id = False
         reading: dict[str, Any] = {
             "columns": columns,
             "filter": self.filter,
             "batch_size": self.batch_size,
-            "with_row_id": self.with_row_id,
+            "with_row_id": with_row_id or bool(self._blobs),
             "batch_readahead": self.batch_readahead,
         }
         if isinstance(sampler, _OURS):
@@ -264,6 +290,17 @@ def get_safe_loader(dataset: Any, batch_size: int = 32, num_workers: int = 4, **
     return torch.utils.data.DataLoader(
         dataset, batch_size=batch_size, num_workers=num_workers, **options
     )
+
+
+def _blob_columns(
+    table: Table, columns: Sequence[str] | Mapping[str, str] | None
+) -> frozenset[str]:
+    """Return which columns that are read hold blobs; what an expression makes is none."""
+    if isinstance(columns, Mapping):
+        return frozenset()
+    fields = table._handle.snapshot.schema.fields  # noqa: SLF001 - a part of it
+    blobs = frozenset(field.name for field in fields if field.is_blob)
+    return blobs if columns is None else blobs.intersection(columns)
 
 
 def _joined(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,368 @@
+"""Centroids of partitions and words of PQ, found on an accelerator, and codes made with them.
+
+    train_ivf_centroids_on_accelerator   vectors               centroids
+    compute_partitions                   vectors, centroids    rows, partitions, residuals: a table
+    train_pq_codebook_on_accelerator     that table            the words of each piece
+    compute_pq_codes                     that table, words     rows, partitions, codes: a table
+
+A residual is what a vector is more than its centroid, cut into as many pieces as PQ has. The
+`one_pass` functions do two steps each. What is found here goes into `create_index` as
+`ivf_centroids` and `pq_codebook`. A device is `cuda`, `cuda:1`, `mps`, or `cpu`, with the same
+results but for rounding.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lancelet.errors import InvalidInputError
+from lancelet.torch.data import LanceDataset as Batches
+from lancelet.torch.device import preferred_device
+from lancelet.torch.kmeans import KMeans
+from lancelet.torch.required import require_torch
+
+if TYPE_CHECKING:
+    from lancelet.dataset import LanceDataset
+
+_WORDS: Final = 256
+_PQ_SAMPLE: Final = _WORDS * 256
+_PIECE: Final = "__residual_subvec_"
+
+
+def train_ivf_centroids_on_accelerator(
+    dataset: LanceDataset,
+    column: str,
+    k: int,
+    metric_type: str,
+    accelerator: Any,
+    batch_size: int = 40960,
+    *,
+    sample_rate: int = 256,
+    max_iters: int = 50,
+    filter_nan: bool = True,
+) -> tuple[npt.NDArray[Any], KMeans]:
+    """Return the centroids of partitions, and what assigns vectors to them.
+
+    Args:
+        dataset: Where the vectors are.
+        column: Their column.
+        k: How many partitions.
+        metric_type: `L2`, `cosine` or `dot`.
+        accelerator: Where to compute.
+        batch_size: How many vectors to look at together.
+        sample_rate: How many vectors to look at for each partition.
+        max_iters: The most rounds.
+        filter_nan: Whether to leave out vectors that are null.
+    """
+    kept = f"{column} is not null" if filter_nan and dataset.schema.field(column).nullable else None
+    sample = Batches(
+        dataset, batch_size, columns=[column], samples=k * sample_rate, filter=kept, cache=True
+    )
+    found = KMeans(
+        int(k),
+        metric=_metric(metric_type),
+        max_iters=max_iters,
+        device=preferred_device(accelerator),
+    )
+    found.fit(sample)
+    return _array(found.centroids), found
+
+
+def compute_partitions(
+    dataset: LanceDataset,
+    column: str,
+    kmeans: KMeans,
+    batch_size: int = 40960,
+    dst_dataset_uri: str | os.PathLike[str] | None = None,
+    allow_cuda_tf32: bool = True,
+    num_sub_vectors: int | None = None,
+    filter_nan: bool = True,
+    sample_size: int | None = None,
+) -> str:
+    """Write a table with the partition of each row, and return where it is.
+
+    Args:
+        dataset: Where the vectors are.
+        column: Their column.
+        kmeans: What assigns them.
+        batch_size: How many vectors to look at together.
+        dst_dataset_uri: Where to write, by default a new temporary folder.
+        allow_cuda_tf32: Whether products on CUDA may be of lower precision.
+        num_sub_vectors: Into how many pieces residuals are cut; none are written without it.
+        filter_nan: Whether to leave out rows that are null; those that are not finite always are.
+        sample_size: How many rows to choose at random, by default all.
+    """
+    kept = f"{column} is not null" if filter_nan and dataset.schema.field(column).nullable else None
+    rows = Batches(
+        dataset,
+        batch_size,
+        columns=[column, "_rowid"] if sample_size else [column],
+        filter=kept,
+        samples=sample_size or 0,
+        with_row_id=not sample_size,
+    )
+    dimension = int(_centroids(kmeans).shape[1])
+    _check_pieces(dimension, num_sub_vectors or 1)
+    fields = [pa.field("row_id", pa.uint64()), pa.field("partition", pa.uint32())]
+    piece = pa.list_(pa.float32(), dimension // (num_sub_vectors or 1))
+    fields += [pa.field(name, piece) for name in _pieces(num_sub_vectors or 0)]
+    schema = pa.schema(fields)
+
+    def assigned() -> Iterator[pa.RecordBatch]:
+        for ids, partitions, residuals in _residuals(rows, column, kmeans):
+            columns = [pa.array(ids), pa.array(partitions)]
+            if num_sub_vectors:
+                columns += [
+                    pa.FixedSizeListArray.from_arrays(
+                        pa.array(np.ascontiguousarray(part).reshape(-1), pa.float32()), type=piece
+                    )
+                    for part in np.split(_array(residuals), num_sub_vectors, axis=1)
+                ]
+            yield pa.record_batch(columns, schema=schema)
+
+    with _Precision(allow_cuda_tf32):
+        return _written(pa.RecordBatchReader.from_batches(schema, assigned()), dst_dataset_uri)[0]
+
+
+def train_pq_codebook_on_accelerator(
+    dataset: LanceDataset | str | os.PathLike[str],
+    metric_type: str,
+    accelerator: Any,
+    num_sub_vectors: int,
+    batch_size: int = 40960,
+    dtype: Any = np.float32,
+) -> tuple[npt.NDArray[Any], list[KMeans]]:
+    """Return the words for each piece of a residual, and what finds the nearest of them.
+
+    Args:
+        dataset: What `compute_partitions` wrote with as many pieces.
+        metric_type: `L2`, `cosine` or `dot`.
+        accelerator: Where to compute.
+        num_sub_vectors: How many pieces there are.
+        batch_size: How many residuals to look at together.
+        dtype: The type of the words.
+    """
+    names = _pieces(num_sub_vectors)
+    # Residuals of vectors as long as 1 are compared by their distances.
+    metric = _metric("l2" if metric_type.lower() == "cosine" else metric_type)
+    sample = Batches(dataset, batch_size, columns=names, samples=_PQ_SAMPLE, cache=True)
+    found = []
+    for name in names:
+        words = KMeans(_WORDS, metric=metric, device=preferred_device(accelerator))
+        words.fit(sample, column=name if num_sub_vectors > 1 else None)
+        found.append(words)
+    return np.stack([_array(words.centroids) for words in found]).astype(dtype), found
+
+
+def compute_pq_codes(
+    dataset: LanceDataset,
+    kmeans_list: Sequence[KMeans],
+    batch_size: int = 40960,
+    dst_dataset_uri: str | os.PathLike[str] | None = None,
+    allow_cuda_tf32: bool = True,
+) -> tuple[str, list[str]]:
+    """Write a table with the codes of each row; return where it is, and its files.
+
+    Args:
+        dataset: What `compute_partitions` wrote with as many pieces.
+        kmeans_list: What finds the word of each piece.
+        batch_size: How many residuals to look at together.
+        dst_dataset_uri: Where to write, by default a new temporary folder.
+        allow_cuda_tf32: Whether products on CUDA may be of lower precision.
+    """
+    names = _pieces(len(kmeans_list))
+    rows = Batches(dataset, batch_size, columns=["row_id", "partition", *names])
+    schema = _code_schema(len(kmeans_list))
+
+    def coded() -> Iterator[pa.RecordBatch]:
+        for batch in rows:
+            codes = _codes([batch[name] for name in names], kmeans_list)
+            yield _coded(schema, _array(batch["row_id"]), _array(batch["partition"]), codes)
+
+    with _Precision(allow_cuda_tf32):
+        return _written(pa.RecordBatchReader.from_batches(schema, coded()), dst_dataset_uri)
+
+
+def one_pass_train_ivf_pq_on_accelerator(
+    dataset: LanceDataset,
+    column: str,
+    k: int,
+    metric_type: str,
+    accelerator: Any,
+    num_sub_vectors: int,
+    batch_size: int = 40960,
+    *,
+    sample_rate: int = 256,
+    max_iters: int = 50,
+    filter_nan: bool = True,
+) -> tuple[npt.NDArray[Any], KMeans, npt.NDArray[Any], list[KMeans]]:
+    """Return centroids and words, each with what assigns to them; see the two that find them."""
+    centroids, kmeans = train_ivf_centroids_on_accelerator(
+        dataset,
+        column,
+        k,
+        metric_type,
+        accelerator,
+        batch_size,
+        sample_rate=sample_rate,
+        max_iters=max_iters,
+        filter_nan=filter_nan,
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        residuals = compute_partitions(
+            dataset,
+            column,
+            kmeans,
+            batch_size,
+            Path(folder, "residuals.lance"),
+            num_sub_vectors=num_sub_vectors,
+            filter_nan=filter_nan,
+            sample_size=_PQ_SAMPLE,
+        )
+        words, finders = train_pq_codebook_on_accelerator(
+            residuals, metric_type, accelerator, num_sub_vectors, batch_size, centroids.dtype
+        )
+    return centroids, kmeans, words, finders
+
+
+def one_pass_assign_ivf_pq_on_accelerator(
+    dataset: LanceDataset,
+    column: str,
+    metric_type: str,
+    accelerator: Any,
+    ivf_kmeans: KMeans,
+    pq_kmeans_list: Sequence[KMeans],
+    dst_dataset_uri: str | os.PathLike[str] | None = None,
+    batch_size: int = 40960,
+    *,
+    filter_nan: bool = True,
+    allow_cuda_tf32: bool = True,
+) -> tuple[str, list[str]]:
+    """Write a table with the partition and the codes of each row; return where, and its files.
+
+    Args:
+        dataset: Where the vectors are.
+        column: Their column.
+        metric_type: Has no effect: what assigns knows how to measure.
+        accelerator: Has no effect: what assigns knows where to compute.
+        ivf_kmeans: What assigns vectors to partitions.
+        pq_kmeans_list: What finds the word of each piece.
+        dst_dataset_uri: Where to write, by default a new temporary folder.
+        batch_size: How many vectors to look at together.
+        filter_nan: Whether to leave out rows that are null; those that are not finite always are.
+        allow_cuda_tf32: Whether products on CUDA may be of lower precision.
+    """
+    del metric_type, accelerator
+    _check_pieces(int(_centroids(ivf_kmeans).shape[1]), len(pq_kmeans_list))
+    kept = f"{column} is not null" if filter_nan and dataset.schema.field(column).nullable else None
+    rows = Batches(dataset, batch_size, columns=[column], filter=kept, with_row_id=True)
+    schema = _code_schema(len(pq_kmeans_list))
+
+    def coded() -> Iterator[pa.RecordBatch]:
+        for ids, partitions, residuals in _residuals(rows, column, ivf_kmeans):
+            parts = require_torch().chunk(residuals, len(pq_kmeans_list), dim=1)
+            yield _coded(schema, ids, partitions, _codes(parts, pq_kmeans_list))
+
+    with _Precision(allow_cuda_tf32):
+        return _written(pa.RecordBatchReader.from_batches(schema, coded()), dst_dataset_uri)
+
+
+def _residuals(
+    rows: Batches, column: str, kmeans: KMeans
+) -> Iterator[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32], Any]]:
+    """Yield the ids, the partitions and the residuals of the rows that belong to a partition."""
+    centroids = _centroids(kmeans)
+    for batch in rows:
+        vectors = kmeans.prepared(batch[column].to(centroids.device))
+        partitions = kmeans.transform(vectors)
+        known = partitions >= 0
+        ids = _array(batch["_rowid"][known.cpu()]).astype(np.uint64)
+        partitions = partitions[known]
+        residuals = vectors[known] - centroids[partitions]
+        yield ids, _array(partitions).astype(np.uint32), residuals
+
+
+def _codes(parts: Sequence[Any], finders: Sequence[KMeans]) -> npt.NDArray[np.uint8]:
+    found = [_array(finder.transform(part)) for part, finder in zip(parts, finders, strict=True)]
+    return np.stack(found, axis=1).astype(np.uint8)
+
+
+def _coded(
+    schema: pa.Schema,
+    ids: npt.NDArray[Any],
+    partitions: npt.NDArray[Any],
+    codes: npt.NDArray[np.uint8],
+) -> pa.RecordBatch:
+    columns = [
+        pa.array(ids, pa.uint64()),
+        pa.array(partitions, pa.uint32()),
+        pa.FixedSizeListArray.from_arrays(pa.array(codes.reshape(-1)), type=schema.field(2).type),
+    ]
+    return pa.record_batch(columns, schema=schema)
+
+
+def _code_schema(num_sub_vectors: int) -> pa.Schema:
+    codes = pa.list_(pa.uint8(), num_sub_vectors)
+    return pa.schema({"row_id": pa.uint64(), "__ivf_part_id": pa.uint32(), "__pq_code": codes})
+
+
+def _written(
+    rows: pa.RecordBatchReader, uri: str | os.PathLike[str] | None
+) -> tuple[str, list[str]]:
+    from lancelet.dataset import write_dataset  # noqa: PLC0415 - a table is written at the end
+
+    where = tempfile.mkdtemp() if uri is None else os.fspath(uri)
+    table = write_dataset(rows, where)
+    files = [file.path for each in table.get_fragments() for file in each.data_files()]
+    return where, files
+
+
+class _Precision:
+    """Lets products on CUDA be of lower precision, or not, for a while."""
+
+    def __init__(self, allow_tf32: bool) -> None:
+        self._setting = require_torch().backends.cuda.matmul
+        self._wanted = allow_tf32
+        self._before = self._setting.allow_tf32
+
+    def __enter__(self) -> None:
+        self._setting.allow_tf32 = self._wanted
+
+    def __exit__(self, *_: object) -> None:
+        self._setting.allow_tf32 = self._before
+
+
+def _metric(name: str) -> Any:
+    return name.lower()
+
+
+def _pieces(count: int) -> list[str]:
+    return [f"{_PIECE}{number}" for number in range(1, count + 1)]
+
+
+def _check_pieces(dimension: int, pieces: int) -> None:
+    if dimension % pieces:
+        raise InvalidInputError(
+            "the dimension is a multiple of the number of sub-vectors",
+            dimension=dimension,
+            num_sub_vectors=pieces,
+        )
+
+
+def _centroids(kmeans: KMeans) -> Any:
+    if kmeans.centroids is None:
+        raise InvalidInputError("there are no centroids yet: call `fit` first", k=kmeans.k)
+    return kmeans.centroids
+
+
+def _array(tensor: Any) -> npt.NDArray[Any]:
+    found: npt.NDArray[Any] = tensor.cpu().numpy()
+    return found
