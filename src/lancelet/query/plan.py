@@ -61,7 +61,7 @@ class ScanPlan:
     @property
     def is_filtered(self) -> bool:
         """Whether any row may be left out by the filter."""
-        return self.filter != ex.TRUE
+        return self.filter is not ex.TRUE and self.filter != ex.TRUE
 
     @cached_property
     def conjuncts(self) -> tuple[Conjunct, ...]:
@@ -71,7 +71,14 @@ class ScanPlan:
     @property
     def is_empty(self) -> bool:
         """Whether no row can be returned, whatever is stored."""
-        return self.filter == ex.FALSE or self.options.limit == 0
+        return self.options.limit == 0 or (self.is_filtered and self.filter == ex.FALSE)
+
+    @property
+    def scores_at(self) -> int | None:
+        """Where a search puts its scores among the columns, if they are returned."""
+        if self.score_place is None and self.options.adds_scores:
+            return len(self.projection.schema) - len(self.behind)
+        return self.score_place
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -80,11 +87,8 @@ class ScanPlan:
         if search is None:
             return self.projection.schema
         fields = list(self.projection.schema)
-        place = self.score_place
-        if place is None and self.options.adds_scores:
-            place = len(fields) - len(self.behind)
-        if place is not None:
-            fields.insert(place, search.score_field)
+        if self.scores_at is not None:
+            fields.insert(self.scores_at, search.score_field)
         return pa.schema([QUERY_INDEX, *fields] if search.is_batch else fields)
 
 

@@ -27,10 +27,15 @@ class Matches:
     @staticmethod
     def of(addresses: UInt64s, scores: Float32s) -> Matches:
         """Return rows in any order, each at most once."""
-        if bool(np.all(addresses[1:] > addresses[:-1])):
+        if bool((addresses[1:] > addresses[:-1]).all()):
             return Matches(addresses, scores)
         order = np.argsort(addresses)
         return Matches(addresses[order], scores[order])
+
+    @property
+    def arrays(self) -> tuple[UInt64s, Float32s]:
+        """The rows, and the scores."""
+        return self.addresses, self.scores
 
     def among(self, other: Matches) -> Float32s:
         """Return the scores that rows of another have here, 0 where they are not found."""

@@ -47,8 +47,7 @@ class ScoredScan:
         options = self._plan.options
         found = self._found()
         if not options.order_by:
-            found = found.take(_window(len(found), options.offset, options.limit))
-            return self._read(found)
+            return self._read(_window(found, options.offset, options.limit))
         table = self._read(found)
         keys = [
             (each.column, "ascending" if each.ascending else "descending")
@@ -84,15 +83,14 @@ class ScoredScan:
         return found.take(np.flatnonzero(passed))
 
     def _read(self, found: Hits) -> pa.Table:
-        plan, schema = self._plan, self._plan.schema
+        plan, search = self._plan, self._search
         rows = take_addresses(plan.snapshot, found.addresses, plan.projection)
-        own = {
-            self._search.score_field.name: pa.array(found.scores, self._search.score_field.type),
-            QUERY_INDEX.name: pa.array(found.queries, QUERY_INDEX.type),
-        }
-        stored = iter(rows.columns)
-        columns = [own[name] if name in own else next(stored) for name in schema.names]
-        return pa.Table.from_arrays(columns, schema=schema)
+        if plan.scores_at is not None:
+            scores = pa.array(found.scores, search.score_field.type)
+            rows = rows.add_column(plan.scores_at, search.score_field, scores)
+        if search.is_batch:
+            rows = rows.add_column(0, QUERY_INDEX, pa.array(found.queries, QUERY_INDEX.type))
+        return rows
 
 
 def _rows_of(plan: ScanPlan) -> dict[int, Int64s]:
@@ -103,6 +101,8 @@ def _rows_of(plan: ScanPlan) -> dict[int, Int64s]:
     return {each: np.concatenate(own) for each, own in rows.items()}
 
 
-def _window(count: int, offset: int, limit: int | None) -> Int64s:
-    stop = count if limit is None else min(count, offset + limit)
-    return np.arange(min(offset, count), stop)
+def _window(found: Hits, offset: int, limit: int | None) -> Hits:
+    stop = len(found) if limit is None else min(len(found), offset + limit)
+    if offset == 0 and stop == len(found):
+        return found
+    return found.take(np.arange(min(offset, stop), stop))

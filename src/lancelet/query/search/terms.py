@@ -34,22 +34,6 @@ class Statistics:
     corpus: Corpus
     num_docs_with: Mapping[str, int]
 
-    @staticmethod
-    def of(partition: Partition, tokens: Sequence[str]) -> Statistics:
-        """Return the statistics of one partition."""
-        counts = dict.fromkeys(tokens, 0)
-        for token in counts:
-            number = partition.tokens.find(token)
-            if number is not None:
-                counts[token] = partition.num_docs_with(number)
-        return Statistics(partition.corpus, counts)
-
-    def __add__(self, other: Statistics) -> Statistics:
-        """Return the statistics of the partitions of both, for the same tokens."""
-        more = other.num_docs_with
-        counts = {token: count + more[token] for token, count in self.num_docs_with.items()}
-        return Statistics(self.corpus + other.corpus, counts)
-
     def idf(self, token: str) -> np.float32:
         """Return how much a token says."""
         return np.float32(self.corpus.idf(self.num_docs_with[token]))
@@ -116,6 +100,12 @@ def number_of(partition: Partition, token: str) -> int:
     """Return the number of a token in a partition, or -1 where no document has it."""
     number = partition.tokens.find(token)
     return -1 if number is None or not partition.num_docs_with(number) else number
+
+
+def num_docs_with(partition: Partition, token: str) -> int:
+    """Return how many documents of a partition have a token."""
+    number = partition.tokens.find(token)
+    return 0 if number is None else partition.num_docs_with(number)
 
 
 def expand(

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +45,8 @@ from lancelet.query.search.text_column import TextColumn, kept_text_column
 from lancelet.query.search.text_indices import BrokenSegmentError, text_indices
 from lancelet.table.snapshot import Snapshot
 
+_SCORE: Final = pa.field("_score", pa.float32())
+
 
 class NoTextColumnError(FieldNotFoundError, ValueError):
     """Texts are searched in a column that does not exist."""
@@ -64,7 +67,7 @@ class TextSearch:
     @property
     def score_field(self) -> pa.Field:
         """The column of scores."""
-        return pa.field("_score", pa.float32())
+        return _SCORE
 
     def find(self, plan: ScanPlan, rows: Mapping[int, Int64s] | None) -> Hits:
         """Return the rows that match, the best first."""
@@ -75,7 +78,7 @@ class TextSearch:
         if not options.order_by and (rows is not None or not plan.is_filtered):
             count = None if options.limit is None else options.offset + options.limit
         found = _Evaluation(plan, rows).matches(self.query, count)
-        if count is not None:
+        if count is not None and len(found.scores) > count:
             found = found.where(_best(found.scores, count))
         # Rows ascend, so that of equal scores the first comes first.
         order = np.argsort(-found.scores, kind="stable")
@@ -103,14 +106,12 @@ def read_text_search(snapshot: Snapshot, wanted: object) -> TextSearch:
         )
     check_query(query)
     for column in columns_of_query(query):
-        _check_column(snapshot.schema, column)
+        path_of(snapshot, column)
     return TextSearch(query)
 
 
 def _best(scores: npt.NDArray[np.float32], count: int) -> npt.NDArray[np.bool_]:
-    """Return which scores are among the best; those that equal the last of them are too."""
-    if len(scores) <= count:
-        return np.ones(len(scores), np.bool_)
+    """Return which of more scores are among the best; those that equal the last of them are too."""
     if count == 0:
         return np.zeros(len(scores), np.bool_)
     last = np.partition(scores, len(scores) - count)[len(scores) - count]
@@ -138,31 +139,34 @@ def _words_query(snapshot: Snapshot, words: str, columns: Sequence[str] | None) 
     return MultiMatchQuery(words, columns)
 
 
-def _check_column(schema: Schema, column: str) -> None:
-    try:
-        data_type = schema.field_by_path(column).arrow_type
-    except FieldNotFoundError as error:
-        raise NoTextColumnError(
-            "FTS field path does not exist in the dataset schema", column=column
-        ) from error
-    if isinstance(data_type, pa.JsonType):
-        return
-    if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
-        data_type = data_type.value_type
-    if not (pa.types.is_string(data_type) or pa.types.is_large_string(data_type)):
-        raise InvalidInputError(
-            "texts are searched in columns of texts", column=column, found=str(data_type)
-        )
-
-
 def evaluate_query(plan: ScanPlan, query: FullTextQuery) -> Matches:
     """Return all rows that a query finds."""
     return _Evaluation(plan, None).matches(query)
 
 
 def path_of(snapshot: Snapshot, column: str) -> tuple[str, ...]:
-    """Return the path of a column that is known."""
-    return tuple(field.name for field in snapshot.schema.fields_on_path(column))
+    """Return the path of a column whose texts can be searched, looked up once for a version."""
+    return snapshot.kept.get_or_make(
+        ("path of texts", column), lambda: _path_of_texts(snapshot.schema, column)
+    )
+
+
+def _path_of_texts(schema: Schema, column: str) -> tuple[str, ...]:
+    try:
+        fields = schema.fields_on_path(column)
+    except FieldNotFoundError as error:
+        raise NoTextColumnError(
+            "FTS field path does not exist in the dataset schema", column=column
+        ) from error
+    data_type = fields[-1].arrow_type
+    is_json = isinstance(data_type, pa.JsonType)
+    if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
+        data_type = data_type.value_type
+    if not (is_json or pa.types.is_string(data_type) or pa.types.is_large_string(data_type)):
+        raise InvalidInputError(
+            "texts are searched in columns of texts", column=column, found=str(data_type)
+        )
+    return tuple(field.name for field in fields)
 
 
 class _Evaluation:

@@ -10,7 +10,6 @@ partition only as many documents are asked for as the caller wants.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -43,6 +42,7 @@ from lancelet.query.search.terms import (
     expand,
     find_phrase,
     find_words,
+    num_docs_with,
     number_of,
 )
 from lancelet.query.search.text_indices import BrokenSegmentError, TextSegment, text_indices
@@ -54,6 +54,8 @@ _UNINDEXED: Final = TextOptions(stem=False, remove_stop_words=False, ascii_foldi
 
 _KEPT_ROWS_MAX: Final = 100_000
 """Rows without an index are kept as tokens between searches if there are at most so many."""
+
+_UNREADABLE: Final = (CorruptDataError, ObjectNotFoundError, UnsupportedError)
 
 _ALL_SHOWN: Final = np.empty(0, np.uint8)
 
@@ -150,7 +152,7 @@ class TextColumn:
     def occurrences(self, token: str) -> Iterator[tuple[UInt64s, npt.NDArray[np.uint32]]]:
         """Yield rows that have a token, and how often each has it."""
         for part in self._parts():
-            with _blamed(part.segment):
+            with _Blamed(part.segment):
                 number = number_of(part.partition, token)
                 if number < 0:
                     continue
@@ -161,7 +163,7 @@ class TextColumn:
     def lengths(self) -> Iterator[tuple[UInt64s, npt.NDArray[np.uint32]]]:
         """Yield rows, and how many tokens each has."""
         for part in self._parts():
-            with _blamed(part.segment):
+            with _Blamed(part.segment):
                 yield part.addresses, part.partition.lengths
 
     def explain(self, query: MatchQuery | PhraseQuery, address: int) -> Iterator[TermScore]:
@@ -173,7 +175,7 @@ class TextColumn:
                 docs = np.flatnonzero(part.addresses == address)
                 if len(docs):
                     statistics = _statistics(group.counted, tokens)
-                    with _blamed(part.segment):
+                    with _Blamed(part.segment):
                         yield from _terms(part.partition, int(docs[0]), tokens, statistics, query)
 
     def _parts(self) -> Iterator[_Part]:
@@ -196,13 +198,15 @@ class TextColumn:
             return NOTHING
         words = self._words(query, tokens, group)
         statistics = _statistics(group.counted, [token for each in words for token in each])
-        addresses, scores = [np.empty(0, np.uint64)], [np.empty(0, np.float32)]
+        found = []
         for part in group.parts:
-            with _blamed(part.segment):
-                docs, own = self._search(query, tokens, words, statistics, part, count)
-            addresses.append(part.addresses[docs])
-            scores.append(own)
-        return Matches.of(np.concatenate(addresses), np.concatenate(scores))
+            with _Blamed(part.segment):
+                docs, scores = self._search(query, tokens, words, statistics, part, count)
+            found.append((part.addresses[docs], scores))
+        if len(found) == 1:
+            return Matches.of(*found[0])
+        rows, all_scores = zip(NOTHING.arrays, *found, strict=True)
+        return Matches.of(np.concatenate(rows), np.concatenate(all_scores))
 
     def _words(
         self, query: MatchQuery | PhraseQuery, tokens: Sequence[Token], group: _Group
@@ -215,7 +219,7 @@ class TextColumn:
     def _near(self, query: MatchQuery, token: str, group: _Group) -> tuple[str, ...]:
         found: dict[str, None] = {}
         for part in group.counted:
-            with _blamed(part.segment):
+            with _Blamed(part.segment):
                 expand(
                     part.partition,
                     token,
@@ -256,7 +260,7 @@ class TextColumn:
         """Return where the documents of a partition are, worked out once for a whole version."""
 
         def locate() -> _Part:
-            with _blamed(segment):
+            with _Blamed(segment):
                 addresses = segment.table.locate(partition.numbers)
                 return _Part(partition, addresses, self._hidden(addresses), segment)
 
@@ -349,22 +353,30 @@ def _terms(
 
 
 def _statistics(parts: Sequence[_Part], tokens: Sequence[str]) -> Statistics:
-    found = Statistics(Corpus(0, 0), dict.fromkeys(tokens, 0))
+    counts = dict.fromkeys(tokens, 0)
+    corpus = Corpus(0, 0)
     for part in parts:
-        with _blamed(part.segment):
-            found += Statistics.of(part.partition, tokens)
-    return found
+        with _Blamed(part.segment):
+            corpus += part.partition.corpus
+            for token in counts:
+                counts[token] += num_docs_with(part.partition, token)
+    return Statistics(corpus, counts)
 
 
-@contextmanager
-def _blamed(segment: TextSegment | None) -> Iterator[None]:
-    """Say which segment it is that cannot be read."""
-    try:
-        yield
-    except (CorruptDataError, ObjectNotFoundError, UnsupportedError) as error:
-        if segment is None:
-            raise
-        raise BrokenSegmentError(segment, error) from error
+@dataclass(frozen=True, slots=True)
+class _Blamed:
+    """Says which segment it is that cannot be read."""
+
+    segment: TextSegment | None
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
+        if self.segment is not None and isinstance(error, _UNREADABLE):
+            raise BrokenSegmentError(self.segment, error) from error
 
 
 def analyzer_of_column(snapshot: Snapshot, path: tuple[str, ...]) -> Analyzer:
@@ -380,12 +392,18 @@ def kept_text_column(plan: ScanPlan, path: tuple[str, ...]) -> TextColumn:
     """Return a column with all its rows, kept for the next search if not many lack an index."""
     snapshot, is_indexed_only = plan.snapshot, plan.options.indexed_only
     segments = text_indices(snapshot).segments(path)
-    covered = frozenset().union(*(segment.table.covered for segment in segments or ()))
     key = ("text column", path, is_indexed_only, segments)
-    if is_indexed_only or snapshot.kept.get_or_make(
-        (*key, "is small"), lambda: _num_rows_outside(snapshot, covered) <= _KEPT_ROWS_MAX
-    ):
-        return snapshot.kept.get_or_make(key, lambda: TextColumn(plan, path, None))
+    column = snapshot.kept.get_or_make(key, lambda: _small_column(plan, path, segments or ()))
+    return column or TextColumn(plan, path, None)
+
+
+def _small_column(
+    plan: ScanPlan, path: tuple[str, ...], segments: Sequence[TextSegment]
+) -> TextColumn | None:
+    """Return a column, or None if it would keep too many rows that lack an index."""
+    covered = frozenset().union(*(segment.table.covered for segment in segments))
+    if not plan.options.indexed_only and _num_rows_outside(plan.snapshot, covered) > _KEPT_ROWS_MAX:
+        return None
     return TextColumn(plan, path, None)
 
 
