@@ -104,11 +104,13 @@ def async_dataset(
 
 def _read(creator: Callable[[], Iterable[Any]], items: Any) -> None:
     """Put items into a queue until there are no more, then wait for the end."""
+    end = threading.Event()
     try:
         for item in creator():
             items.put((_ITEM, item))
-    except Exception as error:  # noqa: BLE001 - told to the process that asked, which raises
-        items.put((_FAILED, f"{type(error).__name__}: {error}"))
-    else:
         items.put((_END, None))
-    threading.Event().wait()
+        end.wait()
+    except Exception as error:
+        items.put((_FAILED, f"{type(error).__name__}: {error}"))
+        end.wait()
+        raise
