@@ -30,6 +30,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import threading
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, wait
@@ -191,6 +192,7 @@ class Flushes:
         self._running: deque[tuple[str, Future[None]]] = deque()
         self._folders: dict[str, str] = {}
         self._last: tuple[str, int] | None = None
+        self._lock = threading.Lock()
 
     def __del__(self) -> None:
         """Close what nobody waited for, since its write has failed."""
@@ -199,13 +201,14 @@ class Flushes:
 
     def start(self, path: str, handle: int, folder: str, *, is_small: bool = False) -> None:
         """Flush an open file, which is closed then; the folder that has its name comes later."""
-        self._folders[folder] = path
-        if self._last is not None:
-            self._run(*self._last)
-        self._last = (path, handle)
+        own = (path, handle)
+        with self._lock:  # several threads write files of one change
+            self._folders[folder] = path
+            last, self._last = self._last, own if is_small else None
+        if last is not None:
+            self._run(*last)
         if not is_small:
-            self._run(path, handle)
-            self._last = None
+            self._run(*own)
         while len(self._running) > _OPEN_MAX:
             self._end_first()
 
