@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import pyarrow as pa
 
 from lancelet.dataset.write import dataset as open_dataset
+from lancelet.encodings.take import take_from_batch
 from lancelet.file.batches import rebatch
 
 if TYPE_CHECKING:
@@ -80,7 +81,8 @@ def _at(batches: Iterator[pa.RecordBatch], places: Sequence[int]) -> Iterator[pa
         while stop < len(places) and places[stop] < seen + batch.num_rows:
             stop += 1
         if stop > at:
-            yield batch.take(pa.array([place - seen for place in places[at:stop]], pa.int64()))
+            chosen = pa.array([place - seen for place in places[at:stop]], pa.int64())
+            yield take_from_batch(batch, chosen)
         at, seen = stop, seen + batch.num_rows
         if at == len(places):
             return

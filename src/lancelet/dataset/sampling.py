@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 import pyarrow as pa
 
+from lancelet.encodings.take import take_from_batch
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.file.batches import rebatch
 
@@ -241,7 +242,7 @@ class ShardedBatchSampler(_Sharded, Sampler):
             first = (self._shard.rank - seen) % step
             seen += batch.num_rows
             if first < batch.num_rows:
-                yield batch.take(pa.array(range(first, batch.num_rows, step)))
+                yield take_from_batch(batch, pa.array(range(first, batch.num_rows, step)))
 
     def _random(self) -> random.Random:
         return random.Random(self._seed + self._epoch)  # noqa: S311 - no secret

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancelet.encodings.take import take_rows
+from lancelet.encodings.take import take_from_table, take_rows
 from lancelet.format.fragment import Fragment
 from lancelet.format.schema import Schema
 from lancelet.ops.columns.fields import ColumnError, keeps_nullability
@@ -64,7 +64,7 @@ class Joined:
 
     def values(self, keys: pa.Array) -> pa.RecordBatch:
         """Return a row of the added columns for each key, null where no row has it."""
-        found = self.columns.take(self.places(keys)).combine_chunks()
+        found = take_from_table(self.columns, self.places(keys)).combine_chunks()
         if not found.num_rows:
             return pa.RecordBatch.from_pylist([], schema=self.columns.schema)
         (batch,) = found.to_batches()

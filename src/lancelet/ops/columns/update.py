@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowRange
-from lancelet.encodings.take import take_rows
+from lancelet.encodings.take import take_from_table, take_rows
 from lancelet.format.field import Field
 from lancelet.format.fragment import Fragment
 from lancelet.format.schema import Schema
@@ -120,7 +120,8 @@ def _replaced(
     before: pa.Array, given: pa.ChunkedArray, places: pa.Array, found: np.ndarray
 ) -> pa.Array:
     """Return values before, with those that were given in the rows that were found."""
-    new = given.take(places.filter(pa.array(found))).combine_chunks()
+    rows = take_from_table(pa.table({"given": given}), places.filter(pa.array(found)))
+    new = rows["given"].combine_chunks()
     chosen = np.arange(len(before))
     chosen[found] = len(before) + np.arange(len(new))
     return take_rows(pa.concat_arrays([before, new]), pa.array(chosen))

@@ -34,3 +34,19 @@ def test_of_rows_with_one_key_the_last_counts(tmp_path):
     )
     changed = lancelet.LanceDataset.commit(str(tmp_path), operation, read_version=1)
     assert changed.to_table()["b"].to_pylist() == ["x", "q"]
+
+
+def test_slices_of_lists_within_lists_are_joined_and_put_in_their_rows(tmp_path):
+    """Arrow takes others' values from a slice of them."""
+    pairs = pa.FixedSizeListArray.from_arrays(pa.array(range(40), pa.int32()), 2)
+    boxes = pa.FixedSizeListArray.from_arrays(pairs, 2)
+    rows = pa.table({"k": range(10), "box": boxes})
+    joined = lancelet.write_dataset(pa.table({"k": [5, 9]}), tmp_path / "joined")
+    joined.merge(rows.slice(4), "k")
+    assert joined.to_table()["box"].to_pylist() == [boxes[5].as_py(), boxes[9].as_py()]
+    updated = lancelet.write_dataset(rows.slice(0, 3), tmp_path / "updated")
+    given = pa.table({"k": [1, 0, 2], "box": boxes.slice(6, 3)})
+    metadata, fields = updated.get_fragment(0).update_columns(given, left_on="k", right_on="k")
+    operation = lancelet.LanceOperation.Update(updated_fragments=[metadata], fields_modified=fields)
+    found = lancelet.LanceDataset.commit(updated.uri, operation, read_version=1).to_table()
+    assert found["box"].to_pylist() == [boxes[place].as_py() for place in (7, 6, 8)]
