@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -185,12 +185,13 @@ class Memo(Protocol):
         """Keep a value, or not, as the budget allows."""
 
 
-@runtime_checkable
-class InPlace(Protocol):
-    """What may know where values are that are kept as Arrow has them, side by side."""
+def places_in(reader: object, rows: Int64s) -> Ranges | None:
+    """Return where ascending rows are that are kept as Arrow has them, else None.
 
-    def places(self, rows: Int64s) -> Ranges | None:
-        """Return where ascending rows are, or None if they are not kept so."""
+    Readers that may know have a method `places`; to look for it is cheaper than a protocol.
+    """
+    find = getattr(reader, "places", None)
+    return None if find is None else find(rows)
 
 
 class FieldReader(Protocol):

@@ -23,13 +23,13 @@ import pyarrow as pa
 
 from lancelet.buffers import Int64s, Ranges, Reading, read_together
 from lancelet.encodings.base import (
-    InPlace,
     Memo,
     RowIndices,
     RowRange,
     Rows,
     StoredColumn,
     StoredPage,
+    places_in,
 )
 from lancelet.encodings.leaf import LeafContext, LeafRows
 from lancelet.encodings.levels import (
@@ -217,9 +217,8 @@ class _LeafReader:
             return None
         found: list[Ranges] = []
         for part in self._parts(RowIndices(rows)):
-            page = self._run(part.run)
             assert isinstance(part.rows, RowIndices)
-            own = page.places(part.rows.rows) if isinstance(page, InPlace) else None
+            own = places_in(self._run(part.run), part.rows.rows)
             if own is None:
                 return None
             found.append(own)

@@ -22,7 +22,14 @@ from typing import Final
 import pyarrow as pa
 
 from lancelet.buffers import Fetch, Int64s, Slices, run_together
-from lancelet.encodings.base import FieldReader, FileVersion, InPlace, RowIndices, RowRange, Rows
+from lancelet.encodings.base import (
+    FieldReader,
+    FileVersion,
+    RowIndices,
+    RowRange,
+    Rows,
+    places_in,
+)
 from lancelet.encodings.take import take_rows
 from lancelet.errors import InvalidInputError, LanceletError
 from lancelet.file.base import check_rows, distinct_rows
@@ -142,9 +149,9 @@ class RowReader(ABC):
         """
         with self._facts():
             opened = self._opened.get(field) or self._select((field,)).columns[0]
-            if self._waits or not opened.is_as_stored or not isinstance(opened.reader, InPlace):
+            if self._waits or not opened.is_as_stored:
                 return None
-            ranges = opened.reader.places(rows)
+            ranges = places_in(opened.reader, rows)
             return None if ranges is None else self._fetch(ranges)
 
     def read_chunks(self, fields: Sequence[Field], rows: Rows) -> list[pa.ChunkedArray]:

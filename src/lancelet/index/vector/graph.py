@@ -45,14 +45,13 @@ class GraphSettings:
 
 
 class GraphWriter:
-    """Builds the graph of each partition, by all threads, and keeps them until all are there."""
+    """Builds the graph of each partition, by all threads; `lengths` and `notes` are of all."""
 
     def __init__(self, settings: GraphSettings, quantizer: Quantizer) -> None:
         """Build graphs with the distances of what is stored."""
         self._settings = settings
         self._quantizer = quantizer
         self._random = np.random.default_rng(_SEED)
-        self._batches: list[pa.RecordBatch] = []
         self.lengths: list[int] = []
         self.notes: list[str] = []
 
@@ -61,8 +60,8 @@ class GraphWriter:
         """The columns of a graph."""
         return _SCHEMA
 
-    def add(self, codes: Codes, count: int) -> None:
-        """Build the graph of the next partition."""
+    def add(self, codes: Codes, count: int) -> pa.RecordBatch:
+        """Return the rows of the graph of the next partition."""
         settings = self._settings
         view = self._quantizer.graph_view(codes)
         # The share of vectors that reach each level falls by the number of connections.
@@ -86,7 +85,6 @@ class GraphWriter:
             ],
             schema=_SCHEMA,
         )
-        self._batches.append(batch)
         self.lengths.append(len(batch))
         levels = built.level_offsets.tolist()
         levels += levels[-1:] * (settings.max_level + 1 - len(levels))
@@ -101,10 +99,7 @@ class GraphWriter:
             "level_offsets": levels,
         }
         self.notes.append(json.dumps(note, separators=(",", ":")))
-
-    def table(self) -> pa.Table:
-        """Return the rows of all graphs."""
-        return pa.Table.from_batches(self._batches, _SCHEMA)
+        return batch
 
 
 class StoredGraphs:

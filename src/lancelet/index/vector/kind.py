@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -27,16 +28,17 @@ from lancelet.index.vector.quantizers.base import Codes, Quantizer
 from lancelet.index.vector.quantizers.registry import quantizer_name
 from lancelet.index.vector.quantizers.sq import ScalarCodes
 from lancelet.index.vector.segment import IvfSegment
+from lancelet.index.vector.spool import Spool
 from lancelet.index.vector.train import IvfRequest, train_models
 from lancelet.index.vector.vectors import NotVectorsError, matrix_of, vector_type_of
-from lancelet.index.vector.writer import grouped, write_segment
+from lancelet.index.vector.writer import write_segment
 from lancelet.rowids.address import NO_ADDRESS, UInt64s
 
 RQ_VERSION: Final = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Encoded:
+class EncodedRows:
     """Rows that were encoded: numbers, partitions and codes."""
 
     numbers: UInt64s
@@ -98,11 +100,10 @@ class Ivf(ScalarKind):
         if not rows.num_rows:
             return request.untrained_details(rows.data_type).render()
         model, quantizer = train_models(rows, request)
-        encoded = encode_rows(rows, model, quantizer)
-        settings = request.graph_settings
-        write_segment(
-            folder, request.name, model, quantizer, _parts(encoded, model.partitions), settings
-        )
+        with Spool(model.partitions) as spool:
+            fill(spool, rows, model, quantizer)
+            parts = spool.parts()
+            write_segment(folder, request.name, model, quantizer, parts, request.graph_settings)
         return request.details(quantizer).render()
 
     def open(self, folder: SegmentFolder, details: bytes) -> IvfSegment:
@@ -124,15 +125,16 @@ class Ivf(ScalarKind):
             if not first.model.is_same(other.model):
                 raise InvalidInputError("segments cannot be merged: centroids mismatch")
             quantizer = _common(quantizer, other.quantizer)
-        encoded = encode_rows(rows, first.model, quantizer)
-        write_segment(
-            folder,
-            first.name,
-            first.model,
-            quantizer,
-            _merged(opened, moves, encoded, quantizer),
-            graph_settings_of(first),
-        )
+        with Spool(first.model.partitions) as spool:
+            fill(spool, rows, first.model, quantizer)
+            write_segment(
+                folder,
+                first.name,
+                first.model,
+                quantizer,
+                _merged(opened, moves, spool.parts(), quantizer),
+                graph_settings_of(first),
+            )
         return first.details.render()
 
     def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> bytes:
@@ -143,7 +145,7 @@ class Ivf(ScalarKind):
             opened.name,
             opened.model,
             opened.quantizer,
-            _merged([opened], [move], None, opened.quantizer),
+            _merged([opened], [move], iter(()), opened.quantizer),
             graph_settings_of(opened),
         )
         return opened.details.render()
@@ -157,26 +159,20 @@ def graph_settings_of(segment: IvfSegment) -> GraphSettings | None:
     return None if segment.graphs is None else segment.graphs.settings
 
 
-def encode_rows(rows: IndexedRows, model: IvfModel, quantizer: Quantizer) -> _Encoded:
-    """Return every row that can be compared, with its partition and its code."""
-    numbers: list[UInt64s] = []
-    labels: list[Int64s] = []
-    codes: list[Codes] = []
+def fill(spool: Spool, rows: IndexedRows, model: IvfModel, quantizer: Quantizer) -> None:
+    """Add every row that can be compared, with its partition and its code."""
+    for encoded in encoded_parts(rows, model, quantizer):
+        spool.add(encoded.numbers, encoded.labels, encoded.codes)
+
+
+def encoded_parts(
+    rows: IndexedRows, model: IvfModel, quantizer: Quantizer
+) -> Iterator[EncodedRows]:
+    """Yield the rows that can be compared, as many at a time as are read."""
     for values, own in rows.parts:
-        vectors, kept = matrix_of(values, own, model.metric)
-        where = model.assign(vectors)
-        numbers.append(kept)
-        labels.append(where)
-        codes.append(quantizer.encode(vectors, where, model.centroids))
-    return _Encoded(
-        np.concatenate([*numbers, np.empty(0, np.uint64)]),
-        np.concatenate([*labels, np.empty(0, np.int64)]),
-        concatenated_codes(codes),
-    )
-
-
-def _parts(encoded: _Encoded, count: int) -> Iterator[tuple[UInt64s, Codes]]:
-    return grouped(encoded.numbers, encoded.codes, encoded.labels, count)
+        vectors, numbers = matrix_of(values, own, model.metric)
+        labels = model.assign(vectors)
+        yield EncodedRows(numbers, labels, quantizer.encode(vectors, labels, model.centroids))
 
 
 def _common(first: Quantizer, second: Quantizer) -> Quantizer:
@@ -191,12 +187,11 @@ def _common(first: Quantizer, second: Quantizer) -> Quantizer:
 def _merged(
     segments: Sequence[IvfSegment],
     moves: Sequence[Move],
-    encoded: _Encoded | None,
+    fresh: Iterator[tuple[UInt64s, Codes]],
     quantizer: Quantizer,
 ) -> Iterator[tuple[UInt64s, Codes]]:
-    count = segments[0].model.partitions
-    fresh = None if encoded is None or not len(encoded.numbers) else _parts(encoded, count)
-    for number in range(count):
+    """Yield the rows of each partition of segments, and of new rows if there are any."""
+    for number in range(segments[0].model.partitions):
         numbers: list[UInt64s] = []
         codes: list[Codes] = []
         for segment, move in zip(segments, moves, strict=True):
@@ -207,8 +202,7 @@ def _merged(
             kept = np.flatnonzero(moved != NO_ADDRESS)
             numbers.append(moved[kept])
             codes.append({key: each[kept] for key, each in stored.items()})
-        if fresh is not None:
-            own, stored = next(fresh)
+        for own, stored in islice(fresh, 1):
             numbers.append(own)
             codes.append(stored)
         together, joined = np.concatenate(numbers), concatenated_codes(codes)

@@ -42,19 +42,24 @@ def write_segment(
     parts: Iterable[tuple[UInt64s, Codes]],
     settings: GraphSettings | None,
 ) -> None:
-    """Write a segment of partitions, each with the numbers of its rows and their codes."""
+    """Write a segment of partitions, each with the numbers of its rows and their codes.
+
+    Both files grow side by side, so that nothing is held of partitions that were written.
+    """
     graphs = None if settings is None else GraphWriter(settings, quantizer)
+    schema = _MARKER if graphs is None else graphs.schema
     lengths: list[int] = []
+    with folder.create(layout.INDEX_FILE, schema) as index:
 
-    def kept(parts: Iterable[tuple[UInt64s, Codes]]) -> Iterator[tuple[UInt64s, Codes]]:
-        for numbers, codes in parts:
-            lengths.append(len(numbers))
-            if graphs is not None:
-                graphs.add(codes, len(numbers))
-            yield numbers, codes
+        def written(parts: Iterable[tuple[UInt64s, Codes]]) -> Iterator[tuple[UInt64s, Codes]]:
+            for numbers, codes in parts:
+                lengths.append(len(numbers))
+                if graphs is not None:
+                    index.write(graphs.add(codes, len(numbers)))
+                yield numbers, codes
 
-    _write_storage(folder, model, quantizer, kept(parts), lengths)
-    _write_index(folder, name, model, graphs, len(lengths))
+        _write_storage(folder, model, quantizer, written(parts), lengths)
+        _finish_index(index, name, model, graphs, len(lengths))
 
 
 def grouped(
@@ -106,26 +111,20 @@ def _write_group(
     file.write(pa.Table.from_arrays(columns, schema=schema))
 
 
-def _write_index(
-    folder: SegmentFolder,
-    name: str,
-    model: IvfModel,
-    graphs: GraphWriter | None,
-    count: int,
+def _finish_index(
+    file: FileWriter, name: str, model: IvfModel, graphs: GraphWriter | None, count: int
 ) -> None:
-    schema = _MARKER if graphs is None else graphs.schema
-    with folder.create(layout.INDEX_FILE, schema) as file:
-        table = schema.empty_table() if graphs is None else graphs.table()
-        file.write(table)
-        lengths = [0] * count if graphs is None else graphs.lengths
-        partitions = _partitions(lengths, model)
-        file.add_schema_metadata(layout.IVF_KEY, str(file.add_global_buffer(partitions)))
-        kind = {"type": name, "distance_type": layout.METRIC_NAMES[model.metric]}
-        file.add_schema_metadata(layout.INDEX_KEY, _text(kind))
-        if graphs is None:
-            file.add_schema_metadata(layout.FLAT_KEY, _text([""] * count))
-        else:
-            file.add_schema_metadata(layout.GRAPH_KEY, _text(graphs.notes))
+    if graphs is None:
+        file.write(_MARKER.empty_table())
+    lengths = [0] * count if graphs is None else graphs.lengths
+    partitions = _partitions(lengths, model)
+    file.add_schema_metadata(layout.IVF_KEY, str(file.add_global_buffer(partitions)))
+    kind = {"type": name, "distance_type": layout.METRIC_NAMES[model.metric]}
+    file.add_schema_metadata(layout.INDEX_KEY, _text(kind))
+    if graphs is None:
+        file.add_schema_metadata(layout.FLAT_KEY, _text([""] * count))
+    else:
+        file.add_schema_metadata(layout.GRAPH_KEY, _text(graphs.notes))
 
 
 def _partitions(lengths: Sequence[int], model: IvfModel | None = None) -> bytes:

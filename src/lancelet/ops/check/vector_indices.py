@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet.format.index_metadata import IndexMetadata
-from lancelet.index.vector.kind import IVF, encode_rows
+from lancelet.index.vector.kind import IVF, EncodedRows, concatenated_codes, encoded_parts
 from lancelet.index.vector.quantizers.base import Codes
 from lancelet.index.vector.quantizers.pq import ProductCodes
 from lancelet.index.vector.segment import IvfSegment
@@ -63,7 +63,7 @@ def _differences(snapshot: Snapshot, segment: TableSegment) -> Iterator[str]:
         sorted(segment.covered),
         by_address=not segment.is_by_id,
     )
-    expected = encode_rows(rows, opened.model, opened.quantizer)
+    expected = _joined(list(encoded_parts(rows, opened.model, opened.quantizer)))
     numbers, labels, codes = _listed(segment, opened)
     lacking = np.setdiff1d(expected.numbers, numbers)
     if len(lacking):
@@ -88,6 +88,14 @@ def _differences(snapshot: Snapshot, segment: TableSegment) -> Iterator[str]:
         yield f"{wrong} rows have codes that are not those of their vector"
 
 
+def _joined(parts: list[EncodedRows]) -> EncodedRows:
+    return EncodedRows(
+        np.concatenate([np.empty(0, np.uint64), *(part.numbers for part in parts)]),
+        np.concatenate([np.empty(0, np.int64), *(part.labels for part in parts)]),
+        concatenated_codes([part.codes for part in parts]),
+    )
+
+
 def _listed(
     segment: TableSegment, opened: IvfSegment
 ) -> tuple[UInt64s, npt.NDArray[np.int64], Codes]:
@@ -103,8 +111,7 @@ def _listed(
         numbers.append(moved[kept])
         labels.append(np.full(len(kept), partition))
         codes.append(_rows_of(own, kept))
-    joined = {key: np.concatenate([each[key] for each in codes]) for key in codes[0]}
-    return np.concatenate(numbers), np.concatenate(labels), joined
+    return np.concatenate(numbers), np.concatenate(labels), concatenated_codes(codes)
 
 
 def _rows_of(codes: Codes, rows: npt.NDArray[np.integer]) -> Codes:

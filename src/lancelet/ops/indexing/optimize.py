@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
@@ -32,6 +32,8 @@ from lancelet.format.index_metadata import IndexMetadata
 from lancelet.format.operation import CreateIndex
 from lancelet.index.base import IndexedRows, Parameters, Segment, Typed
 from lancelet.index.folder import SegmentFolder
+from lancelet.index.vector.kind import IVF
+from lancelet.ops.indexing.balance import write_rebalanced
 from lancelet.ops.indexing.build import describe_segment, new_folder
 from lancelet.ops.indexing.drop import segments_of
 from lancelet.ops.indexing.rows import rows_to_index
@@ -224,6 +226,7 @@ def _merged(
         new.rows(missing),
         new.folder,
     )
+    new = new.balanced(details)
     covered = frozenset(missing).union(*(segment.covered for segment in filled))
     oldest = min(segment.metadata.dataset_version for segment in filled)
     # Rows of a moved segment are where they are now, and the version says that it knows it.
@@ -291,6 +294,22 @@ class _NewSegment:
             within=self.example.kind.path_within,
             value_type=self.value_type,
         )
+
+    def balanced(self, details: bytes) -> _NewSegment:
+        """Return the segment, or the same rows in another one where partitions differ too much."""
+        if self.example.kind is not IVF:
+            return self
+        own_id = uuid.uuid4()
+        other = replace(self, id=own_id, folder=new_folder(self.snapshot, own_id))
+        is_other = write_rebalanced(
+            self.snapshot,
+            self.example.metadata.fields[0],
+            self.folder,
+            details,
+            other.folder,
+            by_address=self.by_address,
+        )
+        return other if is_other else self
 
     def described(
         self, details: bytes, covered: Sequence[int], dataset_version: int | None = None

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from lancelet.buffers import Int64s
 from lancelet.file.pool import map_ordered
 from lancelet.index.vector.arena import Loaded
+from lancelet.index.vector.quantizers.base import Quantizer
 from lancelet.index.vector.segment import IvfSegment
 from lancelet.index.vector.vectors import prepare_query
 from lancelet.kernels import (
@@ -157,7 +158,7 @@ class SegmentSearch:
         order = np.argsort(apart, kind="stable")
         order = order[self._segment.lengths[order] > 0]
         first, most = probes_of(wanted, metric, apart[order])
-        asked = _Asked(wanted, query, self._segment.quantizer.ask(query), apart)
+        asked = _Asked(wanted, query, apart, self._segment.quantizer)
         found = NO_HITS
         done = 0
         while done < most and (done < first or len(found) < wanted.count):
@@ -237,15 +238,20 @@ class SegmentSearch:
         return Hits.of_query(addresses[rows], way.rescale(compared))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class _Asked:
     """A query as it was prepared for a segment."""
 
     wanted: IndexQuery
     query: npt.NDArray[Any]
-    code: CodeQuery
     apart: Floats
     """How far each centroid is."""
+    quantizer: Quantizer
+
+    @cached_property
+    def code(self) -> CodeQuery:
+        """How rows are scored, which walks of graphs do not need."""
+        return self.quantizer.ask(self.query)
 
 
 _FEW_ROWS: Final = 1000

@@ -1,0 +1,102 @@
+"""Encoded rows by partition, in memory while they are few, and in a file when they are many.
+
+    run 0    part 0: rows 5 9    part 1: row 2       sorted by partition, written one by one
+    run 1    part 0: row 14      part 1: rows 11 17
+    part 1   run 0: 2, run 1: 11 17                  read when its turn comes
+
+So building takes room for one run and one partition, however many rows there are.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.buffers import Int64s
+from lancelet.index.vector.quantizers.base import Codes
+from lancelet.rowids.address import UInt64s
+
+RUN_BYTES: Final = 64 << 20
+"""How much is held in memory before it is written."""
+
+_NUMBERS: Final = ""
+"""The name under which the numbers of rows are kept beside their codes."""
+
+
+class Spool(AbstractContextManager["Spool"]):
+    """Takes rows in any order, and gives those of each partition in the order of their numbers."""
+
+    def __init__(self, partitions: int, run_bytes: int = RUN_BYTES) -> None:
+        """Hold nothing yet."""
+        self._partitions = partitions
+        self._run_bytes = run_bytes
+        self._waiting: list[tuple[Int64s, Codes]] = []
+        self._bytes = 0
+        self._runs: list[_Run] = []
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def __exit__(self, *_: object) -> None:
+        """Remove what was written."""
+        self._runs.clear()
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def add(self, numbers: UInt64s, labels: Int64s, codes: Codes) -> None:
+        """Take rows with their partitions and codes."""
+        rows = {_NUMBERS: numbers, **codes}
+        self._waiting.append((labels, rows))
+        self._bytes += sum(each.nbytes for each in rows.values()) + labels.nbytes
+        if self._bytes >= self._run_bytes:
+            self._spill()
+
+    def parts(self) -> Iterator[tuple[UInt64s, Codes]]:
+        """Yield the rows of each partition in turn; nothing if no rows were added."""
+        runs = [*self._runs, *([self._sorted()] if self._waiting else [])]
+        self._waiting = []
+        if not runs:
+            return
+        for partition in range(self._partitions):
+            found = [run.rows_of(partition) for run in runs]
+            rows = {key: np.concatenate([each[key] for each in found]) for key in found[0]}
+            numbers = rows.pop(_NUMBERS)
+            order = np.argsort(numbers, kind="stable")
+            yield numbers[order], {key: each[order] for key, each in rows.items()}
+
+    def _sorted(self) -> _Run:
+        labels = np.concatenate([each for each, _ in self._waiting])
+        order = np.argsort(labels, kind="stable")
+        keys = self._waiting[0][1]
+        rows = {key: np.concatenate([own[key] for _, own in self._waiting])[order] for key in keys}
+        bounds = np.zeros(self._partitions + 1, np.int64)
+        np.cumsum(np.bincount(labels, minlength=self._partitions), out=bounds[1:])
+        return _Run(bounds, rows)
+
+    def _spill(self) -> None:
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="lancelet-vectors-")
+        run = self._sorted()
+        self._waiting, self._bytes = [], 0
+        written: Codes = {}
+        for place, (key, own) in enumerate(run.rows.items()):
+            path = Path(self._folder.name) / f"{len(self._runs)}.{place}"
+            own.tofile(path)
+            written[key] = np.memmap(path, own.dtype, "r", shape=own.shape) if own.size else own
+        self._runs.append(_Run(run.bounds, written))
+
+
+class _Run:
+    """Rows sorted by partition; those of partition i begin at `bounds[i]`."""
+
+    def __init__(self, bounds: Int64s, rows: dict[str, npt.NDArray[Any]]) -> None:
+        self.bounds = bounds
+        self.rows = rows
+
+    def rows_of(self, partition: int) -> dict[str, npt.NDArray[Any]]:
+        chosen = slice(int(self.bounds[partition]), int(self.bounds[partition + 1]))
+        return {key: np.asarray(own[chosen]) for key, own in self.rows.items()}
