@@ -1,4 +1,4 @@
-"""What `update_columns` of a fragment refuses."""
+"""What `update_columns` of a fragment and joins refuse, and which rows they write."""
 
 import pyarrow as pa
 import pytest
