@@ -97,6 +97,8 @@ class EncodingOptions:
         <Compression.ZSTD: 'zstd'>
         """
         given: dict[str, Any] = _given_by_environment()
+        if not given and not metadata:
+            return _DEFAULT
         for raw_key, raw_value in (metadata or {}).items():
             key, value = _text(raw_key), _text(raw_value)
             if key == PACKED_KEY_BEFORE_2_1:
@@ -116,6 +118,9 @@ class EncodingOptions:
                     value=value,
                 ) from error
         return EncodingOptions(**given)
+
+
+_DEFAULT: Final = EncodingOptions()
 
 
 def _given_by_environment() -> dict[str, Any]:

@@ -72,7 +72,7 @@ def create_data_file(
     options = options or WriterOptions()
     check_storable(schema.fields, options.version)
     blobs = SidecarSink(store, path)
-    zones = ZoneCollector(schema.fields, zone_rows=options.zone_rows) if options.zone_rows else None
+    zones = ZoneCollector(zone_rows=options.zone_rows) if options.zone_rows else None
     return FileWriter(store.open_writer(path), schema, options, blobs=blobs, zones=zones)
 
 

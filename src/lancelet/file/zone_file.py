@@ -59,10 +59,9 @@ _NANS: Final = "nan_count"
 class ZoneCollector:
     """Gathers statistics while a file is written."""
 
-    def __init__(self, fields: Sequence[Field], *, zone_rows: int) -> None:
-        """Gather for all of `fields` that have an order."""
+    def __init__(self, *, zone_rows: int) -> None:
+        """Gather for all fields that have an order."""
         self._zone_rows = zone_rows
-        self._paths = {field.id: list(zoned_fields(field)) for field in fields}
         self._parts: dict[int, list[LeafBounds]] = {}
         self._types: dict[int, Field] = {}
 
@@ -74,7 +73,7 @@ class ZoneCollector:
         `pages` has the rows of each page that holds some of the values, by the id of the leaf.
         """
         found: list[LeafBounds] = []
-        for path in self._paths[field.id]:
+        for path in zoned_fields(field):
             values = values_at(array, path)
             zones = bounds_of(values, first_row, zone_rows=self._zone_rows)
             rows = pages[field_at(field, path).id]
@@ -83,14 +82,18 @@ class ZoneCollector:
 
     def add(self, field: Field, bounds: Iterable[LeafBounds]) -> None:
         """Keep the statistics of the next values of a field."""
-        for path, part in zip(self._paths[field.id], bounds, strict=True):
+        for path, part in zip(zoned_fields(field), bounds, strict=True):
             leaf = field_at(field, path)
             self._types[leaf.id] = leaf
             self._parts.setdefault(leaf.id, []).append(part)
 
+    def wants(self, num_rows: int) -> bool:
+        """Return whether a file of so many rows has statistics: not if they make no zone."""
+        return num_rows >= self._zone_rows
+
     def finish(self, num_rows: int) -> bytes | None:
         """Return the buffer to be kept, or None for a file whose rows make less than a zone."""
-        if num_rows < self._zone_rows or not self._parts:
+        if not self.wants(num_rows) or not self._parts:
             return None
         zones = [merge_bounds([part.zones for part in parts]) for parts in self._parts.values()]
         pages = [concat_bounds([part.pages for part in parts]) for parts in self._parts.values()]

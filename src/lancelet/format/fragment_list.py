@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.errors import CorruptDataError, NotFoundError
-from lancelet.format.fragment import Fragment
+from lancelet.format.fragment import Fragment, Inline
 from lancelet.kernels import find_parts, read_varints
 
 FRAGMENTS_FIELD: Final = 2
@@ -34,6 +34,9 @@ _PATHS: Final = np.array(
 ).reshape(-1)
 _FRAGMENT_ID_MAX: Final = 2**32 - 1
 _ROWS_MAX: Final = 2**48
+
+_FEW: Final = 16
+"""Of so many fragments the columns are made one by one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +67,26 @@ class FragmentList(Sequence[Fragment]):
     @staticmethod
     def of(fragments: Iterable[Fragment]) -> FragmentList:
         """Return a list of these fragments."""
-        return FragmentList.parse(_as_bytes(b"".join(map(_render_entry, fragments))))
+        given = tuple(fragments)
+        bodies = [fragment.render() for fragment in given]
+        entries = [_TAG + _varint(len(body)) + body for body in bodies]
+        wire = _as_bytes(b"".join(entries))
+        if not 0 < len(given) <= _FEW or not all(map(_is_plain, given)):
+            return FragmentList.parse(wire)
+        size = np.array([len(body) for body in bodies], np.int64)
+        # What a scan of the wire would find is at hand, and asking for it costs less than that.
+        return FragmentList(
+            wire=wire,
+            position=np.cumsum([len(entry) for entry in entries]) - size,
+            size=size,
+            ids=np.array([fragment.id for fragment in given], np.int64),
+            physical_rows=np.array([each.physical_rows for each in given], np.int64),
+            num_deleted_rows=np.array([each.num_deleted_rows for each in given], np.int64),
+            has_deletion_file=np.array([each.deletion_file is not None for each in given]),
+            has_row_ids=np.array([isinstance(each.row_ids, Inline) for each in given]),
+            has_spilled_lineage=np.zeros(len(given), np.bool_),
+            has_overlays=np.zeros(len(given), np.bool_),
+        )
 
     def __len__(self) -> int:
         """Return how many fragments there are."""
@@ -136,7 +158,9 @@ class FragmentList(Sequence[Fragment]):
         columns = {
             name: np.concatenate([getattr(self, name), getattr(more, name)]) for name in _COLUMNS
         }
-        return self._rebuilt([self.wire, more.wire], columns)
+        position = np.concatenate([self.position, more.position + len(self.wire)])
+        wire = np.concatenate([self.wire, more.wire])
+        return FragmentList(wire=wire, position=position, **columns)  # type: ignore[arg-type]  # by name
 
     def changed(
         self, *, replaced: Mapping[int, Fragment] | None = None, removed: Iterable[int] = ()
@@ -277,9 +301,14 @@ def _runs(places: Int64s) -> Int64s:
     return np.stack([first, last + 1], axis=1)
 
 
-def _render_entry(fragment: Fragment) -> bytes:
-    body = fragment.render()
-    return _TAG + _varint(len(body)) + body
+def _is_plain(fragment: Fragment) -> bool:
+    """Return whether the numbers of a fragment make sense, and nothing in it is seldom used."""
+    deleted, rows = fragment.num_deleted_rows, fragment.physical_rows
+    return (
+        0 <= fragment.id <= _FRAGMENT_ID_MAX
+        and 0 <= deleted <= rows <= _ROWS_MAX
+        and not (fragment.overlays or fragment.unknown or fragment.has_spilled_lineage)
+    )
 
 
 def _head_bytes(size: Int64s) -> Int64s:

@@ -109,8 +109,8 @@ class Manifest:
         """The highest field id of the schema and, where it is counted, of all that ever were."""
         return max(self.schema.max_field_id, self.max_allocated_field_id or -1)
 
-    def with_flags(self) -> Self:
-        """Return the manifest with the flags that its content calls for."""
+    def with_flags(self, *, version: int | None = None) -> Self:
+        """Return the manifest with the flags that its content calls for, and another version."""
         fragments = self.fragments
         reader, writer = commit_flags(
             self.reader_flags,
@@ -121,7 +121,8 @@ class Manifest:
             spilled_lineage=bool(fragments.has_spilled_lineage.any()),
             data_overlays=bool(fragments.has_overlays.any()),
         )
-        return replace(self, reader_flags=reader, writer_flags=writer)
+        version = self.version if version is None else version
+        return replace(self, version=version, reader_flags=reader, writer_flags=writer)
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,8 +102,8 @@ class LocalStore(Store):
 
     def read(self, path: str) -> bytes:
         """Return all bytes of a file."""
-        with as_storage_errors(path):
-            return Path(self._native(path)).read_bytes()
+        with as_storage_errors(path), open(self._native(path), "rb", buffering=0) as file:
+            return file.readall()
 
     def put(self, path: str, data: BytesLike) -> None:
         """Write a file whole, in place of whatever had the name."""

@@ -7,6 +7,8 @@ open_folder("s3://bucket/t.lance")               a store whose root is t.lance
 from __future__ import annotations
 
 import os
+from functools import lru_cache
+from typing import Final
 
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.io.client import REMOTE_SCHEMES, open_client
@@ -17,6 +19,8 @@ from lancelet.io.options import option_of
 from lancelet.io.remote import RemoteStore
 from lancelet.io.store import StorageOptions, Store
 from lancelet.io.uri import Location, parse_uri
+
+_ROOTS_KEPT: Final = 16
 
 
 class UnknownSchemeError(UnsupportedError, ValueError):
@@ -67,7 +71,7 @@ def _store_of(
 ) -> Store:
     match location.scheme:
         case "file":
-            return LocalStore(location.authority, sync=_is_sync(storage_options))
+            return _local_store(location.authority, _is_sync(storage_options))
         case "memory":
             is_named = bool(location.authority)
             return MemoryStore(location.authority) if is_named else MemoryStore.unnamed()
@@ -76,6 +80,11 @@ def _store_of(
         case scheme:
             known = sorted({"file", "memory", "s3+ddb", *REMOTE_SCHEMES})
             raise UnknownSchemeError("no store has this scheme", scheme=scheme, known=known)
+
+
+@lru_cache(_ROOTS_KEPT)
+def _local_store(anchor: str, sync: bool) -> LocalStore:
+    return LocalStore(anchor, sync=sync)
 
 
 def _is_sync(storage_options: StorageOptions) -> bool:

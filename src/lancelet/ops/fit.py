@@ -10,8 +10,9 @@ rows    id int32, nam string                do not:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from itertools import count
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
@@ -21,6 +22,8 @@ from lancelet.format.field import Field
 from lancelet.format.schema import Schema
 from lancelet.query.names import similar_names
 from lancelet.query.row_columns import ROW_FIELDS
+
+_SCHEMAS_KEPT: Final = 64
 
 _Needs: TypeAlias = Callable[[Field], bool]
 
@@ -39,6 +42,8 @@ def fit_to_table(table: Schema, rows: pa.Schema, *, may_lack_required: bool = Fa
     Fields that must not be null have to be brought, unless the rows only change others; the rest
     may be missing, within structs too.
     """
+    if rows.equals(_arrow_of(table.fields)):
+        return table
     found = [Field.from_arrow(field, count()) for field in rows]
     needs = _is_nothing if may_lack_required else _is_required
     differences = list(_differences(table.fields, found, prefix="", needs=needs))
@@ -49,6 +54,12 @@ def fit_to_table(table: Schema, rows: pa.Schema, *, may_lack_required: bool = Fa
             found=str(rows.names),
         )
     return Schema(tuple(_parts(table.fields, found)), table.metadata)
+
+
+@lru_cache(_SCHEMAS_KEPT)
+def _arrow_of(fields: tuple[Field, ...]) -> pa.Schema:
+    """Return the Arrow schema of a table, to which rows are appended again and again."""
+    return Schema(fields).to_arrow()
 
 
 def check_new_schema(schema: pa.Schema) -> None:

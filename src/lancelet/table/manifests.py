@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import numpy as np
@@ -42,12 +42,15 @@ from lancelet.format.paths import (
     parse_manifest_name,
     parse_version_hint,
 )
-from lancelet.io import ObjectInfo, ObjectReader, Store
+from lancelet.io import ObjectInfo, Store
 from lancelet.io.cache import CACHE
 from lancelet.io.uri import name
 
 _NOTED_AT_COMMIT: Final = timedelta(seconds=10)
 """How long after its time of commit a manifest may be written and noted."""
+
+_JUST_WRITTEN: Final = timedelta(seconds=1)
+"""For so long the times of a file may not tell it from another one."""
 
 _NOTE_IS_LAST: Final = timedelta(milliseconds=500)
 """How long after a note was written the folder may show the change that giving it its name was."""
@@ -171,14 +174,21 @@ def find_version(store: Store, version: int, *, uri: str) -> ManifestEntry:
     )
 
 
-def open_manifest(store: Store, entry: ManifestEntry) -> tuple[StoredManifest, ObjectReader]:
-    """Read a manifest; the reader serves the other sections of its file.
+def open_manifest(store: Store, entry: ManifestEntry) -> StoredManifest:
+    """Read a manifest; what is known to be the same as before is not parsed again.
 
-    A file that is known to be the same as before is not parsed again.
+    A file that did not change for a while is known by what it is, and is not read. One that was
+    just written is read, and its bytes tell whether they were parsed, or written here.
     """
+    is_small = entry.size <= TAIL_BYTES
+    if is_small and datetime.now(UTC) - entry.modified < _JUST_WRITTEN:
+        return _parsed(store.read(entry.path))
     reader = store.open_reader(entry.path, entry.size)
     if reader.identity is None:
-        return _read_by_content(reader), reader
+        if not is_small:
+            return run(read_manifest(reader.size), reader.read_ranges)
+        whole = reader.read_ranges(Ranges.of((0, reader.size)))
+        return _parsed(whole.slice_bytes(0).tobytes())
 
     def fetch(ranges: Ranges) -> Slices:
         # Fragments are decoded when they are needed, and the map should not be kept for that.
@@ -188,7 +198,7 @@ def open_manifest(store: Store, entry: ManifestEntry) -> tuple[StoredManifest, O
     def load() -> tuple[StoredManifest, int]:
         return run(read_manifest(reader.size), fetch), reader.size
 
-    return CACHE.get_or_load(("manifest", reader.identity), load), reader
+    return CACHE.get_or_load(("manifest", reader.identity), load)
 
 
 def keep_manifest(data: bytes, stored: StoredManifest) -> None:
@@ -197,11 +207,7 @@ def keep_manifest(data: bytes, stored: StoredManifest) -> None:
         CACHE.put(("manifest", data), stored, value_bytes=2 * len(data))
 
 
-def _read_by_content(reader: ObjectReader) -> StoredManifest:
-    """Read a manifest of which only the bytes can tell whether it was read or written before."""
-    if reader.size > TAIL_BYTES:
-        return run(read_manifest(reader.size), reader.read_ranges)
-    data = reader.read_ranges(Ranges.of((0, reader.size))).slice_bytes(0).tobytes()
+def _parsed(data: bytes) -> StoredManifest:
     known = CACHE.get(("manifest", data))
     if isinstance(known, StoredManifest):
         return known

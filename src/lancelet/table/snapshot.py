@@ -239,6 +239,6 @@ def _is_surely_latest(known: Snapshot, location: TableLocation, handler: CommitH
 
 def open_entry(location: TableLocation, entry: ManifestEntry) -> Snapshot:
     """Open a version whose manifest was listed, if this release may read it."""
-    stored, _ = open_manifest(location.store, entry)
+    stored = open_manifest(location.store, entry)
     check_readable(stored.manifest.reader_flags, stored.manifest.writer_flags)
     return Snapshot(location, entry, stored)

@@ -177,8 +177,8 @@ def test_dictionaries_that_outgrow_their_keys_are_refused(store):
 @pytest.mark.parametrize("fail_after", range(12))
 def test_a_failed_write_leaves_no_file(fail_after):
     store = RecordingStore(f"failing-{fail_after}", fail_after)
-    table = random_table(2000)
-    writer = start(store, table, data_cache_bytes=12_000)
+    table = random_table(40_000)
+    writer = start(store, table, data_cache_bytes=200_000)
     with pytest.raises(StorageError):
         write_all(writer, table)
     writer.abort()

@@ -22,6 +22,7 @@ from lancelet.encodings.structural import StructuralReader
 from lancelet.encodings.v2_1.blob import build_blob
 from lancelet.encodings.v2_1.messages import message_of, sealed
 from lancelet.encodings.v2_1.open_page import kind_of_page, open_pages
+from lancelet.encodings.v2_1.tiny import encode_tiny
 from lancelet.format.field import Field
 
 __all__ = ["columns_of", "encode_field", "open_field"]
@@ -31,6 +32,9 @@ def encode_field(
     array: pa.Array, field: Field, version: FileVersion, *, blobs: BlobSink | None
 ) -> Sequence[EncodedPage]:
     """Encode values as pages of each of the columns of the field."""
+    tiny = encode_tiny(array, field, version)
+    if tiny is not None:
+        return [tiny]
     pages: list[EncodedPage] = []
     for column_leaf in column_leaves(array, field, version):
         if column_leaf.is_blob_v1:

@@ -16,10 +16,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
-from lancelet.buffers import Bytes, Ranges
+from lancelet.buffers import Bytes
 from lancelet.encodings.base import FileVersion
 from lancelet.file.checksums import (
     CHECKSUM_BLOCK_BYTES,
@@ -28,11 +29,24 @@ from lancelet.file.checksums import (
     Checksums,
     checksum_size,
 )
-from lancelet.file.v2.footer import PADDING_BYTE, Footer, padding_after, table_bytes
+from lancelet.file.v2.footer import (
+    ALIGNMENT,
+    FOOTER_BYTES,
+    PADDING_BYTE,
+    TABLE_ROW_BYTES,
+    Footer,
+    padding_after,
+    table_bytes,
+)
 from lancelet.io.store import ObjectWriter
 
 Place = tuple[int, int]
 """Position and size of bytes in the file."""
+
+_SMALL_BYTES: Final = 64 * 1024
+"""Buffers of fewer bytes are hashed and written together."""
+
+_PADDING: Final = bytes([PADDING_BYTE]) * ALIGNMENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,60 +67,80 @@ class Container:
         self._target = target
         self._lock = threading.Lock()
         self._checksums = ChecksumBuilder() if with_checksums else None
+        self._position = target.position
+        self._small = bytearray()
+        """What was taken and is not written yet."""
 
     @property
     def position(self) -> int:
-        """How many bytes were written so far."""
-        return self._target.position
+        """How many bytes were taken so far."""
+        return self._position
 
     def write_buffer(self, data: Bytes) -> Place:
         """Write bytes at the next aligned position, which is returned with their size."""
         with self._lock:
-            position = self._target.position
-            padding = np.full(padding_after(position + data.nbytes), PADDING_BYTE, np.uint8)
-            self._append(data, padding)
-            return position, data.nbytes
+            position, size = self._position, data.nbytes
+            padding = _PADDING[: padding_after(position + size)]
+            self._position += size + len(padding)
+            if size >= _SMALL_BYTES:
+                self._write_small()
+                self._append(data)
+            else:
+                self._small += data.data
+            self._small += padding
+            if len(self._small) >= _SMALL_BYTES:
+                self._write_small()
+            return position, size
 
     def finish(self, description: Description) -> int:
         """Write what describes the file, make it visible, and return its size."""
-        start = self._target.position
+        self._write_small()
+        start = self._position
         if self._checksums is None:
             self._target.write(_tail(start, description, description.buffers))
             return self._target.close()
         marked = replace(description, descriptor=description.descriptor + CHECKSUMS_MARK)
-        size = self._checksum_bytes(marked)
-        padding = np.full(padding_after(start + size), PADDING_BYTE, np.uint8)
-        tail_start = start + size + padding.nbytes
-        tail = _tail(tail_start, marked, (*marked.buffers, (start, size)))
+        size = _checksum_bytes(start, marked)
+        padding = _PADDING[: padding_after(start + size)]
+        tail_start = start + size + len(padding)
+        tail = padding + _tail(tail_start, marked, (*marked.buffers, (start, size)))
         # Where the checksums themselves will be, bytes count as zeros.
-        for part in (np.zeros(size, np.uint8), padding, np.frombuffer(tail, np.uint8)):
-            self._checksums.update(part)
+        self._checksums.update(np.frombuffer(bytes(size) + tail, np.uint8))
         checksums = Checksums(
-            CHECKSUM_BLOCK_BYTES, start, tail_start + len(tail), self._checksums.finish()
+            CHECKSUM_BLOCK_BYTES, start, start + size + len(tail), self._checksums.finish()
         )
-        self._target.write(checksums.to_bytes(), padding, tail)
+        self._target.write(checksums.to_bytes() + tail)
         return self._target.close()
 
     def abort(self) -> None:
         """Leave nothing behind."""
         self._target.abort()
 
-    def _append(self, *parts: Bytes) -> None:
-        self._target.write(*parts)
-        if self._checksums is not None:
-            for part in parts:
-                self._checksums.update(part)
+    def _write_small(self) -> None:
+        """Write what waits."""
+        if self._small:
+            waiting, self._small = np.frombuffer(self._small, np.uint8), bytearray()
+            self._append(waiting)
 
-    def _checksum_bytes(self, description: Description) -> int:
-        """Return the size of the checksums of a file that they are themselves a part of."""
-        tail_bytes = len(_tail(0, description, (*description.buffers, (0, 0))))
-        size = 0
-        while True:
-            end = self._target.position + size
-            needed = checksum_size(end + padding_after(end) + tail_bytes)
-            if needed == size:
-                return size
-            size = needed
+    def _append(self, data: Bytes) -> None:
+        self._target.write(data)
+        if self._checksums is not None:
+            self._checksums.update(data)
+
+
+def _checksum_bytes(start: int, description: Description) -> int:
+    """Return the size of the checksums of a file that they are themselves a part of."""
+    tail_bytes = len(description.descriptor) + sum(map(len, description.columns)) + FOOTER_BYTES
+    # A row per column and per buffer; the descriptor and the checksums are buffers too.
+    num_rows = len(description.columns) + len(description.buffers) + 2
+    tail_bytes += num_rows * TABLE_ROW_BYTES
+    size = 0
+    while True:
+        end = start + size
+        needed = checksum_size(end + padding_after(end) + tail_bytes)
+        if needed == size:
+            return size
+        size = needed
 
 
 def _tail(start: int, description: Description, buffers: Sequence[Place]) -> bytes:
@@ -117,8 +151,8 @@ def _tail(start: int, description: Description, buffers: Sequence[Place]) -> byt
     for part in parts:
         places.append((position, len(part)))
         position += len(part)
-    column_table = table_bytes(Ranges.of(*places[1:]))
-    buffer_table = table_bytes(Ranges.of(places[0], *buffers))
+    column_table = table_bytes(places[1:])
+    buffer_table = table_bytes([places[0], *buffers])
     footer = Footer(
         column_metadata=start + len(description.descriptor),
         column_table=position,

@@ -10,6 +10,7 @@ file has a packed struct of places, whose parts have no ids:
 from __future__ import annotations
 
 import itertools
+from functools import lru_cache
 from typing import Final
 
 from lancelet.encodings.levels import BLOB_V2_DESCRIPTOR
@@ -18,16 +19,24 @@ from lancelet.format.field import BLOB_KEY, NO_ID, Field
 from lancelet.format.protos import file_pb
 from lancelet.format.schema import Schema
 
+_SCHEMAS_KEPT: Final = 64
+
 _PACKED_KEY: Final = "lance-encoding:packed"
 
 
 def descriptor_bytes(schema: Schema, num_rows: int) -> bytes:
     """Return the descriptor of a file as it is stored."""
-    stored = Schema(tuple(_stored_field(field) for field in schema.fields), schema.metadata)
-    return file_pb.FileDescriptor(
-        schema=file_pb.Schema(fields=stored.to_protos(), metadata=stored.metadata_bytes()),
-        length=num_rows,
-    ).SerializeToString()
+    descriptor = file_pb.FileDescriptor(schema=_message_of(schema.fields), length=num_rows)
+    for key, value in schema.metadata_bytes().items():
+        descriptor.schema.metadata[key] = value
+    return descriptor.SerializeToString()
+
+
+@lru_cache(_SCHEMAS_KEPT)
+def _message_of(fields: tuple[Field, ...]) -> file_pb.Schema:
+    """Return the message of fields, which is copied by whoever makes it a part of another."""
+    stored = Schema(tuple(_stored_field(field) for field in fields))
+    return file_pb.Schema(fields=stored.to_protos())
 
 
 def _stored_field(field: Field) -> Field:

@@ -18,7 +18,9 @@ A footer whose counts do not agree with that was damaged, even if it still point
 
 from __future__ import annotations
 
+import itertools
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -34,7 +36,7 @@ PADDING_BYTE: Final = 72
 
 _FOOTER: Final = struct.Struct("<QQQIIHH4s")
 _VERSION: Final = struct.Struct("<HH4s")
-_TABLE_ROW_BYTES: Final = 16
+TABLE_ROW_BYTES: Final = 16
 
 FOOTER_BYTES: Final = _FOOTER.size
 VERSION_BYTES: Final = _VERSION.size
@@ -66,12 +68,12 @@ class Footer:
     @property
     def column_table_range(self) -> tuple[int, int]:
         """Position and size of the table of columns."""
-        return self.column_table, self.num_columns * _TABLE_ROW_BYTES
+        return self.column_table, self.num_columns * TABLE_ROW_BYTES
 
     @property
     def buffer_table_range(self) -> tuple[int, int]:
         """Position and size of the table of global buffers."""
-        return self.buffer_table, self.num_buffers * _TABLE_ROW_BYTES
+        return self.buffer_table, self.num_buffers * TABLE_ROW_BYTES
 
 
 def parse_version(tail: Bytes, *, file_bytes: int) -> FileVersion:
@@ -111,8 +113,8 @@ def parse_footer(tail: Bytes | bytes, *, file_bytes: int) -> Footer:
         data[-FOOTER_BYTES:].tobytes()
     )
     footer = Footer(metadata, columns, buffers, num_buffers, num_columns, version)
-    column_end = columns + num_columns * _TABLE_ROW_BYTES
-    buffer_end = buffers + num_buffers * _TABLE_ROW_BYTES
+    column_end = columns + num_columns * TABLE_ROW_BYTES
+    buffer_end = buffers + num_buffers * TABLE_ROW_BYTES
     is_end_to_end = column_end == buffers and buffer_end == file_bytes - FOOTER_BYTES
     if metadata > columns or not is_end_to_end:
         raise CorruptDataError(
@@ -147,9 +149,9 @@ def parse_table(data: Bytes, *, limit: int, what: str) -> Ranges:
     return Ranges(position.astype(np.int64), size.astype(np.int64))
 
 
-def table_bytes(ranges: Ranges) -> bytes:
-    """Return a table of ranges as it is stored."""
-    return np.stack([ranges.position, ranges.size], axis=1).astype("<u8").tobytes()
+def table_bytes(places: Sequence[tuple[int, int]]) -> bytes:
+    """Return a table of positions and sizes as it is stored."""
+    return struct.pack(f"<{2 * len(places)}Q", *itertools.chain.from_iterable(places))
 
 
 def padding_after(position: int) -> int:

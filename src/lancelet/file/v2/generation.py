@@ -14,7 +14,8 @@ Columns are numbered through the file in the order in which the fields own them:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from functools import lru_cache
+from typing import Final, Protocol
 
 import pyarrow as pa
 
@@ -33,6 +34,9 @@ from lancelet.encodings.v2_0.columns import check_storable as check_storable_in_
 from lancelet.errors import InternalError
 from lancelet.file.v2.column_metadata import PLAIN_COLUMN_ENCODING
 from lancelet.format.field import Field
+
+_FIELDS_KEPT: Final = 4096
+"""Of so many fields it is kept how they are stored."""
 
 
 class Generation(Protocol):
@@ -73,23 +77,37 @@ def generation_of(version: FileVersion) -> Generation:
 def check_storable(fields: Iterable[Field], version: FileVersion) -> None:
     """Raise unless files of a version can store the fields, in the way that each asks for."""
     for field in fields:
-        if version is FileVersion.V2_0:
-            check_storable_in_2_0(field)
-        else:
-            check_storable_with_levels(field, version)
+        _check_type(field, version)
         for node in field.walk():
             EncodingOptions.from_metadata(node.name, node.metadata)
 
 
+# Files of one schema are written again and again, with the same answers to what follows.
+
+
+@lru_cache(_FIELDS_KEPT)
+def _check_type(field: Field, version: FileVersion) -> None:
+    if version is FileVersion.V2_0:
+        check_storable_in_2_0(field)
+    else:
+        check_storable_with_levels(field, version)
+
+
+@lru_cache(_FIELDS_KEPT)
+def columns_of(field: Field, version: FileVersion) -> tuple[Field, ...]:
+    """Return the fields within `field` that own a column each, in order."""
+    return generation_of(version).columns_of(field, version)
+
+
 def place_columns(fields: Iterable[Field], version: FileVersion) -> Mapping[int, int]:
     """Return the column of each field that owns one, by the id of the field."""
-    generation = generation_of(version)
-    owners = (owner for field in fields for owner in generation.columns_of(field, version))
+    owners = (owner for field in fields for owner in columns_of(field, version))
     return {owner.id: index for index, owner in enumerate(owners)}
 
 
+@lru_cache(_FIELDS_KEPT)
 def column_encodings(field: Field, version: FileVersion) -> tuple[bytes, ...]:
     """Return the envelope that says what the pages of each column of a field are."""
     if version is FileVersion.V2_0:
         return v2_0.column_encodings(field, version)
-    return (PLAIN_COLUMN_ENCODING,) * len(generation_of(version).columns_of(field, version))
+    return (PLAIN_COLUMN_ENCODING,) * len(columns_of(field, version))

@@ -32,7 +32,12 @@ from lancelet.file.storage import stored_column
 from lancelet.file.v2.column_metadata import WrittenPage, encode_column
 from lancelet.file.v2.container import Container, Description, Place
 from lancelet.file.v2.descriptor import descriptor_bytes
-from lancelet.file.v2.generation import column_encodings, generation_of, place_columns
+from lancelet.file.v2.generation import (
+    column_encodings,
+    columns_of,
+    generation_of,
+    place_columns,
+)
 from lancelet.file.v2.waiting import joined
 from lancelet.file.zones import ZONE_ROWS, LeafBounds
 from lancelet.format.schema import Field, Schema
@@ -94,6 +99,9 @@ class ZoneSink(Protocol):
     def add(self, field: Field, bounds: Sequence[LeafBounds]) -> None:
         """Keep the statistics of the next values of a field."""
 
+    def wants(self, num_rows: int) -> bool:
+        """Return whether a file of so many rows has statistics at all."""
+
     def finish(self, num_rows: int) -> bytes | None:
         """Return the bytes to be kept in the file, if any."""
 
@@ -122,7 +130,7 @@ class FileWriter:
         self._zones = zones
         self._columns: list[list[WrittenPage]] = [[] for _ in self._placement]
         self._pending = self._make_pending()
-        self._encoding: deque[tuple[_Pending, int, int, Future[_Encoded]]] = deque()
+        self._encoding: deque[tuple[_Pending, int, int, Future[_Encoded] | _Encoded]] = deque()
         self._metadata = dict(schema.metadata)
         self._global_buffers: list[Place] = []
         self._report: list[ColumnChoice] = []
@@ -176,6 +184,8 @@ class FileWriter:
 
     def finish(self) -> WriteSummary:
         """Write what still waits and the metadata, and make the file visible."""
+        if self._zones is not None and not self._zones.wants(self._num_rows):
+            self._zones = None
         for pending in self._pending:
             self._flush(pending)
         self._write_encoded(keep=0)
@@ -199,7 +209,8 @@ class FileWriter:
     def abort(self) -> None:
         """Leave nothing behind."""
         for *_, encoded in self._encoding:
-            encoded.cancel()
+            if isinstance(encoded, Future):
+                encoded.cancel()
         self._encoding.clear()
         self._container.abort()
         if self._blobs is not None:
@@ -218,7 +229,7 @@ class FileWriter:
         version = self._options.version
         first_column = 0
         for node in self._schema.fields:
-            count = len(self._generation.columns_of(node, version))
+            count = len(columns_of(node, version))
             has_blobs = any(part.is_blob for part in node.walk())
             pending.append(_Pending(node, first_column, count, has_blobs=has_blobs))
             first_column += count
@@ -265,8 +276,7 @@ class FileWriter:
             # What was cut before goes into the file before the blobs of this page do.
             self._write_encoded(keep=0)
         if pending.has_blobs or num_bytes < _SMALL_BYTES:
-            encoded: Future[_Encoded] = Future()
-            encoded.set_result(task())
+            encoded: Future[_Encoded] | _Encoded = task()
         else:
             encoded = submit(task)
         self._encoding.append((pending, first_row, num_bytes, encoded))
@@ -276,16 +286,17 @@ class FileWriter:
         array = joined(arrays, node)
         version = self._options.version
         pages = self._generation.encode_field(array, node, version, blobs=self._blobs)
-        if self._zones is None:
+        zones = self._zones
+        if zones is None:
             return _Encoded(pages, ())
         rows = self._rows_of_pages(node, pages)
-        return _Encoded(pages, self._zones.bounds_of(node, array, first_row, rows))
+        return _Encoded(pages, zones.bounds_of(node, array, first_row, rows))
 
     def _rows_of_pages(
         self, node: Field, pages: Sequence[EncodedPage]
     ) -> Mapping[int, Sequence[int]]:
         """Return the rows of each page, by the id of the field within `node` that it is of."""
-        owners = self._generation.columns_of(node, self._options.version)
+        owners = columns_of(node, self._options.version)
         rows: dict[int, list[int]] = {owner.id: [] for owner in owners}
         for page in pages:
             rows[owners[page.column].id].append(page.length)
@@ -297,7 +308,7 @@ class FileWriter:
         """Write pages in the order they were cut, until only `keep` are being encoded."""
         while len(self._encoding) > keep:
             pending, first_row, _, encoded = self._encoding.popleft()
-            found = encoded.result()
+            found = encoded.result() if isinstance(encoded, Future) else encoded
             for page in found.pages:
                 self._write_page(pending, first_row, page)
             if self._zones is not None:

@@ -51,7 +51,7 @@ def apply_operation(operation: Operation, before: State | None, context: CommitC
     Time and transaction are the committer's to fill in.
     """
     if before is not None:
-        before = replace(before, manifest=with_true_version(before.manifest))
+        before = before.with_manifest(with_true_version(before.manifest))
     if isinstance(operation, Overwrite):
         after = apply_overwrite(operation, before, context)
     elif before is None:
@@ -64,7 +64,7 @@ def apply_operation(operation: Operation, before: State | None, context: CommitC
     manifest = with_file_versions(after.manifest, operation)
     if manifest.max_allocated_field_id is not None:
         manifest = replace(manifest, max_allocated_field_id=manifest.max_field_id)
-    return replace(after, manifest=replace(manifest, version=context.version).with_flags())
+    return after.with_manifest(manifest.with_flags(version=context.version))
 
 
 def _apply_to_table(operation: Operation, state: State, context: CommitContext) -> State:

@@ -53,6 +53,10 @@ class State:
         )
         return replace(self, manifest=manifest)
 
+    def with_manifest(self, manifest: Manifest) -> Self:
+        """Return the state with another manifest."""
+        return self if manifest is self.manifest else replace(self, manifest=manifest)
+
     def with_schema(self, schema: Schema) -> Self:
         """Return the state with another schema."""
         return replace(self, manifest=replace(self.manifest, schema=schema))
