@@ -18,7 +18,9 @@ libraries:
 """
 FLOW = """
 from pyspark import pipelines as dp
+from pyspark.sql import SparkSession
 
+spark = SparkSession.active()
 dp.create_sink("rows", format="lance", options={{"path": "{folder}/sink.lance"}})
 
 
@@ -46,7 +48,7 @@ def test_a_flow_appends_to_a_sink(tmp_path):
             env=environment,
             stdout=written,
             stderr=subprocess.STDOUT,
-            timeout=240,
+            timeout=500,
             check=False,
         )
     assert ended.returncode == 0, output.read_text()
