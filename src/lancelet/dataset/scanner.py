@@ -28,9 +28,11 @@ from lancelet.query.blob_scan import (
 )
 from lancelet.query.execute import count_rows, execute, execute_to_table
 from lancelet.query.explain import ScanMetrics, analyze_plan, explain_plan, measure_scan
+from lancelet.query.near_text import MinHashQuery
 from lancelet.query.plan import ScanPlan, plan_scan
 from lancelet.query.row_mask import read_row_mask
 from lancelet.query.scan_options import Columns, Ordering, ScanOptions
+from lancelet.query.search.near_texts import NearTexts
 from lancelet.query.search.text import read_text_search
 from lancelet.query.search.vector import read_vector_search
 from lancelet.table.snapshot import Snapshot
@@ -45,6 +47,10 @@ _BLOB_HANDLING: Final = ("all_binary", "blobs_descriptions", "all_descriptions")
 
 class ColumnTypeError(InvalidInputError, TypeError):
     """Columns were given in a form that means nothing."""
+
+
+class QueryTypeError(InvalidInputError, TypeError):
+    """What is searched for is not a query."""
 
 
 @dataclass(frozen=True)
@@ -157,9 +163,12 @@ class ScannerBuilder:
         """
         return self._set(rows=read_row_mask(allowlist, blocklist))
 
-    def minhash_search(self, query: Any) -> NoReturn:
-        """Refuse: text cannot be searched."""
-        raise UnsupportedError("search by MinHash is not available in this release", query=query)
+    def minhash_search(self, query: Any) -> Self:
+        """Return the rows whose texts are most similar to a wanted one, the most similar first."""
+        if not isinstance(query, MinHashQuery):
+            found = type(query).__name__
+            raise QueryTypeError(f"minhash_search expects a MinHashQuery, got {found}")
+        return self._set(search=NearTexts(query))
 
     def substrait_aggregate(self, aggregate: bytes) -> NoReturn:
         """Refuse: a scan returns rows."""
@@ -180,7 +189,7 @@ class ScannerBuilder:
 
     def nearest(
         self,
-        column: str | Mapping[str, Any],
+        column: str | Mapping[str, Any] | MinHashQuery,
         q: Any = None,
         k: int | None = None,
         metric: str | None = None,
@@ -196,6 +205,8 @@ class ScannerBuilder:
         search_effort: Any = None,
     ) -> Self:
         """Return the rows whose vectors are nearest to one or several, the nearest first."""
+        if isinstance(column, MinHashQuery):
+            return self.minhash_search(column)
         if isinstance(column, Mapping):
             return self.nearest(**column)
         wanted = {

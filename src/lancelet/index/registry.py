@@ -14,6 +14,7 @@ from lancelet.index.scalar.bloomfilter import BloomFilter
 from lancelet.index.scalar.btree import BTree
 from lancelet.index.scalar.json_path import JsonPath
 from lancelet.index.scalar.label_list import LabelList
+from lancelet.index.scalar.minhash import MinHash
 from lancelet.index.scalar.ngram import NGram
 from lancelet.index.scalar.zonemap import ZoneMap
 from lancelet.index.vector.kind import IVF
@@ -25,6 +26,7 @@ SCALAR_KINDS: Final[tuple[ScalarKind, ...]] = (
     ZoneMap(),
     BloomFilter(),
     NGram(),
+    MinHash(),
     JsonPath((BTree(), Bitmap(), ZoneMap(), NGram())),
     Inverted(),
 )

@@ -19,6 +19,7 @@ from lancelet.query.full_text import (
     Occur,
     PhraseQuery,
 )
+from lancelet.query.near_text import MinHashQuery
 from lancelet.query.search.fusion import Fusion, ReciprocalRank, WeightedSum
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "FullTextQueryType",
     "Fusion",
     "MatchQuery",
+    "MinHashQuery",
     "MultiMatchQuery",
     "Occur",
     "PhraseQuery",

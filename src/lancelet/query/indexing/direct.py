@@ -39,15 +39,14 @@ def rows_at_once(plan: ScanPlan) -> Iterator[pa.RecordBatch] | None:
         return None
     if len(probe.question.values) > _VALUES_MAX:
         return None
-    indices = column_indices(plan.snapshot).get(probe.path, ())
-    if len(indices) != 1:
-        return None
     try:
-        found = _named(indices[0], probe.question)
+        for index in column_indices(plan.snapshot).get(probe.path, ()):
+            found = _named(index, probe.question)
+            if found is not None:
+                return _taken(plan, found)
     except (ObjectNotFoundError, CorruptDataError) as error:
         warn_unusable(error)
-        return None
-    return None if found is None else _taken(plan, found)
+    return None
 
 
 def _named(index: ColumnIndex, question: OneOf) -> UInt64s | None:

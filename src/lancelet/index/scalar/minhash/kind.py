@@ -1,0 +1,125 @@
+"""The MINHASHLSH kind: texts that are nearly the same as a wanted one, none of them by filters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from lancelet.errors import InvalidInputError
+from lancelet.index.base import (
+    IndexedRows,
+    IndexTypeError,
+    Move,
+    Parameters,
+    ScalarKind,
+    Segment,
+)
+from lancelet.index.folder import SegmentFolder
+from lancelet.index.scalar.minhash.layout import Signed, write_signatures
+from lancelet.index.scalar.minhash.search import MinHashSegment
+from lancelet.index.scalar.minhash.settings import Settings
+from lancelet.index.scalar.minhash.signatures import Signer
+from lancelet.rowids.address import NO_ADDRESS
+
+
+class MinHash(ScalarKind):
+    """A signature of each text, and the keys of its bands."""
+
+    name = "MINHASHLSH"
+    title = "MinHashLsh"
+    type_url = "/lance.index.pb.MinHashLshIndexDetails"
+    newest_version = 1
+    can_remap = True
+
+    def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:  # noqa: ARG002
+        """Return 0: rows are numbered by id."""
+        return 0
+
+    def uses_addresses(self, version: int) -> bool:
+        """Return whether rows are numbered by address."""
+        return version >= 1
+
+    def describe(self, details: bytes) -> dict[str, Any]:
+        """Return how signatures are made, as parameters that make others like them."""
+        settings = Settings.parse(details)
+        text = settings.text.as_params()
+        return {
+            "num_hashes": settings.num_hashes,
+            "num_bands": settings.num_bands,
+            "shingle_size": settings.shingle_size,
+            "tokenizer": text,
+        }
+
+    def check_type(self, data_type: pa.DataType, column: str) -> None:
+        """Raise unless it is text."""
+        if not (
+            pa.types.is_string(data_type)
+            or pa.types.is_large_string(data_type)
+            or pa.types.is_string_view(data_type)
+        ):
+            raise IndexTypeError(
+                "MinHash LSH index can only be created on a string column",
+                column=column,
+                found=str(data_type),
+            )
+
+    def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:
+        """Make a signature of each text and write them."""
+        settings = Settings.of(parameters.values)
+        write_signatures(_signed(rows, settings), settings, folder)
+        return settings.render()
+
+    def open(self, folder: SegmentFolder, details: bytes) -> MinHashSegment:
+        """Open a segment."""
+        return MinHashSegment(folder, Settings.parse(details))
+
+    def merge(
+        self,
+        segments: Sequence[Segment],
+        moves: Sequence[Move],
+        rows: IndexedRows,
+        folder: SegmentFolder,
+    ) -> bytes:
+        """Put the signatures of all together."""
+        opened = [_opened(segment) for segment in segments]
+        settings = opened[0].settings if opened else Settings()
+        others = [each.settings for each in opened if each.settings != settings]
+        if others:
+            raise InvalidInputError(
+                "segments whose signatures are made in different ways cannot be merged; build the "
+                "index again",
+                expected=str(settings),
+                found=str(others[0]),
+            )
+        old = (_moved(each.parts(), move) for each, move in zip(opened, moves, strict=True))
+        parts = chain(*old, _signed(rows, settings))
+        write_signatures(parts, settings, folder)
+        return settings.render()
+
+    def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> bytes:
+        """Write the same signatures for rows with other numbers."""
+        opened = _opened(segment)
+        write_signatures(_moved(opened.parts(), move), opened.settings, folder)
+        return opened.settings.render()
+
+
+def _signed(rows: IndexedRows, settings: Settings) -> Iterator[Signed]:
+    signer = Signer(settings)
+    for texts, numbers in rows.parts:
+        signatures, places = signer.sign(texts)
+        yield signatures, numbers[places]
+
+
+def _moved(parts: Iterable[Signed], move: Move) -> Iterator[Signed]:
+    for signatures, numbers in parts:
+        moved = move(numbers)
+        kept = moved != NO_ADDRESS
+        yield signatures[kept], moved[kept]
+
+
+def _opened(segment: Segment) -> MinHashSegment:
+    assert isinstance(segment, MinHashSegment), "segments of one index are of one kind"
+    return segment

@@ -1,0 +1,157 @@
+"""Searching signatures: texts that share a band with a wanted one, and how far they are from it.
+
+wanted     bands 17 40        17: documents 0, 2      40: document 2
+compared   signatures 0, 2    7 and 120 of 128 numbers are the same
+found      rows 4 and 9       distances 0.945, 0.0625
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.buffers import Int64s
+from lancelet.encodings.base import RowIndices, RowRange
+from lancelet.errors import CorruptDataError
+from lancelet.index.folder import SegmentFolder
+from lancelet.index.parts.kept import KeptByBytes
+from lancelet.index.question import Question
+from lancelet.index.scalar.minhash.layout import (
+    BAND_KEY,
+    BANDS,
+    DOC,
+    PAGE_ROWS_NAME,
+    PAGE_TABLE,
+    ROW,
+    ROW_ADDRESS,
+    SIGNATURE,
+    SIGNATURES,
+    Signed,
+)
+from lancelet.index.scalar.minhash.settings import Settings
+from lancelet.index.scalar.minhash.signatures import UInt16s, band_keys, distances
+from lancelet.rowids.address import UInt64s
+
+_KEPT_BYTES: Final = 64 * 1024 * 1024
+_PART_DOCS: Final = 4096
+
+
+class MinHashSegment:
+    """An open MINHASHLSH; what is in memory is the last key of each page of bands."""
+
+    def __init__(self, folder: SegmentFolder, settings: Settings) -> None:
+        """Read the page table; pages and signatures are read when they are asked for."""
+        self.settings = settings
+        self._path = folder.path
+        self._signatures = folder.open(SIGNATURES)
+        self._bands = folder.open(BANDS)
+        names = self._signatures.schema.names
+        self._row_name = ROW_ADDRESS if ROW_ADDRESS in names else ROW
+        metadata = self._bands.metadata
+        page_rows = metadata.get(PAGE_ROWS_NAME, "")
+        table = np.frombuffer(self._bands.global_buffer(metadata.get(PAGE_TABLE, "")), np.uint8)
+        self._page_rows = int(page_rows) if page_rows.isdecimal() else 0
+        pages = -(-self._bands.num_rows // max(self._page_rows, 1))
+        if not self._page_rows or table.nbytes != 8 * pages:
+            raise CorruptDataError(
+                "the page table of a MINHASHLSH does not fit its bands",
+                path=folder.path,
+                page_rows=page_rows,
+                table_bytes=table.nbytes,
+                bands=self._bands.num_rows,
+            )
+        self._last_keys = table.view("<u8").astype(np.uint64)
+        self._kept: KeptByBytes[int, tuple[UInt64s, Int64s]] = KeptByBytes(_KEPT_BYTES)
+
+    @property
+    def num_docs(self) -> int:
+        """How many texts have a signature."""
+        return self._signatures.num_rows
+
+    def near(self, wanted: UInt16s | None) -> tuple[UInt64s, npt.NDArray[np.float32]]:
+        """Return the rows whose signatures share a band with another, and their distances.
+
+        Without a signature there are none.
+        """
+        if wanted is None:
+            return np.empty(0, np.uint64), np.empty(0, np.float32)
+        docs = self._sharing(np.unique(band_keys(wanted[None, :], self.settings.num_bands)))
+        if not len(docs):
+            return np.empty(0, np.uint64), np.empty(0, np.float32)
+        if docs[-1] >= self.num_docs:
+            raise CorruptDataError(
+                "a band of a MINHASHLSH is of a document that is not there",
+                path=self._path,
+                document=int(docs[-1]),
+                documents=self.num_docs,
+            )
+        numbers, signatures = self._read(RowIndices(docs))
+        return numbers, distances(signatures, wanted)
+
+    def parts(self) -> Iterator[Signed]:
+        """Yield all signatures with the numbers of their rows."""
+        for start in range(0, self.num_docs, _PART_DOCS):
+            stop = min(start + _PART_DOCS, self.num_docs)
+            numbers, signatures = self._read(RowRange(start, stop))
+            yield signatures, numbers
+
+    def estimate(self, question: Question) -> None:
+        """Return None: no filter can be answered."""
+
+    def search(self, question: Question) -> Any:
+        """Refuse: no filter can be answered."""
+        raise AssertionError("only what has an estimate is searched", question)
+
+    def nulls(self) -> None:
+        """Return None: texts without words have no signature either."""
+
+    def statistics(self) -> dict[str, Any]:
+        """Return how many signatures there are, and how they are made."""
+        return {
+            "num_docs": self.num_docs,
+            "num_pages": len(self._last_keys),
+            "num_hashes": self.settings.num_hashes,
+            "num_bands": self.settings.num_bands,
+            "shingle_size": self.settings.shingle_size,
+            "signature_version": 0,
+        }
+
+    def _sharing(self, keys: UInt64s) -> Int64s:
+        """Return the documents that have any of some keys, ascending, each once."""
+        found: list[Int64s] = [np.empty(0, np.int64)]
+        for key in keys:
+            page = int(self._last_keys.searchsorted(key, "left"))
+            while page < len(self._last_keys):
+                own, docs = self._page(page)
+                start, stop = own.searchsorted(key, "left"), own.searchsorted(key, "right")
+                found.append(docs[start:stop])
+                if stop < len(own):
+                    break
+                page += 1
+        return np.unique(np.concatenate(found))
+
+    def _page(self, page: int) -> tuple[UInt64s, Int64s]:
+        return self._kept.get_or_make(
+            page, lambda: self._read_page(page), lambda read: read[0].nbytes + read[1].nbytes
+        )
+
+    def _read_page(self, page: int) -> tuple[UInt64s, Int64s]:
+        start = page * self._page_rows
+        rows = RowRange(start, min(start + self._page_rows, self._bands.num_rows))
+        keys, docs = self._bands.read([BAND_KEY, DOC], rows)
+        return keys.to_numpy(), docs.to_numpy().astype(np.int64)
+
+    def _read(self, rows: RowRange | RowIndices) -> tuple[UInt64s, UInt16s]:
+        numbers, column = self._signatures.read([self._row_name, SIGNATURE], rows)
+        if column.type.list_size != self.settings.num_hashes or column.null_count:
+            raise CorruptDataError(
+                "the signatures of a MINHASHLSH do not have the numbers of its details",
+                path=self._path,
+                expected=self.settings.num_hashes,
+                found=str(column.type),
+            )
+        signatures = column.flatten().to_numpy().reshape(-1, self.settings.num_hashes)
+        return numbers.to_numpy(), signatures

@@ -1,0 +1,177 @@
+"""Searching texts that are nearly the same as a wanted one, by the signatures of an index.
+
+    segments     of fragments 0 and 1        rows that share a band with the wanted text
+    elsewhere    fragment 2                  its texts are signed now, and compared alike
+    found        row 4: 0.0, row 9: 0.0625   the nearest first, then the first
+
+A text that shares no band is not found, indexed or not, however many numbers it shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lancelet.buffers import Int64s
+from lancelet.errors import (
+    CorruptDataError,
+    FieldNotFoundError,
+    InvalidInputError,
+    ObjectNotFoundError,
+)
+from lancelet.index.scalar.minhash import MinHash
+from lancelet.index.scalar.minhash.search import MinHashSegment
+from lancelet.index.scalar.minhash.signatures import Signer, UInt16s, band_keys, distances
+from lancelet.query.indexing.segments import ColumnIndex, column_indices, warn_unusable
+from lancelet.query.near_text import MinHashQuery
+from lancelet.query.nodes.source import FragmentSource, sources
+from lancelet.query.plan import ScanPlan
+from lancelet.query.projection import Projection, project
+from lancelet.query.search.admitted import admits, live_masks, masks_of_offsets
+from lancelet.query.search.hits import Hits
+from lancelet.query.take import take_of_source
+from lancelet.table.snapshot import Snapshot
+
+_COUNT: Final = 10
+"""So many rows are returned unless a limit says otherwise."""
+_ROWS: Final = 1 << 14
+
+
+class NoSignaturesError(InvalidInputError):
+    """Texts are compared in a column that has no index for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NearTexts:
+    """A search for texts that are nearly the same."""
+
+    query: MinHashQuery
+
+    is_batch = False
+
+    @property
+    def score_field(self) -> pa.Field:
+        """The column of distances."""
+        return pa.field("_distance", pa.float32())
+
+    def find(self, plan: ScanPlan, rows: Mapping[int, Int64s] | None) -> Hits:
+        """Return the nearest rows."""
+        options = plan.options
+        if options.with_deleted:
+            raise InvalidInputError("Cannot include deleted rows in a search for similar texts")
+        index = self._index(plan.snapshot)
+        wanted = _Wanted(self.query.text)
+        known = plan.snapshot.fragments.ids.tolist()
+        missing = set(known if options.fragments is None else options.fragments) - index.covered
+        found: list[Hits] = []
+        for segment in index.segments:
+            covered = segment.covered
+            if options.fragments is not None:
+                covered &= frozenset(options.fragments)
+            opened = segment.open()
+            assert isinstance(opened, MinHashSegment), "the kind opens its own segments"
+            try:
+                numbers, scores = opened.near(wanted.signed_by(_signer(opened)))
+                addresses = segment.locate(numbers)
+            except (ObjectNotFoundError, CorruptDataError) as error:
+                warn_unusable(error.with_facts(index=index.name))
+                missing |= covered
+                continue
+            if rows is None:
+                masks = live_masks(plan.snapshot, covered)
+            else:
+                masks = masks_of_offsets(plan.snapshot, rows, covered)
+            shown = admits(masks, addresses)
+            found.append(Hits.of_query(addresses[shown], scores[shown]))
+        if missing and not options.indexed_only:
+            signer = _signer(index.segments[0].open())
+            ordered = [each for each in known if each in missing]
+            found += self._elsewhere(plan, signer, wanted.signed_by(signer), ordered, rows)
+        limit = _COUNT if options.limit is None else options.limit
+        return Hits.join(found).nearest(limit + options.offset)
+
+    def steps(self, plan: ScanPlan) -> list[str]:
+        """Return what the search will do, the last first."""
+        index = self._index(plan.snapshot)
+        steps = [f"MinHashSearch: column={self.query.column}, segments={len(index.segments)}"]
+        if index.num_rows_elsewhere and not plan.options.indexed_only:
+            steps.append(f"MinHashFlatSearch: column={self.query.column}")
+        return steps
+
+    def _index(self, snapshot: Snapshot) -> ColumnIndex:
+        try:
+            fields = snapshot.schema.fields_on_path(self.query.column)
+        except FieldNotFoundError as error:
+            raise _no_index(self.query.column) from error
+        path = tuple(field.name for field in fields)
+        for index in column_indices(snapshot).get(path, ()):
+            if index.kinds == {MinHash.name}:
+                return index
+        raise _no_index(self.query.column)
+
+    def _elsewhere(
+        self,
+        plan: ScanPlan,
+        signer: Signer,
+        wanted: UInt16s | None,
+        fragments: Iterable[int],
+        rows: Mapping[int, Int64s] | None,
+    ) -> Iterator[Hits]:
+        """Yield the rows of fragments that share a band with a signature."""
+        if wanted is None:
+            return
+        bands = signer.settings.num_bands
+        own = band_keys(wanted[None, :], bands)
+        projection = project(plan.snapshot.schema, (self.query.column,))
+        for source in sources(plan.snapshot, list(fragments)):
+            for offsets in _offsets(source, rows):
+                texts = _texts(projection, source, offsets)
+                signatures, places = signer.sign(texts)
+                shares = (band_keys(signatures, bands) == own).any(axis=1)
+                scores = distances(signatures[shares], wanted)
+                yield Hits.of_query(source.addresses(offsets[places[shares]]), scores)
+
+
+class _Wanted:
+    """The text that others are compared with, signed as each index does it."""
+
+    def __init__(self, text: str) -> None:
+        self._text = pa.array([text])
+
+    def signed_by(self, signer: Signer) -> UInt16s | None:
+        """Return its signature, or None if it has no words."""
+        signatures, _ = signer.sign(self._text)
+        return signatures[0] if len(signatures) else None
+
+
+def _signer(opened: object) -> Signer:
+    assert isinstance(opened, MinHashSegment), "the kind opens its own segments"
+    return Signer(opened.settings)
+
+
+def _offsets(
+    source: FragmentSource, rows: Mapping[int, Int64s] | None
+) -> Iterator[npt.NDArray[np.int64]]:
+    """Yield the rows of a fragment that may be found, some at a time."""
+    if rows is None:
+        chosen = source.without_hidden(np.arange(source.num_rows))
+    else:
+        chosen = rows.get(int(source.fragment.id), np.empty(0, np.int64))
+    for start in range(0, len(chosen), _ROWS):
+        yield chosen[start : start + _ROWS]
+
+
+def _texts(projection: Projection, source: FragmentSource, offsets: Int64s) -> pa.Array:
+    return take_of_source(projection, (source, offsets)).column(0)
+
+
+def _no_index(column: str) -> NoSignaturesError:
+    return NoSignaturesError(
+        f"No MinHash LSH index found for column {column}; create a MINHASHLSH index on the column "
+        "before running a MinHash search"
+    )
