@@ -21,6 +21,7 @@ def make_table():
             "a": pa.array(rows, pa.int32()),
             "s": pa.array([f"x{row % 7}" for row in rows]),
             "st": pa.array([{"u": row, "v": [row]} for row in rows]),
+            "one": pa.array([int.from_bytes(b'\x00\n"\\', "little")] * ROWS, pa.int32()),
         }
     )
 
@@ -39,7 +40,15 @@ def files(request, tmp_path_factory):
     return paths
 
 
-CATCHABLE = (ValueError, OSError, OverflowError, NotImplementedError, LookupError, TypeError)
+CATCHABLE = (
+    ValueError,
+    OSError,
+    OverflowError,
+    NotImplementedError,
+    LookupError,
+    TypeError,
+    RuntimeError,
+)
 
 
 def outcome(work, *arguments):
@@ -230,6 +239,12 @@ WRITES = {
         path,
         pa.schema([("a", pa.int8()), ("b", pa.int8())]),
         pa.record_batch({name: pa.array([1], pa.int8()) for name in "bca"}),
+    ),
+    "a name twice": lambda module, path: module.LanceFileWriter(
+        path, pa.schema([("a", pa.int8()), ("a", pa.int8())])
+    ),
+    "a name with a dot": lambda module, path: module.LanceFileWriter(
+        path, pa.schema([("a.b", pa.int8())])
     ),
     "an unknown version": lambda module, path: module.LanceFileWriter(path, version="2.9"),
     "version 0.1": write_old,

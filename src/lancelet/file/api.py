@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Final, Protocol
@@ -19,6 +20,7 @@ from lancelet.encodings.base import RowIndices, RowRange, Rows
 from lancelet.errors import (
     FieldNotFoundError,
     InvalidInputError,
+    LanceletError,
     UnsupportedError,
 )
 from lancelet.file.arguments import (
@@ -158,7 +160,8 @@ class LanceFileReader:
 
     def metadata(self) -> LanceFileMetadata:
         """Return everything that the end of the file says of the rest."""
-        return describe_metadata(self._reader, self._schema.to_arrow())
+        with _named(self._reader):
+            return describe_metadata(self._reader, self._schema.to_arrow())
 
     def file_statistics(self) -> LanceFileStatistics:
         """Return how many pages and bytes each column has."""
@@ -203,7 +206,18 @@ class LanceFileReader:
 
     @cached_property
     def _arrow_schema(self) -> pa.Schema:
-        return self._projected.to_arrow()
+        with _named(self._reader):
+            return self._projected.to_arrow()
+
+
+@contextmanager
+def _named(reader: FileReader) -> Iterator[None]:
+    """Add the path to errors of those who know only what the file says."""
+    try:
+        yield
+    except LanceletError as error:
+        error.with_facts(path=reader.path, version=reader.version.value)
+        raise
 
 
 def open_file(store: Store, path: str, *, verify: str) -> FileReader:

@@ -98,8 +98,20 @@ def _value(value: Any, descriptor: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, bytes):
-        return 'b"' + repr(value)[2:-1].replace('"', '\\"') + '"'
+        return f'b"{_escaped(value)}"'
     return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _escaped(value: bytes) -> str:
+    r"""Return bytes as the reference shows them, in the escapes of its language.
+
+    >>> print(_escaped(bytes([0, 97, 34])))
+    \0a\"
+    """
+    escapes = {0: "\\0", 9: "\\t", 10: "\\n", 13: "\\r", 34: '\\"', 92: "\\\\"}
+    return "".join(
+        escapes.get(byte) or (chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}") for byte in value
+    )
 
 
 def _wrapped(name: str, text: str) -> str:

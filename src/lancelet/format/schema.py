@@ -180,7 +180,7 @@ class Schema:
         return replace(self, metadata=dict(metadata))
 
 
-class ColumnNameError(InvalidInputError, OSError):
+class ColumnNameError(InvalidInputError, OSError, RuntimeError):
     """A column cannot have that name."""
 
 

@@ -5,7 +5,8 @@ import pyarrow as pa
 import pytest
 
 from lancelet.encodings.base import RowRange
-from lancelet.errors import CorruptDataError
+from lancelet.errors import CorruptDataError, UnsupportedError
+from lancelet.file import LanceFileReader
 from lancelet.file.checksums import Verify
 from lancelet.file.open import open_data_file
 from lancelet.file.v0_1 import LegacyFileWriter
@@ -67,6 +68,15 @@ def test_zone_statistics_must_be_of_the_file(store, write, found, wanted, match)
         return
     with pytest.raises(CorruptDataError, match=match):
         reader.zone_statistics(reader.schema.fields[0])
+
+
+def test_metadata_that_cannot_be_told_name_the_file(store, write):
+    write(store, pa.table({"x": [1, 2, 3]}), checksums=False)
+    replace_once(store, b"/lance.encodings21.PageLayout", b"/lance.encodings99.PageLayout")
+    reader = LanceFileReader(f"{store.uri}/f.lance", verify="off")
+    with pytest.raises(UnsupportedError, match="unknown kind") as caught:
+        reader.metadata()
+    assert caught.value.facts["path"] == "f.lance"
 
 
 def test_statistics_of_0_1_must_have_every_part_once(store):

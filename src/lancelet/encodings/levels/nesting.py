@@ -125,7 +125,9 @@ def is_packed(field: Field) -> bool:
 
 
 def _arrow_field(node: Node) -> pa.Field:
-    return pa.field(node.field.name, node.data_type, node.field.nullable)
+    # A file can claim that a null column has no nulls; Arrow has no such field.
+    nullable = node.field.nullable or pa.types.is_null(node.data_type)
+    return pa.field(node.field.name, node.data_type, nullable)
 
 
 def paths(node: Node, above: Path = ()) -> Iterator[Path]:

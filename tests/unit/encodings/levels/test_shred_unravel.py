@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -119,6 +120,12 @@ def test_slices_of_nested_fixed_size_lists_lose_no_values_to_null_lists(start):
     offsets, null = pa.array([0, 1, 2, 4], pa.int32()), pa.array([False, True, False])
     array = pa.ListArray.from_arrays(offsets, items, mask=null)
     assert there_and_back(array).to_pylist() == array.to_pylist()
+
+
+def test_a_null_column_that_claims_to_have_no_nulls_has_them():
+    field = field_of(pa.struct([("x", pa.null())]))
+    field = field.with_children(replace(child, nullable=False) for child in field.children)
+    assert nest(field, FileVersion.V2_2).data_type == pa.struct([("x", pa.null())])
 
 
 def test_levels_are_those_of_the_specification():
