@@ -173,7 +173,8 @@ def _codebook(given: Any, request: IvfRequest) -> npt.NDArray[Any]:
         words = 1 << (request.bits or 8)
         if found.ndim != _WORDS_AXES or found.shape[:2] != (request.pieces, words):
             raise InvalidInputError(
-                f"PQ codebook must be 3D array: (sub_vectors, {words}, dim), got {found.shape}"
+                f"PQ codebook must be 3D array: (sub_vectors, {words}, dim) for "
+                f"num_bits={request.bits or 8}, got {found.shape}"
             )
         if found.dtype not in _FLOATS:
             raise WrongTypeError(f"PQ codebook must be floating number, got {found.dtype}")

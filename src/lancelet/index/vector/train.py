@@ -108,7 +108,9 @@ class IvfRequest:
         """
         if self.centroids is not None:
             return len(self.centroids)
-        wanted = self.partitions or min(max(num_rows // self.target, 1), PARTITIONS_MAX)
+        if self.partitions is not None:
+            return max(1, min(self.partitions, num_rows))
+        wanted = min(max(num_rows // self.target, 1), PARTITIONS_MAX)
         return max(1, min(wanted, num_rows // self.sample_rate))
 
     def sample_size(self, num_rows: int) -> int:
@@ -186,6 +188,8 @@ class IvfRequest:
             "lance.ivf.sample_rate": str(self.sample_rate),
         }
         if quantizer_name(self.name) == "PQ":
+            hints["lance.pq.max_iters"] = str(self.rounds)
+            hints["lance.pq.sample_rate"] = str(self.sample_rate)
             hints["lance.skip_transpose"] = "false" if self.transposed else "true"
         target, partitions = self.target_rows or 0, self.partitions or 0
         return IvfDetails(self.name, self.metric, target, values, hints, partitions)
@@ -266,18 +270,25 @@ def _rotated_codes(dimension: int, request: IvfRequest) -> RotatedCodes:
     bits = request.bits or DEFAULT_BITS
     if dimension % 8 or bits > BITS_MAX:
         raise InvalidInputError(
-            "RQ keeps 1 to 9 bits of vectors whose dimension is divisible by 8",
+            "vector dimension must be divisible by 8 for IVF_RQ, which keeps 1 to 9 bits",
             num_bits=bits,
             dimension=dimension,
         )
     signs = request.rotation_signs
     if signs is None:
-        return RotatedCodes.train(dimension, request.metric, bits=bits, seed=request.seed)
+        return RotatedCodes.train(
+            dimension,
+            request.metric,
+            bits=bits,
+            seed=request.seed,
+            packed=request.transposed,
+        )
     if len(signs) != 4 * (dimension // 8):
         raise InvalidInputError(
             "a rotation has not as many signs as it needs", found=len(signs), dimension=dimension
         )
-    return RotatedCodes(request.metric, dimension, bits, FastRotation(dimension, signs))
+    rotation = FastRotation(dimension, signs)
+    return RotatedCodes(request.metric, dimension, bits, rotation, request.transposed)
 
 
 def _product_codes(

@@ -21,7 +21,7 @@ from lancelet.rowids.address import UInt64s
 if TYPE_CHECKING:
     from lancelet.query.plan import ScanPlan
 
-QUERY_INDEX: Final = pa.field("query_index", pa.int32())
+QUERY_INDEX: Final = pa.field("query_index", pa.int32(), nullable=False)
 """The column that tells several queries apart."""
 
 

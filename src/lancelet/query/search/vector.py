@@ -32,14 +32,14 @@ from lancelet.query.data_types import print_arrow_type
 from lancelet.query.indexing.segments import TableSegment, vector_indices, warn_unusable
 from lancelet.query.nodes.source import sources
 from lancelet.query.plan import ScanPlan, projection_of
-from lancelet.query.scan_options import ScanOptions
 from lancelet.query.search.exact import ExactQuery, exact_search
-from lancelet.query.search.hits import Hits
+from lancelet.query.search.hits import NO_HITS, QUERY_INDEX, Hits
 from lancelet.query.search.indexed import IndexQuery, search_segments
 from lancelet.query.search.stored_vectors import StoredVectors
 from lancelet.table.snapshot import Snapshot
 
 COUNT: Final = 10
+_TITLES: Final = {"l2": "L2", "cosine": "Cosine", "dot": "Dot", "hamming": "Hamming"}
 _LIST_FACTOR: Final = 4
 """How many candidates for each row wanted, where rows are lists of vectors."""
 
@@ -71,7 +71,7 @@ class VectorSearch:
 
     def find(self, plan: ScanPlan, rows: Mapping[int, Int64s] | None) -> Hits:
         """Return the nearest rows, through an index if there is one for the metric."""
-        self.check(plan.options)
+        self.check(plan)
         limit = plan.options.limit
         if not self.has_count and limit:
             counted = replace(self, count=limit + plan.options.offset, has_count=True)
@@ -84,7 +84,8 @@ class VectorSearch:
             }
         segments = self._segments(snapshot)
         if not segments:
-            return self._exact(snapshot, fragments, rows)
+            is_found = not plan.options.indexed_only
+            return self._exact(snapshot, fragments, rows) if is_found else NO_HITS
         try:
             found = self._through_index(snapshot, segments, rows)
         except (ObjectNotFoundError, CorruptDataError) as error:
@@ -102,18 +103,23 @@ class VectorSearch:
         refined = self._refined(snapshot, found, segments)
         return self._within(Hits.join([refined, beside])).nearest(self.count)
 
-    def check(self, options: ScanOptions) -> None:
+    def check(self, plan: ScanPlan) -> None:
         """Refuse scans that a search is no part of."""
-        if options.with_deleted:
+        if plan.options.with_deleted:
             raise InvalidInputError("Cannot include deleted rows in a nearest neighbor search")
-        if options.fragments is not None and not options.prefilter:
+        if self.is_batch and QUERY_INDEX.name in plan.snapshot.schema.names:
+            raise InvalidInputError(
+                "batch nearest neighbor search cannot be used on datasets with column "
+                f"'{QUERY_INDEX.name}'"
+            )
+        if plan.options.fragments is not None and not plan.options.prefilter:
             raise InvalidInputError(
                 "This operation is not supported for fragment scan; with prefilter=True it is"
             )
 
     def steps(self, plan: ScanPlan) -> list[str]:
         """Return what the search will do, the last first."""
-        self.check(plan.options)
+        self.check(plan)
         snapshot = plan.snapshot
         segments = self._segments(snapshot)
         name = METRIC_NAMES[self._metric_of(segments)]
@@ -126,7 +132,7 @@ class VectorSearch:
         metadata, count = segments[0].metadata, self.count * (self.refine_factor or 1)
         below = (
             f"ANNSubIndex: name={metadata.name}, k={count}, deltas={len(segments)}, "
-            f"metric={name.upper()}"
+            f"metric={_TITLES[name]}"
         )
         lowest = (
             f"ANNIvfPartition: uuid={metadata.uuid}, minimum_nprobes={least}, "

@@ -54,12 +54,13 @@ _BLOCK_VALUES: Final = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class RotatedCodes:
-    """A rotation, and how many bits each element has."""
+    """A rotation, and how many bits each element has; signs of 32 rows may be packed together."""
 
     metric: Metric
     dimension: int
     bits: int
     rotation: Rotation
+    packed: bool = True
 
     @staticmethod
     def parse(notes: StorageNotes, metric: Metric, columns: Sequence[pa.Field]) -> RotatedCodes:
@@ -69,7 +70,7 @@ class RotatedCodes:
         expected = {field.name for field in _fields(dimension, bits)}
         is_current = (
             notes.values.get("query_estimator") == "raw_query"
-            and notes.values.get("packed") is True
+            and isinstance(notes.values.get("packed"), bool)
             and expected <= {field.name for field in columns}
         )
         if not is_current or dimension % 8:
@@ -79,13 +80,16 @@ class RotatedCodes:
                 estimator=notes.values.get("query_estimator"),
                 dimension=dimension,
             )
-        return RotatedCodes(metric, dimension, bits, _rotation(notes, dimension))
+        packed = bool(notes.values["packed"])
+        return RotatedCodes(metric, dimension, bits, _rotation(notes, dimension), packed)
 
     @staticmethod
-    def train(dimension: int, metric: Metric, *, bits: int, seed: int) -> RotatedCodes:
+    def train(
+        dimension: int, metric: Metric, *, bits: int, seed: int, packed: bool = True
+    ) -> RotatedCodes:
         """Choose a rotation by chance; there is nothing to learn from the vectors."""
         signs = np.random.default_rng(seed).integers(0, 256, 4 * (dimension // 8), np.uint8)
-        return RotatedCodes(metric, dimension, bits, FastRotation(dimension, signs))
+        return RotatedCodes(metric, dimension, bits, FastRotation(dimension, signs), packed)
 
     @property
     def extra(self) -> int:
@@ -115,7 +119,8 @@ class RotatedCodes:
         """Return the columns of one partition, with bits where the file has them."""
         values = codes["values"]
         signs = np.packbits(values >> self.extra, axis=1, bitorder="little")
-        columns = [rq_layout.pack_signs(signs), *(codes[name] for name in _FACTORS)]
+        signs = rq_layout.pack_signs(signs) if self.packed else signs
+        columns = [signs, *(codes[name] for name in _FACTORS)]
         if self.extra:
             low = (values & ((1 << self.extra) - 1)).astype(np.uint8)
             columns.append(rq_layout.pack_extra(low, self.extra))
@@ -124,7 +129,8 @@ class RotatedCodes:
 
     def load(self, columns: Sequence[npt.NDArray[Any]]) -> Codes:
         """Return values row by row, and the factors."""
-        signs = np.unpackbits(rq_layout.unpack_signs(columns[0]), axis=1, bitorder="little")
+        stored = rq_layout.unpack_signs(columns[0]) if self.packed else columns[0]
+        signs = np.unpackbits(stored, axis=1, bitorder="little")
         values = self._shifted(signs)
         codes: Codes = dict(zip(_FACTORS, columns[1:4], strict=True))
         if self.extra:
@@ -163,13 +169,13 @@ class RotatedCodes:
             **self.rotation.notes(add_buffer),
             "code_dim": self.dimension,
             "num_bits": self.bits,
-            "packed": True,
+            "packed": self.packed,
             "query_estimator": "raw_query",
         }
 
     def settings(self) -> dict[str, Any]:
         """Return how many bits an element has."""
-        return {"num_bits": self.bits}
+        return {"num_bits": self.bits, "skip_transpose": not self.packed}
 
     def same_codes(self, other: Any) -> bool:
         """Return whether the other turns vectors the same way and keeps as many bits."""

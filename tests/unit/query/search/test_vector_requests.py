@@ -1,0 +1,62 @@
+"""What searches of vectors refuse, and what they return where there is nothing to look at."""
+
+import lance as reference
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import lancelet
+
+DIMENSION = 16
+
+
+def table(count, **columns):
+    values = np.random.default_rng(5).normal(size=count * DIMENSION).astype(np.float32)
+    vectors = pa.FixedSizeListArray.from_arrays(values, DIMENSION)
+    return pa.table({"id": range(count), "v": vectors, **columns})
+
+
+def nearest(dataset, query, **options):
+    wanted = {"column": "v", "q": query, "k": 3}
+    return dataset.to_table(columns=["id", "_distance"], nearest=wanted, **options)
+
+
+def test_the_column_of_queries_is_never_null(tmp_path):
+    dataset = lancelet.write_dataset(table(9), str(tmp_path))
+    found = nearest(dataset, np.zeros((2, DIMENSION), np.float32))
+    assert found.schema.field("query_index").equals(pa.field("query_index", pa.int32(), False))
+
+
+def test_a_column_of_its_name_cannot_be_beside_it(tmp_path):
+    dataset = lancelet.write_dataset(table(9, query_index=range(9)), str(tmp_path))
+    queries = np.zeros((2, DIMENSION), np.float32)
+    for each in (dataset, reference.dataset(str(tmp_path))):
+        with pytest.raises(ValueError, match="query_index"):
+            nearest(each, queries)
+    assert nearest(dataset, queries[0]).num_rows == 3
+
+
+def test_a_fast_search_without_an_index_finds_nothing(tmp_path):
+    dataset = lancelet.write_dataset(table(9), str(tmp_path))
+    for each in (dataset, reference.dataset(str(tmp_path))):
+        assert nearest(each, np.zeros(DIMENSION, np.float32), fast_search=True).num_rows == 0
+
+
+def test_as_many_partitions_are_made_as_are_asked_for_or_there_are_rows(tmp_path):
+    for count, expected in ((100, 8), (5, 5)):
+        dataset = lancelet.write_dataset(table(count), str(tmp_path), mode="overwrite")
+        dataset.create_index("v", "IVF_FLAT", num_partitions=8, replace=True)
+        assert len(dataset.stats.index_stats("v_idx")["indices"][0]["partitions"]) == expected
+
+
+@pytest.mark.parametrize("bits", [1, 5])
+@pytest.mark.parametrize("writer", [lancelet, reference])
+def test_codes_of_rq_that_are_not_packed_are_read_by_both(tmp_path, writer, bits):
+    path = str(tmp_path)
+    writer.write_dataset(table(600), path).create_index(
+        "v", "IVF_RQ", num_partitions=2, num_bits=bits, skip_transpose=True
+    )
+    query = np.random.default_rng(1).normal(size=DIMENSION).astype(np.float32)
+    own, other = (nearest(each.dataset(path), query) for each in (lancelet, reference))
+    assert own["id"].to_pylist() == other["id"].to_pylist()
+    np.testing.assert_allclose(own["_distance"], other["_distance"], rtol=0.02)
