@@ -146,8 +146,8 @@ class FragmentList(Sequence[Fragment]):
 
     def select(self, places: Int64s) -> FragmentList:
         """Return the fragments at these places, in the order given."""
-        pieces = [self._entries(int(a), int(b)) for a, b in _runs(places)]
-        return self._rebuilt(pieces, self._columns(places))
+        pieces = [self.entries(int(a), int(b)) for a, b in _runs(places)]
+        return self.rebuilt(pieces, self._columns(places))
 
     def appended(self, fragments: Iterable[Fragment]) -> FragmentList:
         """Return the list with more fragments behind."""
@@ -171,18 +171,23 @@ class FragmentList(Sequence[Fragment]):
         """
         replaced = replaced or {}
         gone = np.unique(np.fromiter(removed, np.int64))
-        if int(np.isin(self.ids, gone).sum()) < len(gone):
-            missing = np.setdiff1d(gone, self.ids)
-            raise NotFoundError("no fragment has the id", fragment_id=int(missing[0]))
-        kept = np.flatnonzero(~np.isin(self.ids, gone))
-        remaining = self if len(kept) == len(self) else self.select(kept)
+        remaining = self._without(gone) if len(gone) else self
         if not replaced:
             return remaining
+        if len(replaced) <= _FEW:
+            return _with_few(remaining, replaced)
         both = remaining.joined(FragmentList.of(replaced.values()))
         order = np.arange(len(remaining), dtype=np.int64)
         for place, fragment_id in enumerate(replaced):
             order[remaining.place_of(fragment_id)] = len(remaining) + place
         return both.select(order)
+
+    def _without(self, gone: Int64s) -> FragmentList:
+        kept = np.flatnonzero(~np.isin(self.ids, gone))
+        if len(self) - len(kept) < len(gone):
+            missing = np.setdiff1d(gone, self.ids)
+            raise NotFoundError("no fragment has the id", fragment_id=int(missing[0]))
+        return self.select(kept)
 
     def sorted_by_id(self) -> FragmentList:
         """Return the fragments in the order of their ids, which is that of a manifest."""
@@ -190,17 +195,20 @@ class FragmentList(Sequence[Fragment]):
             return self
         return self.select(np.argsort(self.ids, kind="stable"))
 
-    def _entries(self, first: int, stop: int) -> Bytes:
+    def entries(self, first: int, stop: int) -> Bytes:
         """Return the bytes of the entries from one place to before another, heads included."""
+        if first == stop:
+            return self.wire[:0]
         start = int(self.position[first - 1] + self.size[first - 1]) if first else 0
         return self.wire[start : int(self.position[stop - 1] + self.size[stop - 1])]
 
     def _columns(self, places: Int64s) -> dict[str, npt.NDArray[np.generic]]:
         return {name: getattr(self, name)[places] for name in _COLUMNS}
 
-    def _rebuilt(
+    def rebuilt(
         self, pieces: Sequence[Bytes], columns: dict[str, npt.NDArray[np.generic]]
     ) -> FragmentList:
+        """Return a list of other entries, given with their columns."""
         size = columns["size"].astype(np.int64)
         position = np.cumsum(_head_bytes(size) + size) - size
         wire = np.concatenate(pieces) if pieces else np.empty(0, np.uint8)
@@ -299,6 +307,22 @@ def _runs(places: Int64s) -> Int64s:
     first = places[np.concatenate([np.zeros(1, np.int64), breaks])]
     last = places[np.append(breaks - 1, len(places) - 1)]
     return np.stack([first, last + 1], axis=1)
+
+
+def _with_few(fragments: FragmentList, replaced: Mapping[int, Fragment]) -> FragmentList:
+    """Return a list with some fragments replaced, by copying what lies between them."""
+    new = FragmentList.of(replaced.values())
+    places = [fragments.place_of(fragment_id) for fragment_id in replaced]
+    columns: dict[str, npt.NDArray[np.generic]] = {}
+    for name in _COLUMNS:
+        columns[name] = getattr(fragments, name).copy()
+        columns[name][places] = getattr(new, name)
+    pieces: list[Bytes] = []
+    done = 0
+    for place, own in sorted(zip(places, range(len(new)), strict=True)):
+        pieces += [fragments.entries(done, place), new.entries(own, own + 1)]
+        done = place + 1
+    return fragments.rebuilt([*pieces, fragments.entries(done, len(fragments))], columns)
 
 
 def _is_plain(fragment: Fragment) -> bool:

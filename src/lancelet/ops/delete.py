@@ -128,6 +128,7 @@ def write_deletions(snapshot: Snapshot, rows: Mapping[int, Int64s]) -> Removal:
         changed = with_deletions(fragment, deleted, read_version=snapshot.version)
         assert changed.deletion_file is not None
         snapshot.location.store.put(changed.deletion_file.path(fragment_id), deleted.render())
+        snapshot.keep_deletions(changed, deleted)
         return changed
 
     left = dict(zip(rows, map_ordered(write, rows, waits=True), strict=True))

@@ -26,6 +26,11 @@ from lancelet.rowids.address import OFFSETS_MAX
 BITMAP_FROM_ROWS: Final = 5000
 """How many deleted rows make a set a bitmap."""
 
+_COMPRESSED_FROM_ROWS: Final = 256
+"""Fewer offsets are written as they are: a compressor takes longer to set up than to save."""
+
+_COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="zstd")
+_PLAIN: Final = pa.ipc.IpcWriteOptions()
 _SCHEMA: Final = pa.schema([pa.field("row_id", pa.uint32(), nullable=False)])
 
 
@@ -136,7 +141,7 @@ def _parse_arrow(data: bytes) -> FrozenBitMap:
 
 def _render_arrow(offsets: npt.NDArray[np.uint32]) -> bytes:
     sink = io.BytesIO()
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    options = _COMPRESSED if len(offsets) >= _COMPRESSED_FROM_ROWS else _PLAIN
     with pa.ipc.new_file(sink, _SCHEMA, options=options) as writer:
         writer.write_batch(pa.record_batch([pa.array(offsets)], schema=_SCHEMA))
     return sink.getvalue()

@@ -126,6 +126,15 @@ class Snapshot:
             (store.uri, path), lambda: DeletionVector.parse(store.read(path), deletion.file_type)
         )
 
+    def keep_deletions(self, fragment: Fragment, deleted: DeletionVector) -> None:
+        """Keep what a deletion file says that was just written, so that nobody reads it again."""
+        deletion = fragment.deletion_file
+        assert deletion is not None, "the file was written"
+        store, path = self.location.place(
+            DELETIONS, name(deletion.path(fragment.id)), deletion.base_id, self.manifest.bases
+        )
+        self.location.kept.get_or_make((store.uri, path), lambda: deleted)
+
     def physical_rows(self, fragment: Fragment) -> int:
         """Return how many rows a fragment has, deleted ones too.
 

@@ -8,18 +8,20 @@ the same bytes, by shredding, choosing and joining what is one piece from the be
                     chunk    00 00 | 0c 00 00 00 | fe fe             no levels; 12 bytes of values
                              05 00 00 00 06 00 00 00 07 00 00 00 | fe fe fe fe
 
-What is not flat and plain, has nulls, repeats one value or asks for an encoding is left to it.
+One value all over, as a single row is, needs no chunk from 2.2 on: it is in the message itself.
+What is not flat and plain, has nulls or asks for an encoding is left to the general way.
 """
 
 from __future__ import annotations
 
 import struct
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from lancelet.buffers import Bytes
 from lancelet.encodings import registry
 from lancelet.encodings.arrow import block_from_arrow
 from lancelet.encodings.base import ColumnChoice, EncodedPage, FileVersion, FixedWidth, Variable
@@ -27,8 +29,9 @@ from lancelet.encodings.choose import TINY_BYTES
 from lancelet.encodings.codecs.flat import flat_encoding
 from lancelet.encodings.codecs.variable import PAD_BYTE as TEXT_PAD_BYTE
 from lancelet.encodings.codecs.variable import variable_encoding
+from lancelet.encodings.constant.value import build_value
 from lancelet.encodings.encode_leaf import WIDE_BYTES
-from lancelet.encodings.layout import MiniBlockLayout
+from lancelet.encodings.layout import ConstantLayout, MiniBlockLayout
 from lancelet.encodings.levels import LayerKind, Layers
 from lancelet.encodings.miniblock.frame import ALIGNMENT, PAD_BYTE
 from lancelet.encodings.options import EncodingOptions
@@ -47,7 +50,14 @@ _FLAT_TYPES: Final = frozenset(
     )
 )
 
+_Page: TypeAlias = tuple[tuple[Bytes, ...], bytes, str]
+"""The buffers of a page, its message, and what that says."""
+
 _DEFAULT: Final = EncodingOptions()
+_LAYERS: Final = Layers.of([LayerKind.ALL_VALID_ITEM])
+_MESSAGE_OF_ONE_TEXT: Final = sealed(
+    message_of(ConstantLayout(_LAYERS, inline_value=None, has_value_buffer=True))
+)
 
 _PADDING: Final = bytes([PAD_BYTE]) * ALIGNMENT
 _TEXT_PADDING: Final = bytes([TEXT_PAD_BYTE]) * ALIGNMENT
@@ -66,42 +76,64 @@ def encode_tiny(array: pa.Array, field: Field, version: FileVersion) -> EncodedP
         return None
     block = block_from_arrow(array)
     assert isinstance(block, FixedWidth | Variable), "the type says so"
-    data = _flat(block) if isinstance(block, FixedWidth) else _variable(block)
-    if data is None:
+    value = _repeated(block) if version >= FileVersion.V2_2 else None
+    page = _mini_block_page(block, version) if value is None else _constant_page(value)
+    if page is None:
+        return None
+    buffers, encoding, description = page
+    layout = "constant" if description == "constant" else "mini-block"
+    encoded_bytes = sum(map(len, buffers))
+    choice = ColumnChoice(field.name, layout, description, array.nbytes, encoded_bytes)
+    return EncodedPage(0, 0, len(array), buffers, encoding, (choice,))
+
+
+def _mini_block_page(block: FixedWidth | Variable, version: FileVersion) -> _Page | None:
+    """Return a page of one chunk, or None if the values are not few, or long."""
+    data = _chunk_of(block) if isinstance(block, Variable) else block.data.tobytes()
+    if data is None or (isinstance(block, FixedWidth) and len(data) > TINY_BYTES):
         return None
     has_large_chunks = version >= FileVersion.V2_2
     head = struct.pack("<HI" if has_large_chunks else "<HH", 0, len(data))
     chunk = _padded(head) + _padded(data)
     words = struct.pack("<I" if has_large_chunks else "<H", (len(chunk) // ALIGNMENT - 1) << 4)
     offset_bits = block.offsets.itemsize * 8 if isinstance(block, Variable) else None
-    value_bits = block.bits if isinstance(block, FixedWidth) else None
-    encoding, description = _message(value_bits, offset_bits, len(array), has_large_chunks)
-    choice = ColumnChoice(
-        field.name, "mini-block", description, array.nbytes, len(words) + len(chunk)
-    )
-    buffers = (np.frombuffer(words, np.uint8), np.frombuffer(chunk, np.uint8))
-    return EncodedPage(0, 0, len(array), buffers, encoding, (choice,))
+    value_bits = block.bits if isinstance(block, FixedWidth) else 0
+    encoding, description = _message(value_bits, offset_bits, block.count, has_large_chunks)
+    return (np.frombuffer(words, np.uint8), np.frombuffer(chunk, np.uint8)), encoding, description
 
 
-def _flat(block: FixedWidth) -> bytes | None:
-    """Return the values of a chunk, or None if all are one value or they are not tiny."""
-    data = block.data.tobytes()
-    first = data[: block.bits // 8]
-    return None if len(data) > TINY_BYTES or data == first * block.count else data
+def _constant_page(value: FixedWidth | Variable) -> _Page:
+    """Return a page of one value, which is in the message if its width is fixed."""
+    if isinstance(value, FixedWidth):
+        layout = ConstantLayout(_LAYERS, inline_value=value.data.tobytes())
+        return (), sealed(message_of(layout)), "constant"
+    return (build_value(value),), _MESSAGE_OF_ONE_TEXT, "constant"
 
 
-def _variable(block: Variable) -> bytes | None:
-    """Return offsets and strings of a chunk, on the same conditions, if they are not long."""
+def _repeated(block: FixedWidth | Variable) -> FixedWidth | Variable | None:
+    """Return the one value that all are, as a block of one, or None."""
+    count = block.count
+    if isinstance(block, FixedWidth):
+        data, width = block.data.tobytes(), block.bits // 8
+        return (
+            FixedWidth(block.bits, block.data[:width], 1) if data == data[:width] * count else None
+        )
+    start, stop = int(block.offsets[0]), int(block.offsets[-1])
+    length = int(block.offsets[1]) - start
+    text = block.data[start:stop].tobytes()
+    if text != text[:length] * count or not (np.diff(block.offsets) == length).all():
+        return None
+    return Variable(block.offsets[:2], block.data)
+
+
+def _chunk_of(block: Variable) -> bytes | None:
+    """Return offsets and strings of a chunk, or None if they are not few or some are long."""
     word, count = block.offsets.itemsize, block.count
-    offsets = block.offsets.tolist()
-    start, stop = offsets[0], offsets[-1]
+    start, stop = int(block.offsets[0]), int(block.offsets[-1])
     size, head = stop - start, word * (count + 1)
     if size + word * count > TINY_BYTES or size >= WIDE_BYTES * count:
         return None
     text: bytes = block.data[start:stop].tobytes()
-    length = offsets[1] - start
-    if text == text[:length] * count and (block.offsets[1:] - block.offsets[:-1] == length).all():
-        return None
     shifted: bytes = (block.offsets + (head - start)).tobytes()
     return shifted + text + _TEXT_PADDING[: -size % word]
 
@@ -112,14 +144,12 @@ def _padded(data: bytes) -> bytes:
 
 @lru_cache(1024)
 def _message(
-    value_bits: int | None, offset_bits: int | None, num_values: int, has_large_chunks: bool
+    value_bits: int, offset_bits: int | None, num_values: int, has_large_chunks: bool
 ) -> tuple[bytes, str]:
-    """Return the message of such a page, and what it says, for people."""
-    encoding = flat_encoding(value_bits or 0)
-    if offset_bits is not None:
-        encoding = variable_encoding(offset_bits)
+    """Return the message of a mini-block page, and what it says, for people."""
+    encoding = flat_encoding(value_bits) if offset_bits is None else variable_encoding(offset_bits)
     layout = MiniBlockLayout(
-        layers=Layers.of([LayerKind.ALL_VALID_ITEM]),
+        layers=_LAYERS,
         values=encoding,
         num_values=num_values,
         num_buffers=1,
