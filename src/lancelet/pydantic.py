@@ -41,6 +41,10 @@ _PLAIN: Final[Mapping[Any, pa.DataType]] = {
 }
 
 
+class ModelTypeError(InvalidInputError, TypeError):
+    """A class or a value is no model of Pydantic."""
+
+
 class FixedSizeListMixin(ABC):
     """A type of fields that hold as many numbers in every row."""
 
@@ -81,9 +85,12 @@ def get_extras(field: FieldInfo, key: str) -> Any:
 
 def is_nullable(field: FieldInfo) -> bool:
     """Say whether the values of a field may be missing."""
-    annotation = field.annotation
+    # Fields of Pydantic 1 have other names for their type, and say themselves.
+    annotation = getattr(field, "annotation", None) or getattr(field, "outer_type_", None)
     if isinstance(annotation, type) and issubclass(annotation, FixedSizeListMixin):
         return bool(getattr(annotation, "nullable", lambda: True)())
+    if hasattr(field, "allow_none"):
+        return bool(field.allow_none)
     return type(None) in get_args(annotation) if _is_union(annotation) else False
 
 
@@ -93,17 +100,47 @@ def pydantic_to_schema(model: type[pydantic.BaseModel]) -> pa.Schema:
 
 
 def models_to_table(
-    models: Sequence[pydantic.BaseModel], kind: type[pydantic.BaseModel]
+    models: Any, kind: type[pydantic.BaseModel], schema: pa.Schema | None = None
 ) -> pa.Table:
-    """Return models as rows."""
-    return pa.Table.from_pylist([each.model_dump() for each in models], pydantic_to_schema(kind))
+    """Return models as rows.
+
+    Args:
+        models: A list of models.
+        kind: The class of each; one derived from it may have other fields.
+        schema: The columns, by default those of the class.
+    """
+    check_models(models, kind)
+    rows = [each.model_dump() for each in models]
+    return pa.Table.from_pylist(rows, pydantic_to_schema(kind) if schema is None else schema)
+
+
+def check_models(models: Any, kind: type[pydantic.BaseModel]) -> None:
+    """Raise if models are no list, or if one is not of the very class."""
+    if not isinstance(models, list):
+        raise ModelTypeError(
+            f"Pydantic model data must be provided as a list, got {type(models)!r}"
+        )
+    for place, each in enumerate(models):
+        if type(each) is not kind:
+            raise ModelTypeError(
+                f"data[{place}] must be an instance of {kind!r} exactly (subclasses are not "
+                f"accepted), got {type(each)!r} (data has {len(models)} items)"
+            )
 
 
 def _fields(model: type[pydantic.BaseModel]) -> list[pa.Field]:
     return [
-        pa.field(name, _type_of(field.annotation, name), is_nullable(field))
+        pa.field(name, _type_of_field(name, field), is_nullable(field))
         for name, field in model.model_fields.items()
     ]
+
+
+def _type_of_field(name: str, field: FieldInfo) -> pa.DataType:
+    found = _type_of(field.annotation, name)
+    zone = get_extras(field, "tz")
+    if zone is not None and pa.types.is_timestamp(found):
+        return pa.timestamp(found.unit, zone)
+    return found
 
 
 def _type_of(annotation: Any, name: str) -> pa.DataType:
@@ -131,7 +168,9 @@ def _type_of(annotation: Any, name: str) -> pa.DataType:
     if issubclass(annotation, pydantic.BaseModel):
         return pa.struct(_fields(annotation))
     if issubclass(annotation, Enum):
-        return pa.array([each.value for each in annotation]).type
+        values = pa.array([each.value for each in annotation])
+        is_text = pa.types.is_string(values.type)
+        return pa.dictionary(pa.int32(), pa.string()) if is_text else values.type
     for kind in annotation.__mro__:
         if kind in _PLAIN:
             return _PLAIN[kind]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Final
 
 from lancelet.dataset.vector_checks import validate_vector_index
 from lancelet.errors import InvalidInputError
@@ -17,6 +18,10 @@ __all__ = [
     "td_to_micros",
     "validate_vector_index",
 ]
+
+
+_PARTITION_ROWS: Final = 8192
+_PARTITIONS_MAX: Final = 4096
 
 
 class TimeTypeError(InvalidInputError, TypeError):
@@ -49,3 +54,15 @@ def td_to_micros(td: timedelta) -> int:
     1002000
     """
     return round(td / timedelta(microseconds=1))
+
+
+def _target_partition_size_to_num_partitions(
+    num_rows: int, target_partition_size: int | None
+) -> int:
+    """Return how many partitions pylance makes of rows, given how many each is to have.
+
+    >>> _target_partition_size_to_num_partitions(100_000, None)
+    12
+    """
+    rows = _PARTITION_ROWS if target_partition_size is None else target_partition_size
+    return min(max(1, num_rows // rows), _PARTITIONS_MAX)

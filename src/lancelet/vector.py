@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from lancelet.dataset.duplicates import (
+    get_ivf_partition_info,
+    hamming_clustering_for_ivf_partition,
+    hamming_clustering_for_range,
+    hamming_clustering_for_sample,
+)
 from lancelet.errors import InvalidInputError, UnsupportedError
-from lancelet.ops.indexing.vector_models import partition_sizes
 
-if TYPE_CHECKING:
-    from lancelet.dataset.dataset import LanceDataset
+__all__ = [
+    "get_ivf_partition_info",
+    "hamming_clustering_for_ivf_partition",
+    "hamming_clustering_for_range",
+    "hamming_clustering_for_sample",
+    "vec_to_table",
+]
 
 
 def vec_to_table(
@@ -46,18 +55,6 @@ def vec_to_table(
     if len(names) != len(columns):
         raise InvalidInputError("each column has a name", columns=len(columns), names=names)
     return pa.Table.from_arrays(columns, names=names)
-
-
-def get_ivf_partition_info(
-    dataset: LanceDataset,
-    index_name: str,
-    *,
-    index_segments: Iterable[str | uuid.UUID] | None = None,
-) -> list[dict[str, int]]:
-    """Return how many rows each partition of an index has, in all segments or in those named."""
-    chosen = None if index_segments is None else {str(each) for each in index_segments}
-    sizes = partition_sizes(dataset._handle.snapshot, index_name, chosen)  # noqa: SLF001 - a part of it
-    return [{"partition_id": number, "size": size} for number, size in enumerate(sizes)]
 
 
 def _vectors(values: Any, ndim: int | None, check_ndim: bool) -> pa.FixedSizeListArray:

@@ -117,6 +117,7 @@ import_on_demand(
         "VectorSearchQuery": "lancelet.dataset.search_filter",
         "Version": "lancelet.dataset.history",
         "VersionRef": "lancelet.dataset.refs",
+        "_coerce_query_vector": "lancelet.dataset.query_vector:coerce_query_vector",
         "dataset": "lancelet.dataset.write",
         "serialize_row_addrs": "lancelet.dataset.row_ids",
         "write_dataset": "lancelet.dataset.write",

@@ -74,7 +74,8 @@ class BlobMethods:
         Those that lie in one file are read together, and the order is always kept, so that
         `io_buffer_size` and `preserve_order` have no effect.
         """
-        del io_buffer_size, preserve_order
+        del preserve_order
+        _check_buffer(io_buffer_size)
         rows = self._rows_of(ids, addresses, indices)
         found = read_places(find_blobs(self._handle.snapshot, blob_column, rows.addresses))
         return list(zip(rows.addresses.tolist(), found, strict=True))
@@ -97,7 +98,8 @@ class BlobMethods:
             io_buffer_size: Has no effect.
             preserve_order: Has no effect: the order is always kept.
         """
-        del io_buffer_size, preserve_order
+        del preserve_order
+        _check_buffer(io_buffer_size)
         if selector not in _SELECTORS:
             raise InvalidInputError(f"selector must be one of {_SELECTORS}, got {selector!r}")
         chosen = dict.fromkeys(_SELECTORS) | {selector: [row for row, _, _ in requests]}
@@ -129,6 +131,11 @@ class BlobMethods:
                 found=len(found),
             )
         return _Rows(numbers, found)
+
+
+def _check_buffer(io_buffer_size: int | None) -> None:
+    if io_buffer_size is not None and io_buffer_size < 1:
+        raise InvalidInputError("io_buffer_size must be greater than 0", found=io_buffer_size)
 
 
 def _part(place: BlobPlace | None, offset: int, length: int) -> bytes | None:

@@ -27,8 +27,15 @@ _STORAGE: Final = pa.struct(
 _THRESHOLD: Final = "lance-encoding:blob-{}-size-threshold"
 
 
+_SIZE_BITS: Final = 64
+
+
 class BlobTypeError(InvalidInputError, TypeError):
     """A value cannot be a blob."""
+
+
+class ThresholdError(InvalidInputError, OverflowError):
+    """A size is larger than any file."""
 
 
 @dataclass(frozen=True)
@@ -148,10 +155,16 @@ def blob_field(
     for kind, size in thresholds.items():
         if size is None:
             continue
+        argument = f"{kind.replace('-', '_')}_size_threshold"
         if not isinstance(size, int) or isinstance(size, bool):
-            raise BlobTypeError("a threshold is a whole number", threshold=kind, found=size)
+            raise BlobTypeError(f"{argument} must be an int", found=size)
         if size < (0 if kind == "inline" else 1):
-            raise InvalidInputError("a threshold is too small", threshold=kind, found=size)
+            wanted = "non-negative" if kind == "inline" else "positive"
+            raise InvalidInputError(f"{argument} must be {wanted}", found=size)
+        if size >> _SIZE_BITS:
+            raise ThresholdError(
+                f"{argument} must fit in a Rust usize, which has {_SIZE_BITS} bits", found=size
+            )
         metadata[_THRESHOLD.format(kind)] = str(size)
     return pa.field(name, BlobType(), nullable, metadata or None)
 

@@ -73,9 +73,13 @@ class ChangeMethods:
         begin, end = begin_version, end_version
         if compared_against is not None:
             begin, end = compared_against, self._handle.snapshot.version
+        if begin is None and end is None:
+            raise InvalidInputError(
+                "Must specify either compared_against, or both begin_version and end_version"
+            )
         if begin is None or end is None:
             raise InvalidInputError(
-                "give either `compared_against`, or both `begin_version` and `end_version`",
+                "Invalid user input: Must specify both with_begin_version and with_end_version",
                 begin_version=begin,
                 end_version=end,
             )

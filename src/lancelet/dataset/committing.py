@@ -30,7 +30,7 @@ from lancelet.format.paths import ManifestNaming
 from lancelet.ops.publish import Remarks, commit_transaction, new_transaction
 from lancelet.ops.rename_manifests import rename_manifests
 from lancelet.table.commit import CommitOptions
-from lancelet.table.snapshot import Snapshot, latest_snapshot
+from lancelet.table.snapshot import Snapshot, TableLocation, latest_snapshot
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
@@ -83,6 +83,8 @@ class _Destination:
         from lancelet.dataset.dataset import LanceDataset  # noqa: PLC0415 - made of this class
 
         location, meter = self._place()
+        if self.options.detached:
+            _check_naming(location)
         snapshot = commit_transaction(location, transaction, self.options)
         return LanceDataset(self.uri, _handle=Handle(snapshot, meter, self.opening))
 
@@ -95,6 +97,10 @@ class _Destination:
         if self.handle is not None:
             return self.handle.location, self.handle.meter
         return locate(self.uri, self.opening)
+
+
+class CommitOptionError(InvalidInputError, OSError):
+    """A commit cannot be done in the way that is asked for."""
 
 
 class TransactionCountError(InvalidInputError, OverflowError):
@@ -157,7 +163,7 @@ class CommitMethods:
                 detached=detached,
                 naming=_naming(enable_v2_manifest_paths),
                 stable_row_ids=bool(enable_stable_row_ids),
-                seconds=None if commit_timeout is None else commit_timeout.total_seconds(),
+                seconds=_seconds(commit_timeout),
             ),
         )
         if isinstance(operation, Transaction):
@@ -196,7 +202,7 @@ class CommitMethods:
                 attempts=max_retries,
                 detached=bool(detached),
                 naming=_naming(enable_v2_manifest_paths),
-                seconds=None if commit_timeout is None else commit_timeout.total_seconds(),
+                seconds=_seconds(commit_timeout),
             ),
         )
         if not transactions:
@@ -277,6 +283,28 @@ def _destination(
     if not isinstance(base_uri, str | os.PathLike):
         raise CommitTypeError(f"base_uri must be str, Path, or LanceDataset, got {type(base_uri)}")
     return _Destination(None, text_of(base_uri), opening, options)
+
+
+def _check_naming(location: TableLocation) -> None:
+    """Raise if versions beside the history cannot have names: those of V1 have no room for them."""
+    latest = latest_snapshot(location)
+    if latest is not None and latest.entry.naming is ManifestNaming.V1:
+        raise CommitOptionError(
+            "detached commits cannot be used with v1 manifest paths; see migrate_manifest_paths_v2",
+            uri=location.uri,
+        )
+
+
+def _seconds(timeout: timedelta | None) -> float | None:
+    """Return for how long to try, None for ever."""
+    if timeout is None:
+        return None
+    seconds = timeout.total_seconds()
+    if seconds < 0:
+        raise InvalidInputError("commit_timeout must not be negative", seconds=seconds)
+    if seconds == 0:
+        raise CommitOptionError("commit_timeout must be non-zero; None is for ever")
+    return seconds
 
 
 def _naming(enable_v2: bool | None) -> ManifestNaming:

@@ -255,6 +255,11 @@ class LanceDataset(
         """The dataset itself, where programs for pylance reach for its native object."""
         return self
 
+    @property
+    def _storage_options(self) -> Mapping[str, str] | None:
+        """The options of the store, where programs for pylance look for them."""
+        return self._handle.options.storage_options
+
     # --- as a value ---------------------------------------------------------------------------
 
     @property

@@ -93,6 +93,11 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
         return fragment_to_user(fragment_of_file(snapshot, file, fragment_id))
 
     @property
+    def _ds(self) -> LanceDataset:
+        """The dataset, where programs for pylance reach for it."""
+        return self._dataset
+
+    @property
     def fragment_id(self) -> int:
         """The id of the fragment."""
         return int(self._fragment.id)

@@ -153,8 +153,7 @@ class IndexMethods:
         snapshot = self._handle.snapshot
         by_name: dict[str, list[IndexMetadata]] = {}
         for index in sorted(snapshot.indices.indices, key=lambda index: index.name):
-            if not index.is_system:
-                by_name.setdefault(index.name, []).append(index)
+            by_name.setdefault(index.name, []).append(index)
         return [_description(snapshot, name, found) for name, found in by_name.items()]
 
     def prewarm_index(

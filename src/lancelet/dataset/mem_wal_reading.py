@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -188,7 +189,8 @@ class LsmPointLookupPlanner:
                 return read.base.schema.to_arrow().empty_table().select(wanted)
             return read.table().select(wanted)
 
-        return ExecutionPlan(read, run, [f"Project: {', '.join(wanted)}", f"Lookup: {read.filter}"])
+        steps = [f"Project: {', '.join(wanted)}", f"Lookup: {read.filter}", "LsmScan"]
+        return ExecutionPlan(read, run, steps)
 
 
 class LsmVectorSearchPlanner:
@@ -230,7 +232,15 @@ class LsmVectorSearchPlanner:
             refine_base_table: Has no effect, for the same reason.
             overfetch_factor: Has no effect, for the same reason.
         """
-        del nprobes, refine_base_table, overfetch_factor
+        del refine_base_table
+        if k < 1:
+            raise InvalidInputError("k must be positive", k=k)
+        if nprobes < 1:
+            raise InvalidInputError("nprobes must be positive", nprobes=nprobes)
+        if not math.isfinite(overfetch_factor) or overfetch_factor < 1:
+            raise InvalidInputError(
+                "overfetch_factor must be finite and at least 1", overfetch_factor=overfetch_factor
+            )
         read, schema = self._read, self._read.base.schema
         wanted = {"column": self._column, "q": query, "k": k, "metric": self._metric}
         search = read_vector_search(schema, wanted)

@@ -213,7 +213,11 @@ def _result(did: MergeStatistics) -> ExecuteResult:
 def _key_names(dataset: LanceDataset, on: str | Iterable[str] | None) -> tuple[str, ...]:
     if isinstance(on, str):
         return (on,)
-    if on is not None:
-        return tuple(on)
     schema = dataset.snapshot.schema
-    return tuple(schema.path_of(field.id) for field in schema.primary_key)
+    names = tuple(on or (schema.path_of(field.id) for field in schema.primary_key))
+    if not names:
+        raise InvalidInputError(
+            "A merge insert operation requires join keys: specify `on` columns explicitly or "
+            "configure a primary key in the dataset schema"
+        )
+    return names

@@ -13,10 +13,6 @@ if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
 
 
-class ModelTypeError(InvalidInputError, TypeError):
-    """A class or a value is no model of Pydantic."""
-
-
 class ModelMethods:
     """Writes datasets of models."""
 
@@ -41,19 +37,17 @@ class ModelMethods:
         import pydantic  # noqa: PLC0415 - an extra
 
         from lancelet.dataset.write import write_dataset  # noqa: PLC0415 - it makes datasets
-        from lancelet.pydantic import models_to_table  # noqa: PLC0415 - it needs Pydantic
+        from lancelet.pydantic import (  # noqa: PLC0415 - it needs Pydantic
+            ModelTypeError,
+            models_to_table,
+        )
 
         if not (isinstance(model_class, type) and issubclass(model_class, pydantic.BaseModel)):
-            raise ModelTypeError("models are of a class of Pydantic", found=repr(model_class))
-        if not data:
-            raise InvalidInputError("`data` must be a non-empty list of Pydantic model instances.")
-        wrong = next((each for each in data if not isinstance(each, model_class)), None)
-        if wrong is not None:
             raise ModelTypeError(
-                "every row is a model of one class",
-                expected=model_class.__name__,
-                found=type(wrong).__name__,
+                f"model_class must be a Pydantic BaseModel subclass, got {model_class!r}"
             )
+        if isinstance(data, list) and not data:
+            raise InvalidInputError("`data` must be a non-empty list of Pydantic model instances.")
         name = re.sub(r"(?<!^)(?=[A-Z])", "_", model_class.__name__).lower()
         return write_dataset(
             models_to_table(data, model_class), name if uri is None else uri, mode=mode, **kwargs

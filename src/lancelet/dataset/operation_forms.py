@@ -20,11 +20,12 @@ from lancelet.dataset.metadata import (
 )
 from lancelet.dataset.operations import LanceOperation as User
 from lancelet.dataset.operations import OperationTypeError
-from lancelet.errors import InvalidInputError, UnsupportedError
+from lancelet.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from lancelet.format import operation as op
 from lancelet.format.fragment import Fragment
 from lancelet.format.fragment_json import overlay_from_json, overlay_to_json
 from lancelet.format.index_metadata import AnyDetails
+from lancelet.format.roaring import parse_bitmap
 from lancelet.format.schema import Schema
 from lancelet.format.version import FileVersion
 
@@ -184,9 +185,21 @@ def _update(operation: User.Update) -> op.Update:
         fields_modified=tuple(operation.fields_modified),
         fields_for_preserving_bitmap=tuple(operation.fields_for_preserving_frag_bitmap),
         mode=mode,
-        updated_offsets=dict(operation.updated_fragment_offsets or {}),
+        updated_offsets=_offsets(operation.updated_fragment_offsets or {}),
         inserted_rows=operation.inserted_rows,
     )
+
+
+def _offsets(given: Mapping[int, bytes]) -> dict[int, bytes]:
+    for fragment_id, bitmap in given.items():
+        try:
+            parse_bitmap(bitmap)
+        except CorruptDataError as error:
+            raise InvalidInputError(
+                "updated_fragment_offsets must hold a serialized RoaringBitmap for each fragment",
+                fragment_id=fragment_id,
+            ) from error
+    return dict(given)
 
 
 def _shown_update(operation: op.Update) -> User.Update:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,8 @@ from lancelet.rowids import sequence
 from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import RowSet
 
-_ID_MAX = (1 << 64) - 1
+_ID_MAX: Final = (1 << 64) - 1
+_SHOWN: Final = 10
 
 
 class RowIdTypeError(InvalidInputError, TypeError):
@@ -46,7 +47,7 @@ class RowIdSequence:
         if len(unique) != len(self._ids):
             twice = int(unique[counts > 1][0])
             raise InvalidInputError(
-                "row ids must be unique, but one appears more than once",
+                "Row ids must be unique, but one appears more than once",
                 row_id=twice,
                 num_ids=len(self._ids),
             )
@@ -85,8 +86,11 @@ class RowIdSequence:
         return hash(self._ids.tobytes())
 
     def __repr__(self) -> str:
-        """Show the ids."""
-        return f"RowIdSequence({self._ids.tolist()})"
+        """Show the ids, of many the first."""
+        if len(self._ids) <= _SHOWN:
+            return f"RowIdSequence({self._ids.tolist()})"
+        first = ", ".join(map(str, self._ids[:_SHOWN].tolist()))
+        return f"RowIdSequence([{first}, ...], len={len(self._ids)})"
 
 
 def serialize_row_addrs(addrs: Iterable[int]) -> bytes:
@@ -100,12 +104,18 @@ def _numbers(given: Any) -> UInt64s:
     if isinstance(given, np.ndarray) and given.dtype == np.uint64:
         return given
     if isinstance(given, pa.Array | pa.ChunkedArray):
+        if not pa.types.is_integer(given.type):
+            raise RowIdTypeError(f"Row ids must be an array of integers, got {given.type}")
+        if given.null_count:
+            raise RowIdTypeError("Row ids must not be null", nulls=given.null_count)
         given = given.to_pylist()
+    if not isinstance(given, Iterable):
+        raise RowIdTypeError(f"Row ids must be an iterable of integers, got {type(given)}")
     try:
         numbers = [operator.index(each) for each in given]
     except TypeError as error:
-        raise RowIdTypeError("a row id is a whole number") from error
+        raise RowIdTypeError("Row ids must be an iterable of integers") from error
     outside = next((each for each in numbers if not 0 <= each <= _ID_MAX), None)
     if outside is not None:
-        raise RowIdRangeError("a row id has 64 bits and no sign", found=outside)
+        raise RowIdRangeError("Row ids must be non-negative and fit uint64", found=outside)
     return np.array(numbers, np.uint64)

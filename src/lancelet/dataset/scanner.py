@@ -24,7 +24,7 @@ from lancelet.query.blob_scan import (
     blob_columns,
     bytes_schema,
     execute_with_bytes,
-    execute_with_places,
+    execute_with_files,
 )
 from lancelet.query.execute import count_rows, execute, execute_to_table
 from lancelet.query.explain import ScanMetrics, analyze_plan, explain_plan, measure_scan
@@ -414,11 +414,11 @@ def _ordering(ordering: ColumnOrdering | str) -> Ordering:
 def _with_files(plan: ScanPlan, blobs: Mapping[str, Field], options: Mapping[str, Any]) -> Any:
     """Return a data frame whose blobs are files."""
     batches: list[pa.RecordBatch] = []
-    files: dict[str, list[BlobFile | None]] = {name: [] for name in blobs}
-    for batch, places in execute_with_places(plan, blobs):
+    files: dict[str, list[Any]] = {name: [] for name in blobs}
+    for batch, found in execute_with_files(plan, blobs, BlobFile):
         batches.append(batch)
-        for name, found in places.items():
-            files[name] += [None if place is None else BlobFile(place) for place in found]
+        for name, values in found.items():
+            files[name] += values
     frame = pa.Table.from_batches(batches, plan.schema).to_pandas(**options)
     for name, values in files.items():
         column = np.empty(len(values), object)

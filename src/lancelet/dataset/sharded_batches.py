@@ -52,7 +52,6 @@ class ShardedBatchIterator:
         """
         warnings.warn(
             "ShardedBatchIterator is deprecated, use a sampler of `sampler` instead",
-            DeprecationWarning,
             stacklevel=2,
         )
         shard = Shard(rank, world_size)

@@ -1,4 +1,4 @@
-"""SQL over datasets, which DuckDB runs.
+"""SQL over datasets, which DuckDB runs unless it is a scan of one dataset; see `sql_scan`.
 
     dataset.sql("SELECT name FROM dataset WHERE id > 3").build().to_batch_records()
     lancelet.sql("SELECT * FROM a JOIN b USING (id)", tables={"a": first, "b": second}).to_table()
@@ -19,11 +19,13 @@ import pyarrow as pa
 import pyarrow.dataset
 
 from lancelet.dataset.handle import Handle
+from lancelet.dataset.sql_scan import scan_of_query
 from lancelet.dataset.sql_table import readable_by_duckdb
 from lancelet.errors import ExpressionError, InvalidInputError, UnsupportedError
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
+    from lancelet.dataset.scanner import LanceScanner
 
 SqlTable: TypeAlias = (
     "pyarrow.dataset.Dataset | pa.Table | pa.RecordBatchReader | str | os.PathLike[str]"
@@ -50,7 +52,8 @@ class SqlQuery:
 
     def to_stream_reader(self) -> pa.RecordBatchReader:
         """Return the rows as they are found."""
-        reader, connection = _run(self)
+        scanned = self._as_scan()
+        reader, connection = _run(self) if scanned is None else (scanned.to_reader(), None)
         batches = _batches(reader, connection, self.batch_size_bytes)
         return pa.RecordBatchReader.from_batches(reader.schema, batches)
 
@@ -61,6 +64,14 @@ class SqlQuery:
     def to_table(self) -> pa.Table:
         """Return the rows as a table."""
         return self.to_stream_reader().read_all()
+
+    def _as_scan(self) -> LanceScanner | None:
+        if len(self.tables) != 1:
+            return None
+        ((name, table),) = self.tables.items()
+        if not isinstance(table, SqlMethods):
+            return None
+        return scan_of_query(self.text, name, table, self.batch_size)
 
 
 @dataclass(slots=True)
@@ -179,7 +190,8 @@ def _batches(
             for start in range(0, batch.num_rows, step):
                 yield batch.slice(start, step)
     finally:
-        connection.close()
+        if connection is not None:
+            connection.close()
 
 
 def _told(error: Exception, query: SqlQuery) -> SqlError:

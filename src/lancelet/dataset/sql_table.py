@@ -29,7 +29,8 @@ def readable_by_duckdb(table: Any) -> Any:
     schema = getattr(table, "schema", None)
     if not isinstance(schema, pa.Schema):
         return table
-    if _schema_for(schema) == schema and not _default_columns(table):
+    is_scanned = _scan_schema(table) is schema
+    if is_scanned and _schema_for(schema) == schema and not _default_columns(table):
         return table
     if isinstance(table, pyarrow.dataset.Dataset):
         return _ConvertedDataset(table)
@@ -44,7 +45,8 @@ class _ConvertedDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]  # pyarr
 
     def __init__(self, dataset: pyarrow.dataset.Dataset) -> None:
         self._dataset = dataset
-        self._converted = _schema_for(dataset.schema)
+        self._scanned = _scan_schema(dataset)
+        self._converted = _schema_for(self._scanned)
 
     @property
     def schema(self) -> pa.Schema:
@@ -60,10 +62,19 @@ class _ConvertedDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]  # pyarr
         names = list(self.schema.names if columns is None else columns)
         schema = pa.schema([self.schema.field(name) for name in names])
         options |= _default_columns(self._dataset)
-        if schema == pa.schema([self._dataset.schema.field(name) for name in names]):
+        if schema == pa.schema([self._scanned.field(name) for name in names]):
             return self._dataset.scanner(columns=names, filter=filter, **options)
         batches = _converted(self._dataset.scanner(columns=names, **options).to_batches(), schema)
         return pyarrow.dataset.Scanner.from_batches(batches, schema=schema, filter=filter)
+
+
+def _scan_schema(table: Any) -> pa.Schema:
+    """Return what scans return, which differs from the schema where blobs are read as bytes."""
+    schema = table.schema
+    if "blob_handling" not in getattr(table, "default_scan_options", {}):
+        return schema
+    found: pa.Schema = table.scanner(**_default_columns(table)).projected_schema
+    return found
 
 
 def _default_columns(table: Any) -> dict[str, bool]:

@@ -128,9 +128,11 @@ def write_dataset(
         target_all_bases: Writes to all bases in turn: with the folder of the dataset if true,
             without it if false.
         base_store_params: Storage options of base paths, by path.
-        external_blob_mode: Only `reference` is available: blobs given by URI stay where they are.
+        external_blob_mode: With `reference` blobs given by URI stay where they are; with `ingest`
+            their bytes are copied.
         allow_external_blob_outside_bases: Whether such blobs may lie outside of all bases.
-        blob_pack_file_size_threshold: Not available.
+        blob_pack_file_size_threshold: How large files are that many blobs share, if their field
+            does not say.
         namespace_client: Knows where a table is by its id, in the place of `uri`.
         table_id: The id.
         session: Passed on to the dataset.

@@ -10,7 +10,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from lancelet.dataset.bases import DatasetBasePath, bases_from_user
 from lancelet.dataset.cleanup_config import auto_cleanup_config
@@ -18,12 +18,13 @@ from lancelet.dataset.handle import OpenOptions, locate, text_of
 from lancelet.dataset.metadata import FragmentMetadata, fragment_to_user
 from lancelet.dataset.named_table import named_table
 from lancelet.dataset.progress import FragmentWriteProgress
-from lancelet.errors import InvalidInputError, UnsupportedError
+from lancelet.errors import InvalidInputError
 from lancelet.format.fragment import Fragment
 from lancelet.format.paths import ManifestNaming
 from lancelet.format.version import FileVersion
 from lancelet.io.metered import IoMeter
 from lancelet.ops.bases import BaseChoice
+from lancelet.ops.blob_input import BlobInputError
 from lancelet.ops.publish import Remarks
 from lancelet.ops.write import (
     MAX_BYTES_PER_FILE,
@@ -37,6 +38,9 @@ from lancelet.table.location import TableLocation
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
+
+
+_BLOB_MODES: Final = ("reference", "ingest")
 
 
 class BaseNameError(InvalidInputError, TypeError):
@@ -77,11 +81,14 @@ class WriteRequest:
     def __post_init__(self) -> None:
         """Refuse what is not available, and what cannot be."""
         named_table(self.uri, self.namespace_client, self.table_id)
-        if self.external_blob_mode != "reference" or self.blob_pack_file_size_threshold:
-            raise UnsupportedError(
-                "how blobs are packed cannot be chosen",
-                external_blob_mode=self.external_blob_mode,
-                blob_pack_file_size_threshold=self.blob_pack_file_size_threshold,
+        if self.external_blob_mode not in _BLOB_MODES:
+            raise InvalidInputError(
+                "external_blob_mode is one of " + ", ".join(_BLOB_MODES),
+                found=self.external_blob_mode,
+            )
+        if self.external_blob_mode == "ingest" and self.allow_external_blob_outside_bases:
+            raise BlobInputError(
+                'allow_external_blob_outside_bases only applies when external_blob_mode="reference"'
             )
         if self.use_legacy_format is not None:
             warnings.warn(
@@ -128,6 +135,7 @@ class WriteRequest:
             config=auto_cleanup_config(self.auto_cleanup_options or {}),
             bases=bases_from_user(self.initial_bases),
             allows_blobs_outside=self.allow_external_blob_outside_bases,
+            ingests_blobs=self.external_blob_mode == "ingest",
             targets=BaseChoice(_names(self.target_bases), self.target_all_bases),
         )
 
@@ -143,6 +151,7 @@ class WriteRequest:
             ),
             data_cache_bytes=self.data_cache_bytes,
             max_page_bytes=self.max_page_bytes,
+            pack_file_bytes=self.blob_pack_file_size_threshold,
             on_begin=None if progress is None else _told(progress.begin),
             on_complete=None if progress is None else _told(progress.complete),
         )

@@ -4,6 +4,7 @@
     {data: 1 MB}       kind 1 packed      position and size in a shared sidecar, by its blob id
     {data: 5 MB}       kind 2 dedicated   a sidecar of its own, by its blob id
     {uri: "s3://..."}  kind 3 external    position and size in that object, 0 and 0 for all of it
+    {uri: "lance-base:4/x.mp4"}           the same, of x.mp4 in the base path whose id is 4
 
 The writer is given the values, the column holds the descriptors.
 """
@@ -12,11 +13,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from enum import IntEnum
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lancelet.encodings.base import BlobSink
 from lancelet.encodings.levels import BLOB_V2_DESCRIPTOR, ShreddedLeaf
@@ -26,8 +28,18 @@ from lancelet.errors import InvalidInputError
 _Flags: TypeAlias = npt.NDArray[np.bool_]
 _Numbers: TypeAlias = npt.NDArray[np.uint64]
 
+BASE_SCHEME: Final = "lance-base:"
+"""Marks the URIs of objects in base paths, for writers alone: files have the id and the rest."""
+
 INLINE_BYTES_MAX: Final = 64 * 1024
 PACKED_BYTES_MAX: Final = 4 * 1024 * 1024
+_DESCRIBED: Final = {
+    "kind": pa.uint8(),
+    "position": pa.uint64(),
+    "blob_size": pa.uint64(),
+    "blob_id": pa.uint32(),
+}
+"""What descriptors say beside a path, by its name in the values of callers."""
 
 
 class BlobKind(IntEnum):
@@ -43,9 +55,12 @@ def with_placed_blobs(leaf: ShreddedLeaf, options: EncodingOptions, sink: BlobSi
     """Write the bytes of blobs where they belong and return the leaf of their descriptors.
 
     The values are structs of `data` and `uri`, of which each valid row has just one; `position`
-    and `size` may say which part of a `uri` is meant. What is null stays null.
+    and `size` may say which part of a `uri` is meant. What is null stays null. Values with a
+    `kind` say themselves where their bytes are, but for those of the kind inline.
     """
     values = leaf.values
+    if values.type.get_field_index("kind") >= 0:
+        return _with_described_blobs(leaf, sink)
     data, uri = values.field("data"), values.field("uri")
     is_valid = leaf.valid_slots()
     has_data = is_valid & data.is_valid().to_numpy(zero_copy_only=False)
@@ -72,16 +87,47 @@ def with_placed_blobs(leaf: ShreddedLeaf, options: EncodingOptions, sink: BlobSi
             blob_id[row], position[row] = sink.write_packed(value)
         elif len(value):
             position[row] = sink.write_inline(value)
-    children = [
-        pa.array(kind),
-        pa.array(position),
-        pa.array(size),
-        pa.array(blob_id),
-        uri.cast(pa.string()).fill_null(""),
-    ]
+    paths = _paths(uri.cast(pa.string()).fill_null(""), blob_id)
+    return _described(leaf, (kind, position, size, blob_id), paths)
+
+
+def _with_described_blobs(leaf: ShreddedLeaf, sink: BlobSink) -> ShreddedLeaf:
+    """Return the leaf of descriptors that were made before, after writing what is inline."""
+    values, is_valid = leaf.values, leaf.valid_slots()
+    kind, position, size, blob_id = (
+        values.field(name).cast(dtype).fill_null(0).to_numpy(zero_copy_only=False).copy()
+        for name, dtype in _DESCRIBED.items()
+    )
+    for row in np.flatnonzero(is_valid & (kind == BlobKind.INLINE)).tolist():
+        buffer = values.field("data")[row].as_buffer()
+        if buffer is None:
+            raise InvalidInputError("an inline blob needs data", field=leaf.field.name, row=row)
+        value = np.frombuffer(buffer, np.uint8)
+        size[row] = len(value)
+        position[row] = sink.write_inline(value) if len(value) else 0
+    paths = values.field("uri").cast(pa.string()).fill_null("")
+    return _described(leaf, (kind, position, size, blob_id), paths)
+
+
+def _described(
+    leaf: ShreddedLeaf, columns: tuple[npt.NDArray[Any], ...], paths: pa.StringArray
+) -> ShreddedLeaf:
+    is_valid = leaf.valid_slots()
+    children = [*(pa.array(column) for column in columns), paths]
     validity = None if is_valid.all() else pa.py_buffer(np.packbits(is_valid, bitorder="little"))
+    count = len(leaf.values)
     described = pa.Array.from_buffers(BLOB_V2_DESCRIPTOR, count, [validity], children=children)
     return replace(leaf, values=described)
+
+
+def _paths(uri: pa.StringArray, blob_id: npt.NDArray[np.uint32]) -> pa.StringArray:
+    """Return URIs as they are stored: those in bases without the base, whose id is filled in."""
+    in_base = np.asarray(pc.starts_with(uri, BASE_SCHEME))
+    if not in_base.any():
+        return uri
+    parts = pc.extract_regex(uri.filter(pa.array(in_base)), r"lance-base:(?P<id>\d+)/(?P<path>.*)")
+    blob_id[in_base] = parts.field("id").cast(pa.uint32()).to_numpy(zero_copy_only=False)
+    return pc.replace_with_mask(uri, pa.array(in_base), parts.field("path"))
 
 
 def _external_ranges(values: pa.Array, has_uri: _Flags) -> tuple[_Numbers, _Numbers]:

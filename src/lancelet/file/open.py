@@ -14,11 +14,12 @@ from dataclasses import dataclass
 
 from lancelet.buffers import run
 from lancelet.encodings.base import FileVersion, Memo
+from lancelet.encodings.options import EncodingOptions
 from lancelet.errors import LanceletError
 from lancelet.file import v0_1
 from lancelet.file.checksums import Verify
 from lancelet.file.memo import CachedHeads
-from lancelet.file.sidecars import SidecarSink
+from lancelet.file.sidecars import PACK_FILE_BYTES, SidecarSink
 from lancelet.file.v0_1 import LegacyFileReader
 from lancelet.file.v2.footer import parse_version
 from lancelet.file.v2.generation import check_storable, place_columns
@@ -71,9 +72,20 @@ def create_data_file(
     """
     options = options or WriterOptions()
     check_storable(schema.fields, options.version)
-    blobs = SidecarSink(store, path)
+    blobs = SidecarSink(store, path, pack_file_bytes=_pack_file_bytes(schema, options))
     zones = ZoneCollector(zone_rows=options.zone_rows) if options.zone_rows else None
     return FileWriter(store.open_writer(path), schema, options, blobs=blobs, zones=zones)
+
+
+def _pack_file_bytes(schema: Schema, options: WriterOptions) -> int:
+    if options.pack_file_bytes is not None:
+        return options.pack_file_bytes
+    wishes = (
+        EncodingOptions.from_metadata(node.name, node.metadata).blob_pack_file_size_threshold
+        for node in schema.walk()
+        if node.is_blob_v2
+    )
+    return min((wish for wish in wishes if wish is not None), default=PACK_FILE_BYTES)
 
 
 def _open(

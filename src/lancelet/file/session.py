@@ -20,7 +20,7 @@ from lancelet.file.api import (
 )
 from lancelet.file.api_writer import LanceFileWriter
 from lancelet.file.arguments import text, whole_number
-from lancelet.file.sidecars import DedicatedBlobWriter, PackedBlobWriter
+from lancelet.file.blob_writers import DedicatedBlobWriter, PackedBlobWriter
 
 _COPY_BYTES: Final = 8 * 1024 * 1024
 

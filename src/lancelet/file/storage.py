@@ -48,9 +48,8 @@ def from_storage(array: pa.Array, field: Field) -> pa.Array:
     """Return a stored array as users see it; the inverse of `to_storage`."""
     if has_json(field):
         array = _map_json(array, field, documents_from_storage)
-    if field.is_blob and array.type != field.storage_type:
-        # Where the bytes are, which is what a blob column is read as.
-        return array
+    if any(node.is_blob for node in field.walk()):
+        return cast_values(array, _type_with_places(field, array.type))
     return cast_values(array, user_type(field))
 
 
@@ -140,6 +139,24 @@ def check_nulls(array: pa.Array, field: Field) -> None:
 def has_json(field: Field) -> bool:
     """Say whether a field is JSON or holds it somewhere."""
     return any(node.logical_type == logical_type.JSON for node in field.walk())
+
+
+def _type_with_places(field: Field, found: pa.DataType) -> pa.DataType:
+    """Return the type of users, but for blobs that were read as where their bytes are."""
+    if field.is_blob:
+        return user_type(field) if found == field.storage_type else found
+    if pa.types.is_struct(found):
+        return pa.struct(
+            [
+                pa.field(child.name, _type_with_places(child, part.type), child.nullable)
+                for child, part in zip(field.children, found, strict=True)
+            ]
+        )
+    if pa.types.is_list(found) or pa.types.is_large_list(found):
+        (item,) = field.children
+        own = pa.field(item.name, _type_with_places(item, found.value_type), item.nullable)
+        return pa.large_list(own) if pa.types.is_large_list(found) else pa.list_(own)
+    return user_type(field)
 
 
 @lru_cache(maxsize=4096)

@@ -116,7 +116,10 @@ def logical_type_of(data_type: pa.DataType) -> str:
         return STRUCT
     if pa.types.is_map(data_type):
         if data_type.keys_sorted:
-            raise UnsupportedError("the format cannot record that a map is sorted by its keys")
+            raise UnsupportedError(
+                "the format cannot record that a map is sorted by its keys: keys_sorted=true is "
+                "not supported"
+            )
         return MAP
     if pa.types.is_list(data_type):
         return "list.struct" if pa.types.is_struct(storage_of(data_type.value_type)) else "list"

@@ -141,7 +141,12 @@ def blob_file_path(data_file: str, blob_id: int) -> str:
     if not 0 <= blob_id < 1 << 32:
         raise InvalidInputError("a blob id is a 32-bit number", blob_id=blob_id)
     bits = f"{blob_id:032b}"[::-1]
-    return f"{data_file.removesuffix(DATA_SUFFIX)}/{bits}.blob"
+    return f"{blob_folder(data_file)}/{bits}.blob"
+
+
+def blob_folder(data_file: str) -> str:
+    """Return the folder of the blob sidecars of a data file."""
+    return data_file.removesuffix(DATA_SUFFIX)
 
 
 def transaction_file_name(read_version: int, identity: str) -> str:

@@ -17,6 +17,7 @@ from lancelet.io.local import LocalStore
 from lancelet.io.memory import MemoryStore
 from lancelet.io.options import option_of
 from lancelet.io.remote import RemoteStore
+from lancelet.io.request_metrics import REQUEST_METRICS
 from lancelet.io.store import StorageOptions, Store
 from lancelet.io.uri import Location, parse_uri
 
@@ -42,7 +43,8 @@ def open_store(
     ('memory://shelf', 'tables/t.lance')
     """
     location = parse_uri(uri)
-    return _store_of(location, storage_options or {}, provider), location.path
+    store = _store_of(location, storage_options or {}, provider)
+    return REQUEST_METRICS.watched(store, location.scheme), location.path
 
 
 def open_folder(

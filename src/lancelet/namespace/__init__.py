@@ -4,12 +4,25 @@
     ns.create_namespace(CreateNamespaceRequest(id=["sales"]))
     lancelet.write_dataset(rows, namespace_client=ns, table_id=["sales", "orders"])
 
-Requests and answers are the classes of the package `lance-namespace`, which this one needs.
+Requests and answers are the classes of the package `lance-namespace`, which this one needs; they
+are found here too, as is the interface `LanceNamespace`.
 """
+
+import lance_namespace
 
 from lancelet.namespace.adapter import RestAdapter
 from lancelet.namespace.context import DynamicContextProvider
 from lancelet.namespace.directory import DirectoryNamespace
 from lancelet.namespace.rest import RestNamespace
+from lancelet.on_demand import import_on_demand
 
 __all__ = ["DirectoryNamespace", "DynamicContextProvider", "RestAdapter", "RestNamespace"]
+
+import_on_demand(
+    __name__,
+    {
+        name: "lance_namespace"
+        for name in lance_namespace.__all__
+        if name.endswith(("Request", "Response", "LanceNamespace"))
+    },
+)

@@ -1,6 +1,7 @@
 """Rows to be written, in whatever form a caller has them, as one stream of batches.
 
 table, batch, dict of columns, list of dicts       what is there
+list of Pydantic models                            the schema is that of their class
 reader, scanner, dataset, iterable of batches      read as it is written
 pandas, Polars, anything that offers an Arrow stream
 """
@@ -8,6 +9,7 @@ pandas, Polars, anything that offers an Arrow stream
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -77,6 +79,10 @@ def _stream_of_iterable(data: Iterable[Any], schema: pa.Schema | None) -> RowStr
     if isinstance(first, Mapping):
         rows = [dict(row) for row in itertools.chain([first], rest)]
         return _stream_of(pa.Table.from_pylist(rows, schema=schema), None)
+    if _is_model(first):
+        from lancelet.pydantic import models_to_table  # noqa: PLC0415 - an extra
+
+        return _stream_of(models_to_table(data, type(first), schema), None)
     if first is None:
         if schema is None:
             raise InvalidInputError("an iterable without batches needs a schema beside it")
@@ -86,6 +92,11 @@ def _stream_of_iterable(data: Iterable[Any], schema: pa.Schema | None) -> RowStr
             "an iterable of rows must yield batches, tables or dicts", found=str(type(first))
         )
     return RowStream(first.schema, _batches(itertools.chain([first], rest)))
+
+
+def _is_model(row: Any) -> bool:
+    pydantic = sys.modules.get("pydantic")
+    return pydantic is not None and isinstance(row, pydantic.BaseModel)
 
 
 def _batches(parts: Iterable[pa.RecordBatch | pa.Table]) -> Iterator[pa.RecordBatch]:

@@ -21,6 +21,7 @@ from lancelet.file import v0_1
 from lancelet.file.base import DataFileWriter
 from lancelet.file.open import create_data_file
 from lancelet.file.v2.writer import WriterOptions
+from lancelet.format.field import Field
 from lancelet.format.fragment import DataFile, Fragment, FragmentId
 from lancelet.format.paths import DATA, data_file_name
 from lancelet.format.schema import Schema
@@ -69,6 +70,7 @@ class FileOptions:
     limits: FileLimits = field(default_factory=FileLimits)
     data_cache_bytes: int | None = None
     max_page_bytes: int | None = None
+    pack_file_bytes: int | None = None
     dictionaries: Mapping[int, pa.Array] = field(default_factory=dict)
     on_begin: Callable[[Fragment], None] | None = None
     on_complete: Callable[[Fragment], None] | None = None
@@ -91,10 +93,16 @@ def write_fragments(
         raise
 
 
+class DimensionError(InvalidInputError, OSError):
+    """Lists of a fixed size have no elements, so that nothing tells how many there are."""
+
+
 class _FragmentWriter:
     """Writes one file after another."""
 
     def __init__(self, targets: list[Target], schema: Schema, options: FileOptions) -> None:
+        for column in schema.fields:
+            _check_dimensions(column)
         self._targets = targets
         self._schema = schema
         self._options = options
@@ -153,6 +161,7 @@ class _FragmentWriter:
             version=options.version,
             data_cache_bytes=options.data_cache_bytes,
             max_page_bytes=options.max_page_bytes,
+            pack_file_bytes=options.pack_file_bytes,
         )
         return create_data_file(store, path, self._schema, wanted)
 
@@ -181,6 +190,14 @@ class _FragmentWriter:
 
 def _path(target: Target, name: str) -> str:
     return f"{target.folder}/{name}" if target.folder else name
+
+
+def _check_dimensions(column: Field) -> None:
+    for node in column.walk():
+        if pa.types.is_fixed_size_list(node.arrow_type) and not node.arrow_type.list_size:
+            raise DimensionError(
+                "the dimension must be a positive integer", column=column.name, field=node.name
+            )
 
 
 def checked_batches(

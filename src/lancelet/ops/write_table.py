@@ -9,7 +9,7 @@ Append and overwrite create the table where there is none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -20,7 +20,7 @@ from lancelet.format.operation import Append, Operation, Overwrite
 from lancelet.format.schema import Schema
 from lancelet.format.version import DEFAULT_VERSION, FileVersion
 from lancelet.ops.bases import BaseChoice, BaseError, number_bases
-from lancelet.ops.blob_input import checked_uris
+from lancelet.ops.blob_input import BlobPolicy, check_thresholds, resolved_blobs
 from lancelet.ops.fit import check_new_schema, fit_to_table
 from lancelet.ops.publish import Remarks, commit_transaction, new_transaction
 from lancelet.ops.rows import RowStream
@@ -66,6 +66,17 @@ class WriteOptions:
     targets: BaseChoice = field(default_factory=BaseChoice)
     allows_blobs_outside: bool = True
     """Whether blobs given by URI may lie outside of the base paths."""
+    ingests_blobs: bool = False
+    """Whether the bytes of blobs given by URI are copied into the table."""
+
+    def blob_policy(self, bases: Iterable[BasePath], location: TableLocation) -> BlobPolicy:
+        """Return what becomes of blobs given by URI in a table that has some bases."""
+        return BlobPolicy(
+            tuple(bases),
+            self.allows_blobs_outside,
+            self.ingests_blobs,
+            location.storage_options,
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,8 +127,8 @@ def prepare_write(
     new_bases = number_bases(options.bases)
     bases = {base.id: base for base in new_bases} if latest is None else latest.manifest.bases
     targets = options.targets.targets(location, bases)
-    if not options.allows_blobs_outside:
-        rows = RowStream(rows.schema, checked_uris(rows.batches, schema.fields, bases.values()))
+    policy = options.blob_policy(bases.values(), location)
+    rows = RowStream(rows.schema, resolved_blobs(rows.batches, schema.fields, policy))
     fragments = _write(targets, rows, schema, files)
     config = options.config if latest is None else {}
     operation = Overwrite(fragments, schema, config, new_bases)
@@ -130,12 +141,12 @@ def append_fragments(
 ) -> tuple[Fragment, ...]:
     """Write rows as fragments that fit the schema of a version."""
     schema = fit_to_table(latest.schema, rows.schema)
+    check_thresholds(latest.schema, rows.schema)
     version = options.version or with_true_version(latest.manifest).data_version
     files = replace(options.files, version=version, dictionaries=dictionary_values_of(latest))
     targets = options.targets.targets(latest.location, latest.manifest.bases)
-    if not options.allows_blobs_outside:
-        bases = latest.manifest.bases.values()
-        rows = RowStream(rows.schema, checked_uris(rows.batches, schema.fields, bases))
+    policy = options.blob_policy(latest.manifest.bases.values(), latest.location)
+    rows = RowStream(rows.schema, resolved_blobs(rows.batches, schema.fields, policy))
     return _write(targets, rows, schema, files)
 
 

@@ -30,6 +30,7 @@ from lancelet.table.location import Place
 from lancelet.table.snapshot import Snapshot
 
 _SCHEME: Final = "://"
+_OFFSET_BITS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,10 @@ def read_part(place: BlobPlace, positions: Sequence[int], sizes: Sequence[int]) 
     for position, size in zip(positions, sizes, strict=True):
         if position < 0 or size < 0:
             raise NegativeRangeError("a range of a blob is negative", position=position, size=size)
+        if position + size >> _OFFSET_BITS:
+            raise InvalidInputError(
+                f"offset + length overflowed: {position} + {size}", path=blob.path
+            )
         if position + size > blob.size:
             raise InvalidInputError(
                 f"Blob range end {position + size} exceeds blob size {blob.size}", path=blob.path

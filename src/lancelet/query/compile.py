@@ -86,7 +86,7 @@ def _rehearse(expression: Expression, schema: pa.Schema) -> pa.DataType:
     """Compute an expression over no rows, so that a missing kernel shows before any is read."""
     names = {path[0] for path in columns_of(expression)}
     fields = [field for field in schema if field.name in names]
-    nothing = [pa.array([], field.type) for field in fields]
+    nothing = [pa.nulls(0, field.type) for field in fields]
     return evaluate(expression, pa.RecordBatch.from_arrays(nothing, schema=pa.schema(fields))).type
 
 

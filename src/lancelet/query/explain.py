@@ -20,6 +20,7 @@ from lancelet.query.execute import count_rows, execute
 from lancelet.query.indexing.choose import choose_parts
 from lancelet.query.indexing.first_rows import bound_of_first_rows
 from lancelet.query.indexing.render import render_part
+from lancelet.query.indexing.search import find_candidates
 from lancelet.query.indexing.segments import column_indices, index_loads
 from lancelet.query.nodes.source import sources
 from lancelet.query.plan import ScanPlan
@@ -77,7 +78,7 @@ def analyze_plan(plan: ScanPlan, *, count_only: bool = False) -> str:
     )
     lines = [
         line + metrics if line.lstrip().startswith(_READ) else line
-        for line in _lines(plan, predicted, verbose=True)
+        for line in _lines(plan, predicted, verbose=True, counts=count_only)
     ]
     lines.append(
         f"measured: rows={rows} requests={counts.read_iops} bytes={counts.read_bytes} "
@@ -137,9 +138,15 @@ def _measured(plan: ScanPlan) -> tuple[ScanPlan, IoMeter]:
     return replace(plan, snapshot=snapshot), meter
 
 
-def _lines(plan: ScanPlan, predicted: Prediction, *, verbose: bool) -> list[str]:
+def _lines(
+    plan: ScanPlan, predicted: Prediction, *, verbose: bool, counts: bool = False
+) -> list[str]:
     options = plan.options
-    steps: list[str] = [f"Project: {', '.join(plan.schema.names)}"]
+    mask = find_candidates(plan, counts=True) if counts and plan.is_filtered else None
+    if mask is not None and not mask.steps:
+        steps = _steps_of_count(plan, mask.covered, predicted)
+        return ["  " * depth + step for depth, step in enumerate(steps)]
+    steps = [f"Project: {', '.join(plan.schema.names)}"]
     if options.limit is not None or options.offset:
         steps.append(f"Limit: offset={options.offset} limit={options.limit}")
     if options.order_by:
@@ -155,18 +162,34 @@ def _lines(plan: ScanPlan, predicted: Prediction, *, verbose: bool) -> list[str]
         steps += options.search.steps(plan)
     if plan.is_filtered:
         if late:
-            steps.append(f"Take: columns=[{', '.join(late)}] for rows that match")
+            steps.append(f"Take: projection=[{', '.join(late)}], source=stream of rows that match")
         steps += [f"Filter: {step.expression}" for step in reversed(plan.steps)]
-        steps += [
-            f"ScalarIndexQuery: query={render_part(part.part)}, estimated_rows={part.estimate}"
-            for part in choose_parts(plan)
-        ]
-    names = early if plan.is_filtered else late
-    steps.append(
+        steps += _index_steps(plan)
+    steps.append(_read_step(plan, early if plan.is_filtered else late, predicted))
+    if verbose:
+        steps.append(f"Version: {plan.snapshot.version} of {plan.snapshot.num_rows} rows")
+    return ["  " * depth + step for depth, step in enumerate(steps)]
+
+
+def _steps_of_count(plan: ScanPlan, covered: frozenset[int], predicted: Prediction) -> list[str]:
+    """Return the steps of a count that indices answer for the fragments they cover."""
+    steps = [f"CountFromMask: num_fragments={len(covered)}", *_index_steps(plan)]
+    if not covered.issuperset(plan.snapshot.fragments.ids.tolist()):
+        names = [each.name for step in plan.steps for each in step.fields]
+        steps.append(_read_step(plan, names, predicted))
+    return steps
+
+
+def _index_steps(plan: ScanPlan) -> list[str]:
+    return [
+        f"ScalarIndexQuery: query={render_part(part.part)}, estimated_rows={part.estimate}"
+        for part in choose_parts(plan)
+    ]
+
+
+def _read_step(plan: ScanPlan, names: list[str], predicted: Prediction) -> str:
+    return (
         f"{_READ} uri={plan.snapshot.location.uri}, "
         f"projection=[{', '.join(dict.fromkeys(names))}], num_fragments={predicted.fragments}, "
         f"rows={predicted.rows}, requests={predicted.requests}, bytes={predicted.bytes}"
     )
-    if verbose:
-        steps.append(f"Version: {plan.snapshot.version} of {plan.snapshot.num_rows} rows")
-    return ["  " * depth + step for depth, step in enumerate(steps)]

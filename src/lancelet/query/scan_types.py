@@ -31,7 +31,7 @@ def scan_field(field: Field) -> pa.Field:
     if field.is_blob:
         return arrow.with_type(DESCRIPTOR_TYPE)
     parts = [scan_field(child) for child in field.children]
-    return arrow.with_type(_with_parts(arrow.type, parts))
+    return arrow.with_type(with_parts(arrow.type, parts))
 
 
 @lru_cache(maxsize=4096)
@@ -53,7 +53,8 @@ def read_as(field: Field) -> Field:
     return replace(place, parent_id=field.parent_id, metadata={_PACKED_KEY: "true"})
 
 
-def _with_parts(data_type: pa.DataType, parts: Sequence[pa.Field]) -> pa.DataType:
+def with_parts(data_type: pa.DataType, parts: Sequence[pa.Field]) -> pa.DataType:
+    """Return a type with other children."""
     if pa.types.is_struct(data_type):
         return pa.struct(parts)
     if pa.types.is_large_list(data_type):

@@ -90,7 +90,10 @@ def take_addresses(snapshot: Snapshot, addresses: UInt64s, projection: Projectio
         return pa.Table.from_batches([_take_of_fragment(snapshot, projection, task)])
     groups = group_by_fragment(addresses)
     if not groups:
-        return schema.empty_table() if schema.names else pa.Table.from_batches([without_columns(0)])
+        if not schema.names:
+            return pa.Table.from_batches([without_columns(0)])
+        # Arrow's own empty tables have no extensions within lists.
+        return pa.Table.from_arrays([pa.nulls(0, each.type) for each in schema], schema=schema)
     waits = waits_for_storage(snapshot)
     tasks = _tasks(snapshot, groups, offsets_of(addresses), with_packs=not waits)
     batches = list(map_ordered(partial(take_of_source, projection), tasks, waits=waits))

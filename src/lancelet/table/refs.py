@@ -133,7 +133,9 @@ def get_tag(main: TableLocation, name: str) -> Tag:
     try:
         return parse_tag(main.store.read(tag_path(name)))
     except ObjectNotFoundError as error:
-        raise RefNotFoundError(f"tag {name} does not exist", uri=main.uri) from error
+        raise RefNotFoundError(
+            f"Ref not found error: tag {name} does not exist", uri=main.uri
+        ) from error
 
 
 def create_tag(main: TableLocation, name: str, version: int, branch: str | None = None) -> Tag:
@@ -182,7 +184,7 @@ def get_branch(main: TableLocation, name: str) -> Branch:
     check_branch_name(name)
     found = _branch_or_none(main, name)
     if found is None:
-        raise RefNotFoundError(f"branch {name} does not exist", uri=main.uri)
+        raise RefNotFoundError(f"Ref not found error: branch {name} does not exist", uri=main.uri)
     return found
 
 
@@ -235,7 +237,7 @@ def delete_branch(main: TableLocation, name: str) -> None:
     branches = list_branches(main)
     folder = branch_root(name)
     if name not in branches and next(main.store.list(folder), None) is None:
-        raise RefNotFoundError(f"branch {name} does not exist", uri=main.uri)
+        raise RefNotFoundError(f"Ref not found error: branch {name} does not exist", uri=main.uri)
     children = sorted(other for other, branch in branches.items() if branch.parent_branch == name)
     tags = sorted(tag for tag, value in list_tags(main).items() if value.branch == name)
     if children or tags:
@@ -264,7 +266,13 @@ def _tag_of(main: TableLocation, version: int, branch: str | None, before: Tag) 
     if branch is not None:
         get_branch(main, branch)
     location = branch_location(main, branch)
-    entry = location.handler.find_version(location.store, version, uri=location.uri)
+    try:
+        entry = location.handler.find_version(location.store, version, uri=location.uri)
+    except VersionNotFoundError as error:
+        raise VersionNotFoundError(
+            f"Version not found error: version {branch or MAIN}:{version} does not exist",
+            uri=location.uri,
+        ) from error
     return replace(
         before,
         branch=branch,

@@ -85,7 +85,7 @@ OPERATIONS = [
     op.Restore(3),
     op.ReserveFragments(4),
     op.Update((1,), (FRAGMENT,), (FRAGMENT,), (0,), (), (1,), op.UpdateMode.REWRITE_COLUMNS),
-    op.Update(updated_offsets={4: b"bitmap"}),
+    op.Update(updated_offsets={4: render_bitmap(BitMap([1, 3]))}),
     op.Project(SCHEMA, preserves_nullability=True),
     op.UpdateConfig(CHANGE, None, CHANGE, {3: CHANGE}),
     op.DataReplacement((op.DataReplacementGroup(4, FRAGMENT.files[0]),)),

@@ -29,14 +29,14 @@ def test_every_row_is_in_one_shard(dataset, count, batch_size, granularity):
     options = {"columns": ["a"], "batch_size": batch_size, "granularity": granularity}
     found = []
     for rank in range(count):
-        with pytest.warns(DeprecationWarning, match="deprecated"):
+        with pytest.warns(UserWarning, match="deprecated"):
             shard = ShardedBatchIterator(dataset, rank, count, **options)
         assert all(batch.num_rows <= batch_size for batch in shard)
         found += _values(shard)
     assert sorted(found) == list(range(100))
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:ShardedBatchIterator:UserWarning")
 def test_what_cannot_be_sharded_is_refused(dataset):
     with pytest.raises(InvalidInputError):
         ShardedBatchIterator(dataset, 2, 2)

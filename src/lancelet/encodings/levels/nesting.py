@@ -97,7 +97,7 @@ def nest(field: Field, version: FileVersion) -> Node:
         return ListNode(field, pa.large_list(_arrow_field(child)), child)
     if version < FileVersion.V2_2:
         raise UnsupportedError(
-            "files before 2.2 cannot store this type; write 2.2",
+            "this type is not supported by files before 2.2, which cannot store it; write 2.2",
             field=field.name,
             type=str(data_type),
             version=version.value,

@@ -60,6 +60,8 @@ class WriterOptions:
     """The bytes of all fields together that wait for their page to fill; 8 MiB per field."""
     max_page_bytes: int | None = None
     """The most bytes of values that go into a page of 2.0; 32 MiB, as always from 2.1 on."""
+    pack_file_bytes: int | None = None
+    """The most bytes of a file that many blobs share; 1 GiB, or what their field says."""
     checksums: bool = True
     """Whether to keep checksums in the file."""
     zone_rows: int | None = ZONE_ROWS

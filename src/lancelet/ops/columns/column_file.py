@@ -23,7 +23,7 @@ from lancelet.format.fragment import DataFile, Fragment
 from lancelet.format.paths import DATA, data_file_name
 from lancelet.format.schema import Schema
 from lancelet.format.version import FileVersion
-from lancelet.ops.blob_input import with_blob_structs
+from lancelet.ops.blob_input import BlobPolicy, resolved_blobs, with_blob_structs
 from lancelet.ops.columns.storable import check_nulls_storable
 from lancelet.table.apply.state import with_true_version
 from lancelet.table.dictionaries import dictionary_values_of
@@ -43,7 +43,11 @@ def write_column_file(
     name = data_file_name(uuid.uuid4())
     writer = _create(snapshot, fragment, schema, f"{DATA}/{name}")
     try:
-        for batch in batches:
+        policy = BlobPolicy(
+            tuple(snapshot.manifest.bases.values()),
+            storage_options=snapshot.location.storage_options,
+        )
+        for batch in resolved_blobs(iter(batches), schema.fields, policy):
             if version is FileVersion.V0_1:
                 check_nulls_storable(batch, schema.fields)
             writer.write(with_blob_structs(batch, schema.fields))

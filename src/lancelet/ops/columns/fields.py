@@ -24,6 +24,7 @@ from lancelet.format.field import NO_ID, Field, FieldId, check_primary_key
 from lancelet.format.fragment import Fragment
 from lancelet.format.schema import Schema, check_names
 from lancelet.format.version import FileVersion
+from lancelet.query.data_types import print_arrow_type
 from lancelet.query.names import similar_names
 from lancelet.query.row_columns import ROW_FIELDS
 from lancelet.table.snapshot import Snapshot
@@ -33,6 +34,10 @@ _EXTENSIBLE = {logical_type.STRUCT, *logical_type.LISTS, *logical_type.LARGE_LIS
 
 class ColumnError(InvalidInputError, OSError):
     """A change to the columns of a table cannot be made as asked."""
+
+
+class ColumnSourceError(ColumnError, RuntimeError):
+    """What makes new columns failed; its own error is the cause of this one."""
 
 
 class ColumnNotFoundError(FieldNotFoundError, OSError):
@@ -142,7 +147,12 @@ def _merged(
 def _extended(present: Field, brought: Field, version: FileVersion, *, path: str) -> Field:
     kind = present.logical_type
     if kind != brought.logical_type or kind not in _EXTENSIBLE or present.is_blob:
-        raise ColumnError(f"Column {path} already exists in the dataset", column=path)
+        raise ColumnError(
+            f"Column {path} already exists in the dataset. Type conflicts between "
+            f"{path}({print_arrow_type(present.arrow_type)}) and "
+            f"{path}({print_arrow_type(brought.arrow_type)})",
+            column=path,
+        )
     if present.is_packed:
         raise ColumnError(
             f"Column {path} is packed struct and already exists in the dataset", column=path

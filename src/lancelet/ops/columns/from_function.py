@@ -11,10 +11,11 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from lancelet.errors import LanceletError
 from lancelet.format.fragment import Fragment
 from lancelet.format.schema_json import schema_to_json
 from lancelet.ops.columns.checkpoint import BatchInfo
-from lancelet.ops.columns.fields import ColumnError, keeps_nullability
+from lancelet.ops.columns.fields import ColumnError, ColumnSourceError, keeps_nullability
 from lancelet.ops.columns.nested import GivenRows
 from lancelet.ops.columns.plan import ColumnPlan, grown_schema, guides_of, shaped
 from lancelet.ops.columns.rows import read_live
@@ -81,7 +82,12 @@ def _result(
 
 
 def _call(source: Function, rows: pa.RecordBatch) -> pa.RecordBatch:
-    result = source.call(rows)
+    try:
+        result = source.call(rows)
+    except LanceletError:
+        raise
+    except Exception as error:
+        raise ColumnSourceError(f"the function of new columns failed: {error}") from error
     if result.num_rows != rows.num_rows:
         raise ColumnError(
             "a function must return as many rows as it is given",

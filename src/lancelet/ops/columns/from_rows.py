@@ -23,7 +23,7 @@ from lancelet.table.snapshot import Snapshot
 
 def plan_rows(snapshot: Snapshot, source: Rows) -> ColumnPlan:
     """Return how the columns of a stream are added to a version."""
-    supply = RowSupply(source.stream.batches)
+    supply = RowSupply(source.stream.batches, source.stream.schema.names)
     grown = grown_schema(snapshot, source.stream.schema)
     guides = guides_of(snapshot.schema, grown.added)
     projection = plain_projection(guides)

@@ -23,7 +23,7 @@ from lancelet.file.pool import map_ordered
 from lancelet.format.fragment import DataFile, Fragment
 from lancelet.format.fragment_json import data_file_from_json, data_file_to_json
 from lancelet.format.operation import Merge
-from lancelet.format.paths import DATA
+from lancelet.format.paths import DATA, blob_folder
 from lancelet.format.schema import Schema
 from lancelet.io.store import Store
 from lancelet.ops.columns.column_file import write_column_file
@@ -183,6 +183,8 @@ class ColumnJob:
         for fragment_id, each in list(written.items()):
             with contextlib.suppress(StorageError):
                 self._store.delete(f"{DATA}/{each.file.path}")
+            with contextlib.suppress(StorageError):
+                self._store.delete_folder(blob_folder(f"{DATA}/{each.file.path}"))
             del self._written[fragment_id]
 
 

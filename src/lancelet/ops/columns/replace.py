@@ -71,6 +71,6 @@ def _rows(
     missing = [name for name in stored.names if name not in stream.schema.names]
     if missing:
         raise ColumnError("there are no values for a column", columns=missing)
-    supply = RowSupply(stream.batches)
+    supply = RowSupply(stream.batches, stream.schema.names)
     yield from spread(snapshot, fragment, stored, (), supply.take(snapshot.live_rows(fragment)))
     supply.check_ended()

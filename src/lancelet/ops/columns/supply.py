@@ -7,18 +7,22 @@ take 1   [4]
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from lancelet.ops.columns.fields import ColumnError
+from lancelet.errors import LanceletError
+from lancelet.ops.columns.fields import ColumnError, ColumnSourceError
 
 
 class RowSupply:
     """Hands out the rows of a stream in order."""
 
-    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        """Hand out the rows of `batches`."""
+    def __init__(
+        self, batches: Iterator[pa.RecordBatch], names: Sequence[str] | None = None
+    ) -> None:
+        """Hand out the rows of `batches`, which have columns of these names if any are given."""
+        self._names = None if names is None else tuple(names)
         self._batches = batches
         self._rest: pa.RecordBatch | None = None
         self._last: pa.RecordBatch | None = None
@@ -60,4 +64,16 @@ class RowSupply:
         return batch
 
     def _next(self) -> pa.RecordBatch | None:
-        return next((batch for batch in self._batches if batch.num_rows), None)
+        try:
+            batch = next((batch for batch in self._batches if batch.num_rows), None)
+        except LanceletError:
+            raise
+        except Exception as error:
+            raise ColumnSourceError(f"the stream of new columns failed: {error}") from error
+        if batch is not None and self._names not in {None, tuple(batch.schema.names)}:
+            raise ColumnError(
+                "the field names of a batch are not those of the stream",
+                expected=self._names,
+                found=batch.schema.names,
+            )
+        return batch

@@ -22,9 +22,11 @@ from lancelet.encodings.take import take_from_table, take_rows
 from lancelet.format.field import Field
 from lancelet.format.fragment import Fragment
 from lancelet.format.schema import Schema
+from lancelet.ops.blob_input import BlobPolicy, resolved_blobs, with_blob_structs
 from lancelet.ops.columns.column_file import write_column_file
 from lancelet.ops.columns.fields import ColumnError
 from lancelet.ops.columns.from_join import Joined, key_projection
+from lancelet.ops.compact.blobs import blob_values
 from lancelet.query.nodes.source import FragmentSource
 from lancelet.query.projection import Projection
 from lancelet.query.row_columns import ROW_FIELDS
@@ -69,7 +71,7 @@ def _updated_fields(schema: Schema, given: pa.Schema) -> Schema:
                 f"Column {own.name} in right side fragment does not exist in left side fragment",
                 column=own.name,
             )
-        if field.arrow_type != own.type:
+        if field.arrow_type != own.type and not any(node.is_blob for node in field.walk()):
             raise ColumnError(
                 "values are not of the type of the column",
                 column=own.name,
@@ -92,6 +94,7 @@ def _merged(
     source = FragmentSource(snapshot, fragment, with_deleted=True)
     live = snapshot.deletions(fragment).live_mask(source.num_rows)
     start = 0
+    given = {field.name: _given(snapshot, joined.columns, field) for field in stored.fields}
     wanted: Sequence[Field] = (*projection.fields, *stored.fields)
     for batch in source.reader.iter_batches(tuple(dict.fromkeys(wanted)), RowRange(0, len(live))):
         rows = RowRange(start, start + batch.num_rows)
@@ -100,11 +103,30 @@ def _merged(
         places = joined.places(keys)
         found = np.asarray(pc.is_valid(places)) & live[rows.start : rows.stop]
         changed.append(np.flatnonzero(found) + rows.start)
+        addresses = source.addresses(np.arange(rows.start, rows.stop))
         arrays = [
-            _replaced(batch.column(field.name), joined.columns.column(field.name), places, found)
+            _replaced(
+                blob_values(snapshot, field, batch.column(field.name), addresses),
+                given[field.name],
+                places,
+                found,
+            )
             for field in stored.fields
         ]
         yield pa.RecordBatch.from_arrays(arrays, names=list(stored.names))
+
+
+def _given(snapshot: Snapshot, columns: pa.Table, field: Field) -> pa.ChunkedArray:
+    """Return new values in the form in which they are written."""
+    whole = columns.select([field.name]).combine_chunks()
+    policy = BlobPolicy(
+        tuple(snapshot.manifest.bases.values()),
+        allows_outside=False,
+        storage_options=snapshot.location.storage_options,
+    )
+    resolved = resolved_blobs(iter(whole.to_batches()), [field], policy)
+    stored = [with_blob_structs(batch, [field]) for batch in resolved]
+    return pa.Table.from_batches(stored).column(0) if stored else whole.column(0)
 
 
 def _keys(

@@ -18,12 +18,12 @@ import pyarrow.compute as pc
 
 from lancelet.encodings.blob_v2 import BlobKind
 from lancelet.encodings.v2_0.writer import NULL_BLOB_POSITION
-from lancelet.errors import UnsupportedError
 from lancelet.format import logical_type
 from lancelet.format.base_paths import base_of
 from lancelet.format.field import Field
 from lancelet.format.schema import Schema
 from lancelet.io.uri import join
+from lancelet.query.blob_scan import list_items, relisted
 from lancelet.query.blobs import BlobPlace, places_of, read_places
 from lancelet.rowids.address import UInt64s
 from lancelet.table.snapshot import Snapshot
@@ -59,7 +59,7 @@ def with_blob_values(
     for start, stop in zip(starts, np.append(starts[1:], batch.num_rows), strict=True):
         part, own = batch.slice(start, stop - start), addresses[start:stop]
         columns = [
-            _values(snapshot, field, array, own)
+            blob_values(snapshot, field, array, own)
             for field, array in zip(fields, part.columns, strict=True)
         ]
         yield pa.RecordBatch.from_arrays(columns, batch.schema.names)
@@ -77,21 +77,21 @@ def _blob_bytes(field: Field, array: pa.Array) -> np.ndarray[Any, np.dtype[np.in
     return total
 
 
-def _values(snapshot: Snapshot, field: Field, array: pa.Array, addresses: UInt64s) -> pa.Array:
+def blob_values(snapshot: Snapshot, field: Field, array: pa.Array, addresses: UInt64s) -> pa.Array:
+    """Return a column that was read, with its blobs in the form in which they are written."""
     if not any(node.is_blob for node in field.walk()):
         return array
     if field.is_blob:
         rows = [None if row in _NULLS_OF_2_0 else row for row in array.to_pylist()]
         places = places_of(snapshot, field, rows, addresses)
         if field.is_blob_v2:
-            return _blob_structs(snapshot, rows, places)
+            return _blob_structs(snapshot, field, rows, places)
         return pa.array(read_places(places), pa.large_binary())
     if field.logical_type != logical_type.STRUCT:
-        raise UnsupportedError(
-            "blobs within lists cannot be rewritten by this release", field=field.name
-        )
+        items, lengths, owners = list_items(array, addresses)
+        return relisted(array, blob_values(snapshot, field.children[0], items, owners), lengths)
     children = [
-        _values(snapshot, child, array.field(index), addresses)
+        blob_values(snapshot, child, array.field(index), addresses)
         for index, child in enumerate(field.children)
     ]
     fields = [
@@ -104,6 +104,7 @@ def _values(snapshot: Snapshot, field: Field, array: pa.Array, addresses: UInt64
 
 def _blob_structs(
     snapshot: Snapshot,
+    field: Field,
     rows: Sequence[dict[str, Any] | None],
     places: Sequence[BlobPlace | None],
 ) -> pa.Array:
@@ -119,10 +120,12 @@ def _blob_structs(
             pa.string(),
         ),
     }
-    if any(away and row and row["size"] for away, row in zip(is_external, rows, strict=True)):
-        for name in ("position", "size"):
-            given = [row[name] if row is not None else None for row in rows]
-            columns[name] = pa.array(given, pa.uint64())
+    for name in (child.name for child in field.children if child.name in {"position", "size"}):
+        ranges = [
+            row[name] if away and row is not None and row["size"] else None
+            for away, row in zip(is_external, rows, strict=True)
+        ]
+        columns[name] = pa.array(ranges, pa.uint64())
     mask = pa.array([row is None for row in rows], pa.bool_())
     return pa.StructArray.from_arrays(list(columns.values()), list(columns), mask=mask)
 

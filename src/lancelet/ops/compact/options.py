@@ -33,6 +33,10 @@ class CompactionMode(Enum):
     """Page by page, or not at all."""
 
 
+class SourceLimitError(InvalidInputError, OSError):
+    """A limit under which nothing can be compacted."""
+
+
 @dataclass(frozen=True, slots=True)
 class CompactionOptions:
     """How fragments are chosen and rewritten.
@@ -84,7 +88,7 @@ class CompactionOptions:
             )
         for name in ("max_source_fragments", "max_source_rows", "max_source_bytes"):
             if getattr(self, name) == 0:
-                raise InvalidInputError(
+                raise SourceLimitError(
                     f"CompactionOptions::{name} must be greater than 0 (use None for no limit)"
                 )
 

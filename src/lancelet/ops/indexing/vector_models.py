@@ -28,7 +28,7 @@ from lancelet.index.vector.vectors import matrix_of, values_of
 from lancelet.index.vector.writer import array_of, grouped, write_segment
 from lancelet.ops.indexing.build import describe_segment, new_folder
 from lancelet.ops.indexing.rows import rows_to_index
-from lancelet.query.indexing.segments import vector_indices
+from lancelet.query.indexing.segments import TableSegment, vector_indices
 from lancelet.table.snapshot import Snapshot
 
 ENCODED_NAMES: Final = ("_rowid", "__ivf_part_id", "__pq_code")
@@ -48,15 +48,22 @@ def segments_of_index(
     snapshot: Snapshot, name: str, chosen: Container[str] | None = None
 ) -> list[IvfSegment]:
     """Return the open segments of an index of vectors, by default all."""
+    return [opened for _, opened in opened_segments(snapshot, name, chosen)]
+
+
+def opened_segments(
+    snapshot: Snapshot, name: str, chosen: Container[str] | None = None
+) -> list[tuple[TableSegment, IvfSegment]]:
+    """Return the segments of an index of vectors in a table, each with what it opens to."""
     for indices in vector_indices(snapshot).values():
         for index in indices:
             if index.name == name:
                 opened = (
-                    segment.open()
+                    (segment, segment.open())
                     for segment in index.segments
                     if chosen is None or str(segment.metadata.uuid) in chosen
                 )
-                return [segment for segment in opened if isinstance(segment, IvfSegment)]
+                return [each for each in opened if isinstance(each[1], IvfSegment)]
     raise NoSuchIndexError(f'Index "{name}" not found')
 
 

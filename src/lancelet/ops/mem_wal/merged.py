@@ -152,6 +152,8 @@ def newest_rows(read: MergedRead, keys: Sequence[str]) -> pa.Table:
 
 def _numbered(rows: pa.Table, generation: int, schema: pa.Schema) -> pa.Table:
     numbers = pa.array(np.full(len(rows), generation, np.uint64))
+    if TOMBSTONE not in rows.column_names:  # a table that was put there by hand
+        rows = rows.append_column(TOMBSTONE, pa.array(np.zeros(len(rows), np.bool_)))
     numbered = rows.append_column(GENERATION, numbers).select(schema.names)
     return pa.Table.from_arrays(
         [column.cast(kind.type) for column, kind in zip(numbered.columns, schema, strict=True)],

@@ -35,6 +35,7 @@ from lancelet.table.conflict.rebase import with_deletions
 from lancelet.table.snapshot import Snapshot, open_snapshot
 
 TOMBSTONE: Final = "_tombstone"
+KEYS_FOLDER: Final = "_pk_index"
 _FILTER_BYTES: Final = 1 << 15
 _ROWS_MAX: Final = 1 << 31
 
@@ -65,7 +66,7 @@ def write_sstable(shard: Shard, base: Snapshot, rows: pa.Table, generation: int)
             fragment = with_deletions(fragment, vector, read_version=1)
             assert fragment.deletion_file is not None, "rows were just deleted"
             location.store.put(fragment.deletion_file.path(fragment.id), vector.render())
-        _write_keys(SegmentFolder(location.store, "_pk_index"), named)
+        write_keys(SegmentFolder(location.store, KEYS_FOLDER), named)
     filter_ = build_filter(key_hashes(named) if keys else np.empty(0, np.uint64), _FILTER_BYTES)
     location.store.put("bloom_filter.bin", filter_)
     overwrite = Overwrite((fragment,), schema, {}, ())
@@ -80,7 +81,8 @@ def open_sstable(shard: Shard, path: str) -> Snapshot:
     return open_snapshot(shard.location.below(f"{shard.folder}/{path}"))
 
 
-def _write_keys(folder: SegmentFolder, keys: pa.Table) -> None:
+def write_keys(folder: SegmentFolder, keys: pa.Table) -> None:
+    """Write where each key of a flushed table is."""
     values = ordered_keys(keys)
     offsets = np.arange(len(values), dtype=np.uint64)
     BTree().train(IndexedRows(values.type, [(values, offsets)], len(values)), folder, Parameters())

@@ -14,6 +14,7 @@ from dataclasses import fields
 
 import pyarrow as pa
 
+from lancelet.errors import UnsupportedError
 from lancelet.ops.dry_run import Rehearsal
 from lancelet.ops.fit import fit_to_table
 from lancelet.ops.merge_insert.decide import compile_condition
@@ -24,13 +25,29 @@ from lancelet.ops.merge_insert.prepared_source import prepared
 from lancelet.ops.merge_insert.spec import Matched, MergeSpec, MergeStatistics
 from lancelet.ops.rows import RowStream
 from lancelet.query.explain import predict
+from lancelet.query.indexing.segments import column_indices
 from lancelet.query.plan import FilterStep
 from lancelet.table.snapshot import Snapshot
 
 
+class UnplannedMergeError(UnsupportedError, OSError):
+    """What a merge will do is known only once the keys of its rows are."""
+
+
 def explain_merge(snapshot: Snapshot, schema: pa.Schema | None, spec: MergeSpec) -> str:
-    """Return the steps of a merge of rows of a schema, by default that of the table."""
+    """Return the steps of a merge of rows of a schema, by default that of the table.
+
+    Raises:
+        UnplannedMergeError: An index has the keys; whether it is asked depends on the rows.
+    """
     spec.check()
+    paths = [tuple(part.name for part in snapshot.schema.fields_on_path(on)) for on in spec.on]
+    if spec.uses_index and any(path in column_indices(snapshot) for path in paths):
+        raise UnplannedMergeError(
+            "a merge insert whose keys are in an index does not support explain_plan, since the "
+            "rows decide whether the index is asked: see analyze_plan, or use_index(False)",
+            on=list(spec.on),
+        )
     schema = schema or snapshot.schema.to_arrow()
     fit_to_table(snapshot.schema, schema, may_lack_required=not spec.inserts)
     if spec.update_condition is not None:

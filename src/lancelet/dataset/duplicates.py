@@ -1,0 +1,134 @@
+"""Finding rows that are nearly the same, under the names that pylance has in its vector module."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet.errors import InvalidInputError
+from lancelet.ops.duplicates.clusters import clusters_of
+from lancelet.ops.duplicates.hashes import check_hashes, pairs_of_hashes, words_of
+from lancelet.ops.duplicates.indexed import hashes_of_partition
+from lancelet.ops.indexing.vector_models import partition_sizes
+
+if TYPE_CHECKING:
+    from lancelet.dataset.dataset import LanceDataset
+
+
+class SegmentSelectionError(InvalidInputError, TypeError):
+    """Segments are selected by something that is no list of ids."""
+
+
+def hamming_clustering_for_ivf_partition(
+    dataset: LanceDataset,
+    index_name: str,
+    partition_id: int,
+    hamming_threshold: int,
+    *,
+    index_segments: Iterable[str | uuid.UUID] | None = None,
+) -> pa.RecordBatchReader:
+    """Return clusters of hashes that differ in few bits, among those of one partition.
+
+    Args:
+        dataset: The table.
+        index_name: An index of the kind IVF_FLAT on hashes.
+        partition_id: Which partition, in all segments; they must have the same centroids.
+        hamming_threshold: How many bits may differ between two rows of a cluster.
+        index_segments: The ids of the segments to look at, by default all.
+
+    Returns:
+        The columns `representative`, the row with the least id, and `duplicates`, the others.
+    """
+    chosen = segment_ids(index_segments)
+    numbers, words = hashes_of_partition(dataset.snapshot, index_name, partition_id, chosen)
+    return clusters_of(numbers, pairs_of_hashes(words, hamming_threshold))
+
+
+def hamming_clustering_for_sample(
+    dataset: LanceDataset,
+    column: str,
+    sample_size: int | None = None,
+    hamming_threshold: int = 10,
+) -> pa.RecordBatchReader:
+    """Return clusters of hashes among rows chosen at random, by default among all."""
+    _check(dataset, column)
+    total = dataset.count_rows()
+    if sample_size is None or sample_size >= total:
+        return _clusters(dataset.to_table(columns=[column], with_row_id=True), hamming_threshold)
+    places = sorted(random.sample(range(total), sample_size))
+    return _clusters(dataset.take(places, columns=[column, "_rowid"]), hamming_threshold)
+
+
+def hamming_clustering_for_range(
+    dataset: LanceDataset,
+    column: str,
+    fragment_id: int,
+    start_row: int,
+    num_rows: int,
+    hamming_threshold: int = 10,
+) -> pa.RecordBatchReader:
+    """Return clusters of hashes among rows of a fragment that follow each other."""
+    _check(dataset, column)
+    fragment = dataset.get_fragment(fragment_id)
+    if fragment is None:
+        raise InvalidInputError(f"Fragment with ID {fragment_id} not found")
+    if start_row >= fragment.physical_rows:
+        raise InvalidInputError(
+            f"start_row {start_row} is out of range for fragment with {fragment.physical_rows} "
+            "physical rows"
+        )
+    rows = fragment.to_table(columns=[column], with_row_id=True, limit=num_rows, offset=start_row)
+    return _clusters(rows, hamming_threshold)
+
+
+def get_ivf_partition_info(
+    dataset: LanceDataset,
+    index_name: str,
+    *,
+    index_segments: Iterable[str | uuid.UUID] | None = None,
+) -> list[dict[str, int]]:
+    """Return how many rows each partition of an index has, in all segments or in those named."""
+    sizes = partition_sizes(dataset.snapshot, index_name, segment_ids(index_segments))
+    return [{"partition_id": number, "size": size} for number, size in enumerate(sizes)]
+
+
+def segment_ids(given: Iterable[str | uuid.UUID] | None) -> frozenset[str] | None:
+    """Return the ids of segments that a caller selects, None if that is all."""
+    if given is None:
+        return None
+    if isinstance(given, str | uuid.UUID):
+        raise SegmentSelectionError(
+            f"index_segments must be an iterable of str or uuid.UUID, not a single {type(given)}."
+        )
+    return frozenset(_segment_id(each) for each in given)
+
+
+def _segment_id(given: object) -> str:
+    if not isinstance(given, str | uuid.UUID):
+        raise SegmentSelectionError(
+            f"index_segments must be an iterable of str or uuid.UUID. Got {type(given)} instead."
+        )
+    try:
+        return str(uuid.UUID(str(given)))
+    except ValueError as error:
+        raise InvalidInputError(f"invalid index segment uuid: {given}") from error
+
+
+def _check(dataset: LanceDataset, column: str) -> None:
+    if column not in dataset.schema.names:
+        raise InvalidInputError(f"Column '{column}' not found in dataset schema")
+    check_hashes(dataset.schema.field(column).type, column)
+
+
+def _clusters(rows: pa.Table, bits_max: int) -> pa.RecordBatchReader:
+    hashes, numbers = (rows.column(at).combine_chunks() for at in range(2))
+    is_there = hashes.is_valid()
+    words = words_of(hashes.filter(is_there))
+    return clusters_of(
+        numbers.filter(is_there).to_numpy().astype(np.uint64), pairs_of_hashes(words, bits_max)
+    )

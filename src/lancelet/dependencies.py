@@ -1,0 +1,59 @@
+"""Optional packages, imported when they are first used, under pylance's name for the module.
+
+Programs ask here for packages that may not be installed:
+
+    from lancelet.dependencies import torch
+    torch.zeros(3)         imports it; or says that it has to be installed
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+from types import ModuleType
+from typing import Any, Final
+
+_INTROSPECTION: Final = re.compile(r"__\w+__")
+"""What tools ask of any module; none of it means that the package is needed."""
+
+
+class _LazyModule(ModuleType):
+    """Stands for a package until it is used, and if it is not installed."""
+
+    def __init__(self, module_name: str, *, module_available: bool) -> None:
+        """Stand for a package, which may be there or not."""
+        super().__init__(module_name)
+        self._module_available = module_available
+
+    def __getattr__(self, name: str) -> Any:
+        """Import the package and take a name from it.
+
+        Raises:
+            ModuleNotFoundError: The package is not installed.
+        """
+        if self._module_available and name != "__wrapped__":
+            return getattr(importlib.import_module(self.__name__), name)
+        if _INTROSPECTION.fullmatch(name):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        raise ModuleNotFoundError(
+            f"{name} requires {self.__name__!r} module to be installed", name=self.__name__
+        )
+
+
+def _is_installed(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
+
+
+_HUGGING_FACE_AVAILABLE = _is_installed("datasets")
+_NUMPY_AVAILABLE = _is_installed("numpy")
+_PANDAS_AVAILABLE = _is_installed("pandas")
+_POLARS_AVAILABLE = _is_installed("polars")
+_PYDANTIC_AVAILABLE = _is_installed("pydantic")
+_TORCH_AVAILABLE = _is_installed("torch")
+
+datasets = _LazyModule("datasets", module_available=_HUGGING_FACE_AVAILABLE)
+numpy = _LazyModule("numpy", module_available=_NUMPY_AVAILABLE)
+pandas = _LazyModule("pandas", module_available=_PANDAS_AVAILABLE)
+polars = _LazyModule("polars", module_available=_POLARS_AVAILABLE)
+torch = _LazyModule("torch", module_available=_TORCH_AVAILABLE)
