@@ -12,9 +12,14 @@ slice, and batches are sliced on their way: rows are picked by these functions, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from lancelet.errors import UnsupportedError
 
 
 def take_rows(array: pa.Array, indices: pa.Array) -> pa.Array:
@@ -52,6 +57,33 @@ def take_from_table(table: pa.Table, indices: pa.Array) -> pa.Table:
 def keep_of_batch(batch: pa.RecordBatch, kept: npt.NDArray[np.bool_]) -> pa.RecordBatch:
     """Return the rows of a batch that are flagged."""
     return take_from_batch(batch, pa.array(np.flatnonzero(kept)))
+
+
+def join_arrays(arrays: Sequence[pa.Array]) -> pa.Array:
+    """Return arrays of one type, one after the other.
+
+    Dictionaries are joined whole, and without the items that nothing points at if there are more
+    of them than the keys can number.
+
+    >>> keys = pa.array([1, None], pa.int8())
+    >>> pages = [pa.DictionaryArray.from_arrays(keys, range(n, n + 99)) for n in (0, 100, 200)]
+    >>> join_arrays(pages).to_pylist()
+    [1, None, 101, None, 201, None]
+    """
+    if len(arrays) == 1:
+        return arrays[0]
+    try:
+        return pa.concat_arrays(arrays)
+    except pa.ArrowInvalid as error:
+        if pa.types.is_dictionary(arrays[0].type):
+            plain = [array.dictionary.take(array.indices) for array in arrays]
+            with suppress(pa.ArrowInvalid):
+                return pa.concat_arrays(plain).dictionary_encode().cast(arrays[0].type)
+        raise UnsupportedError(
+            "the rows do not fit one array; read fewer rows at a time",
+            rows=sum(len(array) for array in arrays),
+            type=str(arrays[0].type),
+        ) from error
 
 
 def _holds_nested_fixed_lists(data_type: pa.DataType) -> bool:

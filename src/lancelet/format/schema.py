@@ -17,7 +17,12 @@ from typing import Final
 
 import pyarrow as pa
 
-from lancelet.errors import CorruptDataError, FieldNotFoundError, InvalidInputError
+from lancelet.errors import (
+    CorruptDataError,
+    FieldNotFoundError,
+    InvalidInputError,
+    UnsupportedError,
+)
 from lancelet.format import logical_type
 from lancelet.format.field import (
     NO_ID,
@@ -62,6 +67,7 @@ class Schema:
         ids = itertools.count(first_id)
         fields = tuple(Field.from_arrow(column, ids, blob_v2=blob_v2) for column in arrow)
         check_names(fields)
+        check_nesting(fields)
         check_primary_key(fields)
         return Schema(fields, decode_metadata(arrow.metadata))
 
@@ -195,6 +201,17 @@ def check_names(fields: Sequence[Field]) -> None:
         if node.name in seen:
             raise ColumnNameError("two columns have one name", name=node.name)
         seen.add(node.name)
+
+
+def check_nesting(fields: Sequence[Field]) -> None:
+    """Refuse fields so deep in others that no reader takes the schema for sound."""
+    level, depth = list(fields), 0
+    while level := [child for node in level for child in node.children]:
+        depth += 1
+        if depth > _NESTING_MAX:
+            raise UnsupportedError(
+                "a column nests too deeply for any version", field=level[0].name, most=_NESTING_MAX
+            )
 
 
 def _union(first: Field, second: Field) -> Field:

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancelet.encodings.take import keep_of_batch, take_from_batch, take_from_table, take_rows
+from lancelet.encodings.take import (
+    join_arrays,
+    keep_of_batch,
+    take_from_batch,
+    take_from_table,
+    take_rows,
+)
+from lancelet.errors import UnsupportedError
 
 
 def sliced_lists(inner_start, outer_start, rows=20):
@@ -41,3 +48,18 @@ def test_rows_of_batches_and_tables_are_taken_from_slices(chunks):
 def test_rows_of_batches_without_columns_are_counted():
     batch = pa.RecordBatch.from_struct_array(pa.array([{}] * 3))
     assert take_from_batch(batch, pa.array([0, 2])).num_rows == 2
+
+
+def test_dictionaries_too_large_together_are_joined_if_the_items_in_use_fit():
+    keys = pa.array([3, 4], pa.int8())
+    pages = [
+        pa.DictionaryArray.from_arrays(keys, [f"{page}-{item}" for item in range(100)])
+        for page in range(3)
+    ]
+    joined = join_arrays(pages)
+    assert joined.type == pages[0].type
+    assert joined.to_pylist() == [f"{page}-{item}" for page in range(3) for item in (3, 4)]
+    everything = pa.array(range(100), pa.int8())
+    full = [pa.DictionaryArray.from_arrays(everything, page.dictionary) for page in pages]
+    with pytest.raises(UnsupportedError, match="do not fit one array"):
+        join_arrays(full)

@@ -12,6 +12,7 @@ from lancelet.errors import (
     FieldNotFoundError,
     InvalidInputError,
     LanceletError,
+    UnsupportedError,
 )
 from lancelet.format.field_path import format_path, parse_path
 from lancelet.format.logical_type import logical_type_of, storage_type_of
@@ -248,3 +249,13 @@ def test_keys_of_metadata_must_be_text(metadata: dict[bytes, bytes]) -> None:
         with pytest.raises(InvalidInputError, match="must be UTF-8") as caught:
             Schema.from_arrow(arrow)
         assert caught.value.facts["key"] in metadata
+
+
+@pytest.mark.parametrize("wrap", [pa.list_, lambda inner: pa.struct([("s", inner)])])
+def test_columns_that_nest_deeper_than_readers_go_are_refused(wrap):
+    data_type = pa.int8()
+    for _ in range(100):
+        data_type = wrap(data_type)
+    assert Schema.from_arrow(pa.schema([("x", data_type)])).max_field_id == 100
+    with pytest.raises(UnsupportedError, match="nests too deeply"):
+        Schema.from_arrow(pa.schema([("x", wrap(data_type))]))

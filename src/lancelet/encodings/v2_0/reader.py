@@ -30,6 +30,7 @@ from lancelet.encodings.base import (
 from lancelet.encodings.blob_v1 import DESCRIPTOR_TYPE
 from lancelet.encodings.gather import gather
 from lancelet.encodings.spans import Spans
+from lancelet.encodings.take import join_arrays
 from lancelet.encodings.v2_0.columns import LIST_TYPES, columns_of
 from lancelet.encodings.v2_0.open_page import open_encoding, open_end_offsets
 from lancelet.encodings.v2_0.page import (
@@ -180,7 +181,7 @@ class _Leaf:
         parts = yield from read_together(
             [self._decoder(index).read(part) for index, part in self._pages.covering(spans)]
         )
-        return _concat(parts)
+        return join_arrays(parts)
 
     def _decoder(self, index: int) -> Decoder:
         decoder = self._decoders.get(index)
@@ -367,15 +368,3 @@ def _is_blob(column: StoredColumn) -> bool:
             )
         case _:
             return False
-
-
-def _concat(parts: list[pa.Array]) -> pa.Array:
-    if len(parts) == 1:
-        return parts[0]
-    try:
-        return pa.concat_arrays(parts)
-    except pa.ArrowInvalid as error:
-        raise UnsupportedError(
-            "the rows do not fit one array; read fewer rows at a time",
-            rows=sum(len(part) for part in parts),
-        ) from error
