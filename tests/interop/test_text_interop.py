@@ -30,6 +30,8 @@ TEXTS = (
     "日本語テキスト mixed 漢字 U.S.A. 3.14 тест БОЛЬШОЙ",
     "Straße ΟΔΟΣ İstanbul ﬁne Œuvre ½ ² \U0001d518nicode",
     "getUserName foo_bar x2y HTTPServer a->b(c==d) i++ _x $v 0xFF ab12cd",
+    "value.parse::<usize>() x!=y a&&b||c <<= => ... <=> ?? /* += a>b #x @y %d ; ^~ \u00fc->",
+    "utf8Reader XMLHttpRequest2 __init__ v2_0 ÜberCase aÉb ßA aДж ДЖж ٣a x²y ǅa _A1_ __a__B AB_c",
     "",
     "  \t ",
     "supercalifragilisticexpialidociousandsomemore short",
@@ -44,6 +46,9 @@ OPTIONS = (
     {"base_tokenizer": "ngram", "prefix_only": True},
     {"base_tokenizer": "code"},
     {"base_tokenizer": "code", "split_identifiers": True},
+    {"analyzer": "code", "split_identifiers": True, "split_on_numerics": False},
+    {"analyzer": "code", "split_identifiers": True, "preserve_original": False},
+    {"analyzer": "code", "split_identifiers": True, "index_operators": True},
     {"lower_case": False},
     {"ascii_folding": False},
     {"max_token_length": 5},
@@ -227,6 +232,49 @@ def test_tokens_are_the_same(options):
         mine = [(token.text, token.position) for token in analyzer.tokens(text)]
         theirs = [(token.text, token.position) for token in lance.tokenize(text, **options)]
         assert mine == theirs, text
+
+
+def test_chinese_words_are_the_same(tmp_path, monkeypatch):
+    monkeypatch.setenv("LANCE_LANGUAGE_MODEL_HOME", str(tmp_path))
+    folder = tmp_path / "jieba" / "default"
+    folder.mkdir(parents=True)
+    (folder / "dict.txt").write_text("我们 98740 r\n光明 1219 n\n前途 1263 n\n的 318825 uj\n")
+    (folder / "own.txt").write_text("光明的前途 10\n")
+    texts = ("我们都有光明的前途", "光明, hello World 3.14 北京大学", "")
+
+    def agree_on_words():
+        analyzer = TextAnalyzer(TextOptions.of({"base_tokenizer": "jieba"}))
+        for text in texts:
+            mine = [(token.text, token.position) for token in analyzer.tokens(text)]
+            theirs = lance.tokenize(text, base_tokenizer="jieba")
+            assert mine == [(token.text, token.position) for token in theirs]
+
+    agree_on_words()
+    (folder / "config.json").write_text('{"main": "dict.txt", "users": ["own.txt"]}')
+    agree_on_words()
+    dataset = lancelet.write_dataset(pa.table({"id": [1, 2], "t": texts[:2]}), tmp_path / "table")
+    dataset.create_scalar_index("t", "INVERTED", base_tokenizer="jieba/default")
+    for words in ("光明的前途", "北京大学", "hello"):
+        agree_on(str(tmp_path / "table"), words, words)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"base_tokenizer": "simple", "split_identifiers": True},
+        {"analyzer": "code", "base_tokenizer": "simple"},
+        {"analyzer": "text", "base_tokenizer": "code"},
+        {"analyzer": "other"},
+        {"base_tokenizer": "other"},
+        {"base_tokenizer": "jieba/none"},
+        {"base_tokenizer": "lindera/none"},
+    ],
+    ids=str,
+)
+def test_what_cannot_be_cut_is_refused_alike(options):
+    for module in (lancelet, lance):
+        with pytest.raises(ValueError, match=r"require|unknown|Invalid directory"):
+            module.tokenize("fox", **options)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -43,7 +43,7 @@ from lancelet.index.text.options import TextOptions
 from lancelet.rowids.address import NO_ADDRESS
 from lancelet.rowids.selection import RowSet
 
-_VERSION_OF_256: Final = 3
+_NEWEST: Final = 3
 
 TEXTS_TOGETHER: Final = 64 * 1024
 """So many texts are cut at a time."""
@@ -276,9 +276,14 @@ def _codec_of(parameters: Parameters, options: TextOptions) -> Codec:
     given = parameters.values.get("format_version")
     if given is None:
         is_third = options.block_size == 256 or options.base_tokenizer == "code"
-        return Codec(_VERSION_OF_256 if is_third else 2, options.block_size)
+        return Codec(_NEWEST if is_third else 2, options.block_size)
     text = str(given).lower().removeprefix("v")
-    return Codec(int(text) if text.isdecimal() else 0, options.block_size)
+    codec = Codec(int(text) if text.isdecimal() else 0, options.block_size)
+    if options.base_tokenizer == "code" and codec.version != _NEWEST:
+        raise InvalidInputError(
+            f"base_tokenizer='code' requires FTS format_version=3, got {codec.version}"
+        )
+    return codec
 
 
 def _details(options: TextOptions, codec: Codec) -> bytes:

@@ -54,9 +54,14 @@ class Codec:
     def __post_init__(self) -> None:
         """Refuse what cannot be written."""
         if self.version not in (1, 2, 3):
-            raise InvalidInputError("format_version must be 1, 2 or 3", found=self.version)
+            raise InvalidInputError(
+                f"unsupported FTS format version {self.version}, expected 1, 2 or 3"
+            )
         if self.block_docs == 256 and self.version != 3:
-            raise InvalidInputError("blocks of 256 need format_version 3", found=self.version)
+            raise InvalidInputError(
+                f"FTS format_version={self.version} is incompatible with block_size=256; use "
+                "format_version=3"
+            )
 
     @property
     def is_varint(self) -> bool:

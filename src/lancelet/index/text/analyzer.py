@@ -20,9 +20,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.buffers import Int64s, Slices
-from lancelet.index.text.cutters import Cutter, cutter_of
+from lancelet.index.text.cutters import cutter_of
 from lancelet.index.text.filters import token_filter
 from lancelet.index.text.options import TextOptions
+from lancelet.index.text.pieces import Cutter
 from lancelet.kernels import intern_slices
 
 UInt32s = npt.NDArray[np.uint32]

@@ -34,6 +34,12 @@ LANGUAGES: Final = (
 )
 TOKENIZERS: Final = ("simple", "whitespace", "raw", "ngram", "code", "icu", "icu/split")
 _MODELS: Final = ("jieba", "lindera")
+_CODE_FLAGS: Final = (
+    "split_identifiers",
+    "split_on_numerics",
+    "preserve_original",
+    "index_operators",
+)
 _WHOLE_WORDS: Final = ("ngram", "code")
 """Tokenizers whose tokens are neither stemmed nor left out unless asked for."""
 
@@ -86,7 +92,9 @@ class TextOptions:
         """Refuse what means nothing."""
         base = self.base_tokenizer
         if base not in TOKENIZERS and base.split("/")[0] not in _MODELS:
-            raise InvalidInputError("unknown base tokenizer", found=base, known=list(TOKENIZERS))
+            raise InvalidInputError(
+                f"unknown base tokenizer {base}", known=[*TOKENIZERS, "jieba/...", "lindera/..."]
+            )
         if self.language not in LANGUAGES:
             raise InvalidInputError(
                 "unknown language of a text index", found=self.language, known=list(LANGUAGES)
@@ -99,6 +107,12 @@ class TextOptions:
             )
         if self.block_size not in (128, 256):
             raise InvalidInputError("block_size must be 128 or 256", found=self.block_size)
+        if base != "code" and any(getattr(self, name) for name in _CODE_FLAGS):
+            raise InvalidInputError(
+                "code analyzer flags require analyzer='code'",
+                base_tokenizer=base,
+                flags=[name for name in _CODE_FLAGS if getattr(self, name)],
+            )
         if self.lance_tokenizer not in ("text", "json"):
             raise UnsupportedError("unknown tokenizer of documents", found=self.lance_tokenizer)
 
@@ -107,9 +121,16 @@ class TextOptions:
         """Return the options of arguments by name; what is missing or None has its default."""
         known = {field.name for field in fields(TextOptions)}
         own = {name: value for name, value in given.items() if name in known}
-        base = own.get("base_tokenizer") or "simple"
+        base = _base_tokenizer(given.get("analyzer"), own.get("base_tokenizer"))
+        own["base_tokenizer"] = base
+        defaults: dict[str, Any] = {}
         if base in _WHOLE_WORDS:
-            own = {"stem": False, "remove_stop_words": False, **own}
+            defaults = {"stem": False, "remove_stop_words": False}
+        if base == "code":
+            defaults |= {"split_on_numerics": True, "preserve_original": True}
+        for name, value in defaults.items():
+            if own.get(name) is None:
+                own[name] = value
         kept = {
             name: value
             for name, value in own.items()
@@ -136,3 +157,20 @@ class TextOptions:
         if self.custom_stop_words is not None:
             params["custom_stop_words"] = list(self.custom_stop_words)
         return params
+
+
+def _base_tokenizer(analyzer: str | None, base: str | None) -> str:
+    """Return what cuts texts, given the two names that it may go by."""
+    match analyzer, base:
+        case None, _:
+            return base or "simple"
+        case "code", None | "code":
+            return "code"
+        case "code", _:
+            raise InvalidInputError(f"analyzer='code' requires base_tokenizer='code', got {base!r}")
+        case "text", "code":
+            raise InvalidInputError("base_tokenizer='code' requires analyzer='code'")
+        case "text", _:
+            return base or "simple"
+        case _:
+            raise InvalidInputError(f"unknown analyzer {analyzer!r}, expected 'text' or 'code'")

@@ -41,9 +41,8 @@ def tokenize(
     >>> [token.text for token in tokenize("The foxes run")]
     ['fox', 'run']
     """
-    if base_tokenizer is None and analyzer == "code":
-        base_tokenizer = "code"
     given = {
+        "analyzer": analyzer,
         "base_tokenizer": base_tokenizer,
         "language": language,
         "lower_case": lower_case,
