@@ -3,12 +3,23 @@
 // Value r of lane l has bits [r*W, r*W + W) of the lane's own stream, whose words lie `lanes`
 // apart. So one step of the loop over r reads one or two rows of `lanes` neighbouring words and
 // writes `lanes` neighbouring values, which compilers turn into vector code for any width W.
+//
+// Rows are not in the order of values, so a block is written in pieces of 128 bytes that lie
+// 1 KiB apart. Memory that is in no cache takes those badly: each piece waits for its line to be
+// fetched, only to be overwritten. So results larger than a cache are unpacked to a block that
+// stays in the nearest one, and from there go to memory as whole lines, past the caches.
 #include "kernel.hpp"
+
+#if defined(__SSE2__) || defined(_M_X64)
+#include <immintrin.h>
+#define LANCELET_STREAMS 1
+#endif
 
 namespace LANCELET_NAMESPACE {
 namespace {
 
 constexpr int64_t kBlock = 1024;
+constexpr int64_t kStreamedFrom = 1 << 20;  // what is smaller may be in a cache when it is used
 
 // Where the values of row r start: the order of the eight groups makes transposes cheap.
 template <class T>
@@ -91,6 +102,44 @@ void pack_block(const uint8_t* LANCELET_RESTRICT values, int64_t width,
 
 constexpr int64_t block_bytes(int64_t width) { return width * (kBlock / 8); }
 
+// Whether to write whole blocks past the caches.
+LANCELET_INLINE bool streams_to(Bytes out) {
+  return out.size >= kStreamedFrom;
+}
+
+// Copy a whole block, past the caches where that can be.
+template <int64_t kBytes>
+LANCELET_INLINE void stream_block(const uint8_t* from, uint8_t* to) {
+#if defined(LANCELET_STREAMS)
+  if (LANCELET_LIKELY(reinterpret_cast<uintptr_t>(to) % 16 == 0)) {
+    for (int64_t k = 0; k < kBytes; k += 16)
+      _mm_stream_si128(reinterpret_cast<__m128i*>(to + k),
+                       _mm_load_si128(reinterpret_cast<const __m128i*>(from + k)));
+    return;
+  }
+#endif
+  memcpy(to, from, kBytes);
+}
+
+// Wait for what was streamed to be seen by all.
+LANCELET_INLINE void finish_streams() {
+#if defined(LANCELET_STREAMS)
+  _mm_sfence();
+#endif
+}
+
+// Unpack a whole block of one width.
+template <class T>
+LANCELET_INLINE void unpack_to(const uint8_t* packed, int64_t width, bool streams, uint8_t* whole,
+                               uint8_t* out) {
+  if (!streams) {
+    unpack_block<T>(packed, width, out);
+  } else {
+    unpack_block<T>(packed, width, whole);
+    stream_block<kBlock * sizeof(T)>(whole, out);
+  }
+}
+
 // An inline block: its width, and where its packed words are.
 struct Inline {
   int64_t width;
@@ -117,6 +166,7 @@ struct Kernels {
   static int64_t unpack_chunks(ConstBytes source, ConstInts position, ConstInts size,
                                ConstInts count, Bytes out) {
     alignas(64) uint8_t whole[kBlock * sizeof(T)];
+    const bool streams = streams_to(out);
     int64_t written = 0;
     for (int64_t i = 0; i < position.size; ++i) {
       Inline block = {};
@@ -126,13 +176,14 @@ struct Kernels {
       if (values < 0 || values > kBlock) return fail(kBadCount, i);
       if (values > (out.size - written) / bytes) return fail(kOutputFull, i);
       if (values == kBlock) {
-        unpack_block<T>(block.packed, block.width, out.data + written);
+        unpack_to<T>(block.packed, block.width, streams, whole, out.data + written);
       } else if (values > 0) {
         unpack_block<T>(block.packed, block.width, whole);
         memcpy(out.data + written, whole, values * bytes);
       }
       written += values * bytes;
     }
+    finish_streams();
     return written;
   }
 
@@ -141,17 +192,19 @@ struct Kernels {
     if (width < 0 || width > 8 * bytes) return fail(kBadWidth, 0);
     if (blocks < 0 || (width > 0 && blocks > data.size / block_bytes(width)))
       return fail(kTooShort, 0);
+    const bool streams = streams_to(out);
     for (int64_t i = 0; i < blocks; ++i) {
       const uint8_t* packed = data.data + i * block_bytes(width);
       const int64_t start = i * kBlock * bytes;
       if (start >= out.size) return fail(kOutputFull, i);
       if (out.size - start >= kBlock * bytes) {
-        unpack_block<T>(packed, width, out.data + start);
+        unpack_to<T>(packed, width, streams, whole, out.data + start);
       } else {
         unpack_block<T>(packed, width, whole);
         memcpy(out.data + start, whole, out.size - start);
       }
     }
+    finish_streams();
     return out.size;
   }
 

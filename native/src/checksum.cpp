@@ -4,12 +4,19 @@
 // In the reflected notation of the instruction, the product of two 32-bit polynomials sits one
 // bit low in 64 bits, and taking the checksum of 64 bits multiplies by x^32 once more. So the
 // factor that moves a checksum over n bytes is x^(8 n - 33).
+//
+// Where four such products are one instruction (VPCLMULQDQ), 256 bytes at a time are folded
+// onto the next 256, front to back, which memory delivers twice as fast as three places at once.
 #include "kernel.hpp"
 
 #if defined(__SSE4_2__) && defined(__x86_64__)
 #include <nmmintrin.h>
 #include <wmmintrin.h>
 #define LANCELET_CRC_X86 1
+#if defined(__AVX512F__) && defined(__AVX512DQ__) && !defined(_MSC_VER)
+#include <immintrin.h>
+#define LANCELET_CRC_FOLDS 1
+#endif
 #elif defined(__ARM_FEATURE_CRC32)
 #include <arm_acle.h>
 #endif
@@ -96,8 +103,52 @@ LANCELET_INLINE uint32_t add_stretches(uint32_t sum, const uint8_t** data, int64
 
 #endif
 
+#if LANCELET_CRC_FOLDS
+#define LANCELET_FOLDING __attribute__((target("avx512f,avx512dq,vpclmulqdq,pclmul,sse4.2")))
+
+constexpr int64_t kFoldedFrom = 1024;  // less is not worth joining the sixteen parts at the end
+
+// The words of what is `kBits` further on, plus what they are moved onto. The first word of each
+// pair stands for the higher powers; the product is one power too high, as said above.
+template <int64_t kBits>
+LANCELET_FOLDING inline __m512i fold(__m512i words, __m512i onto) {
+  constexpr int64_t first = static_cast<int64_t>(uint64_t{power_of_x(kBits + 63)} << 32);
+  constexpr int64_t second = static_cast<int64_t>(uint64_t{power_of_x(kBits - 1)} << 32);
+  const __m512i factors =
+      _mm512_set_epi64(second, first, second, first, second, first, second, first);
+  const __m512i firsts = _mm512_clmulepi64_epi128(words, factors, 0x00);
+  const __m512i seconds = _mm512_clmulepi64_epi128(words, factors, 0x11);
+  return _mm512_xor_si512(_mm512_xor_si512(firsts, seconds), onto);
+}
+
+// Eat a multiple of 256 bytes, of which there are some.
+LANCELET_FOLDING inline uint32_t add_folded(uint32_t sum, const uint8_t** data, int64_t* size) {
+  const uint8_t* at = *data;
+  const uint8_t* const stop = at + *size / 256 * 256;
+  __m512i part[4];
+  for (int k = 0; k < 4; ++k) part[k] = _mm512_loadu_si512(at + 64 * k);
+  const __m128i begun = _mm_cvtsi32_si128(static_cast<int>(sum));
+  part[0] = _mm512_xor_si512(part[0], _mm512_zextsi128_si512(begun));
+  for (at += 256; at < stop; at += 256)
+    for (int k = 0; k < 4; ++k)
+      part[k] = fold<8 * 256>(part[k], _mm512_loadu_si512(at + 64 * k));
+  for (int k = 0; k < 3; ++k) part[k + 1] = fold<8 * 64>(part[k], part[k + 1]);
+  uint64_t words[8], rest = 0;
+  _mm512_storeu_si512(words, part[3]);
+  for (const uint64_t word : words) rest = _mm_crc32_u64(rest, word);
+  *size -= stop - *data;
+  *data = stop;
+  return static_cast<uint32_t>(rest);
+}
+
+#endif
+
 uint32_t checksum(uint32_t sum, const uint8_t* data, int64_t size) {
   sum = ~sum;
+#if LANCELET_CRC_FOLDS
+  if (size >= kFoldedFrom && __builtin_cpu_supports("vpclmulqdq"))
+    sum = add_folded(sum, &data, &size);
+#endif
 #if LANCELET_CRC_X86
   sum = add_stretches<4096>(sum, &data, &size);
   sum = add_stretches<512>(sum, &data, &size);

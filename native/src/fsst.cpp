@@ -19,6 +19,24 @@ struct SymbolTable {
   const uint8_t* lengths;
 };
 
+constexpr int64_t kCodes = 256;
+
+// One table or several, end to end, and which of them each chunk or slice is coded by.
+struct SymbolTables {
+  Span<const uint64_t> symbols;
+  ConstBytes lengths;
+  ConstInts which;
+
+  // False if there is no such table.
+  LANCELET_INLINE bool find(int64_t i, SymbolTable* table) const {
+    const int64_t place = i < which.size ? which.data[i] : 0;
+    const int64_t count = smaller(symbols.size, lengths.size) / kCodes;
+    if (place < 0 || place >= count) return false;
+    *table = {symbols.data + place * kCodes, lengths.data + place * kCodes};
+    return true;
+  }
+};
+
 // What goes on between calls.
 struct Progress {
   int64_t chunk, row, rows_done, written;
@@ -129,12 +147,14 @@ int64_t decode_rows(const SymbolTable& table, const uint8_t* codes, const uint8_
 }
 
 template <class Stored, class Arrow>
-int64_t decode_chunks(const SymbolTable& table, ConstBytes source, ConstInts position,
+int64_t decode_chunks(const SymbolTables& tables, ConstBytes source, ConstInts position,
                       ConstInts size, ConstInts count, Bytes out_offsets, Bytes out,
                       Progress* progress) {
   const int64_t room = out_offsets.size / static_cast<int64_t>(sizeof(Arrow));
   for (; progress->chunk < position.size; ++progress->chunk, progress->row = 0) {
     const int64_t i = progress->chunk, n = count.data[i];
+    SymbolTable table = {};
+    if (!tables.find(i, &table)) return fail(kBadIndex, i);
     VariableChunk chunk = {};
     const int64_t status =
         read_chunk<Stored>(source, position.data[i], size.data[i], n, i, &chunk);
@@ -165,12 +185,14 @@ int64_t decode_arrow(const SymbolTable& table, ConstBytes offsets, ConstBytes da
 }
 
 template <class Arrow>
-int64_t decode_slices(const SymbolTable& table, ConstBytes source, ConstInts position,
+int64_t decode_slices(const SymbolTables& tables, ConstBytes source, ConstInts position,
                       ConstInts size, Bytes out_offsets, Bytes out, Progress* progress) {
   if (out_offsets.size / static_cast<int64_t>(sizeof(Arrow)) <= position.size)
     return fail(kOutputFull, 0);
   for (; progress->row < position.size; ++progress->row) {
     const int64_t i = progress->row;
+    SymbolTable table = {};
+    if (!tables.find(i, &table)) return fail(kBadIndex, i);
     if (!within(position.data[i], size.data[i], source.size)) return fail(kOutOfSource, i);
     if (size.data[i] > (out.size - progress->written - 8) / 8) return 8 * size.data[i] + 8;
     const int64_t bytes = decode_stream<false>(table, source.data + position.data[i],
@@ -200,15 +222,16 @@ LANCELET_INLINE void write_progress(Ints progress, const Progress& from) {
 
 int64_t fsst_decode_chunks(ConstBytes source, ConstInts position, ConstInts size, ConstInts count,
                            int64_t offset_bytes, Span<const uint64_t> symbols, ConstBytes lengths,
-                           int64_t out_bytes, Bytes out_offsets, Bytes out, Ints progress) {
-  const SymbolTable table = {symbols.data, lengths.data};
+                           ConstInts which, int64_t out_bytes, Bytes out_offsets, Bytes out,
+                           Ints progress) {
+  const SymbolTables tables = {symbols, lengths, which};
   Progress state = read_progress(progress);
   const auto decode =
       offset_bytes == 4
           ? (out_bytes == 4 ? decode_chunks<uint32_t, uint32_t> : decode_chunks<uint32_t, uint64_t>)
           : (out_bytes == 4 ? decode_chunks<uint64_t, uint32_t> : decode_chunks<uint64_t, uint64_t>);
   const int64_t result =
-      decode(table, source, position, size, count, out_offsets, out, &state);
+      decode(tables, source, position, size, count, out_offsets, out, &state);
   write_progress(progress, state);
   return result;
 }
@@ -228,12 +251,12 @@ int64_t fsst_decode_rows(ConstBytes offsets, int64_t offset_bytes, ConstBytes da
 }
 
 int64_t fsst_decode_slices(ConstBytes source, ConstInts position, ConstInts size,
-                           Span<const uint64_t> symbols, ConstBytes lengths, int64_t out_bytes,
-                           Bytes out_offsets, Bytes out, Ints progress) {
-  const SymbolTable table = {symbols.data, lengths.data};
+                           Span<const uint64_t> symbols, ConstBytes lengths, ConstInts which,
+                           int64_t out_bytes, Bytes out_offsets, Bytes out, Ints progress) {
+  const SymbolTables tables = {symbols, lengths, which};
   Progress state = read_progress(progress);
   const auto decode = out_bytes == 4 ? decode_slices<uint32_t> : decode_slices<uint64_t>;
-  const int64_t result = decode(table, source, position, size, out_offsets, out, &state);
+  const int64_t result = decode(tables, source, position, size, out_offsets, out, &state);
   write_progress(progress, state);
   return result;
 }

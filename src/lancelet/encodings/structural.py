@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -43,8 +43,9 @@ from lancelet.encodings.levels import (
     unravel,
 )
 from lancelet.encodings.levels import rows_multiple as multiple_of
-from lancelet.encodings.take import join_arrays
-from lancelet.errors import CorruptDataError, InternalError, InvalidInputError
+from lancelet.encodings.miniblock.head import MiniBlockHead
+from lancelet.encodings.side_by_side import BareColumn
+from lancelet.errors import CorruptDataError, InternalError, InvalidInputError, UnsupportedError
 
 PAGE_ROWS_MAX = 1 << 48
 """The most rows that a page is believed to have."""
@@ -61,6 +62,14 @@ class PageReader(Protocol):
 
     def read(self, rows: Rows) -> Reading[PageRows]:
         """Read rows of the pages, counted from the first one; there is at least one."""
+
+
+@runtime_checkable
+class MaybeBlocks(Protocol):
+    """Reads pages that may be packed blocks and nothing else."""
+
+    def bare_blocks(self) -> tuple[int, int, MiniBlockHead] | None:
+        """Return the width of values, of a size in a chunk, and what is known of the chunks."""
 
 
 OpenPages: TypeAlias = Callable[[Sequence[StoredPage], LeafContext, int], PageReader]
@@ -131,6 +140,10 @@ class StructuralReader:
         """Return where rows are that are kept as Arrow has them, or None if they are not."""
         self._check(RowIndices(rows))
         return self._leaves[0].places(rows) if self._is_leaf else None
+
+    def bare_column(self) -> BareColumn | None:
+        """Return what is known of the column, if it is bare and anything is known of it."""
+        return self._leaves[0].bare_column() if self._is_leaf else None
 
     def encoded_bytes(self, rows: RowRange) -> int:
         """Estimate the bytes that reading these rows would fetch."""
@@ -211,7 +224,7 @@ class _LeafReader:
             return self._nested(parts[0], page_rows)
         runs = [self._run(part.run).read(self._page_rows(part.rows)) for part in parts]
         read = yield from read_together(runs)
-        return join_arrays([self._nested(*found) for found in zip(parts, read, strict=True)])
+        return _concat([self._nested(*found) for found in zip(parts, read, strict=True)])
 
     def places(self, rows: Int64s) -> Ranges | None:
         if self._multiple != 1:
@@ -224,6 +237,11 @@ class _LeafReader:
                 return None
             found.append(own)
         return found[0] if len(found) == 1 else Ranges.concat(found)
+
+    def bare_column(self) -> BareColumn | None:
+        pages = self._opened.get(0) if len(self._run_bounds) == 2 else None
+        found = pages.bare_blocks() if isinstance(pages, MaybeBlocks) else None
+        return None if found is None else BareColumn(self._context.data_type, *found)
 
     def encoded_bytes(self, rows: RowRange) -> int:
         """Estimate the bytes of rows by their share of each page."""
@@ -337,3 +355,15 @@ def _kinds(pages: Sequence[StoredPage], kind_of_page: KindOfPage | None) -> list
         return [None] * len(pages)
     known = {encoding: kind_of_page(encoding) for encoding in {page.encoding for page in pages}}
     return [known[page.encoding] for page in pages]
+
+
+def _concat(arrays: Sequence[pa.Array]) -> pa.Array:
+    if len(arrays) == 1:
+        return arrays[0]
+    try:
+        return pa.concat_arrays(arrays)
+    except pa.ArrowInvalid as error:
+        raise UnsupportedError(
+            "the rows do not fit one array; read fewer rows at a time",
+            rows=sum(len(array) for array in arrays),
+        ) from error

@@ -21,7 +21,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from lancelet.buffers import Fetch, Int64s, Slices, run_together
+from lancelet.buffers import Fetch, Int64s, Slices, run, run_together
 from lancelet.encodings.base import (
     FieldReader,
     FileVersion,
@@ -30,6 +30,7 @@ from lancelet.encodings.base import (
     Rows,
     places_in,
 )
+from lancelet.encodings.side_by_side import SideBySide
 from lancelet.encodings.take import take_rows
 from lancelet.errors import InvalidInputError, LanceletError
 from lancelet.file.base import check_rows, distinct_rows
@@ -82,6 +83,11 @@ class Selection:
         return pa.schema(
             [column.field.to_arrow().with_type(column.data_type) for column in self.columns]
         )
+
+    @cached_property
+    def side_by_side(self) -> SideBySide:
+        """The readers of the fields, for reads of single rows."""
+        return SideBySide([column.reader for column in self.columns])
 
     @cached_property
     def row_bytes(self) -> list[float]:
@@ -185,7 +191,7 @@ class RowReader(ABC):
                 step = batch_size or max(_TAKE_ROWS_MIN, len(indices))
                 parts = (indices[start : start + step] for start in range(0, len(indices), step))
                 pieces = map_ordered(
-                    partial(_take_part, self._fetch, selection.columns), parts, waits=self._waits
+                    partial(_take_part, self._fetch, selection), parts, waits=self._waits
                 )
         batches = self._batches(selection.schema, pieces)
         yield from batches if batch_size is None else rebatch(batches, batch_size)
@@ -244,7 +250,7 @@ class RowReader(ABC):
         """Read single rows, cut into tasks where they are many."""
         columns = selection.columns
         if len(indices) <= _TAKE_ROWS_MIN:
-            return [_take_part(self._fetch, columns, indices)]
+            return [_take_part(self._fetch, selection, indices)]
         rows, where = distinct_rows(indices)
         step = max(_TAKE_ROWS_MIN, int(TASK_BYTES / max(sum(selection.row_bytes), 1.0)))
         tasks = [
@@ -285,10 +291,12 @@ def _read_part(fetch: Fetch, task: tuple[Rows, Sequence[OpenedField]]) -> list[p
     return [column.to_user(array) for column, array in zip(columns, arrays, strict=True)]
 
 
-def _take_part(fetch: Fetch, columns: Sequence[OpenedField], indices: Int64s) -> list[pa.Array]:
+def _take_part(fetch: Fetch, selection: Selection, indices: Int64s) -> list[pa.Array]:
     """Read single rows in the order asked for."""
     rows, where = distinct_rows(indices)
-    arrays = _read_part(fetch, (rows, columns))
+    stored = run(selection.side_by_side.read(rows), fetch)
+    columns = selection.columns
+    arrays = [column.to_user(array) for column, array in zip(columns, stored, strict=True)]
     return arrays if where is None else [take_rows(array, pa.array(where)) for array in arrays]
 
 

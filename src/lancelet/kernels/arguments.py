@@ -15,6 +15,8 @@ _INT64: Final = np.dtype(np.int64)
 
 _ROWS_MAX: Final = (1 << 31) - 1
 
+_SYMBOL_BYTES_MAX: Final = 8
+
 BLOCK: Final = 1024
 """Values in a bit-packed block."""
 
@@ -130,11 +132,38 @@ def out_of_line_shape(
     return full_bytes, tail_bytes, plain
 
 
+CODES: Final = 256
+"""Codes of a symbol table: 255 symbols at most, and the escape."""
+
+
+def check_tables(
+    symbols: npt.NDArray[np.uint64],
+    lengths: Bytes,
+    which: Int64s | None,
+    *,
+    chunks: int,
+    kernel: str,
+) -> None:
+    """Check a symbol table, or whole tables behind each other of which each chunk has one.
+
+    In a whole table codes without a symbol have the length 0.
+    """
+    if which is None:
+        check_symbols(symbols, lengths, kernel=kernel)
+        return
+    if len(symbols) != len(lengths) or len(symbols) % CODES or len(which) != chunks:
+        raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=len(symbols))
+    if len(lengths) and int(lengths.max()) > _SYMBOL_BYTES_MAX:
+        raise corrupt(Fault.BAD_CODE, kernel=kernel, place=int(lengths.argmax()))
+    if len(which) and not (int(which.min()) >= 0 and int(which.max()) < len(symbols) // CODES):
+        raise corrupt(Fault.BAD_INDEX, kernel=kernel, place=len(symbols))
+
+
 def check_symbols(symbols: npt.NDArray[np.uint64], lengths: Bytes, *, kernel: str) -> None:
     """Check a symbol table: at most 255 symbols, each of one to eight bytes."""
     if len(symbols) != len(lengths) or len(symbols) > 255:
         raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=len(symbols))
-    bad = (lengths < 1) | (lengths > 8)
+    bad = (lengths < 1) | (lengths > _SYMBOL_BYTES_MAX)
     if bad.any():
         raise corrupt(Fault.BAD_CODE, kernel=kernel, place=int(bad.argmax()))
 

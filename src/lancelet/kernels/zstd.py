@@ -20,7 +20,7 @@ from lancelet.kernels.arguments import check_slices, slices_of_sizes
 from lancelet.kernels.faults import Fault, corrupt
 
 _MAGIC: Final = np.frombuffer(b"\x28\xb5\x2f\xfd", np.uint8)
-_RATIO_MAX: Final = 128 * 1024 // 3
+RATIO_MAX: Final = 128 * 1024 // 3
 """A block yields at most 128 KiB and has a header of 3 bytes."""
 _SIZE_MAX: Final = 1 << 31
 """A frame that has to say its own size, or have it measured, is never larger."""
@@ -45,7 +45,7 @@ def zstd_frames(slices: Slices, out_sizes: Int64s | None) -> tuple[Slices, Int64
     """Return the frames without sizes in front, and their plain sizes, which they could have."""
     check_slices(slices, out_sizes, kernel=_KERNEL)
     frames, sizes = (slices, out_sizes) if out_sizes is not None else _stored_sizes(slices)
-    bad = (sizes < 0) | (sizes // _RATIO_MAX > frames.size) | ((frames.size == 0) & (sizes > 0))
+    bad = (sizes < 0) | (sizes // RATIO_MAX > frames.size) | ((frames.size == 0) & (sizes > 0))
     if bad.any():
         raise corrupt(Fault.BAD_COUNT, kernel=_KERNEL, place=int(bad.argmax()))
     return frames, sizes

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from lancelet.buffers import Slices, run
 from lancelet.encodings import v2_1
 from lancelet.encodings.base import FileVersion, RowIndices, RowRange, StoredColumn, StoredPage
+from lancelet.encodings.codecs.fsst import message_with_table
 from lancelet.encodings.envelope import unseal
 from lancelet.encodings.levels import nest
 from lancelet.encodings.structural import StructuralReader, run_starts
@@ -27,6 +28,12 @@ from lancelet.testing.field_file import DictMemo
 PAGES = (2048, 2048, 3072, 20, 1)
 ROWS = sum(PAGES)
 WORDS = [f"word {i:03d} of many, so that a dictionary pays" for i in range(60)]
+
+
+def sentence(row, number):
+    """A few words of those that are in use around a row."""
+    words = [f"{'abcdefgh'[row // 1000]}{'xyzuvw'[k % 6] * 3}{k % 11}" for k in range(24)]
+    return " ".join(words[(number >> k) % 24] for k in range(3 + number % 5))
 
 
 def arrays():
@@ -45,6 +52,11 @@ def arrays():
         "lists": pa.array([None if i % 9 == 0 else x for i, x in enumerate(lists)]),
         "lists of words": pa.array(
             [[WORDS[i % (5 + r // 200)] for i in x] for r, x in enumerate(lists)]
+        ),
+        # Each page has symbols of its own.
+        "sentences": pa.array([sentence(row, n) for row, n in enumerate(numbers)]),
+        "sentences or null": pa.array(
+            [None if n % 7 == 0 else sentence(row, n) for row, n in enumerate(numbers)]
         ),
         "vectors": pa.array(np.repeat(numbers, 300).astype(np.float32)).cast(pa.float32()),
     }
@@ -79,17 +91,20 @@ class Column:
         self.column = StoredColumn(0, b"", tuple(pages), none, none)
         self.source = np.frombuffer(bytes(data), np.uint8)
 
-    def reader(self, *, joins: bool, memo: DictMemo | None = None) -> StructuralReader:
+    def reader(
+        self, *, joins: bool, memo: DictMemo | None = None, column: StoredColumn | None = None
+    ) -> StructuralReader:
         node = nest(self.field, FileVersion.V2_2)
         kind = kind_of_page if joins else None
-        return StructuralReader(node, [self.column], open_pages, memo=memo, kind_of_page=kind)
+        columns = [column or self.column]
+        return StructuralReader(node, columns, open_pages, memo=memo, kind_of_page=kind)
 
     def read(self, reader, rows):
         return run(reader.read(rows), lambda r: Slices(self.source, r.position, r.size))
 
 
 COLUMNS = {name: Column(array) for name, array in arrays().items()}
-ALIKE = ["numbers", "vectors", "words", "lists", "lists of words"]
+ALIKE = ["numbers", "vectors", "words", "sentences", "lists", "lists of words"]
 
 
 @pytest.mark.parametrize("name", COLUMNS)
@@ -118,6 +133,29 @@ def test_runs_read_as_single_pages_do(name, data):
 def test_some_of_the_pages_are_read_as_a_run(name):
     kinds = [kind_of_page(page.encoding) for page in COLUMNS[name].column.pages]
     assert any(one is not None and one == other for one, other in pairwise(kinds))
+
+
+@pytest.mark.parametrize("name", ["sentences", "sentences or null"])
+def test_pages_with_other_symbols_are_read_as_one(name):
+    pages = COLUMNS[name].column.pages[:3]
+    layouts = [unseal(page.encoding, PAGE_LAYOUT_URL, pb.PageLayout) for page in pages]
+    found = [message_with_table(each.mini_block_layout.value_compression) for each in layouts]
+    assert len({message.symbol_table for message in found}) == len(pages)
+    assert len({kind_of_page(page.encoding) for page in pages}) == 1
+
+
+def test_a_page_without_its_symbols_is_damaged():
+    column = COLUMNS["sentences"]
+    layout = unseal(column.column.pages[0].encoding, PAGE_LAYOUT_URL, pb.PageLayout)
+    encoding = layout.mini_block_layout.value_compression
+    while encoding.WhichOneof("compression") == "general":
+        encoding = encoding.general.values
+    encoding.fsst.ClearField("symbol_table")
+    damaged = replace(column.column.pages[0], encoding=sealed(layout))
+    for pages in ([damaged], [damaged, *column.column.pages[1:3]]):
+        stored = replace(column.column, pages=tuple(pages))
+        with pytest.raises(CorruptDataError):
+            column.read(column.reader(joins=True, column=stored), RowRange(0, 10))
 
 
 def test_a_run_ends_where_its_tables_grow_large():

@@ -9,7 +9,9 @@ from lancelet.buffers import Slices
 from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.kernels import native, reference, select
 
-LENGTHS = st.sampled_from([0, 1, 7, 8, 9, 63, 191, 192, 193, 1535, 1536, 1600, 12287, 12288, 14000])
+LENGTHS = st.sampled_from(
+    [0, 1, 7, 8, 9, 63, 191, 192, 193, 1023, 1024, 1025, 1279, 1280, 1535, 1536, 1600, 12287, 14000]
+)
 
 
 def some_bytes(count, seed=0):

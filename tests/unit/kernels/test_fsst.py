@@ -67,6 +67,54 @@ def test_chunks_decode_in_one_pass(agree, strings, table, rows_per_chunk, offset
     assert np.diff(last[0]).tolist() == [len(value) for value in expected]
 
 
+def whole(*tables):
+    """Tables behind each other, each with all 256 codes."""
+    symbols = np.zeros((len(tables), 256), np.uint64)
+    lengths = np.zeros((len(tables), 256), np.uint8)
+    for place, (own_symbols, own_lengths) in enumerate(tables):
+        symbols[place, : len(own_symbols)] = own_symbols
+        lengths[place, : len(own_lengths)] = own_lengths
+    return symbols.reshape(-1), lengths.reshape(-1)
+
+
+@given(
+    st.lists(st.tuples(STRINGS, st.integers(0, 2)), max_size=8),
+    st.lists(tables(), min_size=3, max_size=3),
+)
+def test_each_chunk_may_have_a_table_of_its_own(agree, chunks, own):
+    parts = [
+        chunked(*agree("fsst_encode", *arrow(strings), *own[which]), len(strings) or 1, 4)
+        for strings, which in chunks
+        if strings
+    ]
+    chunks = [(strings, which) for strings, which in chunks if strings]
+    counts = np.array([len(strings) for strings, _ in chunks], np.int64)
+    size = np.array([slices.source.nbytes for slices, _ in parts], np.int64)
+    source = np.concatenate([np.empty(0, np.uint8), *(slices.source for slices, _ in parts)])
+    slices = Slices(source, np.cumsum(size) - size, size)
+    which = np.array([which for _, which in chunks], np.int64)
+    found = agree("fsst_decode_chunks", slices, counts, 4, *whole(*own), 32, which)
+    assert found[1].tobytes() == b"".join(value for strings, _ in chunks for value in strings)
+    last = agree("pick_fsst", slices, counts, counts - 1, 4, *whole(*own), 32, which)
+    assert last[1].tobytes() == b"".join(strings[-1] for strings, _ in chunks)
+
+
+@pytest.mark.parametrize("which", [[-1], [1], [0, 0], []])
+def test_a_table_that_is_not_there_is_corrupt(agree, which):
+    slices, counts = chunked(*arrow([b"\0"]), 1, 4)
+    one = whole((np.zeros(1, np.uint64), np.ones(1, np.uint8)))
+    which = np.array(which, np.int64)
+    assert agree("fsst_decode_chunks", slices, counts, 4, *one, 32, which) is CorruptDataError
+    assert agree("pick_fsst", slices, counts, counts - 1, 4, *one, 32, which) is CorruptDataError
+
+
+def test_symbols_of_whole_tables_have_at_most_eight_bytes(agree):
+    slices, counts = chunked(*arrow([b"\0"]), 1, 4)
+    long = whole((np.zeros(1, np.uint64), np.array([9], np.uint8)))
+    none = np.zeros(1, np.int64)
+    assert agree("fsst_decode_chunks", slices, counts, 4, *long, 32, none) is CorruptDataError
+
+
 @given(STRINGS, tables(), st.integers(0, 2**32))
 def test_damaged_codes_never_crash(agree, damage, strings, table, seed):
     rng = np.random.default_rng(seed)

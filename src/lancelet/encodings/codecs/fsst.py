@@ -6,6 +6,11 @@
 Every string is coded alone and has offsets of its own, so whatever stores variable values stores
 the codes, and any one is decoded without the others. A table that is switched off means that the
 strings are stored as they are.
+
+Writers choose symbols page by page. Pages that differ in nothing else are read as one all the
+same: their encoding has no table then, and a further part of every chunk is the table of its page.
+
+    parts[0]   codes of chunks 0 1 2      parts[1]   table a a b
 """
 
 from __future__ import annotations
@@ -26,6 +31,7 @@ from lancelet.encodings.codecs.base import (
     Codec,
     Codecs,
     EncodedValues,
+    Encoding,
     Picks,
 )
 from lancelet.encodings.codecs.expect import expect_variable, expect_variable_rows
@@ -37,6 +43,8 @@ TABLE_BYTES: Final = 2312
 _MAGIC: Final = 0x46535354
 _HEAD_BYTES: Final = 8
 _SYMBOL_BYTES: Final = 8
+_CODES: Final = 256
+_WHOLE_BYTES: Final = _CODES * (_SYMBOL_BYTES + 1)
 
 
 class SymbolTable(NamedTuple):
@@ -44,6 +52,13 @@ class SymbolTable(NamedTuple):
 
     symbols: npt.NDArray[np.uint64]
     lengths: Bytes
+
+
+class _Tables(NamedTuple):
+    """One table for all chunks, or whole tables behind each other, of which each chunk has one."""
+
+    table: SymbolTable
+    which: Int64s | None
 
 
 class Fsst(Codec):
@@ -106,11 +121,19 @@ class Fsst(Codec):
         cls, message: Any, parts: Sequence[Slices], counts: Int64s, codecs: Codecs
     ) -> Block:
         """Decode the codes, in the same pass that joins plain chunks."""
-        table = parse_table(message.symbol_table)
-        if table is None or not _is_plain(message.values):
-            return _decode(codecs.decode_chunks(message.values, parts, counts), table)
+        tables = _tables(message, parts)
+        if tables is None or not _is_plain(message.values):
+            codes = codecs.decode_chunks(message.values, parts, counts)
+            return _decode(codes, parse_table(message.symbol_table))
         stored = plain_offset_bits(message.values.variable.offsets)
-        decode = partial(kernels.fsst_decode_chunks, parts[0], counts, stored // 8, *table)
+        decode = partial(
+            kernels.fsst_decode_chunks,
+            parts[0],
+            counts,
+            stored // 8,
+            *tables.table,
+            which=tables.which,
+        )
         return with_offsets(decode, stored)
 
     @classmethod
@@ -118,12 +141,20 @@ class Fsst(Codec):
         cls, message: Any, parts: Sequence[Slices], counts: Int64s, picks: Picks, codecs: Codecs
     ) -> Block | None:
         """Decode single strings."""
-        table = parse_table(message.symbol_table)
-        if table is None or not _is_plain(message.values):
-            return _decode(codecs.pick_chunks(message.values, parts, counts, picks), table)
+        tables = _tables(message, parts)
+        if tables is None or not _is_plain(message.values):
+            codes = codecs.pick_chunks(message.values, parts, counts, picks)
+            return _decode(codes, parse_table(message.symbol_table))
         stored = plain_offset_bits(message.values.variable.offsets)
-        slices, within = picks.of(parts[0]), counts[picks.chunk]
-        decode = partial(kernels.pick_fsst, slices, within, picks.index, stored // 8, *table)
+        decode = partial(
+            kernels.pick_fsst,
+            picks.of(parts[0]),
+            counts[picks.chunk],
+            picks.index,
+            stored // 8,
+            *tables.table,
+            which=None if tables.which is None else tables.which[picks.chunk],
+        )
         return with_offsets(decode, stored)
 
     @classmethod
@@ -152,6 +183,51 @@ def parse_table(stored: bytes) -> SymbolTable | None:
         np.frombuffer(stored, "<u8", count, _HEAD_BYTES),
         np.frombuffer(stored, np.uint8, count, stop),
     )
+
+
+def message_with_table(encoding: Encoding) -> Any | None:
+    """Return the message whose table may differ between pages that are read as one, or `None`.
+
+    Its codes are plain, and nothing but a general compression is around it.
+    """
+    while encoding.WhichOneof("compression") == "general":
+        encoding = encoding.general.values
+    if encoding.WhichOneof("compression") != "fsst" or not _is_plain(encoding.fsst.values):
+        return None
+    return encoding.fsst if parse_table(encoding.fsst.symbol_table) is not None else None
+
+
+def join_tables(stored: Sequence[bytes]) -> Bytes:
+    """Return the bytes that `table_parts` are parts of: whole tables, symbols before lengths.
+
+    >>> one = stored_table(SymbolTable(np.array([0x6261], np.uint64), np.array([2], np.uint8)))
+    >>> joined = join_tables([one, one])
+    >>> len(joined), joined[2048:2050].tolist(), joined[-256:-254].tolist()
+    (4608, [97, 98], [2, 0])
+    """
+    symbols = np.zeros((len(stored), _CODES), np.uint64)
+    lengths = np.zeros((len(stored), _CODES), np.uint8)
+    for place, each in enumerate(stored):
+        table = parse_table(each)
+        assert table is not None
+        symbols[place, : len(table.symbols)] = table.symbols
+        lengths[place, : len(table.lengths)] = table.lengths
+    return np.concatenate([symbols.view(np.uint8).reshape(-1), lengths.reshape(-1)])
+
+
+def table_parts(joined: Bytes, pages: Int64s) -> Slices:
+    """Return the part of chunks that is the table of their page, by its number."""
+    return Slices(joined, pages * _WHOLE_BYTES, np.full(len(pages), _WHOLE_BYTES, np.int64))
+
+
+def _tables(message: Any, parts: Sequence[Slices]) -> _Tables | None:
+    """Return the tables of chunks, or `None` if their strings are stored as they are."""
+    if len(parts) == 1:
+        table = parse_table(message.symbol_table)
+        return None if table is None else _Tables(table, None)
+    joined, stop = parts[-1].source, parts[-1].source.nbytes // _WHOLE_BYTES * _CODES * 8
+    table = SymbolTable(joined[:stop].view(np.uint64), joined[stop:])
+    return _Tables(table, parts[-1].position // _WHOLE_BYTES)
 
 
 def stored_table(table: SymbolTable) -> bytes:

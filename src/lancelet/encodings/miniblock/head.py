@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet import kernels
@@ -170,13 +171,21 @@ class MiniBlockHead:
         first, last = self._page_of(int(chunks[0])), self._page_of(int(chunks[-1]))
         if first == last:
             return self._items[first]
-        pages = self.first_chunk.searchsorted(chunks, side="right") - 1
+        pages = self.pages_of(chunks)
         if self._is_complete:
             if self._joined is None:
                 self._joined = _joined(self._items)
             return _of_pages(self._joined, pages)
         touched, which = np.unique(pages, return_inverse=True)
         return _of_pages(_joined([self._items[page] for page in touched.tolist()]), which)
+
+    def pages_of(self, chunks: Int64s) -> Int64s:
+        """Return the page that each chunk is in."""
+        return self.first_chunk.searchsorted(chunks, side="right") - 1
+
+    def known_chunks(self) -> npt.NDArray[np.bool_]:
+        """Return of each chunk whether its page is known."""
+        return np.repeat(self._is_known, np.diff(self.first_chunk))
 
     def _page_of(self, chunk: int) -> int:
         return int(self.first_chunk.searchsorted(chunk, side="right")) - 1

@@ -25,6 +25,7 @@ from lancelet.encodings import registry
 from lancelet.encodings.arrow import aligned, plain_bits
 from lancelet.encodings.base import Block, FixedWidth, RowIndices, RowRange, Rows, StoredPage
 from lancelet.encodings.codecs.base import Encoding, Picks
+from lancelet.encodings.codecs.fsst import join_tables, table_parts
 from lancelet.encodings.codecs.inline_bitpacking import BLOCK_VALUES, inline_block_bits
 from lancelet.encodings.codecs.out_of_line_bitpacking import packed_level_bits
 from lancelet.encodings.layout import MiniBlockLayout
@@ -103,11 +104,13 @@ class MiniBlockPages:
         num_values: Sequence[int],
         num_items: Sequence[int],
         index: int,
+        symbol_tables: Sequence[bytes] = (),
     ) -> None:
         """Check the message of pages; `index` is the number of the first one in its column.
 
         The layout is that of all of them but for the number of values, of which page i has
-        `num_values[i]`, and of items of its dictionary, of which it has `num_items[i]`.
+        `num_values[i]`, and of items of its dictionary, of which it has `num_items[i]`. Where
+        pages differ in their tables of symbols, these are given.
         """
         self._pages = pages
         self._layout = layout
@@ -142,6 +145,7 @@ class MiniBlockPages:
             )
         self._packed = _PackedLevels.of(layout)
         self._values = registry.ChunkDecoder(layout.values)
+        self._tables = join_tables(symbol_tables) if symbol_tables else None
         self._bits = plain_bits(leaf.data_type)
         self._is_bare_blocks = (
             layout.repetition is None
@@ -218,7 +222,8 @@ class MiniBlockPages:
         wanted = _Wanted(chunks, picks)
         layers = self._layout.layers
         has_nulls = levels.definition is not None and layers.each[0].null_def > 0
-        decoded = _Decoded(parts.num_levels, None, None, counts, parts.buffers)
+        buffers = self._with_tables(parts.buffers, head, chunks)
+        decoded = _Decoded(parts.num_levels, None, None, counts, buffers)
         validity = levels.validity if has_nulls else None
         values = self._pick(head, wanted, decoded, None, validity)
         return LeafRows(layers, levels.repetition, levels.definition, values)
@@ -238,6 +243,16 @@ class MiniBlockPages:
         buffers = [None, pa.py_buffer(values)]
         array = pa.Array.from_buffers(self._leaf.data_type, len(values), buffers)
         return LeafRows(self._layout.layers, None, None, array)
+
+    def bare_blocks(self) -> tuple[int, int, MiniBlockHead] | None:
+        """Return the width of values, of a size in a chunk, and what is known of the chunks.
+
+        None if the pages are anything but packed blocks, or nothing is known of them.
+        """
+        head = None if self._head is None else self._head()
+        if head is None or not self._is_bare_blocks:
+            return None
+        return self._bits, self._shape.size_bytes, head
 
     def read_slots(
         self, head: MiniBlockHead, slots: Rows, validity: Bytes | None
@@ -288,7 +303,16 @@ class MiniBlockPages:
             num_levels = parts.num_levels
             check_levels(layout.layers, repetition, definition)
             _check_slots(layout.layers, definition, num_levels, counts)
-        return _Decoded(num_levels, repetition, definition, counts, parts.buffers)
+        buffers = self._with_tables(parts.buffers, head, chunks)
+        return _Decoded(num_levels, repetition, definition, counts, buffers)
+
+    def _with_tables(
+        self, buffers: tuple[Slices, ...], head: MiniBlockHead, chunks: Int64s
+    ) -> tuple[Slices, ...]:
+        """Return the buffers of chunks, and the symbols of their pages where these differ."""
+        if self._tables is None:
+            return buffers
+        return (*buffers, table_parts(self._tables, head.pages_of(chunks)))
 
     def _entries_of(
         self, rows: Rows, head: MiniBlockHead, wanted: _Wanted, decoded: _Decoded

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from lancelet.encodings.base import StoredPage
+from lancelet.encodings.codecs.fsst import message_with_table
 from lancelet.encodings.constant.read import ConstantPage
 from lancelet.encodings.envelope import unseal
 from lancelet.encodings.fullzip.read import FullZipPage
@@ -27,8 +28,8 @@ from lancelet.format.protos import encodings21_pb as pb
 def kind_of_page(encoding: bytes) -> bytes | None:
     """Return what pages have in common that are read as one, or `None` if a page is read alone.
 
-    That is the message of a mini-block page without its numbers of values and of items, or that
-    of a full-zip page whose items, one a row, have one width.
+    That is the message of a mini-block page without its numbers of values and of items and its
+    table of symbols, or that of a full-zip page whose items, one a row, have one width.
     """
     kind = pb.PageLayout()
     kind.CopyFrom(_parse(encoding))
@@ -36,6 +37,9 @@ def kind_of_page(encoding: bytes) -> bytes | None:
         case "mini_block_layout":
             kind.mini_block_layout.num_items = 0
             kind.mini_block_layout.num_dictionary_items = 0
+            fsst = message_with_table(kind.mini_block_layout.value_compression)
+            if fsst is not None:
+                fsst.ClearField("symbol_table")
         case "full_zip_layout":
             full_zip = kind.full_zip_layout
             if not full_zip.HasField("bits_per_value") or Layers.parse(full_zip.layers).rep_max:
@@ -74,6 +78,7 @@ def _open_layout(
                     *(message.num_dictionary_items for message in alike),
                 ],
                 index=index,
+                symbol_tables=_symbol_tables([layout.mini_block_layout, *alike]),
             )
         case "constant_layout":
             constant = constant_from_message(layout.constant_layout, num_buffers=len(page.position))
@@ -85,6 +90,13 @@ def _open_layout(
             raise UnsupportedError(
                 "a page has a layout that this release does not know", layout=unknown
             )
+
+
+def _symbol_tables(alike: Sequence[pb.MiniBlockLayout]) -> list[bytes]:
+    """Return the table of symbols of each page, or nothing if they have none or all the same."""
+    found = [message_with_table(message.value_compression) for message in alike]
+    tables = [message.symbol_table for message in found if message is not None]
+    return tables if len(set(tables)) > 1 else []
 
 
 @lru_cache(maxsize=256)

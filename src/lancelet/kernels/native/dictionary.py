@@ -37,8 +37,9 @@ def look_up_variable(
     """
     kernel = "look_up_variable"
     check_has_offsets(offsets, kernel=kernel)
-    size = _common_size(offsets, data)
-    if size and len(offsets) <= len(indices) <= _FIXED_BYTES_MAX // size:
+    # Of fewer strings than there are items, it takes longer to find out than it saves.
+    size = _common_size(offsets, data) if len(offsets) <= len(indices) else 0
+    if size and len(indices) <= _FIXED_BYTES_MAX // size:
         fixed = empty(len(indices) + 1, offsets.dtype)
         fixed[:] = np.arange(0, fixed.size * size, size)
         return fixed, look_up_fixed(data[offsets[0] : offsets[-1]], size, indices)

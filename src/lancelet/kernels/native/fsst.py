@@ -20,6 +20,7 @@ from lancelet.kernels.arguments import (
     as_int64s,
     check_slices,
     check_symbols,
+    check_tables,
     slice_arrays,
 )
 from lancelet.kernels.faults import checked
@@ -38,6 +39,8 @@ Symbols: TypeAlias = npt.NDArray[np.uint64]
 _ROOM_FIRST: Final = 256 * 1024
 _GROWTH_MAX: Final = 8
 _SLACK: Final = 8
+_FIRST: Final = np.empty(0, np.int64)
+"""Every chunk is coded by the first table."""
 
 
 def fsst_decode_chunks(
@@ -47,13 +50,14 @@ def fsst_decode_chunks(
     symbols: Symbols,
     lengths: Bytes,
     out_bits: int,
+    which: Int64s | None = None,
 ) -> tuple[Offsets, Bytes]:
     """Decode variable chunks of codes into one pair of Arrow offsets and bytes."""
     kernel = "fsst_decode_chunks"
     arrays = (*slice_arrays(slices, counts), as_int64s(counts), offset_bytes)
     check_slices(slices, counts, kernel=kernel)
     check_chunk_counts(slices, counts, offset_bytes, kernel=kernel)
-    table = _table(symbols, lengths, kernel)
+    table = _tables(symbols, lengths, which, len(slices), kernel)
     return _decode(
         lambda *rest: _native.fsst_decode_chunks(*arrays, *table, *rest),
         rows=int(counts.sum()),
@@ -71,10 +75,11 @@ def pick_fsst(
     symbols: Symbols,
     lengths: Bytes,
     out_bits: int,
+    which: Int64s | None = None,
 ) -> tuple[Offsets, Bytes]:
     """Decode value `index[i]` of the variable chunk in slice i, which holds `counts[i]` values."""
     kernel = "pick_fsst"
-    table = _table(symbols, lengths, kernel)
+    table = _tables(symbols, lengths, which, len(slices), kernel)
     position, size, total = picked_spans(slices, counts, index, offset_bytes, kernel=kernel)
     return _decode(
         lambda *rest: _native.fsst_decode_slices(slices.source, position, size, *table, *rest),
@@ -122,6 +127,16 @@ def fsst_encode(
         out,
     )
     return out_offsets, out[: checked(status, kernel=kernel)]
+
+
+def _tables(
+    symbols: Symbols, lengths: Bytes, which: Int64s | None, chunks: int, kernel: str
+) -> tuple[Symbols, Bytes, Int64s]:
+    """Return one or several whole tables, and which of them each chunk has."""
+    if which is None:
+        return (*_table(symbols, lengths, kernel), _FIRST)
+    check_tables(symbols, lengths, which, chunks=chunks, kernel=kernel)
+    return symbols, lengths, as_int64s(which)
 
 
 def _table(symbols: Symbols, lengths: Bytes, kernel: str) -> tuple[Symbols, Bytes]:

@@ -42,7 +42,7 @@ def take_row_levels(
     room = max(0, int(num_levels.sum()))
     out_repetition = empty(room, _LEVEL)
     out_definition = _NO_LEVELS if definition is None else empty(room, _LEVEL)
-    chunk, index = empty(room, _INT64), empty(room, _INT64)
+    chunk, index = empty(2 * room, _INT64).reshape(2, room)
     validity = empty_bytes((room + 7) // 8)
     slots = np.zeros(1, np.int64)
     status = _native.take_row_levels(

@@ -7,6 +7,9 @@
 Each string is coded alone, so any one can be decoded without the others. Encoding takes the
 longest symbol that fits, again and again (`fsst_training.py` says where symbols come from).
 
+Strings of several tables are decoded in one go: then there are 256 symbols and lengths of each,
+one table behind the other, and `which` says by which of them a chunk is coded.
+
 The definition works on all strings at once: decoding tells escapes from the bytes they escape
 by the parity of runs of 255, and encoding takes one step in every string per round.
 """
@@ -19,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet.buffers import Bytes, Int64s, Slices
-from lancelet.kernels.arguments import check_symbols
+from lancelet.kernels.arguments import CODES, check_symbols, check_tables
 from lancelet.kernels.faults import Fault, corrupt
 from lancelet.kernels.offsets import Offsets, check_offsets, offsets_of
 from lancelet.kernels.reference.copies import gather
@@ -37,12 +40,14 @@ def fsst_decode_chunks(
     symbols: Symbols,
     lengths: Bytes,
     out_bits: int,
+    which: Int64s | None = None,
 ) -> tuple[Offsets, Bytes]:
     """Decode variable chunks of codes into one pair of Arrow offsets and bytes."""
     kernel = "fsst_decode_chunks"
-    check_symbols(symbols, lengths, kernel=kernel)
+    check_tables(symbols, lengths, which, chunks=len(slices), kernel=kernel)
     position, size = value_slices(slices, counts, offset_bytes, kernel=kernel)
-    return _decode(slices.source, position, size, symbols, lengths, out_bits, kernel)
+    of_value = None if which is None else np.repeat(which, counts)
+    return _decode(slices.source, position, size, symbols, lengths, of_value, out_bits, kernel)
 
 
 def pick_fsst(
@@ -53,12 +58,13 @@ def pick_fsst(
     symbols: Symbols,
     lengths: Bytes,
     out_bits: int,
+    which: Int64s | None = None,
 ) -> tuple[Offsets, Bytes]:
     """Decode value `index[i]` of the variable chunk in slice i, which holds `counts[i]` values."""
     kernel = "pick_fsst"
-    check_symbols(symbols, lengths, kernel=kernel)
+    check_tables(symbols, lengths, which, chunks=len(slices), kernel=kernel)
     position, size = picked_slices(slices, counts, index, offset_bytes, kernel=kernel)
-    return _decode(slices.source, position, size, symbols, lengths, out_bits, kernel)
+    return _decode(slices.source, position, size, symbols, lengths, which, out_bits, kernel)
 
 
 def fsst_decode(
@@ -70,7 +76,7 @@ def fsst_decode(
     check_offsets(offsets, data.nbytes, kernel=kernel)
     start = offsets[:-1].astype(np.int64)
     size = offsets[1:].astype(np.int64) - start
-    return _decode(data, start, size, symbols, lengths, out_bits, kernel)
+    return _decode(data, start, size, symbols, lengths, None, out_bits, kernel)
 
 
 def fsst_encode(
@@ -131,6 +137,7 @@ def _decode(
     size: Int64s,
     symbols: Symbols,
     lengths: Bytes,
+    which: Int64s | None,
     out_bits: int,
     kernel: str,
 ) -> tuple[Offsets, Bytes]:
@@ -138,16 +145,17 @@ def _decode(
     ends = np.cumsum(size)
     escape, literal = _escapes(codes, ends - size)
     last = ends[size > 0] - 1
-    bad = ~escape & ~literal & (codes >= len(symbols))
+    words = np.zeros(max(CODES, len(symbols)), np.uint64)
+    words[: len(symbols)] = symbols
+    bytes_of = np.zeros(len(words), np.int64)
+    bytes_of[: len(lengths)] = lengths
+    code = codes if which is None else codes + CODES * np.repeat(which, size)
+    bad = ~escape & ~literal & (bytes_of[code] == 0)
     bad[last] |= escape[last]
     if bad.any():
         raise corrupt(Fault.BAD_CODE, kernel=kernel, place=int(bad.argmax()))
-    words = np.zeros(256, np.uint64)
-    words[: len(symbols)] = symbols
-    bytes_of = np.zeros(256, np.int64)
-    bytes_of[: len(lengths)] = lengths
-    word = np.where(literal, codes, words[codes])
-    length = np.where(literal, 1, np.where(escape, 0, bytes_of[codes]))
+    word = np.where(literal, codes, words[code])
+    length = np.where(literal, 1, np.where(escape, 0, bytes_of[code]))
     out = word.view(np.uint8).reshape(-1, 8)[np.arange(8) < length[:, None]]
     before = np.concatenate([np.zeros(1, np.int64), np.cumsum(length)])
     return offsets_of(before[ends] - before[ends - size], out_bits=out_bits, kernel=kernel), out
