@@ -1,12 +1,13 @@
 """Nearest vectors beside the reference: queries of one index by both, exact search, builds.
 
-python benchmarks/bench_vectors.py [--rows 100000] [--dimension 128] [--rounds 5]
+python benchmarks/bench_vectors.py [--rows 100000] [--dims 128] [--rounds 5] [--kinds IVF_PQ ...]
 python benchmarks/bench_vectors.py --rows 500000
-python benchmarks/bench_vectors.py --rows 200000 --dimension 768
+python benchmarks/bench_vectors.py --rows 200000 --dims 768
 
 Vectors lie in clusters. Both search the same files, those of the reference, with the same number
 of partitions, so that recall is the same; it is printed. A case is 20 queries. What more recall
-costs is drawn into `vectors.svg`, with faiss and hnswlib beside where they are installed.
+costs is drawn into `vectors.svg`, with faiss and hnswlib beside where they are installed (group
+`bench`). How much memory a build takes is measured in a process of its own.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import json
 import math
-import resource
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -35,34 +38,48 @@ FILTERS = {"all": None, "50 %": "g < 50", "1 %": "g = 7"}
 PROBES = (1, 2, 4, 8, 16, 32, 64)
 BEAMS = (10, 20, 40, 80, 160)
 COLORS = ("#c0392b", "#2c6fbb", "#7f8c8d", "#27ae60")
-BUILDS = {"IVF_PQ": {"num_sub_vectors": 16}, "IVF_HNSW_SQ": {}}
+KINDS = ("IVF_PQ", "IVF_HNSW_SQ", "IVF_SQ", "IVF_FLAT", "IVF_RQ")
+MEMORY = """
+import json, sys, {module} as module
+options = json.loads(sys.argv[3])
+module.dataset(sys.argv[1]).create_index("v", sys.argv[2], replace=True, **options)
+lines = dict(line.split(":", 1) for line in open("/proc/self/status"))
+print(int(lines["VmHWM"].split()[0]) // 1024)
+"""
 
 
 def main() -> None:
     """Run all cases and save what was found."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=100_000)
-    parser.add_argument("--dimension", type=int, default=128)
+    parser.add_argument("--dims", "--dimension", dest="dimension", type=int, default=128)
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--save", type=Path, default=Path(__file__).parent / "results")
     arguments = parser.parse_args()
     print(HEADER)
     with tempfile.TemporaryDirectory() as folder:
-        found = list(cases(Path(folder), arguments.rows, arguments.dimension, arguments.rounds))
+        found = list(cases(Path(folder), arguments))
+        peaks = {
+            kind: peaks_of(Path(folder), kind, arguments.dimension) for kind in arguments.kinds
+        }
         lines = curves(Path(folder), arguments.rows, arguments.dimension)
     facts = {
         "rows": arguments.rows,
         "dimension": arguments.dimension,
-        "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "build_peak_mib": peaks,
         "curves": lines,
     }
+    print("MiB at most while building", peaks)
+    name = "vectors" if arguments.dimension == 128 else f"vectors-{arguments.dimension}"
     arguments.save.mkdir(parents=True, exist_ok=True)
-    (arguments.save / "vectors.svg").write_text(drawn(lines))
-    print("saved", save("vectors", found, facts, arguments.save))
+    (arguments.save / f"{name}.svg").write_text(drawn(lines))
+    print("saved", save(name, found, facts, arguments.save))
 
 
-def cases(folder: Path, num_rows: int, dimension: int, rounds: int) -> Iterator[Comparison]:
+def cases(folder: Path, arguments: argparse.Namespace) -> Iterator[Comparison]:
     """Search exactly, then build and search an index of each kind."""
+    num_rows, dimension, rounds = arguments.rows, arguments.dimension, arguments.rounds
     path = str(folder / "vectors")
     vectors, queries = clustered(num_rows, dimension)
     column = pa.FixedSizeListArray.from_arrays(vectors.reshape(-1), dimension)
@@ -71,8 +88,8 @@ def cases(folder: Path, num_rows: int, dimension: int, rounds: int) -> Iterator[
     exact = search(ours.dataset(path), queries, {"use_index": False})
     for name, condition in FILTERS.items():
         yield searched(f"exact, {name}", path, queries, {"use_index": False}, condition, rounds)
-    for kind, options in BUILDS.items():
-        build = partial(built, path=path, kind=kind, options=options)
+    for kind in arguments.kinds:
+        build = partial(built, path=path, kind=kind, options=options_of(kind, dimension))
         yield compare(f"build {kind}", partial(build, ours), partial(build, reference), rounds=1)
         wanted = {"nprobes": 20, "refine_factor": 4}
         found = search(ours.dataset(path), queries, wanted)
@@ -81,6 +98,23 @@ def cases(folder: Path, num_rows: int, dimension: int, rounds: int) -> Iterator[
         for name, condition in FILTERS.items():
             case = f"{kind}, {name}, recall {recall:.2f}"
             yield searched(case, path, queries, wanted, condition, rounds)
+
+
+def options_of(kind: str, dimension: int) -> dict[str, Any]:
+    """Return what an index of a kind is asked for."""
+    return {"num_sub_vectors": dimension // 8} if kind.endswith("PQ") else {}
+
+
+def peaks_of(folder: Path, kind: str, dimension: int) -> dict[str, int]:
+    """Return how many MiB each takes to build an index, files that are mapped included."""
+    arguments = [str(folder / "vectors"), kind, json.dumps(options_of(kind, dimension))]
+    found = {}
+    for module in ("lancelet", "lance"):
+        code = MEMORY.format(module=module)
+        run = [sys.executable, "-c", code, *arguments]
+        done = subprocess.run(run, check=True, capture_output=True, text=True)
+        found[module] = int(done.stdout.split()[-1])
+    return found
 
 
 def curves(folder: Path, num_rows: int, dimension: int) -> dict[str, list[tuple[float, float]]]:
@@ -204,7 +238,9 @@ def search(
     scan = {} if condition is None else {"filter": condition, "prefilter": True}
     return [
         dataset.to_table(
-            columns=["id"], nearest={"column": "v", "q": query, "k": NEAREST, **options}, **scan
+            columns=["id", "_distance"],
+            nearest={"column": "v", "q": query, "k": NEAREST, **options},
+            **scan,
         )["id"].to_pylist()
         for query in queries
     ]

@@ -80,6 +80,7 @@ def write_balanced(
         segment.quantizer,
         moved.parts(segment),
         graph_settings_of(segment),
+        segment.left_out,
     )
 
 

@@ -39,11 +39,12 @@ RQ_VERSION: Final = 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedRows:
-    """Rows that were encoded: numbers, partitions and codes."""
+    """Rows that were encoded: numbers, partitions and codes; others had nothing to encode."""
 
     numbers: UInt64s
     labels: Int64s
     codes: Codes
+    left_out: int = 0
 
 
 class Ivf(ScalarKind):
@@ -101,9 +102,9 @@ class Ivf(ScalarKind):
             return request.untrained_details(rows.data_type).render()
         model, quantizer = train_models(rows, request)
         with Spool(model.partitions) as spool:
-            fill(spool, rows, model, quantizer)
-            parts = spool.parts()
-            write_segment(folder, request.name, model, quantizer, parts, request.graph_settings)
+            left_out = fill(spool, rows, model, quantizer)
+            settings, parts = request.graph_settings, spool.parts()
+            write_segment(folder, request.name, model, quantizer, parts, settings, left_out)
         return request.details(quantizer).render()
 
     def open(self, folder: SegmentFolder, details: bytes) -> IvfSegment:
@@ -126,7 +127,8 @@ class Ivf(ScalarKind):
                 raise InvalidInputError("segments cannot be merged: centroids mismatch")
             quantizer = _common(quantizer, other.quantizer)
         with Spool(first.model.partitions) as spool:
-            fill(spool, rows, first.model, quantizer)
+            left_out: list[int | None] = [fill(spool, rows, first.model, quantizer)]
+            left_out += [segment.left_out for segment in opened]
             write_segment(
                 folder,
                 first.name,
@@ -134,6 +136,7 @@ class Ivf(ScalarKind):
                 quantizer,
                 _merged(opened, moves, spool.parts(), quantizer),
                 graph_settings_of(first),
+                _total(left_out),
             )
         return first.details.render()
 
@@ -147,6 +150,7 @@ class Ivf(ScalarKind):
             opened.quantizer,
             _merged([opened], [move], iter(()), opened.quantizer),
             graph_settings_of(opened),
+            opened.left_out,
         )
         return opened.details.render()
 
@@ -159,10 +163,13 @@ def graph_settings_of(segment: IvfSegment) -> GraphSettings | None:
     return None if segment.graphs is None else segment.graphs.settings
 
 
-def fill(spool: Spool, rows: IndexedRows, model: IvfModel, quantizer: Quantizer) -> None:
-    """Add every row that can be compared, with its partition and its code."""
+def fill(spool: Spool, rows: IndexedRows, model: IvfModel, quantizer: Quantizer) -> int:
+    """Add every row that can be compared, and return how many cannot be."""
+    left_out = 0
     for encoded in encoded_parts(rows, model, quantizer):
         spool.add(encoded.numbers, encoded.labels, encoded.codes)
+        left_out += encoded.left_out
+    return left_out
 
 
 def encoded_parts(
@@ -172,7 +179,11 @@ def encoded_parts(
     for values, own in rows.parts:
         vectors, numbers = matrix_of(values, own, model.metric)
         labels = model.assign(vectors)
-        yield EncodedRows(numbers, labels, quantizer.encode(vectors, labels, model.centroids))
+        codes = quantizer.encode(vectors, labels, model.centroids)
+        left_out = len(own) - len(numbers)
+        if not pa.types.is_fixed_size_list(rows.data_type):  # several vectors are of one row
+            left_out = len(np.setdiff1d(own, numbers))
+        yield EncodedRows(numbers, labels, codes, left_out)
 
 
 def _common(first: Quantizer, second: Quantizer) -> Quantizer:
@@ -213,6 +224,11 @@ def _merged(
 def concatenated_codes(codes: Sequence[Codes]) -> Codes:
     """Return codes one behind the other."""
     return {key: np.concatenate([each[key] for each in codes]) for key in codes[0]} if codes else {}
+
+
+def _total(counts: Sequence[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
 
 
 def _nowhere(numbers: UInt64s) -> UInt64s:

@@ -32,6 +32,8 @@ FLAT_KEY: Final = "lance:flat"
 GRAPH_KEY: Final = "lance:hnsw"
 METRIC_KEY: Final = "distance_type"
 STORAGE_KEY: Final = "storage_metadata"
+LEFT_OUT_KEY: Final = "lancelet:left_out"
+"""How many rows had no vector that can be compared; other writers do not say."""
 METRICS: Final = {
     "l2": Metric.L2,
     "euclidean": Metric.L2,
@@ -97,6 +99,12 @@ def read_notes(file: StoredFile) -> Mapping[str, Any]:
     if not isinstance(found, dict):
         raise CorruptDataError("the notes on the codes of an index are malformed")
     return found
+
+
+def read_left_out(file: StoredFile) -> int | None:
+    """Return how many rows were left out of a segment, None if that is not known."""
+    found = file.metadata.get(LEFT_OUT_KEY, "")
+    return int(found) if found.isdecimal() else None
 
 
 def parse_json(file: StoredFile, key: str) -> Any:

@@ -95,6 +95,7 @@ class IvfSegment:
             "centroids": self.model.centroids.tolist(),
             "loss": self.model.loss,
             "index_file_version": "V3",
+            "num_rows_left_out": self.left_out,
         }
 
     def _inner_statistics(self) -> dict[str, Any]:
@@ -110,6 +111,11 @@ class IvfSegment:
     def num_rows(self) -> int:
         """How many vectors there are."""
         return int(self.lengths.sum())
+
+    @cached_property
+    def left_out(self) -> int | None:
+        """How many rows had no vector that can be compared, None if nobody counted."""
+        return layout.read_left_out(self._storage)
 
     def load(self, partitions: Int64s) -> Loaded:
         """Return the rows of partitions that have any, among others; they are kept."""

@@ -41,10 +41,12 @@ def write_segment(
     quantizer: Quantizer,
     parts: Iterable[tuple[UInt64s, Codes]],
     settings: GraphSettings | None,
+    left_out: int | None = None,
 ) -> None:
     """Write a segment of partitions, each with the numbers of its rows and their codes.
 
-    Both files grow side by side, so that nothing is held of partitions that were written.
+    So many rows were `left_out`, if that is known. Both files grow side by side, so that nothing
+    is held of partitions that were written.
     """
     graphs = None if settings is None else GraphWriter(settings, quantizer)
     schema = _MARKER if graphs is None else graphs.schema
@@ -58,7 +60,7 @@ def write_segment(
                     index.write(graphs.add(codes, len(numbers)))
                 yield numbers, codes
 
-        _write_storage(folder, model, quantizer, written(parts), lengths)
+        _write_storage(folder, model, quantizer, written(parts), lengths, left_out)
         _finish_index(index, name, model, graphs, len(lengths))
 
 
@@ -79,6 +81,7 @@ def _write_storage(
     quantizer: Quantizer,
     parts: Iterable[tuple[UInt64s, Codes]],
     lengths: list[int],
+    left_out: int | None = None,
 ) -> None:
     schema = pa.schema([_ROW_ID, *quantizer.fields])
     with folder.create(layout.STORAGE_FILE, schema) as file:
@@ -97,6 +100,8 @@ def _write_storage(
         notes = quantizer.notes(file.add_global_buffer)
         file.add_schema_metadata(layout.METRIC_KEY, layout.METRIC_NAMES[model.metric])
         file.add_schema_metadata(layout.STORAGE_KEY, _text([_text(notes)]))
+        if left_out is not None:
+            file.add_schema_metadata(layout.LEFT_OUT_KEY, str(left_out))
 
 
 def _write_group(

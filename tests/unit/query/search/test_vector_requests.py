@@ -60,3 +60,23 @@ def test_codes_of_rq_that_are_not_packed_are_read_by_both(tmp_path, writer, bits
     own, other = (nearest(each.dataset(path), query) for each in (lancelet, reference))
     assert own["id"].to_pylist() == other["id"].to_pylist()
     np.testing.assert_allclose(own["_distance"], other["_distance"], rtol=0.02)
+
+
+def test_rows_that_cannot_be_compared_are_counted(tmp_path):
+    vectors = np.random.default_rng(5).normal(size=(300, DIMENSION)).astype(np.float32)
+    vectors[7, 3], vectors[9, 0], vectors[11, 1] = np.nan, np.inf, -np.inf
+    column = pa.array([None, *vectors.tolist()], pa.list_(pa.float32(), DIMENSION))
+    dataset = lancelet.write_dataset(pa.table({"v": column}), str(tmp_path))
+
+    def left_out():
+        (segment,) = dataset.stats.index_stats("v_idx")["indices"]
+        return segment["num_rows_left_out"]
+
+    dataset.create_index("v", "IVF_SQ", num_partitions=2)
+    assert left_out() == 4
+    dataset.insert(pa.table({"v": column.slice(0, 10)}))
+    dataset.optimize.optimize_indices()
+    assert left_out() == 6
+    reference.dataset(str(tmp_path)).create_index("v", "IVF_SQ", num_partitions=2, replace=True)
+    dataset = lancelet.dataset(str(tmp_path))
+    assert left_out() is None
