@@ -45,7 +45,8 @@ from lancelet.encodings.levels import (
 from lancelet.encodings.levels import rows_multiple as multiple_of
 from lancelet.encodings.miniblock.head import MiniBlockHead
 from lancelet.encodings.side_by_side import BareColumn
-from lancelet.errors import CorruptDataError, InternalError, InvalidInputError, UnsupportedError
+from lancelet.encodings.take import join_arrays
+from lancelet.errors import CorruptDataError, InternalError, InvalidInputError
 
 PAGE_ROWS_MAX = 1 << 48
 """The most rows that a page is believed to have."""
@@ -224,7 +225,7 @@ class _LeafReader:
             return self._nested(parts[0], page_rows)
         runs = [self._run(part.run).read(self._page_rows(part.rows)) for part in parts]
         read = yield from read_together(runs)
-        return _concat([self._nested(*found) for found in zip(parts, read, strict=True)])
+        return join_arrays([self._nested(*found) for found in zip(parts, read, strict=True)])
 
     def places(self, rows: Int64s) -> Ranges | None:
         if self._multiple != 1:
@@ -355,15 +356,3 @@ def _kinds(pages: Sequence[StoredPage], kind_of_page: KindOfPage | None) -> list
         return [None] * len(pages)
     known = {encoding: kind_of_page(encoding) for encoding in {page.encoding for page in pages}}
     return [known[page.encoding] for page in pages]
-
-
-def _concat(arrays: Sequence[pa.Array]) -> pa.Array:
-    if len(arrays) == 1:
-        return arrays[0]
-    try:
-        return pa.concat_arrays(arrays)
-    except pa.ArrowInvalid as error:
-        raise UnsupportedError(
-            "the rows do not fit one array; read fewer rows at a time",
-            rows=sum(len(array) for array in arrays),
-        ) from error
