@@ -22,6 +22,16 @@ def available_cpus() -> int:
     return os.cpu_count() or 1
 
 
+def threads_wanted() -> int:
+    """Return how many threads compute: as many as `OMP_NUM_THREADS` says, or one a processor.
+
+    Arrow takes the same advice. Spark gives it to its workers of Python, where it is the number
+    of processors that a task was given; other tasks have the others.
+    """
+    text = os.environ.get("OMP_NUM_THREADS", "")
+    return int(text) if text.isdigit() and int(text) > 0 else available_cpus()
+
+
 def available_memory_bytes() -> int:
     """Return the memory this process may use: the container's limit, or the machine's memory."""
     for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
@@ -48,7 +58,7 @@ def _environment_int(name: str, default: int) -> int:
     return int(text)
 
 
-CPU_THREADS: Final = _environment_int("LANCELET_CPU_THREADS", available_cpus())
+CPU_THREADS: Final = _environment_int("LANCELET_CPU_THREADS", threads_wanted())
 IO_THREADS: Final = _environment_int("LANCELET_IO_THREADS", 64)
 CACHE_BYTES: Final = _environment_int(
     "LANCELET_CACHE_BYTES", min(1024 * _MIB, available_memory_bytes() // 16)

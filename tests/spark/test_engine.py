@@ -24,6 +24,15 @@ def test_each_task_runs_in_a_partition_and_results_keep_their_order(engine):
     assert job.report.work.rows == 7
 
 
+def test_a_task_computes_with_as_many_threads_as_spark_gave_it(engine):
+    def threads(_):
+        from lancelet.config import CPU_THREADS
+
+        return Done(CPU_THREADS)
+
+    assert Job(engine).run("threads", threads, [1]) == [1]
+
+
 def test_an_error_of_ours_keeps_its_class_and_is_not_tried_again(engine, tmp_path):
     def refuse(number):
         (tmp_path / f"{number}-{os.getpid()}-{time.monotonic_ns()}").touch()
