@@ -19,9 +19,13 @@ import pyarrow as pa
 import pyarrow.dataset
 
 from lancelet.dataset.handle import Handle
+<<<<<<< HEAD
 from lancelet.dataset.sql_scan import scan_of_query
+=======
+from lancelet.dataset.sql_database import connect, duckdb_module
+>>>>>>> 848e787 (w)
 from lancelet.dataset.sql_table import readable_by_duckdb
-from lancelet.errors import ExpressionError, InvalidInputError, UnsupportedError
+from lancelet.errors import ExpressionError, InvalidInputError
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
@@ -160,13 +164,14 @@ def _table(given: SqlTable) -> Any:
 
 def _run(query: SqlQuery) -> tuple[pa.RecordBatchReader, Any]:
     """Start a query; what it reads from has to be kept for as long as it is read."""
-    duckdb = _duckdb()
-    connection = duckdb.connect(":memory:")
+    duckdb = duckdb_module()
     try:
-        connection.execute("SET enable_external_access = false")
+        connection = connect(query.text)
+    except duckdb.Error as error:
+        raise _told(error, query) from error
+    try:
         for name, table in query.tables.items():
             connection.register(name, readable_by_duckdb(table))
-        connection.execute("SET lock_configuration = true")
         relation = connection.sql(query.text)
         if relation is None:  # a statement that has no rows, not even none
             return pa.RecordBatchReader.from_batches(pa.schema([]), []), connection
@@ -196,11 +201,3 @@ def _batches(
 
 def _told(error: Exception, query: SqlQuery) -> SqlError:
     return SqlError(str(error), query=query.text, tables=sorted(query.tables))
-
-
-def _duckdb() -> Any:
-    try:
-        import duckdb  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise UnsupportedError("SQL is run by DuckDB; install `lancelet[sql]`") from error
-    return duckdb

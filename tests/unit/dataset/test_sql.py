@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 
@@ -143,3 +144,31 @@ def test_without_duckdb_the_extra_is_named(dataset, monkeypatch) -> None:
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(UnsupportedError, match=r"lancelet\[sql\]"):
         dataset.sql("SELECT 1").build().to_table()
+
+
+def test_queries_leave_nothing_to_each_other(dataset) -> None:
+    rows = dataset.sql("SELECT count(*) AS n FROM dataset").build().to_table()
+    dataset.sql("CREATE TABLE kept AS SELECT 1 AS a").build().to_table()
+    for text in ("SELECT * FROM kept", "SELECT * FROM other"):
+        with pytest.raises(SqlError):
+            dataset.sql(text).build().to_table()
+    dataset.sql("SELECT * FROM other").table_name("other").build().to_table()
+    with pytest.raises(SqlError):
+        dataset.sql("SELECT * FROM other").build().to_table()
+    assert dataset.sql("SELECT count(*) AS n FROM dataset").build().to_table() == rows
+
+
+@pytest.mark.parametrize("text", ["SET threads = 1", "SELECT * FROM read_csv('/etc/passwd')"])
+def test_queries_change_no_settings_and_read_no_files(dataset, text: str) -> None:
+    with pytest.raises(SqlError):
+        dataset.sql(text).build().to_table()
+
+
+def test_many_threads_query_at_once(dataset) -> None:
+    def count(least: int) -> int:
+        text = f"SELECT count(*) FROM dataset WHERE id >= {least}"
+        return dataset.sql(text).build().to_table()[0][0].as_py()
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(count, range(8)))
+    assert found == [count(least) for least in range(8)]

@@ -98,7 +98,9 @@ def _splits_of_range(
     ranges = [within]
     if plan.options.use_statistics and steps:
         ranges = candidate_ranges(source.reader, steps, plan.snapshot.schema)
-    step = _rows_per_split(plan, source, steps) if ranges else 1
+    # Whatever values take, so few rows are one task.
+    has_many = any(len(rows) > _ROWS_MIN for rows in ranges)
+    step = _rows_per_split(plan, source, steps) if has_many else _ROWS_MIN
     for rows in ranges:
         first, stop = max(rows.start, within.start), min(rows.stop, within.stop)
         for start in range(first, stop, step):
