@@ -19,11 +19,8 @@ import pyarrow as pa
 import pyarrow.dataset
 
 from lancelet.dataset.handle import Handle
-<<<<<<< HEAD
-from lancelet.dataset.sql_scan import scan_of_query
-=======
 from lancelet.dataset.sql_database import connect, duckdb_module
->>>>>>> 848e787 (w)
+from lancelet.dataset.sql_scan import scan_of_query
 from lancelet.dataset.sql_table import readable_by_duckdb
 from lancelet.errors import ExpressionError, InvalidInputError
 
