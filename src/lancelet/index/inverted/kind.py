@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from lancelet.errors import CorruptDataError, InvalidInputError
+from lancelet.errors import CorruptDataError, InvalidInputError, ObjectNotFoundError
 from lancelet.format.protos import index_details_pb
 from lancelet.format.wire import parse_message, render_message
 from lancelet.index.base import (
@@ -32,8 +32,9 @@ from lancelet.index.base import (
 )
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.inverted import layout
+from lancelet.index.inverted.flat import open_flat
 from lancelet.index.inverted.layout import Codec
-from lancelet.index.inverted.partition import StoredPartition
+from lancelet.index.inverted.partition import Partition, StoredPartition
 from lancelet.index.inverted.postings import Postings, selected
 from lancelet.index.inverted.write import POSTINGS_MAX, SegmentWriter
 from lancelet.index.question import Question
@@ -69,7 +70,12 @@ class InvertedSegment:
 
     def __init__(self, folder: SegmentFolder) -> None:
         """Read what the segment was asked for, and open its partitions."""
-        metadata = folder.open(layout.METADATA).metadata
+        self.partitions: list[Partition]
+        try:
+            metadata = folder.open(layout.METADATA).metadata
+        except ObjectNotFoundError as error:
+            self._open_flat(folder, error)
+            return
         try:
             self.options = TextOptions.parse(metadata.get(layout.PARAMS, "{}"))
             self.codec = Codec.of(metadata)
@@ -84,6 +90,14 @@ class InvertedSegment:
         self.partitions = [
             StoredPartition(folder, number, is_automaton=is_automaton) for number in numbers
         ]
+
+    def _open_flat(self, folder: SegmentFolder, missing: ObjectNotFoundError) -> None:
+        """Open a segment of the first releases, unless it is not one either."""
+        try:
+            self.options, partition = open_flat(folder)
+        except ObjectNotFoundError:
+            raise missing from None
+        self.codec, self.partitions = Codec(), [partition]
 
     @cached_property
     def analyzer(self) -> Analyzer:

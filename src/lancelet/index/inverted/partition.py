@@ -69,6 +69,13 @@ class Partition(Protocol):
     def tokens(self) -> TokenSet:
         """The tokens."""
 
+    @property
+    def num_tokens(self) -> int:
+        """How many tokens there are."""
+
+    def everything(self) -> tuple[list[str], Postings]:
+        """Return all tokens and all postings."""
+
     def num_docs_with(self, token: int) -> int:
         """Return how many documents have a token."""
 
@@ -267,15 +274,16 @@ class NormsOf:
 
 
 class MemoryPartition:
-    """A partition of rows that were just read."""
+    """A partition of rows that were just read, or of an index that is read as a whole."""
 
-    has_positions = True
     block_docs = 128
 
     def __init__(
         self, tokens: Sequence[str], postings: Postings, numbers: UInt64s, lengths: UInt32s
     ) -> None:
         """Search posting lists."""
+        self._names = tokens
+        self.has_positions = postings.positions is not None
         order = sorted(range(len(tokens)), key=lambda place: tokens[place].encode())
         texts = pa.array([tokens[place] for place in order], pa.string())
         self.tokens: TokenSet = SortedTokens(texts, np.array(order, np.uint32))
@@ -286,6 +294,15 @@ class MemoryPartition:
         self._ends = np.cumsum(postings.counts(len(tokens)))
         self._position_ends = np.cumsum(postings.freqs, dtype=np.int64)
         self._arena = ListArena(self._list_of, block_docs=self.block_docs, is_varint=True)
+
+    @property
+    def num_tokens(self) -> int:
+        """How many tokens there are."""
+        return len(self._names)
+
+    def everything(self) -> tuple[list[str], Postings]:
+        """Return all tokens and all postings."""
+        return list(self._names), self._postings
 
     def num_docs_with(self, token: int) -> int:
         """Return how many documents have a token."""

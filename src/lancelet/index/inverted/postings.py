@@ -78,6 +78,15 @@ def selected(postings: Postings, kept: npt.NDArray[np.bool_]) -> Postings:
     )
 
 
+def in_order(postings: Postings) -> Postings:
+    """Return the pairs sorted by token and then by document."""
+    order = np.lexsort((postings.docs, postings.tokens))
+    positions = postings.positions
+    if positions is not None:
+        positions = _regrouped(positions, postings.freqs, order)
+    return Postings(postings.tokens[order], postings.docs[order], postings.freqs[order], positions)
+
+
 def position_steps(positions: UInt32s, freqs: UInt32s) -> UInt32s:
     """Return how far each position is from the one before it in the same document."""
     steps = np.diff(positions, prepend=np.uint32(0))
