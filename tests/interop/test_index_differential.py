@@ -179,11 +179,22 @@ def ids(dataset, text, **options):
 
 
 def names_in(text):
-    """Return the words of a filter.
-
-    The reference does not take literals for decimals, so it is not asked about them.
-    """
+    """Return the words of a filter."""
     return re.findall(r"[a-z]+", text)
+
+
+def is_asked(theirs, text):
+    """Say whether the reference is asked to answer through its indices.
+
+    It does not take literals for decimals, and where rows have ids of their own it finds rows in
+    old segments of a BITMAP that newer segments have; there is a test of its own.
+    """
+    segments = [each["name"] for each in lancelet.dataset(theirs.uri).list_indices()]
+    names = names_in(text)
+    has_stale = theirs.has_stable_row_ids and any(
+        segments.count(f"{name}_BITMAP") > 1 for name in names
+    )
+    return "m" not in names and not has_stale
 
 
 def live_through(path, seed):
@@ -212,8 +223,20 @@ def live_through(path, seed):
             found = ids(ours, text)
             assert found == expected, ("ours", seed, stable, history, text)
             assert ours.count_rows(text) == len(expected), ("count", seed, stable, history, text)
-            if "m" not in names_in(text) and ids(theirs, text, use_scalar_index=False) == expected:
+            if is_asked(theirs, text) and ids(theirs, text, use_scalar_index=False) == expected:
                 assert ids(theirs, text) == expected, ("pylance", seed, stable, history, text)
+
+
+def test_rows_that_an_update_moved_are_found_in_the_segment_that_has_them(tmp_path):
+    path = str(tmp_path / "t.lance")
+    table = pa.table({"id": range(20), "s": [None, "a", "b", "c"] * 5})
+    ours = lancelet.write_dataset(table, path, enable_stable_row_ids=True, max_rows_per_file=10)
+    ours.create_scalar_index("s", "BITMAP")
+    ours.update({"s": "'z'"}, where="id % 8 = 0")
+    ours.optimize.optimize_indices(num_indices_to_merge=0)
+    assert ids(ours, "s IS NULL") == [4, 12]
+    # The reference returns what the rows were before; once it is mended, so is `is_asked`.
+    assert ids(lance.dataset(path), "s IS NULL") == [0, 4, 8, 12, 16]
 
 
 @pytest.mark.parametrize("seed", range(12))

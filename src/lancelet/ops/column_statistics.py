@@ -5,7 +5,8 @@
     together                                nulls 3, from 1 to 90
 
 The zones of a fragment tell of all its rows, so those of one with deleted rows do not help. Neither
-do bounds that are no values, as those of long strings are not. How many values are different is
+do bounds that are no values, as those of long strings are not. An index in the order of the column
+that has all rows tells then, as it does for such strings. How many values are different is
 estimated from their hashes, to about 2 percent, for which the column is read.
 """
 
@@ -26,6 +27,7 @@ from lancelet.format.fragment import Fragment
 from lancelet.ops.merge_insert.key_index import Keys
 from lancelet.query.execute import execute
 from lancelet.query.fragment_reader import FragmentReader
+from lancelet.query.indexing.first_rows import bounds_by_index
 from lancelet.query.plan import plan_scan
 from lancelet.query.scan_options import ScanOptions
 from lancelet.rowids.address import UInt64s
@@ -100,9 +102,19 @@ def _statistics_of(snapshot: Snapshot, name: str, *, distinct: bool) -> ColumnSt
 def _parts_of(
     snapshot: Snapshot, name: str, field: Field, seen: _Distinct | None
 ) -> Iterator[_Part]:
-    for fragment in snapshot.fragments:
-        known = None if seen is not None else _from_zones(snapshot, fragment, field)
-        yield known or _from_values(snapshot, fragment, name, seen)
+    if seen is not None:
+        for fragment in snapshot.fragments:
+            yield _from_values(snapshot, fragment, name, seen)
+        return
+    known = [_from_zones(snapshot, fragment, field) for fragment in snapshot.fragments]
+    if None in known:
+        path = tuple(each.name for each in snapshot.schema.fields_on_path(name))
+        by_index = bounds_by_index(snapshot, path)
+        if by_index is not None:
+            yield _Part(*by_index)
+            return
+    for fragment, part in zip(snapshot.fragments, known, strict=True):
+        yield part or _from_values(snapshot, fragment, name, None)
 
 
 def _from_zones(snapshot: Snapshot, fragment: Fragment, field: Field) -> _Part | None:

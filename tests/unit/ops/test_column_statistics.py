@@ -104,3 +104,30 @@ def test_an_empty_table_has_no_bounds(tmp_path: Path) -> None:
     dataset = lancelet.write_dataset(pa.table({"i": pa.array([], pa.int32())}), tmp_path)
     (found,) = column_statistics(dataset.snapshot, distinct=True)
     assert (found.num_rows, found.null_count, found.minimum, found.distinct) == (0, 0, None, 0)
+
+
+@pytest.mark.parametrize("stable", [False, True])
+def test_an_index_tells_what_files_do_not(tmp_path: Path, stable: bool) -> None:
+    rows = pa.table({"i": [*range(400), None], "t": [f"{number:090}" for number in range(401)]})
+    dataset = lancelet.write_dataset(
+        rows, tmp_path, max_rows_per_file=150, enable_stable_row_ids=stable
+    )
+    dataset.delete("i < 3 OR i = 399 OR i = 200")
+    read = column_statistics(dataset.snapshot)
+    assert all(each.rows_read for each in read)
+    for column in "it":
+        dataset.create_scalar_index(column, "BTREE")
+    told = column_statistics(dataset.snapshot)
+    assert [(each.minimum, each.maximum, each.null_count, each.rows_read) for each in told] == [
+        (each.minimum, each.maximum, each.null_count, 0) for each in read
+    ]
+    assert (told[0].minimum, told[0].maximum, told[0].null_count) == (3, 398, 1)
+    dataset.delete("true")
+    assert column_statistics(dataset.snapshot)[0].minimum is None
+
+
+def test_an_index_that_lacks_rows_does_not_tell(tmp_path: Path) -> None:
+    dataset = lancelet.write_dataset(pa.table({"i": [3, 4]}), tmp_path)
+    dataset.create_scalar_index("i", "BTREE")
+    dataset.insert(pa.table({"i": [9]}))
+    assert column_statistics(dataset.snapshot)[0].maximum == 9

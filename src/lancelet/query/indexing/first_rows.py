@@ -5,6 +5,8 @@
 The third live value is a bound whatever other rows there are, in fragments that the index lacks
 too: who is behind it is behind three rows. The rows that pass are then sorted as all would be, so
 that equal ones come in the same order with an index as without.
+
+Of an index that has all rows, the first live value and the last are the bounds of the column.
 """
 
 from __future__ import annotations
@@ -24,10 +26,12 @@ from lancelet.query.indexing.segments import (
     ColumnIndex,
     TableSegment,
     column_indices,
+    physical_rows_of,
     warn_unusable,
 )
 from lancelet.query.plan import ScanPlan
 from lancelet.rowids.address import NO_ADDRESS, UInt64s, group_by_fragment, offsets_of
+from lancelet.table.snapshot import Snapshot
 
 _ROWS_MAX: Final = 1 << 13
 """For more rows all keys are read: sorting them costs little beside finding each row."""
@@ -57,6 +61,38 @@ def bound_of_first_rows(plan: ScanPlan) -> Expression | None:
     return None
 
 
+def bounds_by_index(snapshot: Snapshot, path: tuple[str, ...]) -> tuple[int, pa.Array] | None:
+    """Return how many live rows have no value, and the least and greatest value, if an index tells.
+
+    Without any value the bounds are empty.
+    """
+    for index in column_indices(snapshot).get(path, ()):
+        try:
+            found = None if index.num_rows_elsewhere else _bounds(snapshot, index)
+        except (ObjectNotFoundError, CorruptDataError) as error:
+            warn_unusable(error)
+            continue
+        if found is not None:
+            return found
+    return None
+
+
+def _bounds(snapshot: Snapshot, index: ColumnIndex) -> tuple[int, pa.Array] | None:
+    found: list[pa.Array] = []
+    for segment in index.segments:
+        opened = segment.open()
+        if not isinstance(opened, Sorted) or pa.types.is_floating(opened.data_type):
+            return None  # bounds are numbers, and NaN is none
+        for ascending in (True, False):
+            values = _first_values(snapshot, segment, opened, 1, ascending=ascending)
+            found.append(values.slice(0 if ascending else len(values) - 1, 1))
+    nulls = index.nulls()
+    if nulls is None:
+        return None
+    num_nulls = int(_are_live(snapshot, nulls.addresses(physical_rows_of(snapshot))).sum())
+    return num_nulls, pa.concat_arrays([each for each in found if len(each)] or found[:1])
+
+
 def _bound(plan: ScanPlan, index: ColumnIndex, count: int, *, ascending: bool) -> pa.Scalar | None:
     """Return the value behind which there are `count` live rows before, None if there are less."""
     found: list[pa.Array] = []
@@ -64,7 +100,8 @@ def _bound(plan: ScanPlan, index: ColumnIndex, count: int, *, ascending: bool) -
         opened = segment.open()
         if not isinstance(opened, Sorted) or pa.types.is_floating(opened.data_type):
             return None  # among floats NaN is last in either direction
-        found.append(_first_values(plan, segment, opened, count, ascending=ascending))
+        values = _first_values(plan.snapshot, segment, opened, count, ascending=ascending)
+        found.append(values)
     values = pa.concat_arrays(found)
     if len(values) < count or not count:
         return None
@@ -73,7 +110,7 @@ def _bound(plan: ScanPlan, index: ColumnIndex, count: int, *, ascending: bool) -
 
 
 def _first_values(
-    plan: ScanPlan, segment: TableSegment, opened: Sorted, count: int, *, ascending: bool
+    snapshot: Snapshot, segment: TableSegment, opened: Sorted, count: int, *, ascending: bool
 ) -> pa.Array:
     """Return the first values of live rows, as many as are wanted or there are."""
     wanted = count
@@ -81,18 +118,18 @@ def _first_values(
         values, numbers = opened.first_entries(wanted, ascending=ascending)
         addresses = segment.locate(numbers)
         is_live = addresses != NO_ADDRESS
-        is_live[is_live] = _are_live(plan, addresses[is_live])
+        is_live[is_live] = _are_live(snapshot, addresses[is_live])
         if is_live.sum() >= count or len(values) < wanted:
             return values.filter(pa.array(is_live))
         wanted *= 4
 
 
-def _are_live(plan: ScanPlan, addresses: UInt64s) -> npt.NDArray[np.bool_]:
+def _are_live(snapshot: Snapshot, addresses: UInt64s) -> npt.NDArray[np.bool_]:
     """Return for each address whether its row was not deleted."""
     live = np.ones(len(addresses), np.bool_)
     offsets = offsets_of(addresses)
     for fragment_id, places in group_by_fragment(addresses).items():
-        deleted = plan.snapshot.deletions(plan.snapshot.fragments.by_id(fragment_id))
+        deleted = snapshot.deletions(snapshot.fragments.by_id(fragment_id))
         if deleted:
             live[places] = ~np.isin(offsets[places], deleted.to_array())
     return live
