@@ -103,14 +103,16 @@ class IvfRequest:
     def count_for(self, num_rows: int) -> int:
         """Return how many partitions there are for so many rows.
 
+        A number that was asked for is taken, but for codebooks, which need rows in each.
+
         >>> IvfRequest("IVF_FLAT").count_for(20_000)
         4
         """
         if self.centroids is not None:
             return len(self.centroids)
-        if self.partitions is not None:
+        if self.partitions is not None and quantizer_name(self.name) != "PQ":
             return max(1, min(self.partitions, num_rows))
-        wanted = min(max(num_rows // self.target, 1), PARTITIONS_MAX)
+        wanted = self.partitions or min(max(num_rows // self.target, 1), PARTITIONS_MAX)
         return max(1, min(wanted, num_rows // self.sample_rate))
 
     def sample_size(self, num_rows: int) -> int:

@@ -43,10 +43,14 @@ def test_a_fast_search_without_an_index_finds_nothing(tmp_path):
 
 
 def test_as_many_partitions_are_made_as_are_asked_for_or_there_are_rows(tmp_path):
-    for count, expected in ((100, 8), (5, 5)):
-        dataset = lancelet.write_dataset(table(count), str(tmp_path), mode="overwrite")
-        dataset.create_index("v", "IVF_FLAT", num_partitions=8, replace=True)
-        assert len(dataset.stats.index_stats("v_idx")["indices"][0]["partitions"]) == expected
+    cases = (("IVF_FLAT", 100, 8), ("IVF_SQ", 5, 5), ("IVF_PQ", 600, 2))
+    for kind, count, expected in cases:
+        options = {"num_sub_vectors": 4} if kind == "IVF_PQ" else {}
+        for each in (lancelet, reference):
+            dataset = each.write_dataset(table(count), str(tmp_path), mode="overwrite")
+            dataset.create_index("v", kind, num_partitions=8, replace=True, **options)
+            (segment,) = dataset.stats.index_stats("v_idx")["indices"]
+            assert len(segment["partitions"]) == expected, (kind, each)
 
 
 @pytest.mark.parametrize("bits", [1, 5])

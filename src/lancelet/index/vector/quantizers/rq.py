@@ -49,6 +49,7 @@ _EXTRA_FACTORS: Final = ("__add_factors_ex", "__scale_factors_ex")
 _SCALES: Final = 24
 _START: Final = (0.15, 0.20, 0.52, 0.59, 0.71, 0.75, 0.77, 0.81)
 _ERROR: Final = 1.9
+_MATRIX_MAX: Final = 2048
 _BLOCK_VALUES: Final = 1 << 20
 
 
@@ -146,7 +147,7 @@ class RotatedCodes:
 
     def ask(self, query: Matrix) -> CodeQuery:
         """Return the rotated query, whose products with values estimate distances."""
-        turned = self.rotation.turn(query.astype(np.float32)[None, :])[0]
+        turned = self._turned(query.astype(np.float32))
         kind = CodeKind.ROTATED_WIDE if self.bits == BITS_MAX else CodeKind.ROTATED
         shift = -self._middle * float(turned.sum(dtype=np.float64))
         return CodeQuery(kind, turned, self.dimension, base=shift)
@@ -182,6 +183,19 @@ class RotatedCodes:
         if not isinstance(other, RotatedCodes):
             return False
         return self.bits == other.bits and self.rotation.is_same(other.rotation)
+
+    def _turned(self, query: Floats) -> Floats:
+        """Return one vector turned; for one a product is less work than many small steps."""
+        if self.dimension > _MATRIX_MAX:
+            found: Floats = self.rotation.turn(query[None, :])[0]
+            return found
+        return query @ self._matrix
+
+    @cached_property
+    def _matrix(self) -> Floats:
+        """What turns a vector that it is multiplied with."""
+        found: Floats = self.rotation.turn(np.eye(self.dimension, dtype=np.float32))
+        return found
 
     @cached_property
     def _middle(self) -> float:
