@@ -205,6 +205,20 @@ def test_a_wrong_data_version_is_corrected_by_the_next_commit(tmp_path):
     assert lance.dataset(str(copied)).data_storage_version == "2.0"
 
 
+@pytest.mark.parametrize("rows", [[None, None], [[], []], [None, []]])
+def test_dictionaries_without_values_have_a_place_in_old_tables(tmp_path, rows):
+    words = pa.dictionary(pa.int8(), pa.string())
+    table = pa.table({"d": pa.array(rows, pa.list_(words))})
+    path = str(tmp_path / "t")
+    lancelet.write_dataset(table, path, data_storage_version="0.1")
+    assert lance.dataset(path).to_table()["d"].to_pylist() == [[], []]
+    more = pa.table({"d": pa.array([["red"], ["blue", "red"]], pa.list_(words))})
+    lancelet.write_dataset(more, path, mode="append")
+    for module in (lancelet, lance):
+        found = module.dataset(path).to_table()["d"].to_pylist()
+        assert found == [[], [], ["red"], ["blue", "red"]]
+
+
 def test_dictionaries_of_old_files_grow(tmp_path):
     path = str(tmp_path / "t.lance")
     first = pa.table({"d": pa.array(["red", "green", "red"]).dictionary_encode()})

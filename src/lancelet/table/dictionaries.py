@@ -53,6 +53,7 @@ def with_dictionaries(manifest: Manifest, values: Mapping[int, pa.Array]) -> tup
 
 
 def _newest_values(snapshot: Snapshot, node: Field) -> Iterator[pa.Array]:
+    values = None
     for place in reversed(range(len(snapshot.fragments))):
         file = snapshot.fragments[place].file_of(node.id)
         if file is None:
@@ -61,8 +62,10 @@ def _newest_values(snapshot: Snapshot, node: Field) -> Iterator[pa.Array]:
         if isinstance(reader, LegacyFileReader):
             values = reader.dictionary_values(node)
             if len(values):
-                yield values
-                return
+                break
+    if values is not None:
+        # Also if there are none, as in lists that are all empty: readers want to know the place.
+        yield values
 
 
 def _placed(field: Field, places: Mapping[int, DictionaryLocation]) -> Field:
