@@ -96,7 +96,7 @@ class MatchQuery(FullTextQuery):
             column: The column.
             boost: What scores are multiplied with.
             fuzziness: How many letters of a word may differ; None is taken as 0.
-            max_expansions: The most words that one of the text may stand for.
+            max_expansions: The most words that those of the text may stand for together.
             operator: Whether any word is enough or all are needed.
             prefix_length: How many letters at the beginning may not differ.
             document_granularity: What is a document.

@@ -214,9 +214,16 @@ class TextColumn:
         """Return the tokens that each word of a query stands for."""
         if isinstance(query, PhraseQuery) or not query.fuzziness:
             return [(token.text,) for token in tokens]
-        return [self._near(query, token.text, group) for token in tokens]
+        words: list[tuple[str, ...]] = []
+        left = query.max_expansions  # for all words of the query together
+        for token in tokens:
+            words.append(self._near(query, token.text, group, left))
+            left -= len(words[-1])
+        return words
 
-    def _near(self, query: MatchQuery, token: str, group: _Group) -> tuple[str, ...]:
+    def _near(
+        self, query: MatchQuery, token: str, group: _Group, expansions_max: int
+    ) -> tuple[str, ...]:
         found: dict[str, None] = {}
         for part in group.counted:
             with _Blamed(part.segment):
@@ -226,7 +233,7 @@ class TextColumn:
                     found,
                     fuzziness=query.fuzziness,
                     prefix_length=query.prefix_length,
-                    expansions_max=query.max_expansions,
+                    expansions_max=expansions_max,
                 )
         return tuple(found)
 
