@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from lancelet.dataset.counters import bytes_read_counter, iops_counter
     from lancelet.dataset.explanation import CleanupExplanation
     from lancelet.dataset.sql import sql
+    from lancelet.dataset.table_provider import FFILanceTableProvider
     from lancelet.fragment import FragmentMetadata
     from lancelet.index.text.tokenize import FtsToken, tokenize
     from lancelet.io.metered import IoCounts as IOStats
@@ -79,6 +80,7 @@ __all__ = [
     "DatasetBasePath",
     "DedicatedBlobWriter",
     "ExecutionPlan",
+    "FFILanceTableProvider",
     "FieldStatistics",
     "FragmentMetadata",
     "FtsToken",
@@ -138,6 +140,7 @@ import_on_demand(
         "DatasetBasePath": "lancelet.dataset.bases",
         "DedicatedBlobWriter": "lancelet.blob",
         "ExecutionPlan": "lancelet.mem_wal",
+        "FFILanceTableProvider": "lancelet.dataset.table_provider",
         "FieldStatistics": "lancelet.dataset",
         "FragmentMetadata": "lancelet.fragment",
         "FtsToken": "lancelet.index.text.tokenize",

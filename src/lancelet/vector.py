@@ -15,12 +15,26 @@ from lancelet.dataset.duplicates import (
     hamming_clustering_for_sample,
 )
 from lancelet.errors import InvalidInputError, UnsupportedError
+from lancelet.torch.training import (
+    compute_partitions,
+    compute_pq_codes,
+    one_pass_assign_ivf_pq_on_accelerator,
+    one_pass_train_ivf_pq_on_accelerator,
+    train_ivf_centroids_on_accelerator,
+    train_pq_codebook_on_accelerator,
+)
 
 __all__ = [
+    "compute_partitions",
+    "compute_pq_codes",
     "get_ivf_partition_info",
     "hamming_clustering_for_ivf_partition",
     "hamming_clustering_for_range",
     "hamming_clustering_for_sample",
+    "one_pass_assign_ivf_pq_on_accelerator",
+    "one_pass_train_ivf_pq_on_accelerator",
+    "train_ivf_centroids_on_accelerator",
+    "train_pq_codebook_on_accelerator",
     "vec_to_table",
 ]
 

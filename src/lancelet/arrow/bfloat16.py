@@ -69,7 +69,7 @@ class BFloat16:
     def from_bytes(cls, data: bytes) -> Self:
         """Make a number of its two bytes, little-endian."""
         if len(data) != 2:
-            raise InvalidInputError("a bfloat16 is two bytes", found=len(data))
+            raise InvalidInputError("a bfloat16 is two bytes: expected 2 bytes", found=len(data))
         number = cls(0)
         number._bits = int.from_bytes(data, "little")
         return number

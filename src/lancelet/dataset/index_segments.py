@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.index_values import Index, index_from_user, index_to_user
-from lancelet.dataset.indexing import index_request, with_scope
+from lancelet.dataset.indexing import index_request, parse_uuid, with_scope
 from lancelet.dataset.vector_request import VectorIndexArguments
 from lancelet.errors import InvalidInputError
 from lancelet.index.vector.quantizers.registry import KINDS
@@ -121,7 +121,7 @@ class IndexSegmentMethods:
             batch_readhead: Has no effect.
             progress_callback: Has no effect: merging is one step.
         """
-        merge_staged(self._handle.snapshot, index_type, uuid.UUID(index_uuid))
+        merge_staged(self._handle.snapshot, index_type, parse_uuid(index_uuid))
 
     def commit_existing_index_segments(
         self,

@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 from lancelet.bitmap import Bitmap
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.progress import IndexProgress
-from lancelet.errors import UnsupportedError
+from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.index.registry import kind_of_type
 from lancelet.ops.indexing.build import (
@@ -209,7 +209,7 @@ def with_scope(
         replaces=replaces,
         is_trained=train,
         fragments=None if fragment_ids is None else tuple(fragment_ids),
-        uuid=None if index_uuid is None else uuid.UUID(index_uuid),
+        uuid=None if index_uuid is None else parse_uuid(index_uuid),
         parameters=request.parameters,
     )
 
@@ -221,6 +221,14 @@ def _reporting(callback: Callable[[IndexProgress], None]) -> ReportProgress:
         callback(IndexProgress(event, stage, completed, total, "rows"))
 
     return report
+
+
+def parse_uuid(text: str) -> uuid.UUID:
+    """Return an id that a caller wrote as text."""
+    try:
+        return uuid.UUID(text)
+    except ValueError as error:
+        raise InvalidInputError(f"Invalid UUID: {text}") from error
 
 
 def _information(snapshot: Snapshot, index: IndexMetadata) -> IndexInformation:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -88,3 +88,26 @@ class FileSystemFragmentWriteProgress(FragmentWriteProgress):
         """Take the mark away."""
         del kwargs
         self._store.delete(f"fragment_{fragment.id}{_MARK}")
+
+
+def by_stages(callback: Callable[[IndexProgress], None]) -> Callable[[str, int, int], None]:
+    """Return a function that tells of stages as they begin, go on and end, given how far they are.
+
+    >>> events = []
+    >>> report = by_stages(events.append)
+    >>> report("train", 0, 2), report("train", 2, 2)
+    (None, None)
+    >>> [event.event for event in events]
+    ['start', 'progress', 'progress', 'complete']
+    """
+    begun: set[str] = set()
+
+    def report(stage: str, completed: int, total: int) -> None:
+        if stage not in begun:
+            begun.add(stage)
+            callback(IndexProgress("start", stage, None, total))
+        callback(IndexProgress("progress", stage, completed, total))
+        if completed == total:
+            callback(IndexProgress("complete", stage, completed, total))
+
+    return report

@@ -11,6 +11,7 @@ import pyarrow as pa
 from lancelet.dataset.accelerated import models_on
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.index_values import IvfCentroids
+from lancelet.dataset.progress import by_stages
 from lancelet.dataset.vector_request import VectorIndexArguments
 from lancelet.errors import FieldNotFoundError, InvalidInputError, UnsupportedError
 from lancelet.index.vector.writer import array_of
@@ -138,7 +139,7 @@ class VectorIndexMethods:
             fragment_ids=fragment_ids,
             index_uuid=index_uuid,
             skip_transpose=skip_transpose,
-            progress_callback=progress_callback,
+            progress_callback=None if progress_callback is None else by_stages(progress_callback),
             values=models,
         )
         handle = self._handle

@@ -19,6 +19,7 @@ from lancelet.io.options import option_of
 from lancelet.io.remote import RemoteStore
 from lancelet.io.request_metrics import REQUEST_METRICS
 from lancelet.io.store import StorageOptions, Store
+from lancelet.io.trace_events import LISTENERS
 from lancelet.io.uri import Location, parse_uri
 
 _ROOTS_KEPT: Final = 16
@@ -44,7 +45,8 @@ def open_store(
     """
     location = parse_uri(uri)
     store = _store_of(location, storage_options or {}, provider)
-    return REQUEST_METRICS.watched(store, location.scheme), location.path
+    store = REQUEST_METRICS.watched(store, location.scheme)
+    return LISTENERS.watched(store), location.path
 
 
 def open_folder(

@@ -35,7 +35,7 @@ _OPERATIONS: Final = {
     "put": "put",
     "put_if_absent": "put",
     "write": "put",
-    "close": "put",
+    "close_writer": "put",
     "copy": "copy",
     "rename_if_absent": "rename",
     "delete": "delete",

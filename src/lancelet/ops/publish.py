@@ -12,6 +12,7 @@ from typing import TypeVar
 from lancelet.errors import CommitConflictError, InternalError
 from lancelet.format.operation import Operation
 from lancelet.format.transaction import COMMIT_MESSAGE_KEY, Transaction
+from lancelet.io.trace_events import DATASET_EVENTS, LISTENERS
 from lancelet.ops.cleanup import auto_cleanup
 from lancelet.table.commit import CommitOptions, commit
 from lancelet.table.location import TableLocation
@@ -65,7 +66,19 @@ def commit_transaction(
     location: TableLocation, transaction: Transaction, options: CommitOptions | None = None
 ) -> Snapshot:
     """Commit, and clean up if the config of the table says that it is due with this version."""
+    is_detached = options is not None and options.detached
+    if options is None or options.known is None:
+        LISTENERS.tell(DATASET_EVENTS, event="loading", uri=location.uri)
     published = commit(location, transaction, options)
+    LISTENERS.tell(
+        DATASET_EVENTS,
+        event="committed",
+        uri=location.uri,
+        read_version=transaction.read_version,
+        committed_version=published.version,
+        detached=str(is_detached).lower(),
+        operation=type(transaction.operation).__name__,
+    )
     if options is None or not (options.detached or options.skips_cleanup):
         auto_cleanup(published)
     return published

@@ -19,6 +19,7 @@ from lancelet.format.fragment import Fragment
 from lancelet.format.operation import Append, Operation, Overwrite
 from lancelet.format.schema import Schema
 from lancelet.format.version import DEFAULT_VERSION, FileVersion
+from lancelet.io.trace_events import DATASET_EVENTS, LISTENERS
 from lancelet.ops.bases import BaseChoice, BaseError, number_bases
 from lancelet.ops.blob_input import BlobPolicy, check_thresholds, resolved_blobs
 from lancelet.ops.fit import check_new_schema, fit_to_table
@@ -92,6 +93,10 @@ def write_table(
     location: TableLocation, rows: RowStream, mode: WriteMode, options: WriteOptions
 ) -> Snapshot:
     """Write rows and commit them; see `WriteMode`."""
+    LISTENERS.tell(DATASET_EVENTS, event="loading", uri=location.uri)
+    LISTENERS.tell(
+        DATASET_EVENTS, event="writing", uri=location.uri, mode=mode.value.capitalize()
+    )
     latest = latest_or_none(location)
     # Nothing leads to the new files before the commit, so they are flushed beside its work.
     lazy = replace(location, store=location.store.lazily())

@@ -134,7 +134,8 @@ class Resolver:
         kind = "Retryable commit conflict" if can_win and self._attempts else "Commit conflict"
         return CommitConflictError(
             f"{kind} for version {theirs.version if version is None else version}: "
-            f"another transaction was committed first, and {verdict.reason}; {advice}",
+            "it was preempted by another transaction, which was committed first, and "
+            f"{verdict.reason}; {advice}",
             retryable=can_win,
             ours=type(ours.operation).__name__,
             ours_uuid=ours.uuid,
