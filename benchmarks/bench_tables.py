@@ -189,12 +189,79 @@ def delete_cases(folder: Path, scale: float) -> Iterator[Comparison]:
         )
 
 
+def small_change_cases(folder: Path, scale: float) -> Iterator[Comparison]:
+    """Change a row or ten of a small table, and its columns and settings, again and again."""
+    count = max(1_000, int(10_000 * scale))
+    few = _keyed(10)
+    changes: dict[str, Callable[[Any, int], object]] = {
+        "insert 10 rows": lambda table, _: table.insert(few),
+        "delete 1 row": lambda table, number: table.delete(f"sorted = {number}"),
+        "update 1 row": lambda table, number: table.update(
+            {"c0": "c0 + 1"}, where=f"sorted = {number}"
+        ),
+        "upsert 10 rows": lambda table, _: (
+            table.merge_insert("sorted")
+            .when_matched_update_all()
+            .when_not_matched_insert_all()
+            .execute(few)
+        ),
+        "change the config": lambda table, number: table.update_config({"round": str(number)}),
+        "rename a column": lambda table, number: table.alter_columns(
+            {"path": table.schema.names[-1], "name": f"name{number}"}
+        ),
+    }
+    for name, change in changes.items():
+        tables = {
+            side: ours.write_dataset(_keyed(count), str(folder / f"{side} {name}")).uri
+            for side, _ in SIDES
+        }
+        handles = {side: module.dataset(tables[side]) for side, module in SIDES}
+        numbers = {side: iter(range(count)) for side, _ in SIDES}
+        yield compare(
+            f"{name} of {count}",
+            lambda change=change, handles=handles, numbers=numbers: change(
+                handles["ours"], next(numbers["ours"])
+            ),
+            lambda change=change, handles=handles, numbers=numbers: change(
+                handles["theirs"], next(numbers["theirs"])
+            ),
+            repeat=10,
+        )
+
+
+def question_cases(folder: Path, scale: float) -> Iterator[Comparison]:
+    """Ask a small table by SQL, and what was inserted since its first version."""
+    path = str(folder / "asked")
+    ours.write_dataset(_keyed(max(1_000, int(10_000 * scale))), path, enable_stable_row_ids=True)
+    ours.write_dataset(_keyed(10), path, mode="append")
+    mine, theirs = ours.dataset(path), reference.dataset(path)
+    queries = {
+        "select 10 rows by SQL": "SELECT sorted, c0 FROM dataset WHERE sorted < 10",
+        "group by SQL": "SELECT c0 % 8 AS part, count(*) FROM dataset GROUP BY part",
+    }
+    for name, text in queries.items():
+        yield compare(
+            name,
+            lambda text=text: mine.sql(text).build().to_batch_records(),
+            lambda text=text: theirs.sql(text).build().to_batch_records(),
+            repeat=10,
+        )
+    yield compare(
+        "rows inserted since version 1",
+        lambda: mine.delta(compared_against=1).get_inserted_rows().read_all(),
+        lambda: theirs.delta(compared_against=1).get_inserted_rows().read_all(),
+        repeat=10,
+    )
+
+
 GROUPS: Final[dict[str, Callable[[Path, float], Iterator[Comparison]]]] = {
     "open": open_cases,
     "append": append_cases,
     "filter": filter_cases,
     "read": read_cases,
     "delete": delete_cases,
+    "small changes": small_change_cases,
+    "questions": question_cases,
 }
 
 

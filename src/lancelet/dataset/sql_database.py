@@ -41,7 +41,8 @@ class _Database:
     """A database that is made when it is first asked for; a forked child makes its own."""
 
     def __init__(self) -> None:
-        self._renew()
+        self._lock = threading.Lock()
+        self._connection: Any = None
         renew_after_fork(self, _Database._renew)
 
     def connect(self) -> Any:
@@ -53,7 +54,7 @@ class _Database:
 
     def _renew(self) -> None:
         self._lock = threading.Lock()
-        self._connection: Any = None
+        self._connection = None
 
 
 def _new_database() -> Any:

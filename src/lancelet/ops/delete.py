@@ -122,6 +122,8 @@ def write_deletions(snapshot: Snapshot, rows: Mapping[int, Int64s]) -> Removal:
     def write(fragment_id: int) -> Fragment | None:
         fragment = snapshot.fragments.by_id(fragment_id)
         before = snapshot.deletions(fragment)
+        if not before and len(rows[fragment_id]) == snapshot.physical_rows(fragment):
+            return None
         deleted = before.union(DeletionVector.of(rows[fragment_id]).offsets)
         if len(deleted) == snapshot.physical_rows(fragment):
             return None

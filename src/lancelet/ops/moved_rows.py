@@ -44,10 +44,13 @@ def rows_by_fragment(addresses: UInt64s) -> dict[int, Int64s]:
     >>> rows_by_fragment(np.array([7, 4294967297, 3, 7], np.uint64))
     {0: array([3, 7]), 1: array([1])}
     """
-    ordered = np.sort(addresses)
-    is_first = np.ones(len(ordered), np.bool_)
-    is_first[1:] = ordered[1:] != ordered[:-1]
-    distinct = ordered[is_first]
+    distinct = addresses
+    # A scan finds rows in this order already.
+    if not (addresses[1:] > addresses[:-1]).all():
+        ordered = np.sort(addresses)
+        is_first = np.ones(len(ordered), np.bool_)
+        is_first[1:] = ordered[1:] != ordered[:-1]
+        distinct = ordered[is_first]
     return {
         fragment_id: offsets_of(distinct[places])
         for fragment_id, places in group_by_fragment(distinct).items()
