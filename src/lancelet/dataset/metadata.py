@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from lancelet.dataset.adopt import describe_file
+from lancelet.errors import InvalidInputError
 from lancelet.format import fragment as stored
 from lancelet.format.fragment_json import (
     data_file_from_json,
@@ -16,6 +21,8 @@ from lancelet.format.fragment_json import (
     deletion_file_to_json,
     fragment_from_json,
     fragment_to_json,
+    overlay_from_json,
+    overlay_to_json,
 )
 
 if TYPE_CHECKING:
@@ -193,6 +200,21 @@ class DataFile:
 
 
 @dataclass
+class DataOverlayFile:
+    """New values for some rows, laid over a fragment.
+
+    Attributes:
+        data_file: The values, in the order of the rows.
+        offsets: The rows, for all fields or for each; deleted rows count too.
+        committed_version: The version that laid it, None before.
+    """
+
+    data_file: DataFile
+    offsets: Iterable[int] | list[Iterable[int]]
+    committed_version: int | None = None
+
+
+@dataclass
 class FragmentMetadata:
     """What a fragment is made of; ids of new fragments are given at the commit."""
 
@@ -203,7 +225,7 @@ class FragmentMetadata:
     row_id_meta: RowIdMeta | None = None
     created_at_version_meta: RowDatasetVersionMeta | None = None
     last_updated_at_version_meta: RowDatasetVersionMeta | None = None
-    overlays: list[Any] = field(default_factory=list)
+    overlays: list[DataOverlayFile] = field(default_factory=list)
 
     @property
     def num_deletions(self) -> int:
@@ -230,7 +252,7 @@ class FragmentMetadata:
         return {
             "id": self.id,
             "files": [_file_to_json(file) for file in self.files],
-            "overlays": list(self.overlays),
+            "overlays": [_overlay_form(overlay) for overlay in self.overlays],
             "physical_rows": self.physical_rows,
             "deletion_file": None if deletion is None else deletion.asdict(),
             "row_id_meta": _form_of(self.row_id_meta),
@@ -257,7 +279,7 @@ def fragment_to_user(fragment: stored.Fragment) -> FragmentMetadata:
         row_id_meta=None if form["row_id_meta"] is None else RowIdMeta(form["row_id_meta"]),
         created_at_version_meta=None if created is None else RowDatasetVersionMeta(created),
         last_updated_at_version_meta=None if updated is None else RowDatasetVersionMeta(updated),
-        overlays=form["overlays"],
+        overlays=[overlay_to_user(overlay) for overlay in fragment.overlays],
     )
 
 
@@ -274,6 +296,63 @@ def file_to_user(file: stored.DataFile) -> DataFile:
 def file_from_user(file: DataFile) -> stored.DataFile:
     """Return the entry for a data file that a user describes."""
     return data_file_from_json(_file_to_json(file))
+
+
+def overlay_to_user(overlay: stored.DataOverlay) -> DataOverlayFile:
+    """Return an overlay as users see it."""
+    offsets = overlay_to_json(overlay)["offsets"]
+    return DataOverlayFile(
+        file_to_user(overlay.data_file), offsets, overlay.committed_version or None
+    )
+
+
+def overlay_from_user(overlay: DataOverlayFile) -> stored.DataOverlay:
+    """Return the overlay that a user describes."""
+    return overlay_from_json(_overlay_form(overlay))
+
+
+def _overlay_form(overlay: DataOverlayFile) -> dict[str, Any]:
+    return {
+        "data_file": _file_to_json(overlay.data_file),
+        "offsets": _offsets_form(overlay.offsets),
+        "committed_version": overlay.committed_version,
+    }
+
+
+def _offsets_form(offsets: Any) -> list[Any]:
+    """Return rows in their order, for all fields or for each of them."""
+    given: list[Any] = list(offsets) if isinstance(offsets, Iterable) else [None]
+    if all(_is_offset(each) for each in given):
+        return _ascending(given)
+    if all(isinstance(each, Iterable) for each in given):
+        rows = [list(each) for each in given]
+        if all(_is_offset(each) for own in rows for each in own):
+            return [_ascending(own) for own in rows]
+    raise InvalidInputError(
+        "DataOverlayFile.offsets must be an iterable of ints, the rows of all fields, or a list "
+        "of such, the rows of each field",
+        offsets=repr(offsets),
+    )
+
+
+def _ascending(offsets: list[int]) -> list[int]:
+    found = sorted(int(each) for each in offsets)
+    repeated = next((own for own, after in pairwise(found) if own == after), None)
+    if repeated is not None:
+        raise InvalidInputError(
+            "DataOverlayFile.offsets must not repeat an offset, so that sorted they are strictly "
+            "ascending: each belongs to a row of the file",
+            offset=repeated,
+        )
+    if found and not 0 <= found[0] <= found[-1] < 1 << 32:
+        raise InvalidInputError(
+            "the number of a row in a fragment is an unsigned one of 32 bits", offsets=found
+        )
+    return found
+
+
+def _is_offset(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def _file_to_json(file: DataFile) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
@@ -17,13 +17,14 @@ from lancelet.dataset.metadata import (
     file_to_user,
     fragment_from_user,
     fragment_to_user,
+    overlay_from_user,
+    overlay_to_user,
 )
 from lancelet.dataset.operations import LanceOperation as User
 from lancelet.dataset.operations import OperationTypeError
 from lancelet.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from lancelet.format import operation as op
 from lancelet.format.fragment import Fragment
-from lancelet.format.fragment_json import overlay_from_json, overlay_to_json
 from lancelet.format.index_metadata import AnyDetails
 from lancelet.format.roaring import parse_bitmap
 from lancelet.format.schema import Schema
@@ -236,28 +237,13 @@ def _shown_rewritten(index: op.RewrittenIndex) -> User.RewrittenIndex:
 
 
 def _overlays(group: User.DataOverlayGroup) -> op.OverlayGroup:
-    forms: list[Mapping[str, Any]] = [
-        {
-            "data_file": {**vars(overlay.data_file), "path": str(overlay.data_file.path)},
-            "offsets": list(overlay.offsets),
-            "committed_version": overlay.committed_version,
-        }
-        for overlay in group.overlays
-    ]
-    return op.OverlayGroup(group.fragment_id, tuple(map(overlay_from_json, forms)))
+    return op.OverlayGroup(group.fragment_id, tuple(map(overlay_from_user, group.overlays)))
 
 
 def _shown_overlays(group: op.OverlayGroup) -> User.DataOverlayGroup:
     return User.DataOverlayGroup(
         group.fragment_id,
-        [
-            User.DataOverlayFile(
-                file_to_user(overlay.data_file),
-                overlay_to_json(overlay)["offsets"],
-                overlay.committed_version or None,
-            )
-            for overlay in group.overlays
-        ],
+        [overlay_to_user(overlay) for overlay in group.overlays],
     )
 
 

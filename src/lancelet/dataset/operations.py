@@ -11,7 +11,7 @@ operations that tables understand, and back.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ import pyarrow as pa
 from lancelet.dataset.bases import DatasetBasePath
 from lancelet.dataset.index_values import Index
 from lancelet.dataset.lance_schema import LanceSchema
-from lancelet.dataset.metadata import DataFile, FragmentMetadata
+from lancelet.dataset.metadata import DataFile, DataOverlayFile, FragmentMetadata
 from lancelet.errors import InvalidInputError
 from lancelet.format.key_filter import KeyFilter
 from lancelet.format.operation import Operation
@@ -249,19 +249,7 @@ class LanceOperation:
 
         replacements: list[LanceOperation.DataReplacementGroup]
 
-    @dataclass
-    class DataOverlayFile:
-        """New values for some rows, laid over a fragment.
-
-        Attributes:
-            data_file: The values.
-            offsets: The rows, for all fields or for each.
-            committed_version: The version that laid it.
-        """
-
-        data_file: DataFile
-        offsets: Sequence[int] | Sequence[Sequence[int]]
-        committed_version: int | None = None
+    DataOverlayFile = DataOverlayFile
 
     @dataclass
     class DataOverlayGroup:
@@ -273,7 +261,7 @@ class LanceOperation:
         """
 
         fragment_id: int
-        overlays: list[LanceOperation.DataOverlayFile]
+        overlays: list[DataOverlayFile]
 
     @dataclass
     class DataOverlay(BaseOperation):

@@ -44,6 +44,7 @@ UNDERSTOOD: Final = (
     | Feature.TABLE_CONFIG
     | Feature.BASE_PATHS
     | Feature.NO_TRANSACTION_FILE
+    | Feature.DATA_OVERLAYS
     | Feature.COVERING_INDEX_FIELDS
     | Feature.MIXED_FILE_VERSIONS
     | Feature.TAGGED_FRAGMENT_REUSE

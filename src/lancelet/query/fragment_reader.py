@@ -23,6 +23,7 @@ from lancelet.file.rows import RowReader
 from lancelet.file.schedule import TASK_BYTES, decoded_row_bytes
 from lancelet.format.field import Field
 from lancelet.format.fragment import TOMBSTONE, Fragment
+from lancelet.query.overlays import Overlays
 from lancelet.query.parts import Piece, assemble, part_within
 from lancelet.query.scan_types import read_as, scan_type
 from lancelet.table.snapshot import Snapshot
@@ -51,19 +52,21 @@ class FragmentReader:
         self._snapshot = snapshot
         self._fragment = fragment
         self._plans: dict[tuple[Field, ...], tuple[FilePart, ...]] = {}
+        self._overlays = Overlays(snapshot, fragment) if fragment.overlays else None
         self.num_rows = snapshot.physical_rows(fragment)
 
     def read(self, fields: Sequence[Field], rows: Rows) -> list[pa.Array]:
         """Return the values of fields as one array each."""
         wanted = tuple(fields)
         found = [(part, part.reader.read(part.read, rows)) for part in self.file_parts(wanted)]
-        return assembled(wanted, found, len(rows))
+        arrays = assembled(wanted, found, len(rows))
+        return arrays if self._overlays is None else self._overlays.over(wanted, arrays, rows)
 
     def read_chunks(self, fields: Sequence[Field], rows: Rows) -> list[pa.ChunkedArray]:
         """Return the same without joining the pieces in which fields of one file were decoded."""
         wanted = tuple(fields)
         files = self.file_parts(wanted)
-        if len(files) == 1 and files[0].parts == wanted:
+        if len(files) == 1 and files[0].parts == wanted and not self._is_overlaid(wanted):
             reader = files[0].reader
             if isinstance(reader, RowReader):
                 return reader.read_chunks(files[0].read, rows)
@@ -72,7 +75,7 @@ class FragmentReader:
     def read_in_place(self, field: Field, rows: Int64s) -> Slices | None:
         """Return where the values of ascending rows are in memory; see `RowReader`."""
         files = self.file_parts((field,))
-        if len(files) != 1 or files[0].parts != (field,):
+        if len(files) != 1 or files[0].parts != (field,) or self._is_overlaid((field,)):
             return None
         reader = files[0].reader
         return (
@@ -85,6 +88,9 @@ class FragmentReader:
         """Yield the rows as batches in their order, decoding a few ahead."""
         wanted = tuple(fields)
         files = self.file_parts(wanted)
+        if self._is_overlaid(wanted):
+            yield from self._overlaid_batches(wanted, rows, batch_size)
+            return
         if len(files) == 1 and files[0].parts == wanted:
             yield from files[0].reader.iter_batches(files[0].read, rows, batch_size)
             return
@@ -121,6 +127,8 @@ class FragmentReader:
 
     def zone_statistics(self, leaf: Field) -> ZoneStatistics | None:
         """Return what is known of a field per zone of rows, or None."""
+        if self._is_overlaid((leaf,)):
+            return None
         for file in self._fragment.files:
             if leaf.id in file.fields:
                 return self._open(self._fragment.files.index(file)).zone_statistics(leaf)
@@ -128,10 +136,24 @@ class FragmentReader:
 
     def page_statistics(self, leaf: Field) -> PageStatistics | None:
         """Return what is known of a field per page of its column, or None."""
+        if self._is_overlaid((leaf,)):
+            return None
         for file in self._fragment.files:
             if leaf.id in file.fields:
                 return self._open(self._fragment.files.index(file)).page_statistics(leaf)
         return None
+
+    def _is_overlaid(self, fields: Sequence[Field]) -> bool:
+        return self._overlays is not None and self._overlays.touch(fields)
+
+    def _overlaid_batches(
+        self, fields: tuple[Field, ...], rows: RowRange, batch_size: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        size = batch_size or self._natural_batch(fields, rows)
+        names = [field.name for field in fields]
+        for start in range(rows.start, rows.stop, size):
+            part = RowRange(start, min(start + size, rows.stop))
+            yield pa.RecordBatch.from_arrays(self.read(fields, part), names)
 
     def _natural_batch(self, fields: Sequence[Field], rows: RowRange) -> int:
         width = max(self.row_bytes(fields), 1.0)

@@ -30,6 +30,7 @@ from lancelet.format.operation import (
     CreateIndex,
     Delete,
     Merge,
+    OverlayGroup,
     Overwrite,
     Project,
     ReserveFragments,
@@ -271,7 +272,7 @@ def test_an_overwrite_without_retries_follows_only_what_it_read(location):
 @pytest.mark.parametrize(
     ("operation", "error"),
     [
-        (AddOverlays(()), UnsupportedError),
+        (AddOverlays((OverlayGroup(9, ()),)), InvalidInputError),
         (UnknownOperation(b""), UnsupportedError),
         (Clone(is_shallow=True, ref_version=1, ref_path="/x"), InvalidInputError),
         (Delete(deleted_fragment_ids=(9,)), LookupError),

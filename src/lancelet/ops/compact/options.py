@@ -57,7 +57,7 @@ class CompactionOptions:
         max_source_rows: The most live rows that one run rewrites.
         max_source_bytes: The most bytes of data files that one run reads.
         excluded_fragment_ids: Fragments that stay, and are not reached over either.
-        max_overlays_per_fragment: Has no effect: this release reads no overlays.
+        max_overlays_per_fragment: From how many overlays on a fragment is rewritten for them.
         data_storage_version: The version of new files; by default that of the table.
     """
 

@@ -24,6 +24,7 @@ from lancelet.format.fragment import Fragment
 from lancelet.format.fragment_json import fragment_from_json, fragment_to_json
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.ops.compact.options import CompactionOptions
+from lancelet.table.overlays import overlaid_since
 from lancelet.table.snapshot import Snapshot
 
 
@@ -118,7 +119,10 @@ def _candidates(snapshot: Snapshot, options: CompactionOptions) -> Iterator[_Can
     is_small = (fragments.physical_rows < options.target_rows_per_fragment) | (
         fragments.physical_rows == 0
     )
-    may_change = is_small | fragments.has_deletion_file
+    may_change = is_small | fragments.has_deletion_file | fragments.has_overlays
+    # Entries of an index that do not know of new values would be moved as if they did.
+    for index in segments if fragments.has_overlays.any() else ():
+        excluded |= overlaid_since(snapshot, index)
     for place in np.flatnonzero(may_change | np.roll(may_change, 1)).tolist():
         fragment = counted(snapshot, fragments[place])
         stays = fragment.id in excluded or not may_change[place]
@@ -141,6 +145,8 @@ def _candidacy(fragment: Fragment, options: CompactionOptions) -> _Candidacy:
     threshold = options.materialize_deletions_threshold
     may_drop = options.materialize_deletions and threshold < 1
     if may_drop and fragment.num_deleted_rows > threshold * fragment.physical_rows:
+        return _Candidacy.BY_ITSELF
+    if len(fragment.overlays) > options.max_overlays_per_fragment:
         return _Candidacy.BY_ITSELF
     if fragment.physical_rows < options.target_rows_per_fragment:
         return _Candidacy.WITH_NEIGHBOURS

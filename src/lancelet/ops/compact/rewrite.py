@@ -20,7 +20,6 @@ import pyarrow as pa
 
 from lancelet.encodings.base import RowRange
 from lancelet.encodings.take import take_rows
-from lancelet.errors import UnsupportedError
 from lancelet.file.pool import map_ordered
 from lancelet.format.fragment import Fragment
 from lancelet.format.fragment_json import fragment_from_json, fragment_to_json
@@ -203,11 +202,6 @@ def live_rows(
 
 def _sources(snapshot: Snapshot, fragments: Iterable[Fragment]) -> Iterator[FragmentSource]:
     for fragment in fragments:
-        if fragment.overlays:
-            raise UnsupportedError(
-                "a fragment with overlays cannot be rewritten by this release",
-                fragment_id=fragment.id,
-            )
         yield FragmentSource(snapshot, fragment, with_deleted=False)
 
 

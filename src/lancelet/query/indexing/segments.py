@@ -41,6 +41,7 @@ from lancelet.rowids.address import (
 from lancelet.rowids.selection import ALL, NO_ROWS, RowSet
 from lancelet.table.fragment_reuse import current_coverage, fragment_reuse_of
 from lancelet.table.lineage import row_id_index_of
+from lancelet.table.overlays import overlaid_since
 from lancelet.table.snapshot import Snapshot
 
 _INEXACT: Final = frozenset({"ZONEMAP", "BLOOMFILTER", "NGRAM"})
@@ -61,9 +62,10 @@ class TableSegment:
 
     @cached_property
     def covered(self) -> frozenset[int]:
-        """The fragments it has rows of, of those there are."""
+        """The fragments it has all rows of, of those there are."""
         bitmap = self.metadata.fragment_bitmap
-        return frozenset(() if bitmap is None else bitmap) & _fragment_ids(self.snapshot)
+        stale = overlaid_since(self.snapshot, self.metadata)
+        return frozenset(() if bitmap is None else bitmap) & _fragment_ids(self.snapshot) - stale
 
     def open(self) -> Segment:
         """Return the open segment, which is kept for as long as the table is."""

@@ -200,7 +200,9 @@ def packed(
 def is_tiny(source: FragmentSource) -> bool:
     """Say whether the files of a fragment are small enough to be read as a whole."""
     files = source.fragment.files
-    return bool(files) and all(0 < (file.size_bytes or 0) <= JOINED_BYTES_MAX for file in files)
+    if not files or source.fragment.overlays:
+        return False
+    return all(0 < (file.size_bytes or 0) <= JOINED_BYTES_MAX for file in files)
 
 
 def _pack_of(members: list[FragmentSource]) -> Sequence[FragmentSource | Pack]:

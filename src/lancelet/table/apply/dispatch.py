@@ -31,6 +31,7 @@ from lancelet.table.apply.columns import apply_data_replacement, apply_merge, ap
 from lancelet.table.apply.delete import apply_delete
 from lancelet.table.apply.file_versions import with_file_versions
 from lancelet.table.apply.mem_wal import apply_update_mem_wal_state
+from lancelet.table.apply.overlays import apply_overlays
 from lancelet.table.apply.overwrite import apply_overwrite
 from lancelet.table.apply.restore import apply_restore
 from lancelet.table.apply.rewrite import apply_rewrite
@@ -100,7 +101,7 @@ def _apply_to_table(operation: Operation, state: State, context: CommitContext) 
         case Clone():
             raise InvalidInputError("a clone starts a table and cannot be committed to one")
         case AddOverlays():
-            raise UnsupportedError("data overlays cannot be written by this release")
+            return apply_overlays(operation, state, context)
         case UnknownOperation():
             raise UnsupportedError("a newer release is needed to commit this operation")
     assert_never(operation)

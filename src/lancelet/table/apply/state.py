@@ -65,8 +65,11 @@ class State:
 def with_column_file(fragment: Fragment, new: DataFile) -> Fragment:
     """Return a fragment with one more file, which takes its fields over from the others.
 
-    A file with just the same fields makes room for it; in others they become tombstones.
+    A file with just the same fields makes room for it; in others, and in what is laid over them,
+    they become tombstones.
     """
+    if fragment.overlays:
+        fragment = _without_overlaid(fragment, frozenset(new.fields))
     if any(file.fields == new.fields for file in fragment.files):
         swapped = (new if file.fields == new.fields else file for file in fragment.files)
         return replace(fragment, files=tuple(swapped))
@@ -89,6 +92,17 @@ def _without_fields(file: DataFile, taken: frozenset[int]) -> DataFile:
         )
     fields = (TOMBSTONE if field_id in taken else field_id for field_id in file.fields)
     return replace(file, fields=tuple(fields))
+
+
+def _without_overlaid(fragment: Fragment, taken: frozenset[int]) -> Fragment:
+    """Return a fragment without the values of some fields that are laid over it."""
+    left = []
+    for overlay in fragment.overlays:
+        ids = tuple(TOMBSTONE if own in taken else own for own in overlay.data_file.fields)
+        if any(own != TOMBSTONE for own in ids):
+            file = replace(overlay.data_file, fields=ids)
+            left.append(replace(overlay, data_file=file))
+    return replace(fragment, overlays=tuple(left))
 
 
 def without_dead_files(fragment: Fragment) -> Fragment:
