@@ -18,7 +18,12 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from lancelet.errors import CorruptDataError, InvalidInputError, ObjectNotFoundError
+from lancelet.errors import (
+    CorruptDataError,
+    InvalidInputError,
+    ObjectNotFoundError,
+    UnsupportedError,
+)
 from lancelet.format.protos import index_details_pb
 from lancelet.format.wire import parse_message, render_message
 from lancelet.index.base import (
@@ -45,6 +50,7 @@ from lancelet.rowids.address import NO_ADDRESS
 from lancelet.rowids.selection import RowSet
 
 _NEWEST: Final = 3
+_ELEMENTS: Final = "elements of lists cannot be documents of their own here, only rows can"
 
 TEXTS_TOGETHER: Final = 64 * 1024
 """So many texts are cut at a time."""
@@ -194,6 +200,8 @@ class Inverted(ScalarKind):
 
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:
         """Cut the texts into tokens and write posting lists."""
+        if parameters.values.get("document_granularity"):
+            raise UnsupportedError(_ELEMENTS, document_granularity="list_element")
         options = TextOptions.of(parameters.values)
         if isinstance(rows.data_type, pa.JsonType):
             options = replace(options, lance_tokenizer="json")
@@ -205,6 +213,8 @@ class Inverted(ScalarKind):
 
     def open(self, folder: SegmentFolder, details: bytes) -> InvertedSegment:
         """Open a segment, whose files must say of texts what its metadata say."""
+        if parse_message(index_details_pb.InvertedIndexDetails, details).document_granularity:
+            raise UnsupportedError(_ELEMENTS, path=folder.path)
         found = InvertedSegment(folder)
         if parse_message(index_details_pb.InvertedIndexDetails, details).block_size:
             described, own = self.describe(details), found.options.as_params()
