@@ -144,6 +144,19 @@ def test_fragments_are_not_compacted_while_an_index_has_older_values(tmp_path: P
     assert laid.to_table(filter="val = 666")["id"].to_pylist() == [6]
 
 
+@pytest.mark.parametrize("merged", [0, 1])
+def test_optimising_indexes_new_values(dataset, merged: int) -> None:
+    dataset.create_scalar_index("val", "BTREE")
+    laid = _laid(dataset, [2], {"val": _ints(5000)}, [1])
+    laid.optimize.optimize_indices(num_indices_to_merge=merged)
+    assert laid.stats.index_stats("val_idx")["num_unindexed_rows"] == 0
+    for value, ids in ((5000, [2]), (20, []), (30, [3])):
+        assert laid.to_table(filter=f"val = {value}")["id"].to_pylist() == ids
+    laid.optimize.optimize_indices(num_indices_to_merge=10)
+    laid.optimize.compact_files()
+    assert laid.to_table(filter="val in (20, 5000)")["id"].to_pylist() == [2]
+
+
 def test_overlays_travel_with_their_fragment(dataset) -> None:
     laid = _laid(dataset, [1, 4], {"val": _ints(111, 444)}, [1])
     metadata = laid.get_fragments()[0].metadata

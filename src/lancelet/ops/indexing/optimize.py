@@ -41,6 +41,7 @@ from lancelet.ops.publish import Retries, publish, with_retries
 from lancelet.query.indexing.segments import TableSegment, table_segment
 from lancelet.table.commit import CommitOptions
 from lancelet.table.fragment_reuse import current_coverage, fragment_reuse_of, trimmed_entry
+from lancelet.table.overlays import overlaid_since
 from lancelet.table.snapshot import Snapshot
 
 _Write: TypeAlias = Callable[[IndexedRows, SegmentFolder, Parameters], bytes]
@@ -229,9 +230,13 @@ def _merged(
     new = new.balanced(details)
     covered = frozenset(missing).union(*(segment.covered for segment in filled))
     oldest = min(segment.metadata.dataset_version for segment in filled)
-    # Rows of a moved segment are where they are now, and the version says that it knows it.
-    moved = any(_has_moved(snapshot, segment) for segment in filled)
-    version = snapshot.version if moved else oldest
+    # Rows of a moved segment are where they are now, and the version says that it knows it; so it
+    # does of values that were laid over rows, as fragments with such are indexed anew or left out.
+    is_newer = any(
+        _has_moved(snapshot, segment) or overlaid_since(snapshot, segment.metadata)
+        for segment in filled
+    )
+    version = snapshot.version if is_newer else oldest
     return new.described(details, sorted(covered), dataset_version=version)
 
 
