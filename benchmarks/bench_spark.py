@@ -25,9 +25,11 @@ from pyspark.sql import DataFrame, SparkSession
 from lancelet import spark as ls
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "demo"))
-from session import open_session
+from session import SETTINGS, open_session
 
 Case = tuple[str, float, Callable[[], object], Callable[[], object]]
+# As docs/guide/spark/speed.md recommends.
+SETTINGS["spark.python.unix.domain.socket.enabled"] = "true"
 DIMENSION = 128
 COLUMNS = 16
 

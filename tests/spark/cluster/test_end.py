@@ -32,7 +32,7 @@ settings = SETTINGS | {"spark.master": cluster.master}
 driver = Driver(settings, os.environ, log=folder / "driver.log", dumps=cloudpickle.dumps)
 
 # An executor, and a worker of Python below it, are there now.
-driver.run(lambda spark: spark.range(8).mapInArrow(iter, "id long").count())
+driver.run(lambda spark: spark.range(8).mapInArrow(lambda each: each, "id long").count())
 print("all of them run", flush=True)
 time.sleep(600)
 """
