@@ -43,7 +43,8 @@ class ScanRequest:
         fragment_readahead: Has no effect, for the same reason.
         scan_in_order: Has no effect: rows always come in order.
         fragments: The fragments to read.
-        index_segments: Has no effect on a scan without a search.
+        index_segments: The segments of an index of vectors that are searched; rows of others, and
+            rows that are not indexed, are not found.
         full_text_query: A search for text.
         prefilter: Has no effect on a scan without a search.
         with_row_id: Whether to return a column `_rowid`.

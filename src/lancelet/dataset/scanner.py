@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +35,7 @@ from lancelet.query.row_mask import read_row_mask
 from lancelet.query.scan_options import Columns, Ordering, ScanOptions
 from lancelet.query.search.near_texts import NearTexts
 from lancelet.query.search.text import read_text_search
-from lancelet.query.search.vector import read_vector_search
+from lancelet.query.search.vector import VectorSearch, read_vector_search
 from lancelet.table.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -250,6 +251,8 @@ class ScannerBuilder:
         options = ScanOptions(**self._options)
         if options.batch_size is None and _BATCH_SIZE_VARIABLE in os.environ:
             options = replace(options, batch_size=int(os.environ[_BATCH_SIZE_VARIABLE]))
+        if options.segments is not None and not isinstance(options.search, VectorSearch):
+            raise InvalidInputError("with_index_segments is only supported for vector search")
         if self._search_filter is not None:
             options = with_search_filter(self._dataset.snapshot, options, self._search_filter)
         plan = plan_scan(self._dataset.snapshot, options)
@@ -259,6 +262,15 @@ class ScannerBuilder:
     def _set(self, **options: Any) -> Self:
         self._options.update(options)
         return self
+
+    def with_index_segments(self, index_segments: Iterable[Any] | None) -> Self:
+        """Search only some segments of an index of vectors, given by id, and no other rows."""
+        if index_segments is None:
+            return self._set(segments=None)
+        chosen = frozenset(UUID(str(getattr(each, "uuid", each))) for each in index_segments)
+        if not chosen:
+            raise InvalidInputError("with_index_segments does not accept an empty segment list")
+        return self._set(segments=chosen)
 
     # --- options that change how the reference works and not what it returns --------------------
 
@@ -282,9 +294,6 @@ class ScannerBuilder:
         """Take what has no effect: what a filter does not need is read for matching rows alone."""
         return self
 
-    def with_index_segments(self, index_segments: Iterable[Any] | None) -> Self:  # noqa: ARG002 - as said above
-        """Take what has no effect: every segment of an index is asked."""
-        return self
 
 
 class LanceScanner(pa.dataset.Scanner):  # type: ignore[misc]  # pyarrow has no types for it

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
+from uuid import UUID
 
 from lancelet.errors import InvalidInputError
 from lancelet.query.compile import Writable
@@ -47,6 +48,7 @@ class ScanOptions:
         use_statistics: Whether to skip zones of rows that cannot match.
         use_indices: Whether to ask indices where that is cheaper than looking at rows.
         indexed_only: Whether to leave out fragments that an index in use does not cover.
+        segments: The ids of the segments of an index that a search looks at, and at no other rows.
         search: What to search for; rows then come with scores, the best first.
         prefilter: Whether a search looks only at rows that pass the filter.
         rows: The rows that may be returned, by id; a search looks at no others.
@@ -68,6 +70,7 @@ class ScanOptions:
     use_statistics: bool = True
     use_indices: bool = True
     indexed_only: bool = False
+    segments: frozenset[UUID] | None = None
     search: Search | None = None
     prefilter: bool = False
     rows: RowMask | None = None

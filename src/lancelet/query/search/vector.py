@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
@@ -83,6 +84,9 @@ class VectorSearch:
                 for each in sources(snapshot, fragments)
             }
         segments = self._segments(snapshot)
+        if plan.options.segments is not None:
+            segments = _chosen(segments, plan.options.segments)
+            fragments = sorted(_covered(segments))
         if not segments:
             is_found = not plan.options.indexed_only
             return self._exact(snapshot, fragments, rows) if is_found else NO_HITS
@@ -92,7 +96,7 @@ class VectorSearch:
             # If it is the rows that are damaged, looking at all of them says so.
             warn_unusable(error.with_facts(index=segments[0].metadata.name))
             return self._exact(snapshot, fragments, rows)
-        covered = frozenset().union(*(segment.covered for segment in segments))
+        covered = _covered(segments)
         known = snapshot.fragments.ids.tolist() if fragments is None else fragments
         missing = [each for each in known if each not in covered]
         if not missing or plan.options.indexed_only:
@@ -138,7 +142,7 @@ class VectorSearch:
             f"ANNIvfPartition: uuid={metadata.uuid}, minimum_nprobes={least}, "
             f"maximum_nprobes={bound}, deltas={len(segments)}"
         )
-        covered = frozenset().union(*(segment.covered for segment in segments))
+        covered = _covered(segments)
         is_whole = covered.issuperset(snapshot.fragments.ids.tolist())
         has_rest = not is_whole and not plan.options.indexed_only
         through = [below, lowest]
@@ -234,6 +238,19 @@ def distances_of(
         if len(places):
             scores[places] = column.distances(snapshot, found.addresses[places], query, metric)
     return scores
+
+
+def _covered(segments: Sequence[TableSegment]) -> frozenset[int]:
+    return frozenset().union(*(segment.covered for segment in segments))
+
+
+def _chosen(segments: Sequence[TableSegment], ids: frozenset[UUID]) -> tuple[TableSegment, ...]:
+    """Return some of the segments by their ids, all of which must be there."""
+    unknown = ids - {segment.metadata.uuid for segment in segments}
+    if unknown:
+        listed = sorted(str(each) for each in unknown)
+        raise InvalidInputError(f"with_index_segments referenced unknown index segments: {listed}")
+    return tuple(segment for segment in segments if segment.metadata.uuid in ids)
 
 
 def model_of(segment: TableSegment) -> IvfModel:

@@ -84,3 +84,27 @@ def test_rows_that_cannot_be_compared_are_counted(tmp_path):
     reference.dataset(str(tmp_path)).create_index("v", "IVF_SQ", num_partitions=2, replace=True)
     dataset = lancelet.dataset(str(tmp_path))
     assert left_out() is None
+
+
+def test_only_segments_that_were_chosen_are_searched(tmp_path):
+    path = str(tmp_path)
+    dataset = lancelet.write_dataset(table(30), path)
+    dataset.create_index("v", "IVF_FLAT", num_partitions=2)
+    dataset.insert(table(40))
+    dataset.optimize.optimize_indices(num_indices_to_merge=0)
+    dataset.insert(table(5))
+    ids = [each.uuid for each in dataset.describe_indices()[0].segments]
+    wanted = {"column": "v", "q": np.zeros(DIMENSION, np.float32), "k": 100, "nprobes": 2}
+    for module in (lancelet, reference):
+        opened = module.dataset(path)
+
+        def found(chosen, opened=opened):
+            return opened.scanner(nearest=wanted, index_segments=chosen).to_table().num_rows
+
+        assert [found([each]) for each in ids] == [30, 40]
+        assert found(ids) == 70
+        for wrong in ([], ["00000000-0000-0000-0000-000000000000"]):
+            with pytest.raises(ValueError, match="with_index_segments"):
+                found(wrong)
+        with pytest.raises(ValueError, match="only supported for vector search"):
+            opened.scanner(filter="id > 3", index_segments=ids).to_table()
