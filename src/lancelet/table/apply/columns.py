@@ -83,7 +83,7 @@ def apply_data_replacement(
             for fragment_id, fragment in replaced.items()
         }
     field_ids = {field_id for group in operation.replacements for field_id in group.new_file.fields}
-    state = replace(state, indices=uncover(state.indices, replaced, field_ids))
+    state = replace(state, indices=uncover(state, replaced, field_ids))
     return retain_covering(state.with_fragments(fragments.changed(replaced=replaced)))
 
 

@@ -70,15 +70,23 @@ def knows_rows_by_id(index: IndexMetadata) -> bool:
 
 
 def uncover(
-    indices: Iterable[IndexMetadata], fragment_ids: Iterable[int], field_ids: Collection[int]
+    state: State, fragment_ids: Iterable[int], field_ids: Collection[int]
 ) -> tuple[IndexMetadata, ...]:
-    """Return segments that no longer cover fragments whose indexed fields were rewritten."""
-    gone = FrozenBitMap(fragment_ids)
+    """Return segments that no longer cover fragments whose indexed fields were rewritten.
+
+    A file names the fields that own its columns; an index on a list names the list around them.
+    """
+    gone, rewritten = FrozenBitMap(fragment_ids), set(field_ids)
+    touched = rewritten | {
+        field.id
+        for field in state.manifest.schema.walk()
+        if field.children and not rewritten.isdisjoint(part.id for part in field.walk())
+    }
     return tuple(
         replace(index, fragment_bitmap=FrozenBitMap(index.fragment_bitmap - gone))
-        if index.fragment_bitmap is not None and not set(field_ids).isdisjoint(index.fields)
+        if index.fragment_bitmap is not None and not touched.isdisjoint(index.fields)
         else index
-        for index in indices
+        for index in state.indices
     )
 
 

@@ -39,9 +39,7 @@ def apply_update(operation: Update, state: State, context: CommitContext) -> Sta
         new, next_row_id = with_row_ids(new, manifest.next_row_id)
         new = tuple(with_versions(fragment, context.version) for fragment in new)
         state = replace(state, manifest=replace(manifest, next_row_id=next_row_id))
-    indices = uncover(
-        state.indices, [fragment.id for fragment in updated], operation.fields_modified
-    )
+    indices = uncover(state, [fragment.id for fragment in updated], operation.fields_modified)
     if operation.mode is UpdateMode.REWRITE_ROWS:
         indices = cover_moved(
             indices,

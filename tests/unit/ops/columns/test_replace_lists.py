@@ -1,0 +1,44 @@
+"""An index on a list does not answer for fragments whose lists were replaced."""
+
+import pyarrow as pa
+import pytest
+
+import lancelet
+
+LISTS = pa.list_(pa.int64())
+ROWS = pa.table({"id": [0, 1, 2, 3], "tags": pa.array([[1], [2], [1, 2], []], LISTS)})
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    made = lancelet.write_dataset(ROWS, tmp_path / "t", max_rows_per_file=2)
+    made.create_scalar_index("tags", "LABEL_LIST")
+    return made
+
+
+def found(dataset) -> list[int]:
+    rows = dataset.to_table(columns=["id"], filter="array_has(tags, 7)", prefilter=True)
+    return sorted(rows["id"].to_pylist())
+
+
+def test_replaced_lists_are_found(dataset):
+    dataset.replace_columns({1: pa.table({"tags": pa.array([[7], [2]], LISTS)})})
+    assert found(dataset) == [2]
+    assert list(dataset.check()) == []
+
+
+def test_merged_lists_are_found(dataset):
+    rows = pa.table({"id": [1], "tags": pa.array([[7, 8]], LISTS)})
+    dataset.merge_insert("id").when_matched_update_all().execute(rows)
+    assert found(dataset) == [1]
+    assert list(dataset.check()) == []
+
+
+def test_lists_that_a_partial_merge_rewrote_in_place_are_found(tmp_path):
+    wide = ROWS.append_column("n", pa.array([1, 2, 3, 4]))
+    dataset = lancelet.write_dataset(wide, tmp_path / "w", max_rows_per_file=2)
+    dataset.create_scalar_index("tags", "LABEL_LIST")
+    rows = pa.table({"id": [1], "tags": pa.array([[7, 8]], LISTS)})
+    dataset.merge_insert("id").when_matched_update_all().execute(rows)
+    assert found(dataset) == [1]
+    assert list(dataset.check()) == []
