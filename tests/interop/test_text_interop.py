@@ -352,3 +352,17 @@ def test_elements_of_lists_are_refused_as_documents(tmp_path):
         found(lancelet, path, query)
     with pytest.warns(IndexUnusableWarning, match="elements of lists"):
         assert set(found(lancelet, path, lancelet.query.MatchQuery("fox", "t"))) == {0}
+
+
+def test_texts_within_structs_are_searched_where_no_index_has_them(tmp_path):
+    def part(ids, texts):
+        inner = pa.StructArray.from_arrays([pa.array(texts), pa.array(ids)], ["a.b", "n"])
+        return pa.table({"id": ids, "s": inner})
+
+    path = str(tmp_path / "table.lance")
+    lancelet.write_dataset(part([0, 1], ["red fox", None]), path)
+    agree_on(path, *(each.query.MatchQuery("fox", "s.`a.b`") for each in (lancelet, lance)))
+    lancelet.dataset(path).create_scalar_index("s.`a.b`", "INVERTED")
+    lancelet.write_dataset(part([2, 3], ["new fox", "dog"]), path, mode="append")
+    assert set(found(lancelet, path, "fox")) == {0, 2}
+    agree_on(path, "fox", "fox")

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from lancelet.buffers import Int64s
 from lancelet.errors import FieldNotFoundError, InvalidInputError
+from lancelet.format.field_path import format_path
 from lancelet.format.schema import Schema
 from lancelet.index.text.analyzer import Analyzer
 from lancelet.query.full_text import (
@@ -120,7 +121,7 @@ def _best(scores: npt.NDArray[np.float32], count: int) -> npt.NDArray[np.bool_]:
 
 def _words_query(snapshot: Snapshot, words: str, columns: Sequence[str] | None) -> FullTextQuery:
     if not columns:
-        columns = sorted({".".join(path) for path in text_indices(snapshot).listed})
+        columns = sorted({format_path(path) for path in text_indices(snapshot).listed})
         if not columns:
             raise NoTextIndexError(
                 "Cannot perform full text search unless an INVERTED index has been created on at "

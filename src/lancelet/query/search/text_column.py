@@ -25,6 +25,7 @@ from lancelet.errors import (
     ObjectNotFoundError,
     UnsupportedError,
 )
+from lancelet.format.field_path import format_path
 from lancelet.index.inverted.bm25 import Corpus, weights
 from lancelet.index.inverted.kind import texts_per_row
 from lancelet.index.inverted.partition import MemoryPartition, Partition
@@ -34,7 +35,7 @@ from lancelet.index.text.documents import analyzer_of
 from lancelet.index.text.options import TextOptions
 from lancelet.query.full_text import FullTextOperator, MatchQuery, PhraseQuery
 from lancelet.query.nodes.source import sources
-from lancelet.query.plan import ScanPlan
+from lancelet.query.plan import ScanPlan, projection_of
 from lancelet.query.search.matches import NOTHING, Matches
 from lancelet.query.search.terms import (
     Statistics,
@@ -303,7 +304,7 @@ class TextColumn:
     def _unindexed(self, covered: frozenset[int]) -> MemoryPartition | None:
         """Return the rows of fragments that the index lacks as a partition."""
         vocabulary = Vocabulary()
-        field = self._plan.snapshot.schema.field_by_path(".".join(self._path))
+        projection = projection_of(self._plan.snapshot, (format_path(self._path),))
         texts: list[pa.Array] = []
         where: list[UInt64s] = []
         for source in sources(self._plan.snapshot, self._plan.options.fragments):
@@ -313,7 +314,9 @@ class TextColumn:
             offsets = source.visible(whole)
             if self._rows is not None:
                 offsets = self._rows.get(int(source.fragment.id), np.empty(0, np.int64))
-            (values,) = source.read([field], whole, offsets)
+            names = [field.name for field in projection.fields]
+            read = source.read(projection.fields, whole, offsets)
+            (values,) = projection.compute(pa.RecordBatch.from_arrays(read, names)).columns
             texts.append(texts_per_row(values).cast(pa.large_string()))
             rows = np.arange(len(whole)) if offsets is None else offsets
             where.append(addresses_of(source.fragment.id, rows))
@@ -391,7 +394,7 @@ def analyzer_of_column(snapshot: Snapshot, path: tuple[str, ...]) -> Analyzer:
     own = text_indices(snapshot).analyzer(path)
     if own is not None:
         return own
-    is_json = isinstance(snapshot.schema.field_by_path(".".join(path)).arrow_type, pa.JsonType)
+    is_json = isinstance(snapshot.schema.field_by_path(format_path(path)).arrow_type, pa.JsonType)
     return analyzer_of(replace(_UNINDEXED, lance_tokenizer="json" if is_json else "text"))
 
 
