@@ -6,6 +6,8 @@ are used for both cells.
 
 from __future__ import annotations
 
+from typing import Final
+
 from lancelet.format.index_metadata import FRAGMENT_REUSE_INDEX, MEM_WAL_INDEX, IndexMetadata
 from lancelet.format.operation import (
     Append,
@@ -25,6 +27,9 @@ from lancelet.format.operation import (
 )
 from lancelet.table.conflict.touched import removed_fragments, touched_fragments
 from lancelet.table.conflict.verdict import COMPATIBLE, Outcome, Verdict, incompatible, retry
+
+_OVER_LISTS: Final = frozenset({"LabelListIndexDetails", "InvertedIndexDetails"})
+"""The kinds of indices whose field may be a list."""
 
 
 def same_fragments(ours: Operation, theirs: Operation) -> Verdict:
@@ -214,7 +219,15 @@ def replacement_and_index(ours: DataReplacement, theirs: CreateIndex) -> Verdict
     replaced = {field_id for group in ours.replacements for field_id in group.new_file.fields}
     indexed = {field_id for index in theirs.new_indices for field_id in index.fields}
     shared = frozenset(replaced & indexed)
-    return retry("a replaced field was indexed", fields=shared) if shared else COMPATIBLE
+    if shared:
+        return retry("a replaced field was indexed", fields=shared)
+    fragments = touched_fragments(ours)
+    for index in theirs.new_indices:
+        covered = fragments & frozenset(index.fragment_bitmap or ())
+        if covered and index.details is not None and index.details.type_name in _OVER_LISTS:
+            # A file names the items of a list, the index the list, and no schema is at hand.
+            return retry("the items of an indexed list may be replaced", fragments=covered)
+    return COMPATIBLE
 
 
 def index_and_replacement(ours: CreateIndex, theirs: DataReplacement) -> Verdict:

@@ -1,9 +1,12 @@
 """An index on a list does not answer for fragments whose lists were replaced."""
 
+import contextlib
+
 import pyarrow as pa
 import pytest
 
 import lancelet
+from lancelet.errors import CommitConflictError
 
 LISTS = pa.list_(pa.int64())
 ROWS = pa.table({"id": [0, 1, 2, 3], "tags": pa.array([[1], [2], [1, 2], []], LISTS)})
@@ -42,3 +45,14 @@ def test_lists_that_a_partial_merge_rewrote_in_place_are_found(tmp_path):
     dataset.merge_insert("id").when_matched_update_all().execute(rows)
     assert found(dataset) == [1]
     assert list(dataset.check()) == []
+
+
+def test_an_index_built_beside_a_replacement_does_not_answer_for_it(tmp_path):
+    dataset = lancelet.write_dataset(ROWS, tmp_path / "b", max_rows_per_file=2)
+    other = lancelet.dataset(dataset.uri)
+    dataset.replace_columns({1: pa.table({"tags": pa.array([[7], [2]], LISTS)})})
+    with contextlib.suppress(CommitConflictError):
+        other.create_scalar_index("tags", "LABEL_LIST")
+    latest = lancelet.dataset(dataset.uri)
+    assert found(latest) == [2]
+    assert list(latest.check()) == []
