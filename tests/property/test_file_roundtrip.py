@@ -21,6 +21,7 @@ from lancelet.testing.strategies import (
     VIEWS,
     Spread,
     assert_same_rows,
+    compacted_table,
     holds_struct,
     random_array,
     stored_table,
@@ -46,24 +47,13 @@ def read(module, path):
     return pa.table({name: part[name] for name, part in zip(names, columns, strict=True)})
 
 
-def compact(table):
-    """Return a table as it is stored, without slices, some of which pylance panics over."""
-    columns = [
-        pa.concat_arrays([chunk for whole in column.chunks for chunk in (whole, whole[:0])])
-        if column.num_chunks
-        else column
-        for column in stored_table(table).columns
-    ]
-    return pa.table(columns, schema=stored_table(table).schema)
-
-
 def check(table, version, folder):
     expected = stored_table(table)
     ours, theirs = folder / "ours.lance", folder / "theirs.lance"
     write(lancelet.file, ours, table, version)
     assert_same_rows(read(lancelet.file, ours), expected)
     assert_same_rows(read(lance.file, ours), expected)
-    write(lance.file, theirs, compact(table), version)
+    write(lance.file, theirs, compacted_table(table), version)
     assert_same_rows(read(lancelet.file, theirs), expected)
 
 

@@ -467,6 +467,21 @@ def stored_table(table: pa.Table) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
+def compacted_table(table: pa.Table) -> pa.Table:
+    """Return a table as it is stored, copied to where nothing is a slice or unaligned.
+
+    pylance panics over some such arrays.
+    """
+    stored = stored_table(table)
+    columns = [
+        pa.concat_arrays([chunk for whole in column.chunks for chunk in (whole, whole[:0])])
+        if column.num_chunks
+        else column
+        for column in stored.columns
+    ]
+    return pa.table(columns, schema=stored.schema)
+
+
 def assert_same_rows(found: pa.Table, expected: pa.Table) -> None:
     """Raise unless two tables have the same columns and the same values, NaN included."""
     assert found.column_names == expected.column_names
