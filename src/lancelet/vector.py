@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.dataset.duplicates import (
+    find_duplicate_pairs,
+    find_duplicate_pairs_in_partition,
     get_ivf_partition_info,
     hamming_clustering_for_ivf_partition,
     hamming_clustering_for_range,
@@ -27,6 +29,8 @@ from lancelet.torch.training import (
 __all__ = [
     "compute_partitions",
     "compute_pq_codes",
+    "find_duplicate_pairs",
+    "find_duplicate_pairs_in_partition",
     "get_ivf_partition_info",
     "hamming_clustering_for_ivf_partition",
     "hamming_clustering_for_range",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import uuid
 from collections.abc import Iterable
@@ -14,6 +15,7 @@ from lancelet.errors import InvalidInputError
 from lancelet.ops.duplicates.clusters import clusters_of
 from lancelet.ops.duplicates.hashes import check_hashes, pairs_of_hashes, words_of
 from lancelet.ops.duplicates.indexed import hashes_of_partition
+from lancelet.ops.duplicates.pairs import PAIR_SCHEMA, indexed_segments, pairs_of_partition
 from lancelet.ops.indexing.vector_models import partition_sizes
 
 if TYPE_CHECKING:
@@ -22,6 +24,81 @@ if TYPE_CHECKING:
 
 class SegmentSelectionError(InvalidInputError, TypeError):
     """Segments are selected by something that is no list of ids."""
+
+
+def find_duplicate_pairs(
+    dataset: LanceDataset,
+    column: str,
+    distance_threshold: float,
+    *,
+    memory_limit: int | None = None,
+    max_concurrency: int | None = None,
+) -> pa.RecordBatchReader:
+    """Stream the pairs of rows that lie close to each other, by the index of a column.
+
+    Rows are compared within the partitions of each segment, as the index has their vectors; a pair
+    of rows of two partitions is not found. Deleted rows are left out.
+
+    Args:
+        dataset: The table; its index has to cover all fragments.
+        column: The column with vectors.
+        distance_threshold: How far two rows may be from each other, by the metric of the index.
+        memory_limit: Has no effect: a partition is compared where it lies in memory.
+        max_concurrency: Has no effect on what is found.
+
+    Returns:
+        The columns `row_id_a`, `row_id_b` and `distance`, each pair once, in a fixed order.
+    """
+    del memory_limit, max_concurrency
+    _check_threshold(distance_threshold)
+    segments = indexed_segments(dataset.snapshot, column, must_cover=True)
+    batches = (
+        batch
+        for segment, opened in segments
+        for partition in range(opened.model.partitions)
+        for batch in pairs_of_partition(
+            dataset.snapshot, segment, opened, partition, distance_threshold
+        )
+    )
+    return pa.RecordBatchReader.from_batches(PAIR_SCHEMA, batches)
+
+
+def find_duplicate_pairs_in_partition(
+    dataset: LanceDataset,
+    column: str,
+    segment_id: str | uuid.UUID,
+    partition_id: int,
+    distance_threshold: float,
+    *,
+    memory_limit: int | None = None,
+    max_concurrency: int | None = None,
+) -> pa.RecordBatchReader:
+    """Stream the pairs of one partition of one segment; see `find_duplicate_pairs`.
+
+    Args:
+        dataset: The table, whose other fragments need not be indexed.
+        column: The column with vectors.
+        segment_id: The id of the segment.
+        partition_id: The partition within it.
+        distance_threshold: How far two rows may be from each other.
+        memory_limit: Has no effect.
+        max_concurrency: Has no effect.
+    """
+    del memory_limit, max_concurrency
+    _check_threshold(distance_threshold)
+    wanted = _segment_id(segment_id)
+    for segment, opened in indexed_segments(dataset.snapshot, column, must_cover=False):
+        if str(segment.metadata.uuid) == wanted:
+            batches = pairs_of_partition(
+                dataset.snapshot, segment, opened, partition_id, distance_threshold
+            )
+            return pa.RecordBatchReader.from_batches(PAIR_SCHEMA, batches)
+    raise InvalidInputError(f"no segment of column '{column}' has the id {wanted}", column=column)
+
+
+def _check_threshold(distance: float) -> None:
+    if math.isnan(distance):
+        raise InvalidInputError("distance_threshold is a number", found=distance)
 
 
 def hamming_clustering_for_ivf_partition(

@@ -9,7 +9,7 @@ with dataset.mem_wal_writer(shard_id) as writer:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -21,6 +21,7 @@ from lancelet.dataset.mem_wal_reading import LsmScanner, ShardSnapshot, parse_sh
 from lancelet.errors import InvalidInputError
 from lancelet.ops.mem_wal import sharding
 from lancelet.ops.mem_wal.merged import MemoryRows, MergedRead, shard_tables
+from lancelet.ops.mem_wal.sharding import ShardingField, ShardingSpec
 from lancelet.ops.mem_wal.state import initialize_mem_wal, mem_wal_state
 from lancelet.ops.mem_wal.writer import MemWalWriter
 from lancelet.ops.rows import read_rows_of
@@ -33,26 +34,6 @@ _MILLION: Final = 1_000_000
 
 class ShardingTypeError(InvalidInputError, TypeError):
     """What shards are told apart in is no batch."""
-
-
-@dataclass
-class ShardingField:
-    """One value that tells shards apart, and how it follows from columns."""
-
-    field_id: str
-    source_ids: list[int]
-    transform: str | None = None
-    expression: str | None = None
-    result_type: str = ""
-    parameters: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass
-class ShardingSpec:
-    """How rows are split into shards."""
-
-    spec_id: int
-    fields: list[ShardingField]
 
 
 @dataclass
@@ -69,11 +50,9 @@ def evaluate_sharding_spec(
     """Return the values that tell which shards the rows of a batch belong to."""
     if not isinstance(batch, pa.RecordBatch):
         raise ShardingTypeError(f"Expected pyarrow.RecordBatch, got {type(batch)!r}")
-    form = dict(spec) if isinstance(spec, Mapping) else asdict(spec)
-    fields = tuple(sharding.ShardingField(**each) for each in form["fields"])
-    return sharding.evaluate_spec(
-        batch, sharding.ShardingSpec(form["spec_id"], fields), schema.stored
-    )
+    if isinstance(spec, Mapping):
+        spec = ShardingSpec(spec["spec_id"], [ShardingField(**each) for each in spec["fields"]])
+    return sharding.evaluate_spec(batch, spec, schema.stored)
 
 
 class ShardWriter:
@@ -294,22 +273,22 @@ class MemWalMethods:
 
     def _spec(
         self, bucket: str | None, buckets: int | None, identity: str | None, unsharded: bool
-    ) -> tuple[sharding.ShardingSpec | None, int]:
+    ) -> tuple[ShardingSpec | None, int]:
         """Return the rule that callers ask for, and how many shards it makes, 0 for any."""
         schema = self._handle.snapshot.schema
         if unsharded:
-            made = sharding.ShardingField(_FIELD_ID, (), "unsharded", None, "int32")
-            return sharding.ShardingSpec(_SPEC_ID, (made,)), 1
+            made = ShardingField(_FIELD_ID, (), "unsharded", None, "int32")
+            return ShardingSpec(_SPEC_ID, (made,)), 1
         if identity is not None:
             source = schema.field_by_path(identity)
             kind = print_arrow_type(source.arrow_type).lower()
-            made = sharding.ShardingField(_FIELD_ID, (source.id,), "identity", None, kind)
-            return sharding.ShardingSpec(_SPEC_ID, (made,)), 0
+            made = ShardingField(_FIELD_ID, (source.id,), "identity", None, kind)
+            return ShardingSpec(_SPEC_ID, (made,)), 0
         if bucket is None or buckets is None:
             return None, 0
         source = schema.field_by_path(bucket)
         sharding.buckets_of(pa.array([], source.arrow_type), buckets)
-        made = sharding.ShardingField(
+        made = ShardingField(
             _FIELD_ID, (source.id,), "bucket", None, "int32", {"num_buckets": str(buckets)}
         )
-        return sharding.ShardingSpec(_SPEC_ID, (made,)), buckets
+        return ShardingSpec(_SPEC_ID, (made,)), buckets

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -44,6 +45,12 @@ def dataset(
     `asof` is a time, or text of one as ISO 8601 has it, and opens the version of that time.
     """
     refuse_both(uri, namespace_client)
+    if index_cache_size is not None:
+        warnings.warn(
+            "The 'index_cache_size' parameter is deprecated, use 'index_cache_size_bytes' instead",
+            DeprecationWarning,
+            stacklevel=2,
+        )
     return LanceDataset(
         uri,
         version,

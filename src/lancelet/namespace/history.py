@@ -39,6 +39,7 @@ from lance_namespace import (
     RefreshMaterializedViewResponse,
     RestoreTableRequest,
     RestoreTableResponse,
+    TableBranchAlreadyExistsError,
     TableBranchNotFoundError,
     TableTagAlreadyExistsError,
     TableTagNotFoundError,
@@ -206,7 +207,12 @@ class HistoryOperations(Operations):
         begin: Any = request.from_version
         if request.from_branch is not None:
             begin = (request.from_branch, request.from_version)
-        dataset.create_branch(request.name, begin)
+        try:
+            dataset.create_branch(request.name, begin)
+        except AlreadyExistsError as error:
+            raise TableBranchAlreadyExistsError(
+                f"Table branch already exists: {request.name}"
+            ) from error
         return CreateTableBranchResponse()
 
     def delete_table_branch(self, request: DeleteTableBranchRequest) -> DeleteTableBranchResponse:

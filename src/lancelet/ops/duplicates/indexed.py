@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet.errors import InvalidInputError
+from lancelet.index.vector.quantizers.base import Codes
 from lancelet.index.vector.segment import IvfSegment
 from lancelet.ops.duplicates.hashes import check_hashes
 from lancelet.ops.indexing.vector_models import opened_segments
@@ -54,11 +55,18 @@ def _check(snapshot: Snapshot, name: str, segments: list[tuple[TableSegment, Ivf
 def _live_hashes(
     snapshot: Snapshot, segment: TableSegment, opened: IvfSegment, partition: int
 ) -> tuple[UInt64s, npt.NDArray[np.uint64]]:
-    loaded = opened.load(np.array([partition], np.int64))
-    rows = opened.rows_of(partition)
-    live_rows = live_rows_of(snapshot, segment)
-    addresses = live_rows.addresses(opened, loaded, np.array([partition], np.int64))[rows]
+    numbers, codes = live_rows_of_partition(snapshot, segment, opened, partition)
+    (hashes,) = opened.quantizer.store(codes)
+    return numbers, np.ascontiguousarray(hashes).view(np.uint64)
+
+
+def live_rows_of_partition(
+    snapshot: Snapshot, segment: TableSegment, opened: IvfSegment, partition: int
+) -> tuple[UInt64s, Codes]:
+    """Return the numbers and the codes of rows of a partition that were not deleted."""
+    wanted = np.array([partition], np.int64)
+    loaded, rows = opened.load(wanted), opened.rows_of(partition)
+    addresses = live_rows_of(snapshot, segment).addresses(opened, loaded, wanted)[rows]
     live = admits(live_masks(snapshot, segment.covered), addresses)
     numbers, codes = opened.codes(partition)
-    (hashes,) = opened.quantizer.store(codes)
-    return numbers[live], np.ascontiguousarray(hashes[live]).view(np.uint64)
+    return numbers[live], {name: np.ascontiguousarray(own[live]) for name, own in codes.items()}

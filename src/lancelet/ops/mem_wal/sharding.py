@@ -29,9 +29,12 @@ _T = pa.types
 Words = npt.NDArray[np.uint32]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ShardingField:
-    """One value that tells shards apart, and how it follows from columns."""
+    """One value that tells shards apart, and how it follows from columns.
+
+    It has no slots, since programs write what `vars` returns of it.
+    """
 
     field_id: str
     source_ids: Sequence[int]
@@ -41,7 +44,7 @@ class ShardingField:
     parameters: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ShardingSpec:
     """How rows are split into shards."""
 

@@ -1,0 +1,147 @@
+"""Vectors of one partition of an index that lie close to each other, as pairs of rows.
+
+    partition    rows 7 9 4    a distance of at most 0.1
+    pairs        7 4 0.05      the row that comes first in the index stands first
+
+Vectors are compared as the index has them, with nothing read but the index. A partition is cut
+into blocks; each block is compared with itself and those behind it, a few rows at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lancelet.errors import InvalidInputError, UnsupportedError
+from lancelet.index.vector.quantizers.flat import Flat
+from lancelet.index.vector.quantizers.pq import ProductCodes
+from lancelet.index.vector.quantizers.sq import ScalarCodes
+from lancelet.index.vector.segment import IvfSegment
+from lancelet.kernels import Metric, vector_distances
+from lancelet.ops.duplicates.indexed import live_rows_of_partition
+from lancelet.ops.indexing.vector_models import name_of_index_on, opened_segments
+from lancelet.query.indexing.segments import TableSegment
+from lancelet.rowids.address import UInt64s
+from lancelet.table.snapshot import Snapshot
+
+PAIR_SCHEMA: Final = pa.schema(
+    [
+        pa.field("row_id_a", pa.uint64(), nullable=False),
+        pa.field("row_id_b", pa.uint64(), nullable=False),
+        pa.field("distance", pa.float32(), nullable=False),
+    ]
+)
+"""Two rows and how far they are from each other."""
+
+_BLOCK_ROWS: Final = 8192
+_ANCHORS: Final = 32
+
+
+def indexed_segments(
+    snapshot: Snapshot, column: str, *, must_cover: bool
+) -> list[tuple[TableSegment, IvfSegment]]:
+    """Return the segments of the index of vectors on a column.
+
+    Args:
+        snapshot: The version to look at.
+        column: The column.
+        must_cover: Whether every fragment has to be indexed.
+    """
+    name = name_of_index_on(snapshot, column)
+    if name is None:
+        raise InvalidInputError(f"column '{column}' has no index of vectors", column=column)
+    segments = opened_segments(snapshot, name)
+    covered = frozenset().union(*(segment.covered for segment, _ in segments))
+    missing = sorted(set(snapshot.fragments.ids.tolist()) - covered)
+    if must_cover and missing:
+        raise InvalidInputError(
+            f"the index of column '{column}' does not cover all fragments; optimize it first",
+            index=name,
+            missing_fragments=missing,
+        )
+    return segments
+
+
+def pairs_of_partition(
+    snapshot: Snapshot,
+    segment: TableSegment,
+    opened: IvfSegment,
+    partition: int,
+    distance_max: float,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the pairs of live rows of a partition that are at most so far from each other."""
+    if not 0 <= partition < opened.model.partitions:
+        raise InvalidInputError(
+            f"partition {partition} is out of range (0..{opened.model.partitions})"
+        )
+    numbers, codes = live_rows_of_partition(snapshot, segment, opened, partition)
+    vectors = _vectors(opened, codes, partition)
+    starts = range(0, len(numbers), _BLOCK_ROWS)
+    for first in starts:
+        for second in (start for start in starts if start >= first):
+            for anchor in range(first, min(first + _BLOCK_ROWS, len(numbers)), _ANCHORS):
+                anchors = range(anchor, min(anchor + _ANCHORS, first + _BLOCK_ROWS, len(numbers)))
+                found = _near(vectors, anchors, second, opened.model.metric, distance_max)
+                if found.num_rows:
+                    yield _named(found, numbers)
+
+
+def _near(
+    vectors: npt.NDArray[Any],
+    anchors: range,
+    start: int,
+    metric: Metric,
+    distance_max: float,
+) -> pa.Table:
+    """Return the places of near rows in a block, for each of some rows before or in it."""
+    left: list[npt.NDArray[np.int64]] = []
+    right: list[npt.NDArray[np.int64]] = []
+    distances: list[npt.NDArray[np.float32]] = []
+    for anchor in anchors:
+        begin = max(start, anchor + 1)
+        block = vectors[begin : start + _BLOCK_ROWS]
+        if not len(block):
+            continue
+        scores = vector_distances(block.reshape(-1), vectors.shape[1], vectors[anchor], metric)
+        near = np.flatnonzero(np.isfinite(scores) & (scores <= np.float32(distance_max)))
+        left.append(np.full(len(near), anchor, np.int64))
+        right.append(near + begin)
+        distances.append(scores[near])
+    if not left:
+        return pa.table({"left": [], "right": [], "distance": []})
+    parts = {"left": left, "right": right, "distance": distances}
+    return pa.table({name: np.concatenate(own) for name, own in parts.items()})
+
+
+def _named(found: pa.Table, numbers: UInt64s) -> pa.RecordBatch:
+    columns = [
+        pa.array(numbers[found["left"].to_numpy()]),
+        pa.array(numbers[found["right"].to_numpy()]),
+        found["distance"].combine_chunks(),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=PAIR_SCHEMA)
+
+
+def _vectors(opened: IvfSegment, codes: dict[str, Any], partition: int) -> npt.NDArray[Any]:
+    """Return what codes stand for, a row for each."""
+    quantizer, metric = opened.quantizer, opened.model.metric
+    match quantizer:
+        case Flat():
+            (stored,) = quantizer.store(codes)
+            return np.ascontiguousarray(stored)
+        case ProductCodes():
+            decoded = quantizer.graph_view(codes).vectors
+            if metric is Metric.DOT:
+                return decoded
+            return decoded + opened.model.centroids[partition].astype(decoded.dtype)
+        case ScalarCodes():
+            scale = np.float32((quantizer.end - quantizer.start) / 255)
+            return codes["code"].astype(np.float32) * scale + np.float32(quantizer.start)
+        case _:
+            raise UnsupportedError(
+                "rows are not paired by codes of this kind", index_type=opened.name
+            )
