@@ -56,8 +56,12 @@ def filter_bytes(num_values: int, probability: float) -> int:
 def build_filter(hashes: Hashes, size: int) -> bytes:
     """Return a filter that has values with these hashes."""
     bits = np.zeros(size * 8, np.bool_)
-    block = _blocks(hashes, np.uint64(size // BLOCK_BYTES))
-    bits[(block[:, None] * 256 + _bits_of(hashes)).ravel()] = True
+    first = _blocks(hashes, np.uint64(size // BLOCK_BYTES)) * 256
+    low = (hashes & _LOW).astype(np.uint32)
+    # Word by word, so that what is computed stays in the cache.
+    for salt in _SALT:
+        bits[first + ((low * salt) >> np.uint32(27))] = True
+        first += 32
     return np.packbits(bits, bitorder="little").tobytes()
 
 

@@ -10,7 +10,7 @@ after all.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.buffers import Int64s
-from lancelet.index.parts.sort_numbers import sorted_places
+from lancelet.index.parts.sort_numbers import sort_numbers
 from lancelet.rowids.address import UInt64s
 
 _WORD: Final = 8
@@ -39,10 +39,10 @@ def sort_texts(values: pa.Array) -> Int64s:
     at = _shared(wide)
     padded = np.concatenate([data, np.zeros(_WORD, np.uint8)])
     words = _words(padded, starts, lengths, at)
-    order = sorted_places(words)
-    tied = _in_ties(words[order])
-    places = np.flatnonzero(tied)
-    groups: Int64s = np.cumsum(_is_new(words[order][places]))
+    ordered, numbers = sort_numbers(words, np.arange(len(words), dtype=np.uint64))
+    order = numbers.view(np.int64)
+    places = np.flatnonzero(_in_ties(ordered))
+    groups: Int64s = np.cumsum(_is_new(ordered[places]))
     known = np.minimum(np.maximum(lengths - at, 0), _WORD + 1)
     for _ in range(_ROUNDS_MAX):
         if not len(places):
@@ -82,10 +82,12 @@ def _shared(values: pa.Array) -> int:
 
 def _words(padded: npt.NDArray[np.uint8], starts: Int64s, lengths: Int64s, at: int) -> UInt64s:
     """Return eight bytes of each value from a place on as a number; missing bytes are zero."""
+    windows: npt.NDArray[Any] = np.ndarray((len(padded) - _WORD + 1,), ">u8", padded, 0, (1,))
+    if len(lengths) and lengths.min() >= at + _WORD:
+        return windows[starts + at].astype(np.uint64)
     rest = np.clip(lengths - at, 0, _WORD)
-    windows = np.lib.stride_tricks.sliding_window_view(padded, _WORD)
     first = np.where(rest > 0, starts + at, 0)
-    words = windows[first].view(">u8").ravel().astype(np.uint64)
+    words = windows[first].astype(np.uint64)
     shift = ((_WORD - rest) * 8).astype(np.uint64)
     kept: UInt64s = np.where(rest > 0, (words >> shift) << shift, np.uint64(0))
     return kept
