@@ -10,9 +10,10 @@ Such segments are small, as nothing is packed in them, so they are read as a who
 from __future__ import annotations
 
 import json
+from typing import Final
 
 import numpy as np
-import pyarrow as pa
+import numpy.typing as npt
 
 from lancelet.errors import CorruptDataError
 from lancelet.index.folder import SegmentFolder, StoredFile
@@ -21,9 +22,11 @@ from lancelet.index.inverted.postings import Postings, in_order
 from lancelet.index.inverted.tokens import SortedTokens, all_tokens
 from lancelet.index.text.options import TextOptions
 
-TOKENS = "tokens.lance"
-_OPTIONS = "tokenizer"
-_OFFSETS = "offsets"
+UInt32s = npt.NDArray[np.uint32]
+
+TOKENS: Final = "tokens.lance"
+_OPTIONS: Final = "tokenizer"
+_OFFSETS: Final = "offsets"
 
 
 def open_flat(folder: SegmentFolder) -> tuple[TextOptions, MemoryPartition]:
@@ -66,11 +69,9 @@ def _read(
     return TextOptions.of({**options, "with_position": with_position}), partition
 
 
-def _positions(
-    occurrences: StoredFile, freqs: np.ndarray[tuple[int], np.dtype[np.uint32]]
-) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
+def _positions(occurrences: StoredFile, freqs: UInt32s) -> UInt32s:
     (lists,) = occurrences.read(["_position"])
     if np.any(lists.value_lengths().to_numpy() != freqs):
         raise ValueError("a document has not as many positions as tokens")
-    found: pa.Array = lists.flatten()
-    return found.to_numpy().astype(np.uint32)
+    found: UInt32s = lists.flatten().to_numpy().astype(np.uint32)
+    return found

@@ -2,9 +2,10 @@
 
     texts         tokens of a batch, inverted at once
     partitions    of segments that are merged, their documents renumbered
-    flush         everything sorted by token, cut into blocks, written as one partition
+    flush         some tokens after others: their postings of all batches, cut into blocks, written
 
-A partition has at most so many postings, so memory is bounded however many rows there are.
+A partition has at most so many postings, so memory is bounded however many rows there are. What
+batches have is sorted by token, so that only the postings of some tokens are put together at once.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.buffers import Bytes, Int64s
@@ -21,7 +23,7 @@ from lancelet.index.inverted import layout
 from lancelet.index.inverted.bm25 import Corpus, norms_of, weights
 from lancelet.index.inverted.layout import Codec
 from lancelet.index.inverted.positions import render_positions
-from lancelet.index.inverted.postings import Postings, invert, join, position_steps
+from lancelet.index.inverted.postings import Postings, by_tokens, invert, join, position_steps
 from lancelet.index.inverted.quantized import length_codes
 from lancelet.index.text.analyzer import Analyzer, Vocabulary
 from lancelet.index.text.options import TextOptions
@@ -29,8 +31,13 @@ from lancelet.kernels import encode_impacts, encode_postings, encode_streams
 from lancelet.kernels.posting_lists import BLOCKS_TOGETHER
 from lancelet.rowids.address import UInt64s
 
+UInt32s = npt.NDArray[np.uint32]
+
 POSTINGS_MAX: Final = 32 * 1024 * 1024
 """So many pairs of token and document make a partition, about."""
+
+_POSTINGS_TOGETHER: Final = 1024 * 1024
+"""The postings of tokens are put together until they are so many."""
 
 _PLAIN: Final = {"lance-encoding:compression": "none"}
 
@@ -71,7 +78,7 @@ class SegmentWriter:
         tokens: Sequence[str],
         postings: Postings,
         numbers: UInt64s,
-        lengths: np.ndarray[tuple[int], np.dtype[np.uint32]],
+        lengths: UInt32s,
     ) -> None:
         """Add documents of another partition, whose postings number them from 0."""
         number = self._vocabulary.number
@@ -99,15 +106,17 @@ class SegmentWriter:
         self._vocabulary = Vocabulary()
         self._parts: list[Postings] = []
         self._numbers: list[UInt64s] = []
-        self._lengths: list[np.ndarray[tuple[int], np.dtype[np.uint32]]] = []
+        self._lengths: list[UInt32s] = []
         self._num_docs = self._num_postings = 0
 
     def _add(
         self,
         postings: Postings,
         numbers: UInt64s,
-        lengths: np.ndarray[tuple[int], np.dtype[np.uint32]],
+        lengths: UInt32s,
     ) -> None:
+        if np.any(postings.tokens[1:] < postings.tokens[:-1]):
+            postings = join([postings], len(self._vocabulary.tokens))
         self._parts.append(postings)
         self._numbers.append(numbers)
         self._lengths.append(lengths)
@@ -118,9 +127,6 @@ class SegmentWriter:
 
     def _flush(self) -> None:
         tokens = self._vocabulary.tokens
-        with_position = self._options.with_position
-        postings = join(self._parts, len(tokens), with_position=with_position)
-        self._parts = []
         lengths = np.concatenate(self._lengths)
         numbers = np.concatenate(self._numbers)
         number = self._partitions
@@ -132,11 +138,25 @@ class SegmentWriter:
             layout.file_name(number, "docs"), docs, {layout.TOTAL_TOKENS: str(total)}
         )
         self._folder.write(layout.file_name(number, "tokens"), _token_table(tokens))
-        table = _posting_table(postings, lengths, len(tokens), self._codec)
-        codec = self._codec.as_metadata(with_position=with_position)
-        self._folder.write(layout.file_name(number, "invert"), table, codec)
+        self._write_lists(layout.file_name(number, "invert"), lengths, len(tokens))
         self._partitions += 1
         self._start()
+
+    def _write_lists(self, name: str, lengths: UInt32s, num_tokens: int) -> None:
+        """Write the posting lists of all tokens, those of some tokens at a time."""
+        parts, self._parts = self._parts, []
+        tables = (
+            _posting_table(postings, lengths, count, self._codec)
+            for count, postings in by_tokens(parts, num_tokens, _POSTINGS_TOGETHER)
+        )
+        first = next(tables)
+        with self._folder.create(name, first.schema) as file:
+            file.write(first)
+            for table in tables:
+                file.write(table)
+            metadata = self._codec.as_metadata(with_position=self._options.with_position)
+            for key, value in metadata.items():
+                file.add_schema_metadata(key, value)
 
 
 def _token_table(tokens: Sequence[str]) -> pa.Table:
@@ -147,7 +167,7 @@ def _token_table(tokens: Sequence[str]) -> pa.Table:
 
 def _posting_table(
     postings: Postings,
-    lengths: np.ndarray[tuple[int], np.dtype[np.uint32]],
+    lengths: UInt32s,
     num_tokens: int,
     codec: Codec,
 ) -> pa.Table:
@@ -181,7 +201,7 @@ def _posting_table(
 def _impacts(
     postings: Postings,
     counts: Int64s,
-    lengths: np.ndarray[tuple[int], np.dtype[np.uint32]],
+    lengths: UInt32s,
     codec: Codec,
 ) -> pa.Array:
     """Return what may score best in each block of each list, whatever the statistics are."""
@@ -195,7 +215,7 @@ def _impacts(
 
 def _position_columns(
     postings: Postings,
-    positions: np.ndarray[tuple[int], np.dtype[np.uint32]],
+    positions: UInt32s,
     blocks: Int64s,
     block_counts: Int64s,
     codec: Codec,
