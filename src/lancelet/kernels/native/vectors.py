@@ -107,6 +107,20 @@ def slice_distances(
     return out
 
 
+def scaled_codes(vectors: Floats, bits: int, percent: int) -> npt.NDArray[np.uint8]:
+    """Return whole numbers of so many bits that, with a half added, point as vectors do.
+
+    They are the rows of a matrix, without negative elements, times a scale and rounded down. Of
+    all scales from `percent` of the greatest on, the one is taken that points best; rows of zeros
+    have none.
+    """
+    codes = np.empty(vectors.shape, np.uint8)
+    own = np.ascontiguousarray(vectors, np.float32).reshape(-1)
+    status = _native.scaled_codes(own, vectors.shape[1], bits, percent, codes.reshape(-1))
+    checked(status, kernel="scaled_codes")
+    return codes
+
+
 def sum_by_label(vectors: npt.NDArray[Any], labels: Int64s, count: int) -> npt.NDArray[np.float64]:
     """Return, for each of so many labels, the sum of the rows that have it."""
     out = np.empty(count * vectors.shape[1])

@@ -86,6 +86,38 @@ def slice_distances(
     return vector_distances(vectors, dimension, query, metric)
 
 
+def scaled_codes(vectors: Floats, bits: int, percent: int) -> npt.NDArray[np.uint8]:
+    """Return whole numbers of so many bits that, with a half added, point as vectors do.
+
+    They are the rows of a matrix, without negative elements, times a scale and rounded down. Of
+    all scales from `percent` of the greatest on, the one is taken that points best; rows of zeros
+    have none.
+    """
+    top = (1 << bits) - 1
+    codes = np.zeros(vectors.shape, np.uint8)
+    for row, own in enumerate(vectors.astype(np.float64)):
+        if not 0 < own.max(initial=0) < np.inf:
+            continue
+        last = (top + 10) / own.max()
+        first = last * percent / 100
+        start = np.minimum(np.floor(first * own + 1e-5), top)
+        steps = sorted(
+            (number / x, place)
+            for place, (x, begun) in enumerate(zip(own, start, strict=True))
+            for number in range(int(begun) + 1, top + 1)
+            if x > 0 and number / x < last
+        )
+        full, chosen = start + 0.5, first
+        best = (full * own).sum() / np.sqrt((full * full).sum())
+        for scale, place in steps:
+            full[place] += 1
+            now = (full * own).sum() / np.sqrt((full * full).sum())
+            if now > best:
+                best, chosen = now, scale
+        codes[row] = np.minimum(np.floor(chosen * own + 1e-5), top)
+    return codes
+
+
 def sum_by_label(vectors: npt.NDArray[Any], labels: Int64s, count: int) -> npt.NDArray[np.float64]:
     """Return, for each of so many labels, the sum of the rows that have it."""
     sums = np.zeros((count, vectors.shape[1]))

@@ -37,7 +37,7 @@ from lancelet.index.vector.quantizers.base import (
     number_of,
 )
 from lancelet.index.vector.quantizers.rotation import FastRotation, MatrixRotation, Rotation
-from lancelet.kernels import CodeKind, CodeQuery, Metric
+from lancelet.kernels import CodeKind, CodeQuery, Metric, scaled_codes
 from lancelet.kernels.metric import Floats
 
 BITS_MAX: Final = 9
@@ -46,8 +46,8 @@ _CODES: Final = "_rabit_codes"
 _EXTRA: Final = "__blocked_ex_codes"
 _FACTORS: Final = ("__add_factors", "__scale_factors", "__error_factors")
 _EXTRA_FACTORS: Final = ("__add_factors_ex", "__scale_factors_ex")
-_SCALES: Final = 24
-_START: Final = (0.15, 0.20, 0.52, 0.59, 0.71, 0.75, 0.77, 0.81)
+_START: Final = (15, 20, 52, 59, 71, 75, 77, 81)
+"""From how many percent of the greatest scale on codes are looked for, by the number of bits."""
 _ERROR: Final = 1.9
 _MATRIX_MAX: Final = 2048
 _BLOCK_VALUES: Final = 1 << 20
@@ -246,25 +246,11 @@ class RotatedCodes:
         )
 
 
-def nearest_directions(sizes: Matrix, extra: int) -> npt.NDArray[np.uint16]:
-    """Return whole numbers of so many bits, such that 0.5 more points as `sizes` do, nearly.
-
-    What is rounded down is `sizes` times a scale; of some scales the best of each row is taken.
-    """
-    top = (1 << extra) - 1
+def nearest_directions(sizes: Matrix, extra: int) -> npt.NDArray[np.uint8]:
+    """Return whole numbers of so many bits, such that 0.5 more points as `sizes` do, nearly."""
     lengths = np.sqrt((sizes * sizes).sum(axis=1))
     unit = sizes / np.where(lengths > 0, lengths, 1)[:, None]
-    highest = (top + 10) / np.maximum(unit.max(axis=1), 1e-12)
-    best = np.full(len(sizes), -1.0, np.float32)
-    chosen = np.zeros(sizes.shape, np.uint16)
-    for share in np.linspace(_START[extra - 1], 1, _SCALES):
-        codes = np.minimum(np.floor(unit * (highest * share)[:, None] + 1e-5), top)
-        full = codes + np.float32(0.5)
-        cosine = (unit * full).sum(axis=1) / np.sqrt((full * full).sum(axis=1))
-        is_better = cosine > best
-        best = np.where(is_better, cosine, best)
-        chosen[is_better] = codes[is_better]
-    return chosen
+    return scaled_codes(unit.astype(np.float32), extra, _START[extra - 1])
 
 
 def _ratio(above: Matrix, below: Matrix) -> Matrix:
