@@ -86,7 +86,7 @@ class VectorSearch:
         segments = self._segments(snapshot)
         if plan.options.segments is not None:
             segments = _chosen(segments, plan.options.segments)
-            fragments = sorted(_covered(segments))
+            fragments = tuple(sorted(_covered(segments)))
         if not segments:
             is_found = not plan.options.indexed_only
             return self._exact(snapshot, fragments, rows) if is_found else NO_HITS
