@@ -22,6 +22,14 @@ def available_cpus() -> int:
     return os.cpu_count() or 1
 
 
+def machine_memory_bytes() -> int | None:
+    """Return how much memory the machine has, or None if it does not say."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
 def threads_wanted() -> int:
     """Return how many threads compute: as many as `OMP_NUM_THREADS` says, or one a processor.
 

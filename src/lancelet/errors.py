@@ -155,7 +155,7 @@ class CommitOutcomeUnknownError(CommitError):
 
 
 class MemoryLimitError(LanceletError, MemoryError):
-    """The work does not fit the memory limit that was given; raise the limit."""
+    """The work does not fit the memory that was allowed or is there; do it in smaller parts."""
 
 
 class CancelledError(LanceletError, RuntimeError):

@@ -22,6 +22,7 @@ from typing import Final
 import pyarrow as pa
 
 from lancelet.buffers import Fetch, Int64s, Slices, run, run_together
+from lancelet.config import machine_memory_bytes
 from lancelet.encodings.base import (
     FieldReader,
     FileVersion,
@@ -32,7 +33,7 @@ from lancelet.encodings.base import (
 )
 from lancelet.encodings.side_by_side import SideBySide
 from lancelet.encodings.take import take_rows
-from lancelet.errors import InvalidInputError, LanceletError
+from lancelet.errors import InvalidInputError, LanceletError, MemoryLimitError
 from lancelet.file.base import check_rows, distinct_rows
 from lancelet.file.batches import rebatch
 from lancelet.file.pool import FEW_LONG_TASKS, FEW_TASKS, map_ordered
@@ -42,6 +43,8 @@ from lancelet.format.schema import Field
 
 _TAKE_ROWS_MIN: Final = 1024
 _FEW_FIELDS: Final = 64
+
+_CERTAINLY_FITS: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -167,6 +170,7 @@ class RowReader(ABC):
             selection = self._select(fields)
             match rows:
                 case RowRange():
+                    _check_memory(selection, rows)
                     pieces = list(self._scan(selection, rows, batch_size=None))
                 case RowIndices(indices):
                     pieces = self._take(selection, indices)
@@ -282,6 +286,24 @@ class RowReader(ABC):
         except LanceletError as error:
             error.with_facts(path=self.path, version=self.version.value)
             raise
+
+
+def _check_memory(selection: Selection, rows: RowRange) -> None:
+    """Refuse what cannot be in memory, as a page of few bytes may claim as many rows as it likes.
+
+    What lies in a file as it is in memory may be larger than the memory: it is mapped.
+    """
+    needed = sum(selection.row_bytes) * len(rows)
+    if needed < _CERTAINLY_FITS or not selection.is_packed:
+        return
+    there = machine_memory_bytes()
+    if there is not None and needed > there:
+        raise MemoryLimitError(
+            "the rows take more memory than the machine has; read them in batches",
+            rows=len(rows),
+            needed_bytes=int(needed),
+            machine_bytes=there,
+        )
 
 
 def _read_part(fetch: Fetch, task: tuple[Rows, Sequence[OpenedField]]) -> list[pa.Array]:

@@ -16,6 +16,7 @@ from lancelet.errors import (
     FieldNotFoundError,
     InvalidInputError,
     LanceletError,
+    MemoryLimitError,
     ObjectNotFoundError,
 )
 from lancelet.file.open import StoredFields, create_data_file, open_data_file
@@ -300,3 +301,24 @@ def test_takes_and_ranges_of_any_table_agree_with_the_table(version, data):
         found = as_table(reader, fields, reader.read(fields, RowIndices(np.array(picks, np.int64))))
         rows = [expected.slice(pick, 1) for pick in picks]
         assert_same_rows(found, pa.concat_tables([expected.slice(0, 0), *rows]))
+
+
+@pytest.mark.parametrize("version", [FileVersion.V2_1, FileVersion.V2_2])
+def test_rows_that_memory_cannot_hold_are_read_in_batches_only(monkeypatch, version):
+    """A page of one value is a few bytes however many rows it has."""
+    store = MemoryStore(f"many-{version.value}")
+    table = pa.table({"x": pa.nulls(1 << 20, pa.int32())})
+    writer = create_data_file(
+        store, "f.lance", Schema.from_arrow(table.schema), WriterOptions(version=version)
+    )
+    writer.write(table)
+    writer.finish()
+    reader = open_data_file(store, "f.lance")
+    monkeypatch.setattr("lancelet.file.rows._CERTAINLY_FITS", 1000)
+    monkeypatch.setattr("lancelet.file.rows.machine_memory_bytes", lambda: 1 << 20)
+    with pytest.raises(MemoryLimitError, match="read them in batches"):
+        reader.read(reader.schema.fields, RowRange(0, reader.num_rows))
+    first = next(reader.iter_batches(reader.schema.fields, RowRange(0, reader.num_rows), 100))
+    assert first.num_rows == 100
+    (last,) = reader.read(reader.schema.fields, RowRange(reader.num_rows - 3, reader.num_rows))
+    assert last.null_count == 3
