@@ -30,7 +30,7 @@ from lancelet.rowids.address import UInt64s
 
 Part: TypeAlias = tuple[pa.Array, UInt64s]
 
-RUN_BYTES: Final = 4 * 1024 * 1024
+RUN_BYTES: Final = 2 * 1024 * 1024
 _BATCHES: Final = 64
 """A run is written in so many batches, each of which is read at once."""
 _PART_ROWS: Final = 1 << 16
