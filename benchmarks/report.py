@@ -48,6 +48,7 @@ def files(run: Run) -> Iterator[str]:
     yield "\n## Beside the reference\n"
     yield f"{machine_of(run)} Rows are {run['scale']:g} times those of the full benchmark."
     yield from table(["case", "ours, ms", "theirs, ms", "wall ratio", "CPU ratio"], _cases(run))
+    yield "\n" + (FOLDER / "where_the_time_goes.md").read_text(encoding="utf-8").rstrip("\n")
     yield "\n## Size\n"
     yield "Bytes per value of a column in a file of its own."
     sizes = [
@@ -91,7 +92,8 @@ def verification(run: Run) -> Iterator[str]:
         f"{machine_of(run)} CPU time. *First* is with a new reader, which verifies each block that "
         "it reads; *again* with a reader that has read the rows before. A scan of values that are "
         "not compressed does not touch them when the file is mapped, so there the cost of "
-        "verification is that of looking at the bytes at all."
+        "verification is that of looking at the bytes at all; see "
+        "[what it is made of](adr/0007-checksums-per-block.md)."
     )
     rows = [
         [

@@ -6,8 +6,9 @@
 //
 // Rows are not in the order of values, so a block is written in pieces of 128 bytes that lie
 // 1 KiB apart. Memory that is in no cache takes those badly: each piece waits for its line to be
-// fetched, only to be overwritten. So results larger than a cache are unpacked to a block that
-// stays in the nearest one, and from there go to memory as whole lines, past the caches.
+// fetched, only to be overwritten. So results that may not be in a cache are unpacked to a block
+// that stays in the nearest one, and are copied from there, front to back. The largest go past the
+// caches, as they would not be there any more when they are used.
 #include "kernel.hpp"
 
 #if defined(__SSE2__) || defined(_M_X64)
@@ -19,7 +20,8 @@ namespace LANCELET_NAMESPACE {
 namespace {
 
 constexpr int64_t kBlock = 1024;
-constexpr int64_t kStreamedFrom = 1 << 20;  // what is smaller may be in a cache when it is used
+constexpr int64_t kStagedFrom = 1 << 20;    // results that are copied from a block
+constexpr int64_t kStreamedFrom = 4 << 20;  // those that go past the caches
 
 // Where the values of row r start: the order of the eight groups makes transposes cheap.
 template <class T>
@@ -102,22 +104,18 @@ void pack_block(const uint8_t* LANCELET_RESTRICT values, int64_t width,
 
 constexpr int64_t block_bytes(int64_t width) { return width * (kBlock / 8); }
 
-// Whether to write whole blocks past the caches.
-LANCELET_INLINE bool streams_to(Bytes out) {
-  return out.size >= kStreamedFrom;
-}
-
-// Copy a whole block, past the caches where that can be.
+// Copy a whole block to a result of `out_bytes`.
 template <int64_t kBytes>
-LANCELET_INLINE void stream_block(const uint8_t* from, uint8_t* to) {
+LANCELET_INLINE void copy_block(const uint8_t* from, uint8_t* to, int64_t out_bytes) {
 #if defined(LANCELET_STREAMS)
-  if (LANCELET_LIKELY(reinterpret_cast<uintptr_t>(to) % 16 == 0)) {
+  if (out_bytes >= kStreamedFrom && reinterpret_cast<uintptr_t>(to) % 16 == 0) {
     for (int64_t k = 0; k < kBytes; k += 16)
       _mm_stream_si128(reinterpret_cast<__m128i*>(to + k),
                        _mm_load_si128(reinterpret_cast<const __m128i*>(from + k)));
     return;
   }
 #endif
+  (void)out_bytes;
   memcpy(to, from, kBytes);
 }
 
@@ -128,15 +126,15 @@ LANCELET_INLINE void finish_streams() {
 #endif
 }
 
-// Unpack a whole block of one width.
+// Unpack a whole block to its place in a result of `out_bytes`.
 template <class T>
-LANCELET_INLINE void unpack_to(const uint8_t* packed, int64_t width, bool streams, uint8_t* whole,
-                               uint8_t* out) {
-  if (!streams) {
-    unpack_block<T>(packed, width, out);
+LANCELET_INLINE void unpack_to(const uint8_t* packed, int64_t width, uint8_t* whole, uint8_t* to,
+                               int64_t out_bytes) {
+  if (out_bytes < kStagedFrom) {
+    unpack_block<T>(packed, width, to);
   } else {
     unpack_block<T>(packed, width, whole);
-    stream_block<kBlock * sizeof(T)>(whole, out);
+    copy_block<kBlock * sizeof(T)>(whole, to, out_bytes);
   }
 }
 
@@ -166,7 +164,6 @@ struct Kernels {
   static int64_t unpack_chunks(ConstBytes source, ConstInts position, ConstInts size,
                                ConstInts count, Bytes out) {
     alignas(64) uint8_t whole[kBlock * sizeof(T)];
-    const bool streams = streams_to(out);
     int64_t written = 0;
     for (int64_t i = 0; i < position.size; ++i) {
       Inline block = {};
@@ -176,7 +173,7 @@ struct Kernels {
       if (values < 0 || values > kBlock) return fail(kBadCount, i);
       if (values > (out.size - written) / bytes) return fail(kOutputFull, i);
       if (values == kBlock) {
-        unpack_to<T>(block.packed, block.width, streams, whole, out.data + written);
+        unpack_to<T>(block.packed, block.width, whole, out.data + written, out.size);
       } else if (values > 0) {
         unpack_block<T>(block.packed, block.width, whole);
         memcpy(out.data + written, whole, values * bytes);
@@ -192,13 +189,12 @@ struct Kernels {
     if (width < 0 || width > 8 * bytes) return fail(kBadWidth, 0);
     if (blocks < 0 || (width > 0 && blocks > data.size / block_bytes(width)))
       return fail(kTooShort, 0);
-    const bool streams = streams_to(out);
     for (int64_t i = 0; i < blocks; ++i) {
       const uint8_t* packed = data.data + i * block_bytes(width);
       const int64_t start = i * kBlock * bytes;
       if (start >= out.size) return fail(kOutputFull, i);
       if (out.size - start >= kBlock * bytes) {
-        unpack_to<T>(packed, width, streams, whole, out.data + start);
+        unpack_to<T>(packed, width, whole, out.data + start, out.size);
       } else {
         unpack_block<T>(packed, width, whole);
         memcpy(out.data + start, whole, out.size - start);

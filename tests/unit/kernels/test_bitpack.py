@@ -40,19 +40,19 @@ def test_inline_blocks_unpack_alike(agree, case):
 
 
 @pytest.mark.parametrize("word_bits", [8, 16, 32, 64])
-@pytest.mark.parametrize("odd", [None, 5, 300])
-def test_what_is_larger_than_a_cache_is_unpacked_alike(agree, word_bits, odd):
-    """Results of a megabyte are written past the caches, also behind a chunk that is not full."""
+@pytest.mark.parametrize(("megabytes", "odd"), [(1, None), (4, None), (4, 5), (4, 300)])
+def test_what_is_larger_than_a_cache_is_unpacked_alike(agree, word_bits, megabytes, odd):
+    """Of megabytes blocks are copied, of four past the caches; also behind a chunk not full."""
     rng = np.random.default_rng(word_bits)
     words = np.dtype(f"u{word_bits // 8}")
-    values = rng.integers(0, 1 << 7, (1 << 20) // words.itemsize + 5000).astype(words)
+    values = rng.integers(0, 1 << 7, (megabytes << 20) // words.itemsize + 5000).astype(words)
     source, position, size = agree("pack_chunks", values)
     counts = np.full(len(position), 1024, np.int64)
     counts[-1] = len(values) - 1024 * (len(counts) - 1)
     if odd is not None:
         counts[odd // words.itemsize] = 1023
     found = agree("unpack_chunks", Slices(source, position, size), counts, word_bits)
-    assert found.nbytes > 1 << 20
+    assert found.nbytes > megabytes << 20
     starts = np.arange(len(counts)) * 1024
     expected = [values[start : start + count] for start, count in zip(starts, counts, strict=True)]
     np.testing.assert_array_equal(found, np.concatenate(expected))
