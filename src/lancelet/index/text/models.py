@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from lancelet.buffers import Slices
 from lancelet.errors import InvalidInputError, StorageError, UnsupportedError
+from lancelet.index.text.characters import letters_and_digits
 from lancelet.index.text.pieces import Cutter, Pieces
 
 HOME_VARIABLE: Final = "LANCE_LANGUAGE_MODEL_HOME"
@@ -158,13 +159,20 @@ def _icu(*, splits: bool) -> Words:
         for stop in breaks:
             word = str(written[start:stop])
             start = stop
-            for part in _alphanumeric(word) if splits else (word,):
-                if any(letter.isalnum() for letter in part):
+            # Newer rules of Unicode keep addresses of mail whole; those of the reference do not.
+            for part in _runs(word) if splits else word.split("@"):
+                if any(map(_is_member, part)):
                     yield part, position
                     position += 1
 
     return words
 
 
-def _alphanumeric(word: str) -> list[str]:
-    return "".join(letter if letter.isalnum() else " " for letter in word).split()
+def _runs(word: str) -> list[str]:
+    return "".join(letter if _is_member(letter) else " " for letter in word).split()
+
+
+def _is_member(letter: str) -> bool:
+    """Return whether words of the `simple` tokenizer may have a letter."""
+    code = ord(letter)
+    return bool(letters_and_digits()[code >> 3] >> (code & 7) & 1)

@@ -1,0 +1,47 @@
+"""Tokenizers that need a package or a model say what is missing."""
+
+import sys
+
+import pytest
+
+from lancelet.errors import InvalidInputError, StorageError, UnsupportedError
+from lancelet.index.text.models import HOME_VARIABLE, model_cutter
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path))
+    (tmp_path / "jieba" / "default").mkdir(parents=True)
+    (tmp_path / "lindera" / "own").mkdir(parents=True)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "package"),
+    [("lindera/own", "lindera", "lindera"), ("icu", "icu", "PyICU"), ("icu/split", "icu", "PyICU")],
+)
+def test_a_package_that_is_missing_is_named(home, monkeypatch, name, module, package):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(UnsupportedError, match=package):
+        model_cutter(name)
+
+
+@pytest.mark.parametrize("name", ["jieba/none", "lindera/none"])
+def test_a_model_that_is_missing_is_named(home, name):
+    with pytest.raises(InvalidInputError, match=f"Invalid directory path: .*{name}"):
+        model_cutter(name)
+
+
+@pytest.mark.parametrize("name", ["icu/other", "lindera", "other/model"])
+def test_an_unknown_name_is_refused(home, name):
+    with pytest.raises(InvalidInputError, match="unknown base tokenizer"):
+        model_cutter(name)
+
+
+@pytest.mark.parametrize("config", ["{", "[]", '{"main": "none.txt"}', '{"users": ["none.txt"]}'])
+def test_dictionaries_that_cannot_be_read_are_named(home, config):
+    folder = home / "jieba" / "default"
+    (folder / "dict.txt").write_text("word 3 n\n")
+    (folder / "config.json").write_text(config)
+    with pytest.raises(StorageError, match=r"config\.json|none\.txt"):
+        model_cutter("jieba")
