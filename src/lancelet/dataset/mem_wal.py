@@ -23,6 +23,7 @@ from lancelet.ops.mem_wal import sharding
 from lancelet.ops.mem_wal.merged import MemoryRows, MergedRead, shard_tables
 from lancelet.ops.mem_wal.sharding import ShardingField, ShardingSpec
 from lancelet.ops.mem_wal.state import initialize_mem_wal, mem_wal_state
+from lancelet.ops.mem_wal.upkeep import CollectedLog, collect_log, seal_shard
 from lancelet.ops.mem_wal.writer import MemWalWriter
 from lancelet.ops.rows import read_rows_of
 from lancelet.query.data_types import print_arrow_type
@@ -204,6 +205,18 @@ class MemWalMethods:
             maintained=maintained_indexes,
             writer_config={name: value for name, value in config.items() if value is not None},
         )
+
+    def collect_mem_wal(self) -> CollectedLog:
+        """Delete entries of the log and flushed tables whose rows are in all versions of the table.
+
+        Versions that are to be kept need their flushed tables: clean old ones up first. A writer of
+        a shard that loses tables has to be opened again.
+        """
+        return collect_log(self._handle.snapshot)
+
+    def seal_mem_wal_shard(self, shard_id: str) -> None:
+        """See to it that nobody writes a shard any more; its writer has to be closed before."""
+        seal_shard(self._handle.snapshot, parse_shard_id(shard_id))
 
     def mem_wal_index_details(self) -> dict[str, Any] | None:
         """Return what the dataset says of its log, or None if it has none."""

@@ -10,6 +10,7 @@ load_shuffled_vectors          an index of all of them, committed
 from __future__ import annotations
 
 import math
+import os
 import posixpath
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypedDict
@@ -25,7 +26,7 @@ from lancelet.index.vector.layout import METRICS
 from lancelet.index.vector.model import IvfModel as Centroids
 from lancelet.index.vector.quantizers.pq import ProductCodes
 from lancelet.index.vector.train import IvfRequest
-from lancelet.index.vector.vectors import NotVectorsError, vector_type_of
+from lancelet.index.vector.vectors import NotVectorsError, values_of, vector_type_of
 from lancelet.index.vector.writer import array_of
 from lancelet.indices.ivf import IvfModel
 from lancelet.indices.pq import PqModel
@@ -200,6 +201,38 @@ class IndicesBuilder:
             fragment_ids=fragment_ids,
         )
         return {"ivf_centroids": ivf.centroids, "pq_codebook": pq.codebook}
+
+    def assign_ivf_partitions(
+        self,
+        ivf_model: IvfModel,
+        accelerator: Any,
+        *,
+        output_uri: str | os.PathLike[str] | None = None,
+    ) -> str:
+        """Write a table with the partition of each row, and return where it is.
+
+        It is for devices of PyTorch alone; `transform_vectors` assigns rows on the CPU as it goes.
+
+        Args:
+            ivf_model: The centroids.
+            accelerator: The device of PyTorch that compares vectors with them.
+            output_uri: Where to write, by default a new temporary folder.
+        """
+        from lancelet.torch.kmeans import KMeans  # noqa: PLC0415 - an extra
+        from lancelet.torch.required import require_torch  # noqa: PLC0415 - an extra
+        from lancelet.torch.training import compute_partitions  # noqa: PLC0415 - an extra
+
+        torch = require_torch()
+        matrix = values_of(ivf_model.centroids).reshape(-1, self.dimension)
+        clusters = KMeans(
+            ivf_model.num_partitions,
+            metric=ivf_model.distance_type,
+            device=accelerator,
+            centroids=torch.from_numpy(matrix.copy()).to(accelerator),
+        )
+        return compute_partitions(
+            self.dataset, self.column[0], clusters, dst_dataset_uri=output_uri
+        )
 
     def transform_vectors(
         self,

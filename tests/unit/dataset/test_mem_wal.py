@@ -1,6 +1,8 @@
 """A table with a log holds the newest row of each key, whoever wrote it, and loses none."""
 
 import uuid
+from datetime import timedelta
+from pathlib import Path
 
 import lance
 import lance.mem_wal
@@ -17,6 +19,8 @@ import lancelet.ops.mem_wal.state
 from lancelet.errors import CommitError, InvalidInputError
 from lancelet.format.shard_manifest import reversed_bits
 from lancelet.ops.mem_wal.keys import sip_hash
+from lancelet.ops.mem_wal.shard import SealedError
+from lancelet.ops.mem_wal.upkeep import CollectedLog
 
 KEY = {"lance-schema:unenforced-primary-key": "true"}
 SCHEMA = pa.schema(
@@ -317,3 +321,101 @@ def test_without_a_key_rows_are_only_added(tmp_path):
     (table,) = _snapshot(lancelet, dataset.uri).tables.sstables.values()
     flushed = lancelet.dataset(f"{dataset.uri}/_mem_wal/{SHARD}/{table}")
     assert flushed.to_table().to_pydict() == {"id": [1, 1]}
+
+
+def files(uri, what):
+    return sorted(Path(uri, "_mem_wal", SHARD).glob(what))
+
+
+def seen(uri):
+    """Return what the table and its shard hold together, for both readers."""
+    found = []
+    for module in (lancelet, lance):
+        read = module.mem_wal.LsmScanner.from_snapshots(
+            module.dataset(uri), [_snapshot(module, uri)]
+        )
+        found.append(_dict(read.to_table()))
+    assert found[0] == found[1]
+    return found[0]
+
+
+def test_what_is_in_all_versions_is_deleted_and_nothing_else(tmp_path):
+    uri = str(tmp_path / "t")
+    dataset = _new(uri)
+    with dataset.mem_wal_writer(SHARD, max_memtable_batches=1) as writer:
+        writer.put(_rows([(2, "B"), (4, "d")]))
+        writer.put(_rows([(5, "e")]))
+    before = seen(uri)
+    assert before == {1: "a", 2: "B", 3: "c", 4: "d", 5: "e"}
+    entries, tables = len(files(uri, "wal/*")), len(files(uri, "*_gen_*"))
+    assert (entries, tables) == (2, 2)
+
+    done = dataset.collect_mem_wal()
+    assert (done.wal_entries, done.sstables) == (2, 0)
+    assert seen(uri) == before
+    assert dataset.collect_mem_wal() == CollectedLog()
+
+    dataset = _compacted(uri)
+    assert dataset.collect_mem_wal().sstables == 0  # older versions need them
+    assert seen(uri) == before
+    dataset.cleanup_old_versions(timedelta(0), delete_unverified=True)
+    assert dataset.collect_mem_wal().sstables == 2
+    assert files(uri, "*_gen_*") == []
+    assert seen(uri) == before
+    assert _dict(lancelet.dataset(uri).to_table()) == before
+
+    # Both can go on: the log begins where it stopped.
+    for module, key in ((lancelet, 6), (lance, 7), (lancelet, 8)):
+        with module.dataset(uri).mem_wal_writer(SHARD) as writer:
+            writer.put(_rows([(key, "n")]))
+    assert seen(uri) == before | dict.fromkeys((6, 7, 8), "n")
+
+
+def test_a_writer_that_was_replaced_finds_its_fence(tmp_path):
+    uri = str(tmp_path / "t")
+    first = _new(uri).mem_wal_writer(SHARD)
+    first.put(_rows([(4, "d")]))
+    with lancelet.dataset(uri).mem_wal_writer(SHARD) as second:
+        second.put(_rows([(5, "e")]))
+    assert lancelet.dataset(uri).collect_mem_wal().wal_entries == 2
+    with pytest.raises(CommitError, match="fenced"):
+        first.put(_rows([(9, "lost")]))
+    assert seen(uri)[5] == "e"
+    assert 9 not in seen(uri)
+
+
+def test_indices_that_may_lack_rows_keep_flushed_tables(tmp_path):
+    uri = str(tmp_path / "t")
+    dataset = lancelet.write_dataset(_rows([(1, "a")]), uri)
+    dataset.create_scalar_index("id", "BTREE", name="by_id")
+    dataset.initialize_mem_wal(maintained_indexes=["by_id"])
+    with dataset.mem_wal_writer(SHARD) as writer:
+        writer.put(_rows([(2, "b")]))
+    _compacted(uri).cleanup_old_versions(timedelta(0), delete_unverified=True)
+    assert lancelet.dataset(uri).collect_mem_wal().sstables == 0
+    assert seen(uri) == {1: "a", 2: "b"}
+
+
+def test_a_sealed_shard_is_read_and_not_written(tmp_path):
+    uri = str(tmp_path / "t")
+    dataset = _new(uri)
+    writer = dataset.mem_wal_writer(SHARD)
+    writer.put(_rows([(4, "d")]))
+    with pytest.raises(InvalidInputError, match="rows that are in no table"):
+        dataset.seal_mem_wal_shard(SHARD)
+    with dataset.mem_wal_writer(SHARD):
+        pass  # replays the log, and flushes what it finds
+    dataset.seal_mem_wal_shard(SHARD)
+    for module in (lancelet, lance):
+        with pytest.raises((SealedError, OSError, ValueError), match=r"(?i)seal|active"):
+            module.dataset(uri).mem_wal_writer(SHARD)
+    with pytest.raises(SealedError):
+        dataset.seal_mem_wal_shard(SHARD)
+    assert seen(uri) == {1: "a", 2: "b", 3: "c", 4: "d"}
+
+
+def test_there_has_to_be_a_shard(tmp_path):
+    dataset = _new(str(tmp_path / "t"))
+    with pytest.raises(InvalidInputError, match="no such shard"):
+        dataset.seal_mem_wal_shard(SHARD)
+    assert dataset.collect_mem_wal().wal_entries == 0

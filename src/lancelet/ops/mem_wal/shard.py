@@ -119,6 +119,11 @@ class Shard:
             yield entry
             position += 1
 
+    def is_fence(self, position: int) -> bool:
+        """Return whether the entry at a position is a fence."""
+        entry = self._entry(position)
+        return entry is not None and entry.is_fence
+
     def _mark(self, manifest: ShardManifest) -> int:
         """Write a fence at the next free position, and return that."""
         position = max(manifest.last_seen, manifest.replay_after) + 1

@@ -1,0 +1,116 @@
+"""What is left of a write-ahead log when its rows are in the table: deleting files, and sealing.
+
+    log       1 rows   2 fence   3 rows   4 rows       replayed up to 3: 1 and 3 are deleted
+    tables    generation 1, 2, 3                       every version has up to 2: these are deleted
+
+The state of a shard forgets its tables before they are deleted. For that the shard is claimed, as
+by a writer; one that is open finds out when it writes next.
+
+A fence stays, since the writer it is for may still try to write at its position and has to find
+it taken. A flushed table stays while any version of the table has not its rows, and as long as an
+index that shards maintain may not have them.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+
+from lancelet.errors import InvalidInputError
+from lancelet.format.shard_manifest import ShardManifest, wal_entry_path
+from lancelet.ops.mem_wal.shard import Shard, list_shards
+from lancelet.ops.mem_wal.state import MemWalState, mem_wal_state
+from lancelet.table.manifests import list_versions
+from lancelet.table.snapshot import Snapshot, open_entry
+
+
+@dataclass(frozen=True, slots=True)
+class CollectedLog:
+    """What was deleted: entries of logs, and flushed tables."""
+
+    wal_entries: int = 0
+    sstables: int = 0
+
+
+def collect_log(snapshot: Snapshot) -> CollectedLog:
+    """Delete the files of all shards that nobody will read any more."""
+    entries = tables = 0
+    compacted = _compacted_everywhere(snapshot)
+    for shard_id in list_shards(snapshot.location):
+        shard = Shard(snapshot.location, shard_id)
+        manifest = shard.latest()
+        if manifest is None:
+            continue
+        entries += _delete_entries(shard, manifest)
+        tables += _delete_tables(shard, manifest, compacted.get(shard_id, 0))
+    return CollectedLog(entries, tables)
+
+
+def seal_shard(snapshot: Snapshot, shard_id: uuid.UUID) -> ShardManifest:
+    """See to it that nobody writes a shard any more, and return its last state.
+
+    Raises:
+        InvalidInputError: The log has rows that are in no table yet.
+        SealedError: The shard is sealed already.
+    """
+    shard = Shard(snapshot.location, shard_id)
+    if shard.latest() is None:
+        raise InvalidInputError("there is no such shard", shard=str(shard_id))
+    # Claiming fences a writer there may be, so nothing is added behind what is looked at.
+    claimed = shard.claim(0)
+    waiting = [each.position for each in shard.entries(claimed.replay_after) if not each.is_fence]
+    if waiting:
+        raise InvalidInputError(
+            "the log of the shard has rows that are in no table; open a writer, which replays "
+            "them, and close it",
+            shard=str(shard_id),
+            entries=waiting[:10],
+        )
+    return shard.publish(replace(claimed, version=claimed.version + 1, is_sealed=True))
+
+
+def _compacted_everywhere(snapshot: Snapshot) -> dict[uuid.UUID, int]:
+    """Return the last generation of each shard that is in all versions and all indices."""
+    least: dict[uuid.UUID, int] | None = None
+    location = snapshot.location
+    for entry in list_versions(location.store):
+        version = open_entry(location, entry)
+        state = mem_wal_state(version)
+        if state is None:
+            continue  # from before the table had a log
+        own = {} if _has_indices(version, state) else dict(state.compacted)
+        if least is None:
+            least = own
+        least = {each: min(least[each], own[each]) for each in least.keys() & own.keys()}
+    return least or {}
+
+
+def _has_indices(version: Snapshot, state: MemWalState) -> bool:
+    """Return whether there may be indices that have not the rows of all tables yet."""
+    if state.maintains_all is False or state.maintained_indexes:
+        return bool(state.maintained_indexes)
+    return any(not index.is_system for index in version.indices.indices)
+
+
+def _delete_entries(shard: Shard, manifest: ShardManifest) -> int:
+    deleted = 0
+    names = {info.path for info in shard.store.list("wal")}
+    for position in range(1, manifest.replay_after + 1):
+        path = wal_entry_path(position)
+        if path in names and not shard.is_fence(position):
+            shard.store.delete(path)
+            deleted += 1
+    return deleted
+
+
+def _delete_tables(shard: Shard, manifest: ShardManifest, compacted: int) -> int:
+    gone = [table for table in manifest.sstables if table.generation <= compacted]
+    if not gone:
+        return 0
+    # Nobody may be led to a table that is not there, so the state forgets them first.
+    own = manifest if manifest.is_sealed else shard.claim(manifest.spec_id)
+    left = tuple(table for table in own.sstables if table.generation > compacted)
+    shard.publish(replace(own, version=own.version + 1, sstables=left))
+    for table in gone:
+        shard.store.delete_folder(table.path)
+    return len(gone)
