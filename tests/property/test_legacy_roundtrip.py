@@ -2,14 +2,15 @@
 
 The reference reads such files only as parts of tables, so tables are written. The format cannot
 store nulls of most types, so none are generated; it takes empty strings of nullable columns for
-null, so these are compared as if they were.
+null, so these are compared as if they were. The reference cannot write dictionaries of columns
+without rows, and reads neither those that hold empty strings nor lists of extensions.
 """
 
 import shutil
 
 import lance
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import lancelet
@@ -37,7 +38,19 @@ def rows_of(table):
     return [repr(without_blanks(row)) for row in table.to_pylist()]
 
 
+def is_within_the_reference(table):
+    """Say whether the reference can write a table and read what it wrote."""
+    types = [str(field.type) for field in table.schema]
+    if any("list<item: extension<" in text for text in types):
+        return False
+    if not any("dictionary<" in text for text in types):
+        return True
+    rows = table.to_pylist()
+    return bool(rows) and repr(rows) == repr([without_blanks(row) for row in rows])
+
+
 def check(table, batch_rows, folder):
+    assume(is_within_the_reference(table))
     shutil.rmtree(folder, ignore_errors=True)
     paths = {module: str(folder / module.__name__) for module in (lancelet, lance)}
     options = {"data_storage_version": "0.1", "max_rows_per_group": batch_rows}
