@@ -61,19 +61,14 @@ def _row_bytes(data_type: pa.DataType) -> float:
     if pa.types.is_struct(data_type):
         return sum(_row_bytes(part.type) for part in data_type)
     if pa.types.is_fixed_size_list(data_type):
-        return data_type.list_size * _row_bytes(data_type.value_type)
+        return int(data_type.list_size) * _row_bytes(data_type.value_type)
     if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
         return _LIST_ITEMS * _row_bytes(data_type.value_type)
-    return _TEXT_BYTES if _is_text(data_type) else data_type.bit_width / 8
+    return _TEXT_BYTES if _is_text(data_type) else float(data_type.bit_width) / 8
 
 
 def _is_text(data_type: pa.DataType) -> bool:
-    return (
-        pa.types.is_string(data_type)
-        or pa.types.is_large_string(data_type)
-        or pa.types.is_binary(data_type)
-        or pa.types.is_large_binary(data_type)
-    )
+    return data_type in {pa.string(), pa.large_string(), pa.binary(), pa.large_binary()}
 
 
 def _values(data_type: pa.DataType, rows: int, random: np.random.Generator) -> pa.Array:

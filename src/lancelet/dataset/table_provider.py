@@ -28,8 +28,8 @@ class FFILanceTableProvider(pyarrow.dataset.Dataset):  # type: ignore[misc]  # p
     ) -> None:
         """Offer a dataset, with columns `_rowid` and `_rowaddr` if they are asked for."""
         self._dataset = dataset
-        self._options = {"with_row_id": with_row_id, "with_row_address": with_row_addr}
-        self._columns = dataset.scanner(**self._options).projected_schema
+        shown = dataset.scanner(with_row_id=with_row_id, with_row_address=with_row_addr)
+        self._columns = shown.projected_schema
 
     @property
     def schema(self) -> pa.Schema:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -47,7 +47,7 @@ class BlobDescriptor:
     size: int | None
     offset: int | None
 
-    def __init__(self, *_: Any, **__: Any) -> NoReturn:
+    def __init__(self, *_: Any, **__: Any) -> None:
         """Refuse: only writers know where blobs are."""
         raise TypeError("cannot create 'BlobDescriptor' instances")
 

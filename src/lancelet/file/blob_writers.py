@@ -149,11 +149,8 @@ def _binary_chunks(payloads: object) -> list[pa.LargeBinaryArray]:
 
 
 def _is_binary(data_type: pa.DataType) -> bool:
-    return (
-        pa.types.is_binary(data_type)
-        or pa.types.is_large_binary(data_type)
-        or pa.types.is_binary_view(data_type)
-        or pa.types.is_fixed_size_binary(data_type)
+    return data_type in {pa.binary(), pa.large_binary(), pa.binary_view()} or bool(
+        pa.types.is_fixed_size_binary(data_type)
     )
 
 

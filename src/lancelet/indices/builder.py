@@ -226,7 +226,7 @@ class IndicesBuilder:
         matrix = values_of(ivf_model.centroids).reshape(-1, self.dimension)
         clusters = KMeans(
             ivf_model.num_partitions,
-            metric=ivf_model.distance_type,
+            metric=ivf_model.distance_type,  # type: ignore[arg-type]  # it checks it
             device=accelerator,
             centroids=torch.from_numpy(matrix.copy()).to(accelerator),
         )

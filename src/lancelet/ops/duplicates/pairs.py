@@ -113,8 +113,8 @@ def _near(
         distances.append(scores[near])
     if not left:
         return pa.table({"left": [], "right": [], "distance": []})
-    parts = {"left": left, "right": right, "distance": distances}
-    return pa.table({name: np.concatenate(own) for name, own in parts.items()})
+    columns = [np.concatenate(left), np.concatenate(right), np.concatenate(distances)]
+    return pa.table(columns, names=["left", "right", "distance"])
 
 
 def _named(found: pa.Table, numbers: UInt64s) -> pa.RecordBatch:
@@ -129,19 +129,20 @@ def _named(found: pa.Table, numbers: UInt64s) -> pa.RecordBatch:
 def _vectors(opened: IvfSegment, codes: dict[str, Any], partition: int) -> npt.NDArray[Any]:
     """Return what codes stand for, a row for each."""
     quantizer, metric = opened.quantizer, opened.model.metric
+    found: npt.NDArray[Any]
     match quantizer:
         case Flat():
             (stored,) = quantizer.store(codes)
-            return np.ascontiguousarray(stored)
+            found = np.ascontiguousarray(stored)
         case ProductCodes():
-            decoded = quantizer.graph_view(codes).vectors
-            if metric is Metric.DOT:
-                return decoded
-            return decoded + opened.model.centroids[partition].astype(decoded.dtype)
+            found = quantizer.graph_view(codes).vectors
+            if metric is not Metric.DOT:
+                found = found + opened.model.centroids[partition].astype(found.dtype)
         case ScalarCodes():
             scale = np.float32((quantizer.end - quantizer.start) / 255)
-            return codes["code"].astype(np.float32) * scale + np.float32(quantizer.start)
+            found = codes["code"].astype(np.float32) * scale + np.float32(quantizer.start)
         case _:
             raise UnsupportedError(
                 "rows are not paired by codes of this kind", index_type=opened.name
             )
+    return found
