@@ -86,7 +86,7 @@ class IvfSegment:
 
     def statistics(self) -> dict[str, Any]:
         """Return what there is to say of the segment, by pylance's names."""
-        return {
+        found = {
             "index_type": self.name,
             "metric_type": layout.METRIC_NAMES[self.model.metric],
             "num_partitions": self.model.partitions,
@@ -95,8 +95,9 @@ class IvfSegment:
             "centroids": self.model.centroids.tolist(),
             "loss": self.model.loss,
             "index_file_version": "V3",
-            "num_rows_left_out": self.left_out,
         }
+        # Said only where there are some: programs compare these with what pylance returns.
+        return {**found, "num_rows_left_out": self.left_out} if self.left_out else found
 
     def _inner_statistics(self) -> dict[str, Any]:
         found = {key: own for key, own in self.notes.items() if key not in _INNER_NOTES}
