@@ -239,10 +239,11 @@ def test_an_index_trained_on_a_device_finds_what_is_near(rows, metric: str) -> N
     assert len(set(found) & set(exact)) >= 9
 
 
-def test_without_the_device_the_index_is_built_all_the_same(rows) -> None:
-    with pytest.warns(UserWarning, match="models are found on the CPU"):
+def test_without_the_device_the_index_is_built_all_the_same(rows, caplog) -> None:
+    with caplog.at_level("WARNING"):
         rows.create_index("v", "IVF_FLAT", num_partitions=4, accelerator="cuda:9")
-    assert rows.list_indices()[0]["name"] == "v_idx"
+    assert rows.describe_indices()[0].name == "v_idx"
+    assert "falling back to CPU" in caplog.text
     assert preferred_device("cpu").type == "cpu"
 
 

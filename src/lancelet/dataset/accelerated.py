@@ -1,17 +1,17 @@
 """Centroids and words of PQ found on an accelerator, where there is one.
 
-An index needs none: without PyTorch, or on a machine that does not have the device, a warning says
+An index needs none: without PyTorch, or on a machine that does not have the device, the log says
 so and the models are found as ever. They differ by what chance chose, not in how good they are.
 Words are found for `L2` and `cosine`, whose codes are of residuals.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lancelet.errors import UnsupportedError
+from lancelet.log import LOGGER
 from lancelet.torch.device import preferred_device
 
 if TYPE_CHECKING:
@@ -64,9 +64,10 @@ def _has(accelerator: Any) -> bool:
 
         torch.empty(1, device=preferred_device(accelerator))
     except (ImportError, UnsupportedError, RuntimeError, AssertionError) as error:
-        warnings.warn(
-            f"there is no {accelerator!s} here, so models are found on the CPU: {error}",
-            stacklevel=4,
+        LOGGER.warning(
+            "this machine does not support GPU acceleration; falling back to CPU (%s: %s)",
+            accelerator,
+            error,
         )
         return False
     return True
