@@ -2,8 +2,6 @@
 
 from lancelet.dataset.mem_wal import (
     CompactedSsTable,
-    ShardingField,
-    ShardingSpec,
     ShardWriter,
     evaluate_sharding_spec,
 )
@@ -14,6 +12,7 @@ from lancelet.dataset.mem_wal_reading import (
     LsmVectorSearchPlanner,
     ShardSnapshot,
 )
+from lancelet.ops.mem_wal.sharding import ShardingField, ShardingSpec
 
 __all__ = [
     "CompactedSsTable",

@@ -30,7 +30,8 @@ from lancelet.format.paths import ManifestNaming
 from lancelet.ops.publish import Remarks, commit_transaction, new_transaction
 from lancelet.ops.rename_manifests import rename_manifests
 from lancelet.table.commit import CommitOptions
-from lancelet.table.snapshot import Snapshot, TableLocation, latest_snapshot
+from lancelet.table.location import TableLocation
+from lancelet.table.snapshot import Snapshot, latest_snapshot
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset

@@ -7,7 +7,6 @@ driver       commit_existing_index_segments(name, column, [5f.., a3..]), or merg
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 

@@ -295,7 +295,6 @@ class ScannerBuilder:
         return self
 
 
-
 class LanceScanner(pa.dataset.Scanner):  # type: ignore[misc]  # pyarrow has no types for it
     """A scan that is ready to run, as often as one likes."""
 

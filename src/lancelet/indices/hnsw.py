@@ -24,9 +24,10 @@ from lancelet.kernels import Metric
 class HNSW:
     """A graph of vectors that leads to the nearest of any other vector."""
 
-    def __init__(self, graph: GraphWriter, vectors: pa.Array) -> None:
-        """Hold a graph; made by `build`."""
+    def __init__(self, graph: pa.RecordBatch, notes: list[str], vectors: pa.Array) -> None:
+        """Hold the rows of a graph and what a search needs besides; made by `build`."""
         self._graph = graph
+        self._notes = notes
         self._vectors = vectors
 
     @staticmethod
@@ -51,15 +52,14 @@ class HNSW:
         matrix = values_of(vectors).reshape(len(vectors), vectors.type.list_size)
         quantizer = Flat(Metric.L2, vectors.type.list_size, matrix.dtype)
         graph = GraphWriter(GraphSettings(m, ef_construction, max_level), quantizer)
-        graph.add(quantizer.load([matrix]), len(vectors))
-        return HNSW(graph, vectors)
+        rows = graph.add(quantizer.load([matrix]), len(vectors))
+        return HNSW(rows, graph.notes, vectors)
 
     def to_lance_file(self, file_path: str | os.PathLike[str]) -> None:
         """Write the graph."""
         with LanceFileWriter(os.fspath(file_path), self._graph.schema) as writer:
-            for batch in self._graph.table().to_batches():
-                writer.write_batch(batch)
-            writer.add_schema_metadata(layout.GRAPH_KEY, json.dumps(self._graph.notes))
+            writer.write_batch(self._graph)
+            writer.add_schema_metadata(layout.GRAPH_KEY, json.dumps(self._notes))
 
     def vectors(self) -> pa.Array:
         """Return the vectors."""

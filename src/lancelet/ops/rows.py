@@ -82,7 +82,8 @@ def _stream_of_iterable(data: Iterable[Any], schema: pa.Schema | None) -> RowStr
     if _is_model(first):
         from lancelet.pydantic import models_to_table  # noqa: PLC0415 - an extra
 
-        return _stream_of(models_to_table(data, type(first), schema), None)
+        model: Any = type(first)
+        return _stream_of(models_to_table(data, model, schema), None)
     if first is None:
         if schema is None:
             raise InvalidInputError("an iterable without batches needs a schema beside it")

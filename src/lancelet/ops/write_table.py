@@ -94,9 +94,7 @@ def write_table(
 ) -> Snapshot:
     """Write rows and commit them; see `WriteMode`."""
     LISTENERS.tell(DATASET_EVENTS, event="loading", uri=location.uri)
-    LISTENERS.tell(
-        DATASET_EVENTS, event="writing", uri=location.uri, mode=mode.value.capitalize()
-    )
+    LISTENERS.tell(DATASET_EVENTS, event="writing", uri=location.uri, mode=mode.value.capitalize())
     latest = latest_or_none(location)
     # Nothing leads to the new files before the commit, so they are flushed beside its work.
     lazy = replace(location, store=location.store.lazily())

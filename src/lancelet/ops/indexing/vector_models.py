@@ -63,7 +63,7 @@ def opened_segments(
                     for segment in index.segments
                     if chosen is None or str(segment.metadata.uuid) in chosen
                 )
-                return [each for each in opened if isinstance(each[1], IvfSegment)]
+                return [(each, ivf) for each, ivf in opened if isinstance(ivf, IvfSegment)]
     raise NoSuchIndexError(f'Index "{name}" not found')
 
 
