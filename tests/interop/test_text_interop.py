@@ -169,9 +169,11 @@ def test_an_index_of_an_empty_table_says_how_texts_are_cut(tmp_path):
     path = str(tmp_path / "table.lance")
     empty = rows(0, 1).slice(0, 0)
     lancelet.write_dataset(empty, path).create_scalar_index("t", "INVERTED")
-    lancelet.write_dataset(
+    dataset = lancelet.write_dataset(
         pa.table({"id": [1], "t": ["Foxes run"], "u": [""]}), path, mode="append"
     )
+    assert set(found(lancelet, path, "fox")) == set(found(lance, path, "fox")) == {1}
+    dataset.optimize.optimize_indices()
     assert set(found(lancelet, path, "fox")) == set(found(lance, path, "fox")) == {1}
 
 

@@ -50,6 +50,7 @@ from lancelet.rowids.address import NO_ADDRESS
 from lancelet.rowids.selection import RowSet
 
 _NEWEST: Final = 3
+_ROWS: Final = "row"
 _ELEMENTS: Final = "elements of lists cannot be documents of their own here, only rows can"
 
 TEXTS_TOGETHER: Final = 64 * 1024
@@ -172,7 +173,7 @@ class Inverted(ScalarKind):
             "split_on_numerics": code.split_on_numerics,
             "preserve_original": code.preserve_original,
             "index_operators": code.index_operators,
-            "document_granularity": "list_element" if found.document_granularity else "row",
+            "document_granularity": "list_element" if found.document_granularity else _ROWS,
         }
 
     def parameters_like(self, details: bytes, segment: Segment | None) -> Parameters:
@@ -200,7 +201,7 @@ class Inverted(ScalarKind):
 
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:
         """Cut the texts into tokens and write posting lists."""
-        if parameters.values.get("document_granularity"):
+        if parameters.values.get("document_granularity", _ROWS) != _ROWS:
             raise UnsupportedError(_ELEMENTS, document_granularity="list_element")
         options = TextOptions.of(parameters.values)
         if isinstance(rows.data_type, pa.JsonType):
