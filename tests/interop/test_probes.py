@@ -199,8 +199,15 @@ def test_lost_races_are_conflicts_and_say_who_won(tmp_path):
 def test_nulls_in_indexed_lists_are_found(tmp_path):
     lists = pa.array([["a", None], [None], [], None, ["b"]], pa.list_(pa.string()))
     table = pa.table({"id": range(5), "tags": lists})
-    dataset = lancelet.write_dataset(table, str(tmp_path))
-    for text in ("array_has(tags, 'a')", "array_has_any(tags, ['a', 'b'])", "tags IS NULL"):
+    for text in (
+        "array_has(tags, 'a')",
+        "array_has_any(tags, ['a', 'b'])",
+        "array_has_any(tags, [NULL])",
+        "array_has_any(tags, ['b', NULL])",
+        "NOT array_has_any(tags, [NULL])",
+        "tags IS NULL",
+    ):
+        dataset = lancelet.write_dataset(table, str(tmp_path), mode="overwrite")
         plain = dataset.to_table(filter=text)
         assert plain.equals(lance.dataset(str(tmp_path)).to_table(filter=text))
         dataset.create_scalar_index("tags", "LABEL_LIST")

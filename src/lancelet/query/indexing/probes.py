@@ -174,8 +174,8 @@ def _called(function: str, scalar: pa.Scalar) -> Question | None:
             return Contains(scalar.as_py())
         case "array_has" | "array_contains" | "list_has" | "list_contains":
             return HasAny(pa.repeat(scalar, 1))
-        case "array_has_any" | "list_has_any" | "arrays_overlap":
-            return HasAny(scalar.values.drop_null())
+        case "array_has_any" | "list_has_any" | "arrays_overlap" if not scalar.values.null_count:
+            return HasAny(scalar.values)
         case "array_has_all" | "list_has_all" if (
             len(scalar.values) and not scalar.values.null_count
         ):
