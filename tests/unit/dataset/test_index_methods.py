@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import lancelet
+from lancelet.dataset import Index
 from lancelet.indices import IndexConfig
 from lancelet.progress import IndexProgress
 
@@ -25,6 +26,17 @@ def test_progress_is_told_from_the_first_row_to_the_last(dataset):
     loaded = [each.completed for each in told if each.stage == "load_data"]
     assert loaded == sorted(loaded)
     assert loaded[-1] == 100
+
+
+def test_progress_of_vectors_counts_shuffled_rows_and_merged_partitions(tmp_path):
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(range(800), pa.float32()), 2)
+    dataset = lancelet.write_dataset(pa.table({"v": vectors}), str(tmp_path / "v.lance"))
+    told = []
+    dataset.create_index("v", "IVF_FLAT", num_partitions=3, progress_callback=told.append)
+    stages = [each.stage for each in told if each.event == "start"]
+    assert stages == ["train_ivf", "shuffle", "merge_partitions"]
+    ends = {each.stage: each.completed for each in told if each.event == "complete"}
+    assert (ends["shuffle"], ends["merge_partitions"]) == (400, 3)
 
 
 def test_a_build_that_is_stopped_leaves_the_table_as_it_is(dataset):
@@ -53,6 +65,18 @@ def test_statistics_of_an_index_have_the_names_of_the_reference(dataset):
     assert found["index_type"] == "BTree"
     with pytest.raises(KeyError, match="nope"):
         dataset.stats.index_stats("nope")
+
+
+def test_statistics_tell_the_kind_of_an_index_without_details_by_its_files(tmp_path):
+    path = str(tmp_path / "texts.lance")
+    dataset = lancelet.write_dataset(pa.table({"t": ["a red fox"]}), path)
+    own_id = str(uuid.uuid4())
+    dataset.create_scalar_index("t", "INVERTED", fragment_ids=[0], index_uuid=own_id)
+    dataset.merge_index_metadata(own_id, "INVERTED")
+    index = Index(own_id, "parts", [0], dataset.version, {0}, 0)
+    operation = lancelet.LanceOperation.CreateIndex([index], [])
+    committed = lancelet.LanceDataset.commit(path, operation, read_version=dataset.version)
+    assert committed.stats.index_stats("parts")["index_type"] == "Inverted"
 
 
 def test_an_index_is_warmed_by_name_and_segment(dataset, monkeypatch):

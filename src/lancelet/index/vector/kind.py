@@ -9,10 +9,11 @@ The name of the kind, such as `IVF_PQ`, says how vectors are kept and whether th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +36,8 @@ from lancelet.index.vector.writer import write_segment
 from lancelet.rowids.address import NO_ADDRESS, UInt64s
 
 RQ_VERSION: Final = 2
+
+_Part = TypeVar("_Part")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,8 +105,12 @@ class Ivf(ScalarKind):
             return request.untrained_details(rows.data_type).render()
         model, quantizer = train_models(rows, request)
         with Spool(model.partitions) as spool:
-            left_out = fill(spool, rows, model, quantizer)
-            settings, parts = request.graph_settings, spool.parts()
+            shuffled = partial(request.progress, "shuffle")
+            watched = _watched(rows.parts, shuffled, rows.num_rows, lambda part: len(part[1]))
+            left_out = fill(spool, replace(rows, parts=watched), model, quantizer)
+            merged = partial(request.progress, "merge_partitions")
+            parts = _watched(spool.parts(), merged, model.partitions, lambda _: 1)
+            settings = request.graph_settings
             write_segment(folder, request.name, model, quantizer, parts, settings, left_out)
         return request.details(quantizer).render()
 
@@ -161,6 +168,21 @@ IVF: Final = Ivf()
 def graph_settings_of(segment: IvfSegment) -> GraphSettings | None:
     """Return what the graphs of a segment were built with, or None if it has none."""
     return None if segment.graphs is None else segment.graphs.settings
+
+
+def _watched(
+    parts: Iterable[_Part],
+    report: Callable[[int, int], None],
+    total: int,
+    size: Callable[[_Part], int],
+) -> Iterator[_Part]:
+    """Yield what there is, and say how much of it was used."""
+    done = 0
+    report(done, total)
+    for part in parts:
+        yield part
+        done += size(part)
+        report(done, total)
 
 
 def fill(spool: Spool, rows: IndexedRows, model: IvfModel, quantizer: Quantizer) -> int:

@@ -68,7 +68,7 @@ def index_statistics(snapshot: Snapshot, name: str) -> dict[str, Any]:
     coverage = coverage_of(snapshot, segments)
     own = [_statistics_of(snapshot, segment) for segment in segments]
     return {
-        "index_type": own[0].get("index_type", title_of(segments[0])),
+        "index_type": own[0].get("index_type", _title_by_files(snapshot, segments[0])),
         "name": name,
         "num_indices": len(segments),
         "num_segments": len(segments),
@@ -98,6 +98,12 @@ def created_at(metadata: IndexMetadata) -> datetime | None:
     if metadata.created_at is None:
         return None
     return datetime.fromtimestamp(metadata.created_at / 1000, UTC)
+
+
+def _title_by_files(snapshot: Snapshot, metadata: IndexMetadata) -> str:
+    """Return how the kind of a segment is called, found by its files if it has no details."""
+    segment = table_segment(snapshot, metadata) if metadata.details is None else None
+    return title_of(metadata) if segment is None else segment.kind.title
 
 
 def _statistics_of(snapshot: Snapshot, metadata: IndexMetadata) -> dict[str, Any]:
