@@ -5,6 +5,7 @@
     x > 50     perhaps there: its rows are looked at
 
 Nulls are known exactly, by a set of their own. NaN counts as the greatest value of its zone.
+Vectors have no least and no greatest: of them a map says only which are null.
 """
 
 from __future__ import annotations
@@ -112,6 +113,8 @@ class ZoneMapSegment:
         match question:
             case IsNull():
                 return _some(self.null_counts)
+            case _ if not is_ordered_type(self.minimum.type):
+                return None
             case OneOf(values):
                 return self._with_any(values)
             case Interval() | StartsWith():
@@ -175,16 +178,16 @@ class ZoneMap(ScalarKind):
         """Return that rows are numbered by address, always."""
         return True
 
-    def describe(self, details: bytes) -> dict[str, Any]:
+    def parameters_like(self, details: bytes, segment: Segment | None) -> Parameters:  # noqa: ARG002
         """Return how many rows a zone has."""
         found = parse_message(index_details_pb.ZoneMapIndexDetails, details)
-        return {"rows_per_zone": found.rows_per_zone or ZONE_ROWS}
+        return Parameters({_ROWS_PER_ZONE: found.rows_per_zone or ZONE_ROWS})
 
     def check_type(self, data_type: pa.DataType, column: str) -> None:
-        """Raise unless values of the type have an order."""
-        if not is_ordered_type(data_type):
+        """Raise unless values of the type have an order, or are vectors."""
+        if not (is_ordered_type(data_type) or pa.types.is_fixed_size_list(data_type)):
             raise IndexTypeError(
-                "a ZONEMAP needs a column of numbers, times, texts or byte strings",
+                "a ZONEMAP needs a column of numbers, times, texts, byte strings or vectors",
                 column=column,
                 found=str(data_type),
             )
@@ -260,7 +263,7 @@ def _bounds_of(values: pa.Array) -> tuple[pa.Scalar, pa.Scalar, int]:
         num_nan = nan.true_count
         if num_nan:
             values = values.filter(pc.invert(nan), null_selection_behavior="drop")
-    if values.null_count == len(values):
+    if values.null_count == len(values) or not is_ordered_type(values.type):
         nothing = pa.scalar(None, values.type)
         return nothing, _nan(values.type) if num_nan else nothing, num_nan
     if not _has_min_max(values.type):
