@@ -21,9 +21,10 @@ from lancelet.index.vector.kind import IVF, EncodedRows, concatenated_codes, enc
 from lancelet.index.vector.quantizers.base import Codes
 from lancelet.index.vector.quantizers.pq import ProductCodes
 from lancelet.index.vector.segment import IvfSegment
-from lancelet.ops.check.finding import Finding, Severity
+from lancelet.ops.check.finding import Finding
+from lancelet.ops.check.segments import indexed_path, segment_findings
 from lancelet.ops.indexing.rows import rows_to_index
-from lancelet.query.indexing.segments import TableSegment, kind_of, table_segment
+from lancelet.query.indexing.segments import TableSegment, kind_of
 from lancelet.rowids.address import NO_ADDRESS, UInt64s
 from lancelet.table.snapshot import Snapshot
 
@@ -40,26 +41,15 @@ class VectorIndexChecker:
 
     def findings(self, snapshot: Snapshot, index: IndexMetadata) -> Iterator[Finding]:
         """Yield where the segment and the rows disagree; what cannot be read is raised."""
-        segment = table_segment(snapshot, index)
-        if segment is None or not segment.covered:
-            return
-        for what in _differences(snapshot, segment):
-            yield Finding(
-                Severity.ERROR,
-                index.directory,
-                f"{index.name}: {what}",
-                "optimize the indices with retrain=True",
-                index=index.name,
-            )
+        yield from segment_findings(snapshot, index, _differences)
 
 
 def _differences(snapshot: Snapshot, segment: TableSegment) -> Iterator[str]:
     opened = segment.open()
     assert isinstance(opened, IvfSegment), "only these are known"
-    fields = snapshot.schema.fields_on_path(snapshot.schema.path_of(segment.metadata.fields[0]))
     rows = rows_to_index(
         snapshot,
-        tuple(field.name for field in fields),
+        indexed_path(snapshot, segment),
         sorted(segment.covered),
         by_address=not segment.is_by_id,
     )
