@@ -200,3 +200,17 @@ def test_kinds_that_are_not_known_live_through_every_operation(tmp_path: Path) -
     assert names == {"s_idx", "a_idx"}
     dataset.drop_index("s_idx")
     assert ids(dataset, text) == expected
+
+
+@pytest.mark.parametrize(
+    "column", ["metadata.USER-ID", "`MetaData`.`user-id`", "MetaData.`a.b`", "METADATA.`A.B`"]
+)
+def test_both_name_an_index_by_the_path_that_the_schema_has(tmp_path, column):
+    found = []
+    for number, module in enumerate((ours, reference)):
+        rows = pa.table({"MetaData": [{"user-id": 1, "a.b": 2}]})
+        dataset = module.write_dataset(rows, str(tmp_path / str(number)))
+        dataset.create_scalar_index(column, "BTREE")
+        (index,) = dataset.describe_indices()
+        found.append((index.name, index.field_names))
+    assert found[0] == found[1]

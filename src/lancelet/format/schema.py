@@ -126,12 +126,18 @@ class Schema:
         """Return the field at a dotted path."""
         return self.fields_on_path(path)[-1]
 
-    def fields_on_path(self, path: str) -> tuple[Field, ...]:
-        """Return the fields from the top-level one to the one that the path names."""
+    def fields_on_path(self, path: str, *, folds_case: bool = False) -> tuple[Field, ...]:
+        """Return the fields from the top-level one to the one that the path names.
+
+        Where no name is the same, one that differs in case alone will do if `folds_case`.
+        """
         found: list[Field] = []
         siblings = self.fields
         for name in parse_path(path):
             node = next((sibling for sibling in siblings if sibling.name == name), None)
+            if node is None and folds_case:
+                alike = [each for each in siblings if each.name.casefold() == name.casefold()]
+                node = alike[0] if len(alike) == 1 else None
             if node is None:
                 raise FieldNotFoundError(
                     "no field has that name",

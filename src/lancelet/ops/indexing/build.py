@@ -19,10 +19,11 @@ from pyroaring import FrozenBitMap
 
 from lancelet.errors import AlreadyExistsError, FieldNotFoundError, InvalidInputError
 from lancelet.format.field import Field
+from lancelet.format.field_path import format_path, parse_path
 from lancelet.format.index_metadata import AnyDetails, IndexMetadata
 from lancelet.format.operation import CreateIndex
 from lancelet.format.paths import index_directory
-from lancelet.index.base import IndexedRows, Parameters, ScalarKind, indexed_type
+from lancelet.index.base import IndexedRows, Parameters, Progress, ScalarKind, indexed_type
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.registry import kind_of_name
 from lancelet.ops.indexing.rows import rows_to_index
@@ -65,7 +66,7 @@ class IndexRequest:
 
 def create_scalar_index(snapshot: Snapshot, request: IndexRequest) -> Snapshot:
     """Build an index and commit it, in place of one of the same name if there is any."""
-    name = request.name or default_name(request.column)
+    name = request.name or default_name(path_to(snapshot, request.column))
     replaced = replaced_by(snapshot, name, replaces=request.replaces)
     built = build_segment(snapshot, request)
     return publish(snapshot, CreateIndex((built,), replaced))
@@ -132,7 +133,7 @@ def build_segment(
         kind,
         folder,
         segment_id,
-        name=request.name or default_name(request.column),
+        name=request.name or default_name(format_path(path)),
         leaf=leaf,
         details=details,
         covered=fragments,
@@ -148,12 +149,27 @@ def _train(
     report = request.progress
     if report is None:
         return kind.train(rows, folder, parameters)
+    if kind.has_stages:
+        report("start", _LOADING, 0, rows.num_rows)
+        report("complete", _LOADING, 0, rows.num_rows)
+        return kind.train(replace(rows, progress=_by_stages(report)), folder, parameters)
     stage, total = f"train_{kind.name.lower()}", rows.num_rows
     watched = _Watched(rows.parts, total, report)
     report("start", stage, 0, total)
     details = kind.train(replace(rows, parts=watched), folder, parameters)
     report("complete", stage, total, total)
     return details
+
+
+def _by_stages(report: ReportProgress) -> Progress:
+    """Return what says that a stage starts if nothing of it is done, and is complete if all is."""
+
+    def tell(stage: str, done: int, total: int) -> None:
+        report("progress" if done else "start", stage, done, total)
+        if done == total:
+            report("complete", stage, done, total)
+
+    return tell
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -211,18 +227,23 @@ def new_folder(snapshot: Snapshot, segment_id: uuid.UUID) -> SegmentFolder:
 def fields_to(snapshot: Snapshot, column: str) -> tuple[Field, ...]:
     """Return the fields on the way to a column; the last is the column itself."""
     try:
-        return tuple(snapshot.schema.fields_on_path(column))
+        return snapshot.schema.fields_on_path(column, folds_case=True)
     except FieldNotFoundError as error:
         raise UnknownColumnError(error.message, **error.facts) from error
 
 
-def default_name(column: str) -> str:
-    """Return the name of an index that was given none.
+def path_to(snapshot: Snapshot, column: str) -> str:
+    """Return the path of a column as the schema has it, whatever the case it was written in."""
+    return format_path([each.name for each in fields_to(snapshot, column)])
 
-    >>> default_name("a.b")
-    'a.b_idx'
+
+def default_name(column: str) -> str:
+    """Return the name of an index that was given none; only quotes that are needed are in it.
+
+    >>> default_name("a.`b-c`")
+    'a.b-c_idx'
     """
-    return f"{column}_idx"
+    return f"{format_path(parse_path(column))}_idx"
 
 
 def _fragments_of(snapshot: Snapshot, request: IndexRequest) -> list[int]:

@@ -32,6 +32,7 @@ from lancelet.ops.indexing.build import (
     build_segment,
     default_name,
     fields_to,
+    path_to,
     replaced_by,
 )
 from lancelet.ops.indexing.drop import segments_of
@@ -78,9 +79,8 @@ def create_index(
     options = options or BuildOptions()
 
     def attempt(snapshot: Snapshot) -> Snapshot:
-        replaced = replaced_by(
-            snapshot, request.name or default_name(request.column), replaces=request.replaces
-        )
+        name = request.name or default_name(path_to(snapshot, request.column))
+        replaced = replaced_by(snapshot, name, replaces=request.replaces)
         at = table.at(snapshot.version)
         groups = plan_groups(snapshot, request, options.bytes_per_task)
         shared = _with_models(job, at, request, groups)
