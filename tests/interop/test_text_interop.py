@@ -335,6 +335,8 @@ def test_an_index_of_parts_under_one_id_is_merged_and_committed(tmp_path):
     for words in ("fox", '"red dog"', "w7 cat"):
         agree_on(path, words, words)
     with pytest.raises(NotImplementedError, match="Only INVERTED"):
+        dataset.merge_index_metadata(own_id, "BITMAP")
+    with pytest.raises(ValueError, match="no longer supports merge_index_metadata"):
         dataset.merge_index_metadata(own_id, "BTREE")
     with pytest.raises(FileNotFoundError, match="staged"):
         dataset.merge_index_metadata(str(uuid.uuid4()), "INVERTED")

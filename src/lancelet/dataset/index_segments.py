@@ -8,18 +8,23 @@ driver       commit_existing_index_segments(name, column, [5f.., a3..]), or merg
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.index_values import Index, index_from_user, index_to_user
 from lancelet.dataset.indexing import index_request, parse_uuid, with_scope
+from lancelet.dataset.progress import IndexProgress, by_stages
 from lancelet.dataset.vector_request import VectorIndexArguments
 from lancelet.errors import InvalidInputError
+from lancelet.index.base import silent
 from lancelet.index.vector.quantizers.registry import KINDS
 from lancelet.ops.indexing.build import build_segment, commit_segments
 from lancelet.ops.indexing.optimize import merge_segments
 from lancelet.ops.indexing.staged import merge_staged
 from lancelet.ops.indexing.vectors import build_vector_segment
+
+_OWN_IDS: Final = frozenset({"BTREE", "LABEL_LIST", "NGRAM"})
+"""Kinds whose segments get ids that nobody chooses, as in pylance."""
 
 
 class IndexSegmentMethods:
@@ -61,7 +66,8 @@ class IndexSegmentMethods:
             num_sub_vectors: Into how many pieces PQ cuts a vector.
             train: Whether rows are indexed now.
             fragment_ids: The fragments to index.
-            index_uuid: The id of the segment, by default a new one.
+            index_uuid: The id of the segment, by default a new one; BTREE, LABEL_LIST and NGRAM
+                take none.
             skip_transpose: Whether codes of PQ are stored row by row.
             rabitq_model: The rotation of RQ that segments share.
             progress_callback: Called with the phase, what is done of it, and how much it is.
@@ -74,6 +80,11 @@ class IndexSegmentMethods:
         snapshot = self._handle.snapshot
         if str(index_type).upper() not in KINDS:
             request = index_request(column, index_type, name, parameters)
+            if index_uuid is not None and request.kind.upper() in _OWN_IDS:
+                raise InvalidInputError(
+                    f"index_uuid is no longer accepted for segments of {request.kind.upper()}: "
+                    "each gets an id of its own, which the returned metadata name"
+                )
             scoped = with_scope(request, replace, train, fragment_ids, index_uuid)
             return index_to_user(build_segment(snapshot, scoped))
         arguments = VectorIndexArguments(
@@ -108,7 +119,7 @@ class IndexSegmentMethods:
         index_uuid: str,
         index_type: str,
         batch_readhead: int | None = None,  # noqa: ARG002 - pylance's name
-        progress_callback: Callable[..., None] | None = None,  # noqa: ARG002 - pylance's name
+        progress_callback: Callable[[IndexProgress], None] | None = None,
     ) -> None:
         """Merge what `create_scalar_index` wrote of a text index under one id, for fragments each.
 
@@ -118,9 +129,10 @@ class IndexSegmentMethods:
             index_uuid: The id that the parts were given.
             index_type: The kind, which must be INVERTED.
             batch_readhead: Has no effect.
-            progress_callback: Has no effect: merging is one step.
+            progress_callback: Called with an `IndexProgress` as the work proceeds.
         """
-        merge_staged(self._handle.snapshot, index_type, parse_uuid(index_uuid))
+        progress = silent if progress_callback is None else by_stages(progress_callback)
+        merge_staged(self._handle.snapshot, index_type, parse_uuid(index_uuid), progress)
 
     def commit_existing_index_segments(
         self,

@@ -29,7 +29,7 @@ from lancelet.ops.indexing.describe import (
 )
 from lancelet.ops.indexing.drop import drop_index
 from lancelet.ops.indexing.optimize import OptimizeIndices, optimize_indices
-from lancelet.ops.indexing.staged import is_staged, stage_segment
+from lancelet.ops.indexing.staged import check_parts, is_staged, stage_segment
 from lancelet.table.commit import CommitOptions
 from lancelet.table.snapshot import Snapshot
 
@@ -103,7 +103,8 @@ class IndexMethods:
             name: By default the path with `_idx` behind it.
             replace: Whether an index of that name is replaced; else it is an error.
             train: Whether rows are indexed now, or when the index is first optimised.
-            fragment_ids: The fragments to index, by default all.
+            fragment_ids: The fragments of a text index, by default all; parts of other kinds are
+                built with `create_index_uncommitted`.
             index_uuid: The id of the segment, by default a new one. A text index of some fragments
                 under an id is not committed: see `merge_index_metadata`.
             progress_callback: Called with an `IndexProgress` as the work proceeds; what it raises
@@ -122,6 +123,7 @@ class IndexMethods:
         built = with_scope(request, replace, train, fragment_ids, index_uuid)
         if progress_callback is not None:
             built = replace_fields(built, progress=_reporting(progress_callback))
+        check_parts(built)
         if is_staged(built):
             stage_segment(self._handle.snapshot, built)
             return

@@ -39,6 +39,31 @@ def test_progress_of_vectors_counts_shuffled_rows_and_merged_partitions(tmp_path
     assert (ends["shuffle"], ends["merge_partitions"]) == (400, 3)
 
 
+def _stages(told):
+    return [each.stage for each in told if each.event == "start"]
+
+
+def test_progress_of_texts_and_of_merging_their_parts_has_the_stages_of_the_reference(tmp_path):
+    table = pa.table({"t": ["a red fox", "b", "c"]})
+    dataset = lancelet.write_dataset(table, str(tmp_path / "t.lance"), max_rows_per_file=2)
+    told = []
+    dataset.create_scalar_index("t", "INVERTED", progress_callback=told.append)
+    assert _stages(told) == ["load_data", "tokenize_docs", "copy_partitions", "write_metadata"]
+    tokenized = [each.completed for each in told if each.stage == "tokenize_docs"]
+    assert (tokenized[0], tokenized[-1]) == (0, 3)
+    assert (told[-1].event, told[-1].stage) == ("complete", "write_metadata")
+    own_id, merged = str(uuid.uuid4()), []
+    for number in (0, 1):
+        dataset.create_scalar_index("t", "INVERTED", fragment_ids=[number], index_uuid=own_id)
+    dataset.merge_index_metadata(own_id, "INVERTED", progress_callback=merged.append)
+    assert _stages(merged) == [
+        "read_partition_metadata",
+        "remap_partition_files",
+        "write_merged_metadata",
+    ]
+    assert all(each.fraction == 1 for each in merged if each.event == "complete")
+
+
 def test_a_build_that_is_stopped_leaves_the_table_as_it_is(dataset):
     class StoppedError(Exception):
         pass
@@ -111,6 +136,23 @@ def test_a_segment_has_the_id_that_was_asked_for(dataset):
     assert dataset.list_indices()[0]["uuid"] == wanted
     with pytest.raises(ValueError, match="UUID"):
         dataset.create_scalar_index("a", "BTREE", index_uuid="x")
+
+
+@pytest.mark.parametrize("kind", ["BTREE", "LABEL_LIST", "zonemap"])
+def test_parts_of_an_index_are_built_uncommitted(dataset, kind):
+    column = "l" if kind == "LABEL_LIST" else "a"
+    with pytest.raises(ValueError, match="create_index_uncommitted"):
+        dataset.create_scalar_index(column, kind, fragment_ids=[0])
+    parts = [dataset.create_index_uncommitted(column, kind, fragment_ids=[n]) for n in (0, 1)]
+    dataset.commit_existing_index_segments("parts", column, parts)
+    assert len(dataset.describe_indices()[0].segments) == 2
+
+
+def test_segments_of_most_kinds_have_ids_that_nobody_chooses(dataset):
+    own = {"fragment_ids": [0], "index_uuid": str(uuid.uuid4())}
+    assert dataset.create_index_uncommitted("a", "BITMAP", **own).uuid == own["index_uuid"]
+    with pytest.raises(ValueError, match="index_uuid is no longer accepted"):
+        dataset.create_index_uncommitted("a", "BTREE", **own)
 
 
 @pytest.mark.parametrize("kind", ["BTREE", "BITMAP", "ZONEMAP", "BLOOMFILTER", "LABEL_LIST"])

@@ -14,17 +14,27 @@ from typing import Final
 
 import pyarrow as pa
 
-from lancelet.errors import ObjectNotFoundError, UnsupportedError
+from lancelet.errors import InvalidInputError, ObjectNotFoundError, UnsupportedError
 from lancelet.format.paths import index_directory
-from lancelet.index.base import IndexedRows
+from lancelet.index.base import IndexedRows, Progress, silent
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.inverted import Inverted
 from lancelet.index.registry import kind_of_name
+from lancelet.index.scalar.btree import BTree
 from lancelet.ops.indexing.build import IndexRequest, build_segment, new_folder
 from lancelet.rowids.address import UInt64s
 from lancelet.table.snapshot import Snapshot
 
 _STAGING: Final = "staging"
+
+
+def check_parts(request: IndexRequest) -> None:
+    """Raise if a part is asked for that no merging makes whole: only texts have such parts."""
+    if request.fragments is not None and not isinstance(kind_of_name(request.kind), Inverted):
+        raise InvalidInputError(
+            "an index of some fragments is built with create_index_uncommitted(..., "
+            f'index_type="{request.kind.upper()}", fragment_ids=...)'
+        )
 
 
 def is_staged(request: IndexRequest) -> bool:
@@ -39,9 +49,16 @@ def stage_segment(snapshot: Snapshot, request: IndexRequest) -> None:
     build_segment(snapshot, request, _folder(snapshot, request.uuid, uuid.uuid4().hex))
 
 
-def merge_staged(snapshot: Snapshot, kind_name: str, segment_id: uuid.UUID) -> None:
+def merge_staged(
+    snapshot: Snapshot, kind_name: str, segment_id: uuid.UUID, progress: Progress = silent
+) -> None:
     """Write one segment of all parts that are staged under an id, and remove these."""
     kind = kind_of_name(kind_name)
+    if isinstance(kind, BTree):
+        raise InvalidInputError(
+            f"{kind.title} no longer supports merge_index_metadata: build segments "
+            "with create_index_uncommitted and commit them with commit_existing_index_segments"
+        )
     if not isinstance(kind, Inverted):
         raise UnsupportedError(
             "Only INVERTED is supported: other indices are built with create_index_uncommitted and "
@@ -54,11 +71,19 @@ def merge_staged(snapshot: Snapshot, kind_name: str, segment_id: uuid.UUID) -> N
     names = sorted({path.split("/")[-2] for path in files})
     if not names:
         raise ObjectNotFoundError("no part of an index is staged under that id", path=staging)
-    parts = [kind.open(_folder(snapshot, segment_id, name), b"") for name in names]
+    parts = []
+    for done, name in enumerate(names):
+        progress("read_partition_metadata", done, len(names))
+        parts.append(kind.open(_folder(snapshot, segment_id, name), b""))
+    progress("read_partition_metadata", len(names), len(names))
+    progress("remap_partition_files", 0, len(parts))
     rows = IndexedRows(pa.string(), ())
     kind.merge(parts, [_as_it_is] * len(parts), rows, new_folder(snapshot, segment_id))
+    progress("remap_partition_files", len(parts), len(parts))
+    progress("write_merged_metadata", 0, 1)
     for path in files:
         store.delete(path)
+    progress("write_merged_metadata", 1, 1)
 
 
 def _folder(snapshot: Snapshot, segment_id: uuid.UUID, name: str) -> SegmentFolder:
