@@ -28,17 +28,26 @@ from lancelet.rowids.selection import RowSet
 Move: TypeAlias = Callable[[UInt64s], UInt64s]
 """Returns the new number of each row, `NO_ADDRESS` for rows that are gone."""
 
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""Is told a stage of a build, how much of it is done, and how much there is."""
+
+
+def silent(stage: str, done: int, total: int) -> None:
+    """Tell nobody."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IndexedRows:
     """Rows to be indexed: values, and the number of each row, in the order of the table.
 
-    Those of a table can be read more than once, and `num_rows` says how many they are.
+    Those of a table can be read more than once, and `num_rows` says how many they are. Kinds that
+    have stages of their own tell `progress` of them.
     """
 
     data_type: pa.DataType
     parts: Iterable[tuple[pa.Array, UInt64s]]
     num_rows: int = 0
+    progress: Progress = silent
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -189,6 +198,8 @@ class ScalarKind(Protocol):
     """The newest version of the kind's files that this release reads."""
     can_remap: bool
     """Whether rows that moved can be renumbered; else the rows must be looked at again."""
+    has_stages: bool = False
+    """Whether training tells of stages of its own."""
     path_within: str | None = None
     """The place in documents whose values are indexed, for a kind that looks into them."""
 

@@ -140,6 +140,7 @@ class Inverted(ScalarKind):
     type_url = "/lance.table.InvertedIndexDetails"
     newest_version = 3
     can_remap = True
+    has_stages = True
 
     def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:  # noqa: ARG002
         """Return the version of the format, which also says how tails and positions are stored."""
@@ -209,7 +210,7 @@ class Inverted(ScalarKind):
         codec = _codec_of(parameters, options)
         writer = SegmentWriter(folder, options, codec, POSTINGS_MAX)
         _add_rows(writer, rows, analyzer_of(options))
-        writer.finish()
+        writer.finish(rows.progress)
         return _details(options, codec)
 
     def open(self, folder: SegmentFolder, details: bytes) -> InvertedSegment:
@@ -269,10 +270,14 @@ def texts_per_row(values: pa.Array) -> pa.Array:
 
 
 def _add_rows(writer: SegmentWriter, rows: IndexedRows, analyzer: Analyzer) -> None:
+    done = 0
+    rows.progress("tokenize_docs", done, rows.num_rows)
     for values, numbers in rows.parts:
         for start in range(0, len(values), TEXTS_TOGETHER):
             texts = texts_per_row(values.slice(start, TEXTS_TOGETHER))
             writer.add_texts(texts, numbers[start : start + TEXTS_TOGETHER], analyzer)
+            done += len(texts)
+            rows.progress("tokenize_docs", done, rows.num_rows)
 
 
 def _add_segment(writer: SegmentWriter, segment: InvertedSegment, move: Move) -> None:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.buffers import Bytes, Int64s
+from lancelet.index.base import Progress, silent
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.inverted import layout
 from lancelet.index.inverted.bm25 import Corpus, norms_of, weights
@@ -87,10 +88,13 @@ class SegmentWriter:
         renumbered = Postings(ids[postings.tokens], docs, postings.freqs, postings.positions)
         self._add(renumbered, numbers, lengths)
 
-    def finish(self) -> None:
+    def finish(self, progress: Progress = silent) -> None:
         """Write what is left, and the metadata."""
+        progress("copy_partitions", 0, 1)
         if self._num_docs:
             self._flush()
+        progress("copy_partitions", 1, 1)
+        progress("write_metadata", 0, 1)
         metadata = {
             layout.PARTITIONS: f"[{','.join(map(str, range(self._partitions)))}]",
             layout.PARAMS: self._options.render(),
@@ -101,6 +105,7 @@ class SegmentWriter:
         field = pa.field(layout.DELETED_FRAGMENTS, pa.binary(), nullable=False)
         table = pa.Table.from_arrays([pa.array([empty], pa.binary())], schema=pa.schema([field]))
         self._folder.write(layout.METADATA, table, metadata)
+        progress("write_metadata", 1, 1)
 
     def _start(self) -> None:
         self._vocabulary = Vocabulary()

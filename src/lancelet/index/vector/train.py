@@ -10,7 +10,7 @@ A request may bring centroids and a codebook of its own.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.errors import InvalidInputError
-from lancelet.index.base import IndexedRows, Parameters
+from lancelet.index.base import IndexedRows, Parameters, Progress, silent
 from lancelet.index.vector.details import CANDIDATES, CONNECTIONS, LEVELS, IvfDetails
 from lancelet.index.vector.graph import GraphSettings
 from lancelet.index.vector.model import ROWS_PER_CENTROID, IvfModel
@@ -38,7 +38,6 @@ PARTITIONS_MAX: Final = 4096
 _TARGETS: Final = {"IVF_FLAT": 4096, "IVF_PQ": 8192, "IVF_SQ": 8192, "IVF_RQ": 4096}
 _GRAPH_TARGET: Final = 1 << 20
 _SEED: Final = 42
-Progress = Callable[[str, int, int], None]
 
 
 def default_target(name: str) -> int:
@@ -48,10 +47,6 @@ def default_target(name: str) -> int:
     8192
     """
     return _TARGETS.get(name, _GRAPH_TARGET)
-
-
-def _silent(phase: str, done: int, total: int) -> None:
-    """Tell nobody."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,7 +73,7 @@ class IvfRequest:
     ef_construction: int = CANDIDATES
     max_level: int = LEVELS
     seed: int = _SEED
-    progress: Progress = _silent
+    progress: Progress = silent
 
     @staticmethod
     def of(parameters: Parameters) -> IvfRequest:
