@@ -78,10 +78,14 @@ class StoredFile:
 
 @dataclass(slots=True)
 class IndexLoads:
-    """How many segments were opened, and how many parts of them were read to answer questions."""
+    """How many segments were opened, and how many parts of them were read to answer questions.
+
+    Of texts it is known too how many parts were `found` in memory.
+    """
 
     segments: int = 0
     parts: int = 0
+    found: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from lancelet.query.indexing.segments import column_indices, index_loads
 from lancelet.query.nodes.source import sources
 from lancelet.query.plan import ScanPlan
 from lancelet.query.search.hits import Explained
+from lancelet.query.search.text_indices import text_indices
 from lancelet.query.zone_pruning import candidate_ranges
 from lancelet.table.kept import Kept
 
@@ -93,7 +94,7 @@ def measure_scan(
     """Yield the rows of a scan, and at its end say what was read."""
     cold, meter = _measured(plan)
     loads = index_loads(plan.snapshot)
-    segments, parts = loads.segments, loads.parts
+    before = replace(loads)
     yield from execute(cold)
     counts = meter.counts
     callback(
@@ -101,8 +102,10 @@ def measure_scan(
             counts.read_iops,
             counts.read_iops,
             counts.read_bytes,
-            loads.segments - segments,
-            loads.parts - parts,
+            loads.segments - before.segments,
+            loads.parts - before.parts,
+            index_cache_hits=loads.found - before.found,
+            index_cache_misses=loads.parts - before.parts,
         )
     )
 
@@ -135,6 +138,7 @@ def _measured(plan: ScanPlan) -> tuple[ScanPlan, IoMeter]:
     apart = replace(location, store=metered(location.store, meter), kept=Kept())
     snapshot = replace(plan.snapshot, location=apart)
     column_indices(snapshot, of=plan.snapshot)
+    text_indices(snapshot, of=plan.snapshot)
     return replace(plan, snapshot=snapshot), meter
 
 

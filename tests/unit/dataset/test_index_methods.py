@@ -104,6 +104,20 @@ def test_statistics_tell_the_kind_of_an_index_without_details_by_its_files(tmp_p
     assert committed.stats.index_stats("parts")["index_type"] == "Inverted"
 
 
+def test_lists_of_words_are_read_once_and_then_found_in_memory(tmp_path):
+    path = str(tmp_path / "texts.lance")
+    dataset = lancelet.write_dataset(pa.table({"t": ["a red fox", "a red dog"]}), path)
+    dataset.create_scalar_index("t", "INVERTED", with_position=True)
+    opened, seen = lancelet.dataset(path), []
+    for words in ('"red fox"', '"red fox"', '"red dog"'):
+        opened.scanner(full_text_query=words, scan_stats_callback=seen.append).to_table()
+    assert [(each.index_cache_misses, each.index_cache_hits) for each in seen] == [
+        (2, 0),
+        (0, 2),
+        (1, 1),
+    ]
+
+
 def test_an_index_is_warmed_by_name_and_segment(dataset, monkeypatch):
     dataset.create_scalar_index("a", "BTREE")
     (description,) = dataset.describe_indices()

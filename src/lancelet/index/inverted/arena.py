@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet.buffers import Slices
+from lancelet.index.folder import IndexLoads
 from lancelet.index.inverted.bm25 import weights
 from lancelet.index.inverted.token_list import Blocks, TokenList
 from lancelet.io.fork import renew_after_fork
@@ -51,9 +52,15 @@ class ListArena:
     """The lists of a partition that were asked for lately; for any number of threads."""
 
     def __init__(
-        self, read: Callable[[int, bool], TokenList], *, block_docs: int, is_varint: bool
+        self,
+        read: Callable[[int, bool], TokenList],
+        *,
+        block_docs: int,
+        is_varint: bool,
+        loads: IndexLoads | None = None,
     ) -> None:
         """Read lists as they are asked for, by token and whether positions are wanted."""
+        self._loads = IndexLoads() if loads is None else loads
         self._read, self._block_docs, self._is_varint = read, block_docs, is_varint
         self._lock = threading.Lock()
         renew_after_fork(self, ListArena._renew)
@@ -66,9 +73,14 @@ class ListArena:
     ) -> PostingLists:
         """Return the lists of tokens, each of which has a document, weighed by these norms."""
         keys = [(token, with_position) for token in tokens]
+        first: list[Key] | None = None
         while True:
             with self._lock:
                 missing = self._missing(keys, norms)
+                if first is None:
+                    first = missing
+                    self._loads.parts += len(missing)
+                    self._loads.found += len(set(keys)) - len(missing)
                 if not missing:
                     return self._chosen([self._places[key] for key in keys])
             found = {key: self._read(*key) for key in missing}

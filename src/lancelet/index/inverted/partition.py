@@ -103,7 +103,10 @@ class StoredPartition:
         self.codec = Codec.of(self._invert.metadata)
         names = self._invert.schema.names
         self._arena = ListArena(
-            self._read_list, block_docs=self.block_docs, is_varint=self.codec.is_varint
+            self._read_list,
+            block_docs=self.block_docs,
+            is_varint=self.codec.is_varint,
+            loads=folder.loads,
         )
         self._norms = NormsOf(self)
         self._position_column = next(

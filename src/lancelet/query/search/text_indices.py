@@ -79,8 +79,13 @@ class TextIndices:
             self._opened[path] = tuple(each for each in segments if each is not broken.segment)
 
 
-def text_indices(snapshot: Snapshot) -> TextIndices:
-    """Return the text indices of a version; of two on one column it is the older one."""
+def text_indices(snapshot: Snapshot, of: Snapshot | None = None) -> TextIndices:
+    """Return the text indices of a version; of two on one column it is the older one.
+
+    With `of` they are from then on those of another snapshot of the same version, which are open.
+    """
+    if of is not None:
+        return snapshot.kept.get_or_make("text indices", lambda: text_indices(of))
     return snapshot.kept.get_or_make("text indices", lambda: _find(snapshot))
 
 
