@@ -58,10 +58,13 @@ def apply_update_bases(operation: UpdateBases, state: State, context: CommitCont
 
 
 def apply_create_index(operation: CreateIndex, state: State, context: CommitContext) -> State:
-    """Return the state with segments added and others removed; one index may have several."""
+    """Return the state with segments added and others removed; one index may have several.
+
+    A segment that comes again takes the place of what was known of it.
+    """
     del context
-    removed = {index.uuid for index in operation.removed_indices}
-    kept = [index for index in state.indices if index.uuid not in removed]
+    changed = {index.uuid for index in (*operation.removed_indices, *operation.new_indices)}
+    kept = [index for index in state.indices if index.uuid not in changed]
     return replace(state, indices=(*kept, *operation.new_indices))
 
 
