@@ -214,3 +214,60 @@ def test_both_name_an_index_by_the_path_that_the_schema_has(tmp_path, column):
         (index,) = dataset.describe_indices()
         found.append((index.name, index.field_names))
     assert found[0] == found[1]
+
+
+def _without_details(dataset: Any, name: str) -> Any:
+    """Commit an index again as old releases did, with nothing that says its kind."""
+    (index,) = (each for each in dataset.describe_indices() if each.name == name)
+    fragments = set(index.segments[0].fragment_ids)
+    bare = ours.Index(index.segments[0].uuid, name, index.fields, dataset.version, fragments, 0)
+    operation = ours.LanceOperation.CreateIndex([bare], [])
+    return ours.LanceDataset.commit(dataset.uri, operation, read_version=dataset.version)
+
+
+@pytest.mark.parametrize(
+    ("kind", "title", "text"),
+    [
+        ("BTREE", "BTree", "a = 3"),
+        ("BITMAP", "Bitmap", "a IN (3, 4)"),
+        ("LABEL_LIST", "LabelList", "array_has(l, 3)"),
+    ],
+)
+def test_indices_without_details_are_used_if_their_files_say_what_they_are(
+    tmp_path, kind, title, text
+):
+    path = str(tmp_path)
+    rows = pa.table({"a": range(100), "l": [[n] for n in range(100)]})
+    dataset = ours.write_dataset(rows, path, max_rows_per_file=50)
+    dataset.create_scalar_index("l" if kind == "LABEL_LIST" else "a", kind, name="i")
+    dataset = _without_details(dataset, "i")
+    assert [each.index_type for each in dataset.describe_indices()] == ["Unknown"]
+    assert "ScalarIndexQuery" in dataset.scanner(filter=text).explain_plan()
+    for library in (ours, reference):
+        opened = library.dataset(path)
+        assert opened.stats.index_stats("i")["index_type"] == title
+        assert opened.count_rows(text) == (2 if "IN" in text else 1)
+    dataset.insert(rows)
+    dataset.optimize.optimize_indices()
+    assert dataset.check() == []
+    assert dataset.count_rows(text) == (4 if "IN" in text else 2)
+
+
+def test_an_index_that_does_not_say_whether_its_rows_are_ids_is_passed_over(tmp_path):
+    rows = pa.table({"a": range(100)})
+    dataset = ours.write_dataset(rows, str(tmp_path), enable_stable_row_ids=True)
+    dataset.create_scalar_index("a", "BTREE", name="i")
+    dataset = _without_details(dataset, "i")
+    with pytest.warns(IndexUnusableWarning, match="no details"):
+        assert dataset.count_rows("a = 3") == 1
+
+
+def test_both_list_an_index_of_vectors_without_details_as_one(tmp_path):
+    path = str(tmp_path)
+    dataset = ours.write_dataset(pa.table({"a": range(100)}), path)
+    files = [ours.IndexFile(path="index.idx", size_bytes=0)]
+    bare = ours.Index(str(uuid.uuid4()), "i", [0], dataset.version, {0}, 0, files=files)
+    operation = ours.LanceOperation.CreateIndex([bare], [])
+    ours.LanceDataset.commit(path, operation, read_version=dataset.version)
+    for library in (ours, reference):
+        assert library.dataset(path).describe_indices()[0].index_type == "Vector"

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+import pyarrow as pa
+
 from lancelet.errors import UnsupportedError
-from lancelet.index.base import ScalarKind
+from lancelet.index.base import IndexTypeError, ScalarKind, indexed_type
 from lancelet.index.inverted import Inverted
 from lancelet.index.inverted.layout import METADATA
+from lancelet.index.parts.key_sets import KEY_SETS
 from lancelet.index.scalar.bitmap import Bitmap
 from lancelet.index.scalar.bloomfilter import BloomFilter
 from lancelet.index.scalar.btree import BTree
+from lancelet.index.scalar.btree.layout import PAGE_LOOKUP
 from lancelet.index.scalar.json_path import JsonPath
 from lancelet.index.scalar.label_list import LabelList
 from lancelet.index.scalar.minhash import MinHash
@@ -31,8 +35,12 @@ SCALAR_KINDS: Final[tuple[ScalarKind, ...]] = (
     Inverted(),
 )
 _ALIASES: Final = {"FTS": "INVERTED"}
-_BY_FILE: Final = {METADATA: "INVERTED"}
-"""A file that no other kind has."""
+_BY_FILE: Final = {
+    METADATA: ("INVERTED",),
+    PAGE_LOOKUP: ("BTREE",),
+    KEY_SETS: ("BITMAP", "LABEL_LIST"),
+}
+"""The kinds that have a file, as releases had that wrote no details."""
 
 _BY_NAME: Final = {kind.name: kind for kind in SCALAR_KINDS}
 _BY_TYPE: Final = {kind.type_url.lower(): kind for kind in (*SCALAR_KINDS, IVF)}
@@ -56,10 +64,20 @@ def kind_of_type(type_url: str) -> ScalarKind | None:
     return _BY_TYPE.get(type_url.lower())
 
 
-def kind_of_files(names: Collection[str]) -> ScalarKind | None:
-    """Return the kind that has files of these names, or None if it cannot be told.
+def kind_of_files(names: Collection[str], data_type: pa.DataType) -> ScalarKind | None:
+    """Return the kind that has files of these names for a column, or None if it cannot be told.
 
-    >>> kind_of_files(["metadata.lance", "part_0_docs.lance"]).title
-    'Inverted'
+    >>> kind_of_files(["bitmap_page_lookup.lance"], pa.list_(pa.string())).title
+    'LabelList'
     """
-    return next((kind_of_name(kind) for file, kind in _BY_FILE.items() if file in names), None)
+    kinds = (kind_of_name(kind) for file in _BY_FILE if file in names for kind in _BY_FILE[file])
+    return next((kind for kind in kinds if _takes(kind, data_type)), None)
+
+
+def _takes(kind: ScalarKind, data_type: pa.DataType) -> bool:
+    """Return whether columns of a type can have an index of a kind."""
+    try:
+        kind.check_type(indexed_type(data_type), "")
+    except IndexTypeError:
+        return False
+    return True

@@ -38,7 +38,8 @@ class Coverage:
 def title_of(metadata: IndexMetadata) -> str:
     """Return how listings call the kind of a segment."""
     if metadata.details is None:
-        return "Unknown"
+        has_vectors = any(file.path == INDEX_FILE for file in metadata.files)
+        return "Vector" if has_vectors else "Unknown"
     name = metadata.details.type_name
     if metadata.details.type_url == IVF.type_url:
         return IvfDetails.parse(metadata.details.value).name or "IVF"

@@ -438,14 +438,24 @@ def table_segment(snapshot: Snapshot, metadata: IndexMetadata) -> TableSegment |
 
 def _kind_of_files(snapshot: Snapshot, metadata: IndexMetadata) -> ScalarKind | None:
     """Return the kind of a segment without details, of an old release or committed by hand."""
-    folder = folder_of(snapshot, metadata)
+    columns = [field for field in snapshot.schema.walk() if (int(field.id),) == metadata.fields]
+    if not columns:
+        return None
+    folder, data_type = folder_of(snapshot, metadata), columns[0].arrow_type
 
     def look() -> ScalarKind | None:
         listed = folder.store.list_delimited(folder.path).objects
         names = {info.path.rsplit("/", 1)[-1] for info in listed}
-        return kind_of_files(names)
+        kind = kind_of_files(names, data_type)
+        return None if kind is None or _is_ambiguous(snapshot, kind) else kind
 
     return snapshot.location.kept.get_or_make(("kind of files", metadata.uuid), look)
+
+
+def _is_ambiguous(snapshot: Snapshot, kind: ScalarKind) -> bool:
+    """Return whether only the version of a segment, which nobody vouches for, tells its rows."""
+    by_address = {kind.uses_addresses(version) for version in range(kind.newest_version + 1)}
+    return snapshot.manifest.uses_stable_row_ids and len(by_address) > 1
 
 
 def _present(addresses: UInt64s) -> UInt64s:
