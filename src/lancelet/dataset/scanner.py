@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 from uuid import UUID
 
@@ -253,11 +254,14 @@ class ScannerBuilder:
             options = replace(options, batch_size=int(os.environ[_BATCH_SIZE_VARIABLE]))
         if options.segments is not None and not isinstance(options.search, VectorSearch):
             raise InvalidInputError("with_index_segments is only supported for vector search")
-        if self._search_filter is not None:
-            options = with_search_filter(self._dataset.snapshot, options, self._search_filter)
         plan = plan_scan(self._dataset.snapshot, options)
-        blobs = blob_columns(plan) if self._with_bytes else {}
-        return LanceScanner(plan, self._dataset, scan_stats=self._scan_stats, blobs=blobs)
+        return LanceScanner(
+            plan,
+            self._dataset,
+            scan_stats=self._scan_stats,
+            blobs=blob_columns(plan) if self._with_bytes else {},
+            search_filter=self._search_filter,
+        )
 
     def _set(self, **options: Any) -> Self:
         self._options.update(options)
@@ -306,18 +310,27 @@ class LanceScanner(pa.dataset.Scanner):  # type: ignore[misc]  # pyarrow has no 
         *,
         scan_stats: Callable[[ScanMetrics], None] | None = None,
         blobs: Mapping[str, Field] | None = None,
+        search_filter: SearchFilter | None = None,
     ) -> None:
         """Run a plan; made by `ScannerBuilder` and `LanceDataset.scanner`."""
         del snapshot
-        self._plan = scanner
+        self._unfiltered, self._search_filter = scanner, search_filter
         self._dataset = dataset
         self._scan_stats = scan_stats
         self._blobs = blobs or {}
 
+    @cached_property
+    def _plan(self) -> ScanPlan:
+        """The plan with what the filtering search finds, which is looked for when rows are."""
+        plan, filtering = self._unfiltered, self._search_filter
+        if filtering is None:
+            return plan
+        return plan_scan(plan.snapshot, with_search_filter(plan.snapshot, plan.options, filtering))
+
     @property
     def projected_schema(self) -> pa.Schema:
         """The schema of what is returned."""
-        return bytes_schema(self._plan, self._blobs)
+        return bytes_schema(self._unfiltered, self._blobs)
 
     @property
     def dataset_schema(self) -> pa.Schema:

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from lancelet.errors import InvalidInputError
 from lancelet.query.compile import Writable, both
 from lancelet.query.execute import execute_to_table
-from lancelet.query.full_text import FullTextQuery
+from lancelet.query.full_text import FullTextQuery, MatchQuery
 from lancelet.query.plan import plan_scan
 from lancelet.query.row_columns import RowColumn
 from lancelet.query.row_mask import mask_expression
@@ -151,6 +151,12 @@ def with_search_filter(
         found = _found(snapshot, replace(alone, filter=options.filter, prefilter=True), search)
         return replace(options, rows=found)
     if isinstance(search, TextSearch):
+        if not isinstance(filtering, MatchQuery):
+            raise InvalidInputError(
+                "Only Match queries are supported when a full-text search filters what was found; "
+                "with prefilter=True others are too",
+                found=type(filtering).__name__,
+            )
         matches = mask_expression(_found(snapshot, alone, search))
         kept = matches if options.filter is None else both(options.filter, matches)
         return replace(options, filter=kept)

@@ -65,6 +65,16 @@ def test_a_search_filters_only_a_search_of_the_other_kind(uri):
         dataset.to_table(nearest=NEAREST, filter=VectorSearchQuery("v", VECTORS[0]))
 
 
+@pytest.mark.parametrize("library", [lancelet, lance])
+def test_only_matches_look_at_what_was_found(uri, library):
+    query = library.query.BoostQuery(
+        library.query.MatchQuery("world", "t"), library.query.MatchQuery("bye", "t")
+    )
+    scanner = library.dataset(uri).scanner(nearest=NEAREST, filter=query, prefilter=False)
+    with pytest.raises(ValueError, match="Only Match queries are supported"):
+        scanner.to_table()
+
+
 def test_a_filter_of_two_parts_is_split():
     query = MatchQuery("a", "t")
     both = split_filter({"expr_filter": "id > 1", "search_filter": query})
