@@ -3,6 +3,7 @@
 import warnings
 from dataclasses import replace
 
+import lance
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -121,6 +122,17 @@ def test_only_indices_of_columns_in_a_filter_are_opened(dataset, tmp_path):
 def test_the_plan_says_what_is_asked(dataset):
     plan = dataset.scanner(filter="a = 7").explain_plan()
     assert "ScalarIndexQuery: query=[a = 7]@a_idx" in plan
+
+
+def test_a_text_that_is_asked_for_is_shown_as_by_the_reference(tmp_path):
+    uri = str(tmp_path / "texts.lance")
+    dataset = lancelet.write_dataset(pa.table({"t": ["a red fox", "a dog"]}), uri)
+    dataset.create_scalar_index("t", "NGRAM")
+    scanners = [
+        each.dataset(uri).scanner(filter="contains(t, 'red')") for each in (lancelet, lance)
+    ]
+    shown = '[contains(t, Utf8("red"))]@t_idx(NGram)'
+    assert [shown in scanner.explain_plan() for scanner in scanners] == [True, True]
 
 
 def test_what_is_false_is_found_too(dataset):

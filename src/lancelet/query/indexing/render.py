@@ -58,7 +58,7 @@ def _question(question: Question, column: str) -> str:
         case StartsWith(prefix):
             return f"{column} LIKE '{prefix.decode(errors='replace')}%'"
         case Contains(text):
-            return f"contains({column}, '{text}')"
+            return f'contains({column}, Utf8("{text}"))'
         case HasAny(values):
             return f"array_has_any({column}, List([{_listed(values)}]))"
         case HasAll(values):
