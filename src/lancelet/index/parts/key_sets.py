@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowIndices, RowRange
-from lancelet.index.folder import StoredFile
+from lancelet.index.folder import SegmentFolder
 from lancelet.index.parts.ordering import Order, Side, order_of
 from lancelet.index.parts.spans import SortedValues, Span, spans_of
 from lancelet.index.question import Question
@@ -33,9 +33,10 @@ _KEYS_CHECKED: Final = 1 << 16
 class KeySets:
     """An open file of keys and row sets; the keys are in memory."""
 
-    def __init__(self, file: StoredFile) -> None:
+    def __init__(self, folder: SegmentFolder) -> None:
         """Read the keys."""
-        self._file = file
+        self._file = file = folder.open(KEY_SETS)
+        self._loads = folder.loads
         (keys,) = file.read(["keys"])
         self._order = order_of(keys.type)
         # Other writers may put the null key last when they merge.
@@ -64,6 +65,14 @@ class KeySets:
     def union(self, spans: Iterable[Span]) -> RowSet:
         """Return the rows of all keys in spans."""
         return self._union(tuple(spans))
+
+    def num_rows(self, spans: Iterable[Span]) -> int:
+        """Return how many rows the keys in spans have; whether they were in memory is noted."""
+        spans, read = tuple(spans), self._loads.parts
+        rows = self._union(spans).num_listed
+        if self._loads.parts == read:
+            self._loads.found += sum(stop - start for start, stop in spans)
+        return rows
 
     def null_key(self) -> RowSet:
         """Return the rows of the key that is null."""
@@ -100,6 +109,7 @@ class KeySets:
     def _read(self, start: int, stop: int) -> list[RowSet]:
         if start >= stop:
             return []
+        self._loads.parts += stop - start
         if self._stored_at is None:
             (bitmaps,) = self._file.read(["bitmaps"], RowRange(start, stop))
         else:

@@ -29,7 +29,7 @@ from lancelet.index.parts.grouping import (
     stored_groups,
     write_groups,
 )
-from lancelet.index.parts.key_sets import KEY_SETS, KeySets
+from lancelet.index.parts.key_sets import KeySets
 from lancelet.index.question import Question
 from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import RowSet
@@ -40,7 +40,7 @@ class BitmapSegment:
 
     def __init__(self, folder: SegmentFolder) -> None:
         """Read the keys."""
-        self.key_sets = KeySets(folder.open(KEY_SETS))
+        self.key_sets = KeySets(folder)
 
     @property
     def data_type(self) -> pa.DataType:
@@ -50,7 +50,7 @@ class BitmapSegment:
     def estimate(self, question: Question) -> int | None:
         """Return how many rows there are: adding sets up is as cheap as guessing."""
         spans = self.key_sets.spans(question)
-        return None if spans is None else self.key_sets.union(spans).num_listed
+        return None if spans is None else self.key_sets.num_rows(spans)
 
     def search(self, question: Question) -> Found:
         """Return the rows exactly."""

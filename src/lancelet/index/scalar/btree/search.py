@@ -175,18 +175,24 @@ class BTreeSegment:
 
     def search(self, question: Question) -> Found:
         """Return the rows exactly."""
+        read = self._loads.parts
         span = self._span_within_page(question.values) if isinstance(question, OneOf) else None
         spans = spans_of(question, self._sorted) if span is None else [span]
         assert spans is not None, "only what has an estimate is searched"
-        return Found(RowSet.of(self._ids(spans)))
+        found = Found(RowSet.of(self._ids(spans)))
+        self._loads.found += self._loads.parts == read
+        return found
 
     def few_numbers(self, question: OneOf, most: int) -> UInt64s | None:
         """Return the numbers of rows that answer, in any order; None if there are more."""
+        read = self._loads.parts
         span = self._span_within_page(question.values)
         spans = spans_of(question, self._sorted) if span is None else [span]
         if spans is None or sum(max(stop - start, 0) for start, stop in spans) > most:
             return None
-        return self._ids(spans)
+        found = self._ids(spans)
+        self._loads.found += self._loads.parts == read
+        return found
 
     def count(self, question: Question) -> int | None:
         """Return how many rows answer a question."""
@@ -302,7 +308,10 @@ class BTreeSegment:
     def _whole_of(self, pages: int) -> _Page | None:
         """Return the whole index if it is in memory, or is to be, now that pages will be read."""
         if self._whole is None and (self._num_read + pages) * _WHOLE_FROM >= self._pages_to_keep:
-            self._whole = self._read_rows(self._num_nulls, self.num_rows)
+            if len(self._maximum) == 1:
+                self._whole = self._kept_page(0)
+            else:
+                self._whole = self._read_rows(self._num_nulls, self.num_rows)
         return self._whole
 
     @cached_property

@@ -34,7 +34,7 @@ from lancelet.index.parts.grouping import (
     stored_groups,
     write_groups,
 )
-from lancelet.index.parts.key_sets import KEY_SETS, KeySets
+from lancelet.index.parts.key_sets import KeySets
 from lancelet.index.parts.sorted_runs import Part
 from lancelet.index.question import HasAll, HasAny, IsNull, OneOf, Question
 from lancelet.rowids.address import UInt64s
@@ -48,7 +48,7 @@ class LabelListSegment:
 
     def __init__(self, folder: SegmentFolder) -> None:
         """Read the keys."""
-        self.key_sets = KeySets(folder.open(KEY_SETS))
+        self.key_sets = KeySets(folder)
 
     def estimate(self, question: Question) -> int | None:
         """Return how many rows there are: adding sets up is as cheap as guessing."""
