@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from lancelet.io.trace_events import LISTENERS
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -21,6 +23,14 @@ def python_blocks(page):
     return BLOCK.findall(page.read_text())
 
 
+@pytest.fixture
+def nobody_listens_afterwards():
+    """Pages may listen to what the process does, which other tests should not be told of."""
+    yield
+    LISTENERS.forget()
+
+
+@pytest.mark.usefixtures("nobody_listens_afterwards")
 @pytest.mark.parametrize(
     "page",
     # Pages about Spark run in the session of `tests/spark`.

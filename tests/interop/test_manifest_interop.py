@@ -295,7 +295,11 @@ def max_fragment_id(path: Path) -> int | None:
     return message.max_fragment_id if message.HasField("max_fragment_id") else None
 
 
-@pytest.mark.parametrize("bit", range(18))
+OVERLAYS = 6
+"""The bit of a feature that the reference reads only where its environment says so."""
+
+
+@pytest.mark.parametrize("bit", [bit for bit in range(18) if bit != OVERLAYS])
 def test_each_flag_is_accepted_or_refused_as_the_reference_does(bit: int, tmp_path: Path) -> None:
     lance.write_dataset(numbers(3), tmp_path / "t", enable_stable_row_ids=bit == 1)
     (path,) = (tmp_path / "t" / "_versions").glob("*.manifest")

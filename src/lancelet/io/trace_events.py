@@ -72,6 +72,11 @@ class Listeners:
         if on_span is not None:
             self._spans.append(on_span)
 
+    def forget(self) -> None:
+        """Tell nobody any more; stores that are watched stay so, and have nobody to tell."""
+        self._events.clear()
+        self._spans.clear()
+
     def tell(self, target: str, **args: object) -> None:
         """Tell of an event."""
         if not self._events:

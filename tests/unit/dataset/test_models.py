@@ -101,7 +101,7 @@ def test_what_is_no_column_is_refused():
         ours.pydantic_to_schema(Wrong)
     with pytest.raises(UnsupportedError):
         ours.pydantic_to_schema(Wide)
-    assert ours.pydantic_to_schema(Shade).field("a").type == pa.string()
+    assert ours.pydantic_to_schema(Shade).field("a").type == pa.dictionary(pa.int32(), pa.string())
     with pytest.raises(TypeError):
         lancelet.LanceDataset.from_pydantic_model(int, [1])
     with pytest.raises(TypeError):

@@ -120,6 +120,11 @@ def test_a_lying_zstd_size_is_corrupt(agree, size):
     assert agree("zstd_decompress_chunks", packed, np.array([size])) is CorruptDataError
 
 
+def test_a_size_in_front_of_no_frame_is_corrupt(agree):
+    sizes = slices_of([(7).to_bytes(8, "little")])
+    assert agree("zstd_decompress_chunks", sizes) is CorruptDataError
+
+
 @given(CHUNKS)
 def test_zstd_frames_need_not_state_their_size(agree, chunks):
     compressor = zstandard.ZstdCompressor(write_content_size=False)

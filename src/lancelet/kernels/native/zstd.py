@@ -51,6 +51,7 @@ def _sized_frames(slices: Slices) -> tuple[Slices, Int64s] | None:
     sizes: Int64s = take_fixed(slices.source, slices.position, _SIZE_BYTES).view(np.int64)
     room = slices.size - _SIZE_BYTES
     is_odd = (sizes < 0) | (sizes // RATIO_MAX > room) | (sizes & _LOW_HALF == _MAGIC)
+    is_odd |= (sizes > 0) & (room == 0)
     if is_odd.any():
         return None
     return Slices(slices.source, slices.position + _SIZE_BYTES, room), sizes
