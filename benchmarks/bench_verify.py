@@ -4,9 +4,11 @@
 
 A block is verified once in a process, so everything is measured as if the process had just started
 ("first": all that is known of files is forgotten) and with a reader that has read the rows before
-("again"). Modes take turns, so that a noisy
-machine is noisy for all of them. Values that are not compressed are not even touched by a scan of
-a mapped file; there, what verification costs is what it costs to look at the bytes at all.
+("again"). Modes take turns, so that a noisy machine is noisy for all of them. Values that are not
+compressed are not even touched by a scan of a mapped file; there, what verification costs is what
+it costs to look at the bytes at all. So scans are measured too whose values are added up ("used"),
+first and where the system has none of the file in memory ("from disk": wall time, which is mostly
+the disk's).
 """
 
 from __future__ import annotations
@@ -15,12 +17,14 @@ import argparse
 import statistics
 import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import columns
 import numpy as np
 import pyarrow as pa
-from compare import measure, save
+import pyarrow.compute as pc
+from compare import drop_from_page_cache, measure, save
 
 from lancelet.file import LanceFileReader, LanceFileWriter
 from lancelet.file.checksums import Checksums
@@ -32,22 +36,33 @@ BLOCK_KIB = (4, 16, 64, 256)
 HASHED_BYTES = 256 << 20
 TAKEN_BLOCKS = 1000
 ROUNDS = 15
+DISK_ROUNDS = 5
+FROM_DISK = "from disk"
 Case = Callable[[str], object]
 
 
 def cases(path: Path, num_rows: int) -> dict[str, Case]:
     """Return the reads to be measured, each a function of the mode."""
     random = np.random.default_rng(1)
-    warm = {mode: LanceFileReader(path, verify=mode) for mode in MODES}
+    # Opened when first asked: the system forgets nothing of a file that is mapped.
+    warm = cache(lambda mode: LanceFileReader(path, verify=mode))
 
-    def scan(mode: str) -> object:
+    def scan(mode: str) -> pa.Table:
         CACHE.clear()
         return LanceFileReader(path, verify=mode).read_all(batch_size=65_536).to_table()
 
     def scan_again(mode: str) -> object:
-        return warm[mode].read_all(batch_size=65_536).to_table()
+        return warm(mode).read_all(batch_size=65_536).to_table()
 
-    found: dict[str, Case] = {"scan, first": scan, "scan, again": scan_again}
+    def scan_used(mode: str) -> object:
+        return used(scan(mode))
+
+    found: dict[str, Case] = {
+        "scan, first": scan,
+        "scan, again": scan_again,
+        "scan, first, used": scan_used,
+        f"scan, {FROM_DISK}, used": scan_used,
+    }
     for count in (1, 100, 10_000):
         rows = np.sort(random.choice(num_rows, count, replace=False)).tolist()
 
@@ -56,21 +71,36 @@ def cases(path: Path, num_rows: int) -> dict[str, Case]:
             return LanceFileReader(path, verify=mode).take_rows(rows).to_table()
 
         def again(mode: str, rows: list[int] = rows) -> object:
-            return warm[mode].take_rows(rows).to_table()
+            return warm(mode).take_rows(rows).to_table()
 
         found[f"take {count}, first"] = first
+        found[f"take {count}, {FROM_DISK}"] = first
         found[f"take {count}, again"] = again
     return found
 
 
-def costs(case: Case) -> dict[str, float]:
-    """Return the median CPU time of each mode, in milliseconds."""
+def used(table: pa.Table) -> object:
+    """Look at every value."""
+    for chunk in table["x"].chunks:
+        values = chunk.flatten() if pa.types.is_fixed_size_list(chunk.type) else chunk
+        if pa.types.is_string(values.type):
+            pc.sum(pc.binary_length(values))
+        else:
+            pc.sum(values)
+    return table
+
+
+def costs(case: Case, path: Path, *, from_disk: bool) -> dict[str, float]:
+    """Return the median time of each mode in milliseconds: of CPU, or from the disk of the wall."""
     samples: dict[str, list[float]] = {mode: [] for mode in MODES}
-    for round_number in range(ROUNDS + 1):
+    for round_number in range((DISK_ROUNDS if from_disk else ROUNDS) + 1):
         for mode in MODES:
+            if from_disk:
+                CACHE.clear()
+                drop_from_page_cache(path)
             timing = measure(lambda mode=mode: case(mode))
             if round_number:
-                samples[mode].append(timing.cpu_ms)
+                samples[mode].append(timing.wall_ms if from_disk else timing.cpu_ms)
     return {mode: statistics.median(times) for mode, times in samples.items()}
 
 
@@ -122,8 +152,10 @@ def main() -> None:
             with LanceFileWriter(path, table.schema) as writer:
                 for batch in table.to_batches(max_chunksize=65_536):
                     writer.write_batch(batch)
-            for what, case in cases(path, table.num_rows).items():
-                taken = costs(case)
+            for what, case in sorted(
+                cases(path, table.num_rows).items(), key=lambda each: FROM_DISK not in each[0]
+            ):
+                taken = costs(case, path, from_disk=FROM_DISK in what)
                 found[f"{what}, {name}"] = taken
                 print(
                     f"{what + ', ' + name:<40} {taken['off']:>10.3f} {taken['sample']:>10.3f} "

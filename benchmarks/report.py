@@ -90,7 +90,9 @@ def verification(run: Run) -> Iterator[str]:
     yield "\n## Verification\n"
     yield (
         f"{machine_of(run)} CPU time. *First* is with a new reader, which verifies each block that "
-        "it reads; *again* with a reader that has read the rows before. A scan of values that are "
+        "it reads; *again* with a reader that has read the rows before; *from disk* is the wall "
+        "time where the system has none of the file in memory, which is mostly the disk's; *used* "
+        "adds up the values that were read. A scan of values that are "
         "not compressed does not touch them when the file is mapped, so there the cost of "
         "verification is that of looking at the bytes at all; see "
         "[what it is made of](adr/0007-checksums-per-block.md)."
