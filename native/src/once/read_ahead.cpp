@@ -25,6 +25,10 @@ namespace {
 constexpr int64_t kPage = 4096;
 constexpr int64_t kGroup = 1024;  // pages that one call of mincore looks at
 
+// Pages are asked for in blocks, which are the blocks that have a checksum: whoever verifies a block
+// touches all of it, and would wait once more for each page of it that nobody asked for.
+constexpr int64_t kBlock = 4;
+
 // Linux starts at most one readahead window for each call, so larger slices are asked for in
 // steps; the default window is 128 KiB.
 constexpr int64_t kStep = 128 * 1024;
@@ -35,9 +39,11 @@ class Pages {
 
   // Looks at the pages of a slice that are not known yet; returns how often it asked for some.
   int64_t visit(int64_t position, int64_t size) {
-    const int64_t stop = smaller((position + size + kPage - 1) / kPage, known_.size);
+    if (size == 0) return 0;
+    const int64_t end = (position + size + kPage - 1) / kPage;
+    const int64_t stop = smaller((end + kBlock - 1) / kBlock * kBlock, known_.size);
     int64_t asked = 0;
-    int64_t page = position / kPage;
+    int64_t page = position / kPage / kBlock * kBlock;
     while (page < stop) {
       if (known_.data[page]) {
         ++page;
