@@ -62,9 +62,13 @@ def train_ivf_centroids_on_accelerator(
         max_iters: The most rounds.
         filter_nan: Whether to leave out vectors that are null.
     """
-    kept = f"{column} is not null" if filter_nan and dataset.schema.field(column).nullable else None
     sample = Batches(
-        dataset, batch_size, columns=[column], samples=k * sample_rate, filter=kept, cache=True
+        dataset,
+        batch_size,
+        columns=[column],
+        samples=k * sample_rate,
+        filter=_present(dataset, column, filter_nan),
+        cache=True,
     )
     found = KMeans(
         int(k),
@@ -100,12 +104,11 @@ def compute_partitions(
         filter_nan: Whether to leave out rows that are null; those that are not finite always are.
         sample_size: How many rows to choose at random, by default all.
     """
-    kept = f"{column} is not null" if filter_nan and dataset.schema.field(column).nullable else None
     rows = Batches(
         dataset,
         batch_size,
         columns=[column, "_rowid"] if sample_size else [column],
-        filter=kept,
+        filter=_present(dataset, column, filter_nan),
         samples=sample_size or 0,
         with_row_id=not sample_size,
     )
@@ -262,8 +265,13 @@ def one_pass_assign_ivf_pq_on_accelerator(
     """
     del metric_type, accelerator
     _check_pieces(int(_centroids(ivf_kmeans).shape[1]), len(pq_kmeans_list))
-    kept = f"{column} is not null" if filter_nan and dataset.schema.field(column).nullable else None
-    rows = Batches(dataset, batch_size, columns=[column], filter=kept, with_row_id=True)
+    rows = Batches(
+        dataset,
+        batch_size,
+        columns=[column],
+        filter=_present(dataset, column, filter_nan),
+        with_row_id=True,
+    )
     schema = _code_schema(len(pq_kmeans_list))
 
     def coded() -> Iterator[pa.RecordBatch]:
@@ -273,6 +281,12 @@ def one_pass_assign_ivf_pq_on_accelerator(
 
     with _Precision(allow_cuda_tf32):
         return _written(pa.RecordBatchReader.from_batches(schema, coded()), dst_dataset_uri)
+
+
+def _present(dataset: LanceDataset, column: str, leaves_out_null: bool) -> str | None:
+    """Return the filter of the rows whose vectors are looked at."""
+    is_needed = leaves_out_null and dataset.schema.field(column).nullable
+    return f"{column} is not null" if is_needed else None
 
 
 def _residuals(
