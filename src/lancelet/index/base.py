@@ -211,11 +211,16 @@ class ScalarKind(Protocol):
         """Return the kind that details make of it, or None if they name what is not known."""
         return self
 
-    def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:
-        """Return the version that is written for a table."""
+    def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:  # noqa: ARG002
+        """Return the version that is written for a table; most write 0, by the ids of rows."""
+        return 0
 
     def uses_addresses(self, version: int) -> bool:
-        """Return whether rows are numbered by address even where they have stable ids."""
+        """Return whether rows are numbered by address even where they have stable ids.
+
+        Most kinds have a second version for that.
+        """
+        return version >= 1
 
     def describe(self, details: bytes) -> dict[str, Any]:  # noqa: ARG002
         """Return what the details say, by name, for people; those of most kinds are empty."""

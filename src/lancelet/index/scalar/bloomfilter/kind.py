@@ -145,10 +145,6 @@ class BloomFilter(ScalarKind):
     newest_version = 0
     can_remap = False
 
-    def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:  # noqa: ARG002
-        """Return 0, the only one there is."""
-        return 0
-
     def uses_addresses(self, version: int) -> bool:  # noqa: ARG002
         """Return that rows are numbered by address, always."""
         return True

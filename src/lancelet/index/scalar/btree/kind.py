@@ -36,10 +36,6 @@ class BTree(ScalarKind):
         """Return 1 where rows have ids of their own, since it then numbers rows by address."""
         return int(stable_row_ids)
 
-    def uses_addresses(self, version: int) -> bool:
-        """Return whether rows are numbered by address."""
-        return version >= 1
-
     def check_type(self, data_type: pa.DataType, column: str) -> None:
         """Raise unless values of the type have an order."""
         if not is_ordered_type(data_type):

@@ -34,14 +34,6 @@ class MinHash(ScalarKind):
     newest_version = 1
     can_remap = True
 
-    def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:  # noqa: ARG002
-        """Return 0: rows are numbered by id."""
-        return 0
-
-    def uses_addresses(self, version: int) -> bool:
-        """Return whether rows are numbered by address."""
-        return version >= 1
-
     def describe(self, details: bytes) -> dict[str, Any]:
         """Return how signatures are made, as parameters that make others like them."""
         settings = Settings.parse(details)

@@ -135,14 +135,6 @@ class NGram(ScalarKind):
     newest_version = 1
     can_remap = True
 
-    def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:  # noqa: ARG002
-        """Return 0: rows are numbered by id."""
-        return 0
-
-    def uses_addresses(self, version: int) -> bool:
-        """Return whether rows are numbered by address."""
-        return version >= 1
-
     def check_type(self, data_type: pa.DataType, column: str) -> None:
         """Raise unless it is text."""
         if not (pa.types.is_string(data_type) or pa.types.is_large_string(data_type)):
