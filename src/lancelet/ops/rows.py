@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset
 
 from lancelet.errors import InvalidInputError, SchemaMismatchError
 
@@ -57,12 +56,14 @@ def _stream_of(data: Any, schema: pa.Schema | None) -> RowStream:
             return RowStream(data.schema, iter([data]), is_in_memory=True)
         case pa.RecordBatchReader():
             return RowStream(data.schema, iter(data))
-        case pyarrow.dataset.Dataset():
-            return _stream_of(data.scanner().to_reader(), None)
-        case pyarrow.dataset.Scanner():
-            return _stream_of(data.to_reader(), None)
         case Mapping():
             return _stream_of(pa.Table.from_pydict(dict(data), schema=schema), None)
+    # The module imports pandas, which workers of Spark would wait for; without it nothing is one.
+    datasets = sys.modules.get("pyarrow.dataset")
+    if datasets is not None and isinstance(data, datasets.Dataset):
+        return _stream_of(data.scanner().to_reader(), None)
+    if datasets is not None and isinstance(data, datasets.Scanner):
+        return _stream_of(data.to_reader(), None)
     if type(data).__module__.split(".")[0] == "pandas":
         table = pa.Table.from_pandas(data, schema=schema, preserve_index=False)
         return _stream_of(table.replace_schema_metadata(schema and schema.metadata), None)

@@ -56,6 +56,11 @@ def test_a_scan_imports_neither_pandas_nor_what_changes_tables(uri):
     run(SCAN.format(uri=uri), unused)
 
 
+@pytest.mark.parametrize("module", ["writer", "stream_reader", "stream_writer", "merging"])
+def test_nothing_imports_pandas_before_there_are_rows(module):
+    run(f"import lancelet.spark.{module}", set())
+
+
 def test_a_schema_imports_nothing_of_streams(uri):
     run(SCHEMA.format(uri=uri), {"lancelet.spark.stream_reader", "lancelet.spark.merging"})
 

@@ -29,8 +29,8 @@ Bytes2d: TypeAlias = npt.NDArray[np.uint8]
 """The bytes of values of one width, a row each."""
 
 _WORD_BYTES: Final = 8
-_NULL: Final = pa.scalar(b"\x00", pa.large_binary())
-_VALID: Final = pa.scalar(b"\x01", pa.large_binary())
+_NULL: Final = b"\x00"
+_VALID: Final = b"\x01"
 
 
 def key_validity(columns: Sequence[pa.Array]) -> Bools | None:
@@ -160,7 +160,7 @@ def _sized(array: pa.Array) -> pa.LargeBinaryArray:
 def _item(array: pa.Array) -> pa.LargeBinaryArray:
     """Return values within others as bytes, which say whether they are null."""
     filled = _joined([_repeated(_VALID, len(array)), _sized(array)])
-    return pc.if_else(array.is_valid(), filled, _NULL) if array.null_count else filled
+    return pc.if_else(array.is_valid(), filled, _scalar(_NULL)) if array.null_count else filled
 
 
 def _list_bytes(array: pa.Array) -> pa.LargeBinaryArray:
@@ -204,9 +204,14 @@ def _joined(parts: Sequence[pa.Array]) -> pa.LargeBinaryArray:
     return pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.large_binary()))
 
 
-def _repeated(value: pa.Scalar, count: int) -> pa.Array:
-    return pa.repeat(value, count)
+def _repeated(value: bytes, count: int) -> pa.LargeBinaryArray:
+    return pa.repeat(_scalar(value), count)
+
+
+def _scalar(value: bytes) -> pa.LargeBinaryScalar:
+    # Not at import: the first scalar of a process makes Arrow look for pandas, and import it.
+    return pa.scalar(value, pa.large_binary())
 
 
 def _empty(count: int) -> pa.LargeBinaryArray:
-    return pa.repeat(pa.scalar(b"", pa.large_binary()), count)
+    return _repeated(b"", count)

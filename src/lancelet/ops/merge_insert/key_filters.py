@@ -19,7 +19,7 @@ from lancelet.kernels import xxh64_many
 from lancelet.ops.merge_insert.key_bytes import key_validity, variable_buffers
 from lancelet.ops.merge_insert.key_columns import KeyColumns
 
-_ZERO = pa.scalar(b"\x00", pa.large_binary())
+_END = b"\x00"
 _FULL = b"\xff" * (BLOOM_BITS // 8)
 
 
@@ -61,8 +61,9 @@ def filter_hashes(columns: Sequence[pa.Array]) -> Hashes | None:
     if len(known) < len(parts):
         return None
     if len(known) > 1:
-        ended = [each for part in known for each in (part, _ZERO)]
-        known = [pc.binary_join_element_wise(*ended, pa.scalar(b"", pa.large_binary()))]
+        end, nothing = (pa.scalar(each, pa.large_binary()) for each in (_END, b""))
+        ended = [each for part in known for each in (part, end)]
+        known = [pc.binary_join_element_wise(*ended, nothing)]
     return xxh64_many(*variable_buffers(known[0]))
 
 
