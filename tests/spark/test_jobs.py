@@ -1,7 +1,11 @@
 """Jobs that SQL has no words for: scan, write, replace, delete, update, compact, merge."""
 
+import os
+import uuid
+
 import lance
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from lancelet import spark as ls
@@ -83,6 +87,30 @@ def test_rows_are_deleted_updated_and_compacted_on_executors(spark, table):
     expected = {i: (f"row {i}", 1 + i if i < 5 else 1) for i in range(45)}
     assert rows_of(table) == expected
     assert lance.dataset(table).version == done.version
+
+
+def test_a_model_is_loaded_once_in_each_worker(spark, table, tmp_path):
+    loads = tmp_path / "loads"
+    loads.mkdir()
+
+    def load():
+        (loads / f"{os.getpid()}-{uuid.uuid4()}").touch()
+        return 2
+
+    ls.add_columns(
+        table,
+        function=lambda batch, factor: pa.record_batch({"m": pc.multiply(batch["id"], factor)}),
+        schema=pa.schema([("m", pa.int64())]),
+        reads=["id"],
+        setup=load,
+        batch_size=3,
+        bytes_per_task=1,
+        spark=spark,
+    )
+    found = lance.dataset(table).to_table(columns=["id", "m"]).to_pydict()
+    assert found["m"] == [2 * i for i in found["id"]]
+    workers = [path.name.split("-")[0] for path in loads.iterdir()]
+    assert len(workers) == len(set(workers)) > 0
 
 
 def source(spark, *rows, schema="id long, name string, n long"):

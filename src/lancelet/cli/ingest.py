@@ -56,6 +56,7 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
             mode=arguments.mode,
             read_options=_read_options(arguments.option),
             storage_options=storage_options_of(arguments),
+            progress=out.bar(),
             spark=spark,
         )
     finally:

@@ -89,10 +89,13 @@ class Output:
         """Say something that is no error."""
         print(f"lancelet: {text}", file=self.errors)
 
+    def bar(self) -> TerminalBar | None:
+        """Return what draws how far a job is, if somebody is looking."""
+        return None if self.is_json or not self.errors.isatty() else TerminalBar(self.errors)
+
     def progress(self, phase: str, total: int) -> ProgressLine:
-        """Return what draws a bar, if somebody is looking."""
-        is_seen = not self.is_json and self.errors.isatty()
-        return ProgressLine(TerminalBar(self.errors) if is_seen else None, phase, total)
+        """Return what counts parts that are done, and draws a bar if somebody is looking."""
+        return ProgressLine(self.bar(), phase, total)
 
     def _json(self, value: Any) -> None:
         self._line(json.dumps(value, default=json_value, indent=2, ensure_ascii=False))

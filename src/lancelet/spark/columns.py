@@ -1,16 +1,18 @@
 """Adding columns to every row, in tasks: by SQL, or by a Python function over Arrow batches.
 
-add_columns(uri, {"total": "price * n"}, spark=spark)
+    add_columns(uri, {"total": "price * n"}, spark=spark)
 
-add_columns(
-uri,
-function=lambda batch, model: pa.record_batch({"v": model.embed(batch["text"])}),
-schema=pa.schema([("v", pa.list_(pa.float32(), 384))]),
-reads=["text"],
-setup=load_model,          once per worker process, not once per batch
-checkpoint="s3://b/notes",     a job that was killed goes on where it was
-spark=spark,
-)
+    add_columns(
+        uri,
+        function=lambda batch, model: pa.record_batch({"v": model.embed(batch["text"])}),
+        schema=pa.schema([("v", pa.list_(pa.float32(), 384))]),
+        reads=["text"],
+        setup=load_model,              once in each worker process, not for each batch
+        checkpoint="s3://b/notes",     a job that was killed goes on where it was
+        spark=spark,
+    )
+
+A worker keeps what the setup of the last job returned, and lets go of it when another job begins.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from lancelet.ops.publish import Remarks
 from lancelet.spark.running import Finished, Running, begin
 
 _LOADED: Final[dict[str, Any]] = {}
-"""What setups returned in this process, by job."""
+"""What the setup of the last job returned in this process, by the name of the job."""
 
 
 def add_columns(
@@ -89,6 +91,7 @@ class _Prepared:
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if self.job not in _LOADED:
+            _LOADED.clear()
             _LOADED[self.job] = self.setup()
         return _as_batch(self.function(batch, _LOADED[self.job]))
 

@@ -14,6 +14,7 @@ from typing import Final, Unpack
 from pyspark.sql import SparkSession
 
 from lancelet.errors import InvalidInputError
+from lancelet.ops.jobs.engine import ProgressCallback
 from lancelet.spark.conversion.run import convert
 from lancelet.spark.running import Finished, Place
 from lancelet.spark.writing import write
@@ -47,6 +48,7 @@ def load(
     source_format: str | None = None,
     mode: str = "append",
     read_options: Mapping[str, str] | None = None,
+    progress: ProgressCallback | None = None,
     spark: SparkSession,
     **place: Unpack[Place],
 ) -> Finished:
@@ -59,6 +61,7 @@ def load(
             what lies there.
         mode: `create`, `append` or `overwrite`.
         read_options: Options of Spark's reader.
+        progress: Told how far the job is.
         spark: The session.
         place: See `Place`.
     """
@@ -69,7 +72,15 @@ def load(
             raise InvalidInputError(
                 "only readers of Spark have options", format=source_format, found=list(read_options)
             )
-        return convert(source, target, source_format=source_format, mode=mode, spark=spark, **place)
+        return convert(
+            source,
+            target,
+            source_format=source_format,
+            mode=mode,
+            spark=spark,
+            progress=progress,
+            **place,
+        )
     assert source_format is not None
     frame = spark.read.format(source_format).options(**(read_options or {})).load(source)
-    return write(frame, target, mode=mode, **place)
+    return write(frame, target, mode=mode, progress=progress, **place)
