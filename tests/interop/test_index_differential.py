@@ -146,7 +146,9 @@ def change(path, step, rng, counter):
     library = rng.choice((lance, lancelet))
     if step in ("extend", "merge", "retrain"):
         # The reference does not find nested leaves here.
-        has_nested = any("r.x" in each["fields"] for each in lancelet.dataset(path).list_indices())
+        has_nested = any(
+            "r.x" in each.field_names for each in lancelet.dataset(path).describe_indices()
+        )
         library = lancelet if has_nested else library
     if step == "compact" and fragment_reuse_of(lancelet.dataset(path).snapshot).versions:
         library = lancelet  # the reference loses rows of BTREEs here; there is a test of its own
@@ -189,7 +191,7 @@ def is_asked(theirs, text):
     It does not take literals for decimals, and where rows have ids of their own it finds rows in
     old segments of a BITMAP that newer segments have; there is a test of its own.
     """
-    segments = [each["name"] for each in lancelet.dataset(theirs.uri).list_indices()]
+    segments = [each.name for each in lancelet.dataset(theirs.uri).describe_indices()]
     names = names_in(text)
     has_stale = theirs.has_stable_row_ids and any(
         segments.count(f"{name}_BITMAP") > 1 for name in names

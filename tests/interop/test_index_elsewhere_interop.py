@@ -62,10 +62,10 @@ def test_an_index_is_kept_up_on_a_branch_and_the_trunk_does_not_see_it(dataset):
     check(*both("side"))
     both("side")[0].optimize.optimize_indices()
     check(*both("side"))
-    assert both("side")[0].index_statistics("a_idx")["num_unindexed_rows"] == 0
+    assert both("side")[0].stats.index_stats("a_idx")["num_unindexed_rows"] == 0
     both("side")[0].optimize.compact_files(target_rows_per_fragment=500)
     ours, theirs = both("side")
-    check(ours, theirs, is_indexed=ours.index_statistics("a_idx")["num_indexed_fragments"] > 0)
+    check(ours, theirs, is_indexed=ours.stats.index_stats("a_idx")["num_indexed_fragments"] > 0)
     trunk = lancelet.dataset(dataset.uri)
     check(trunk, lance.dataset(dataset.uri))
     assert trunk.count_rows() == 200
@@ -96,7 +96,7 @@ def test_a_column_is_cast_once_its_index_is_dropped_and_indexed_again(dataset):
     for table in (dataset, lance.dataset(dataset.uri)):
         with pytest.raises((ValueError, OSError, RuntimeError), match="index"):
             table.alter_columns({"path": "a", "data_type": pa.int64()})
-    kind = dataset.list_indices()[0]["type"]
+    kind = dataset.describe_indices()[0].index_type
     dataset.drop_index("a_idx")
     dataset.alter_columns({"path": "a", "data_type": pa.int64()})
     check(lancelet.dataset(dataset.uri), lance.dataset(dataset.uri), is_indexed=False)
@@ -107,7 +107,7 @@ def test_a_column_is_cast_once_its_index_is_dropped_and_indexed_again(dataset):
 def test_an_index_goes_with_its_column_and_not_with_another(dataset):
     dataset.create_scalar_index("id", "BTREE")
     dataset.drop_columns(["id"])
-    listed = [each["name"] for each in lancelet.dataset(dataset.uri).list_indices()]
+    listed = [each.name for each in lancelet.dataset(dataset.uri).describe_indices()]
     assert listed == ["a_idx"]
     expected = dataset.to_table(filter="a = 7", use_scalar_index=False)
     assert lancelet.dataset(dataset.uri).to_table(filter="a = 7") == expected

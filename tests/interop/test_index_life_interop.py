@@ -65,14 +65,14 @@ def test_indices_answer_alike_through_their_life(tmp_path, kind, stable, deferre
     ours.insert(rows(400, 500))
     check("changed")
     ours.optimize.optimize_indices(num_indices_to_merge=0)
-    assert len(ours.list_indices()) == 2
+    assert len(ours.describe_indices()[0].segments) == 2
     check("extended")
     ours.optimize.compact_files(target_rows_per_fragment=250, defer_index_remap=deferred)
     check("compacted")
     ours.update({"a": "a + 1"}, where="id % 50 = 7")
     check("updated")
     ours.optimize.optimize_indices(num_indices_to_merge=5)
-    statistics = ours.index_statistics(name)
+    statistics = ours.stats.index_stats(name)
     assert (statistics["num_unindexed_fragments"], statistics["num_segments"]) == (0, 1)
     check("merged")
 
@@ -95,10 +95,10 @@ def test_segments_built_apart_are_committed_and_merged(tmp_path, kind):
         for fragment in range(3)
     ]
     ours.commit_existing_index_segments("by_a", "a", parts)
-    assert len(ours.list_indices()) == 3
+    assert len(ours.describe_indices()[0].segments) == 3
     expected = ids(ours, "a = 7", use_scalar_index=False)
     assert ids(ours, "a = 7") == ids(lance.dataset(path), "a = 7") == expected
     whole = ours.merge_existing_index_segments(parts)
     ours.commit_existing_index_segments("by_a", "a", [whole])
-    assert len(ours.list_indices()) == 1
+    assert len(ours.describe_indices()[0].segments) == 1
     assert ids(ours, "a = 7") == ids(lance.dataset(path), "a = 7") == expected

@@ -65,7 +65,7 @@ def test_optimising_catches_up_with_deferred_compactions(
     expected = ids(dataset, use_scalar_index=False)
     assert ids(dataset) == ids(reference.dataset(tmp_path / "t")) == expected
     for name in ("a_idx", "id_idx"):
-        assert dataset.index_statistics(name)["num_unindexed_rows"] == 0
+        assert dataset.stats.index_stats(name)["num_unindexed_rows"] == 0
     dataset.optimize.compact_files(target_rows_per_fragment=1000, defer_index_remap=True)
     assert num_recorded(dataset) == 1
     assert ids(dataset) == ids(reference.dataset(tmp_path / "t")) == expected
@@ -115,7 +115,7 @@ def test_the_null_key_of_a_bitmap_may_come_last(tmp_path: Path) -> None:
     theirs = reference.dataset(path)
     theirs.insert(pa.table({"id": range(40, 50), "a": [None, "d", *"abcabcab"]}))
     theirs.optimize.optimize_indices()
-    folder = path / "_indices" / ours.dataset(path).list_indices()[0]["uuid"]
+    folder = path / "_indices" / ours.dataset(path).describe_indices()[0].segments[0].uuid
     stored = reference.file.LanceFileReader(str(folder / "bitmap_page_lookup.lance"))
     assert None in stored.read_all().to_table()["keys"].to_pylist()
     dataset = ours.dataset(path)
@@ -127,7 +127,7 @@ def test_the_null_key_of_a_bitmap_may_come_last(tmp_path: Path) -> None:
 
 def damage(dataset: Any, path: Path, how: str) -> Path:
     """Damage the files of the only index, and return the folder."""
-    folder = path / "_indices" / dataset.list_indices()[0]["uuid"]
+    folder = path / "_indices" / dataset.describe_indices()[0].segments[0].uuid
     for file in folder.iterdir():
         if how == "missing":
             file.unlink()
@@ -196,7 +196,7 @@ def test_kinds_that_are_not_known_live_through_every_operation(tmp_path: Path) -
     assert (after.type_url, after.details) == (before.type_url, before.details)
     expected = ids(dataset, text, use_scalar_index=False)
     assert ids(dataset, text) == ids(reference.dataset(path), text) == expected
-    names = {each["name"] for each in dataset.list_indices()} - {FRAGMENT_REUSE_INDEX}
+    names = {each.name for each in dataset.describe_indices()} - {FRAGMENT_REUSE_INDEX}
     assert names == {"s_idx", "a_idx"}
     dataset.drop_index("s_idx")
     assert ids(dataset, text) == expected

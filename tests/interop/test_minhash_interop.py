@@ -67,7 +67,7 @@ def test_both_find_the_same_through_the_life_of_an_index(tmp_path, first, stable
     ours.insert(rows(200, 60))
     check(path, "changed")
     lancelet.dataset(path).optimize.optimize_indices(num_indices_to_merge=0)
-    assert len(lancelet.dataset(path).list_indices()) == 2
+    assert len(lancelet.dataset(path).describe_indices()[0].segments) == 2
     check(path, "extended")
     lancelet.dataset(path).update({"t": "'one'"}, where="id % 50 = 7")
     check(path, "updated")
@@ -75,7 +75,7 @@ def test_both_find_the_same_through_the_life_of_an_index(tmp_path, first, stable
     check(path, "merged by the reference")
     lance.write_dataset(rows(300, 30), path, mode="append")
     lancelet.dataset(path).optimize.optimize_indices(num_indices_to_merge=4)
-    assert len(lancelet.dataset(path).list_indices()) == 1
+    assert len(lancelet.dataset(path).describe_indices()[0].segments) == 1
     check(path, "merged")
     lancelet.dataset(path).optimize.compact_files(target_rows_per_fragment=500)
     check(path, "compacted")
@@ -92,7 +92,7 @@ def test_files_are_those_of_the_reference(tmp_path, parameters):
     for module, name in ((lance, "theirs"), (lancelet, "ours")):
         config = module.indices.IndexConfig(index_type="minhashlsh", parameters=parameters)
         module.dataset(path).create_scalar_index("t", config, name=name)
-    folders = {each["name"]: each["uuid"] for each in lancelet.dataset(path).list_indices()}
+    folders = {each.name: each.segments[0].uuid for each in lancelet.dataset(path).describe_indices()}
     for file in ("signatures.lance", "bands.lance"):
         one, other = (
             lance.file.LanceFileReader(f"{path}/_indices/{folders[name]}/{file}")
@@ -101,7 +101,7 @@ def test_files_are_those_of_the_reference(tmp_path, parameters):
         assert one.read_all().to_table().equals(other.read_all().to_table(), check_metadata=True)
         assert one.metadata().schema.metadata == other.metadata().schema.metadata
     assert one.read_global_buffer(1) == other.read_global_buffer(1)
-    theirs, ours = (lancelet.dataset(path).index_statistics(name) for name in ("theirs", "ours"))
+    theirs, ours = (lancelet.dataset(path).stats.index_stats(name) for name in ("theirs", "ours"))
     assert theirs["indices"] == ours["indices"]
 
 

@@ -43,8 +43,8 @@ def check(path, *, is_used=True):
     assert len(ids(path)) > 3
     plan = lance.dataset(path).scanner(filter=NEAR).explain_plan()
     assert ("ScalarIndexQuery" in plan) == is_used
-    listed = lancelet.dataset(path).list_indices()
-    assert ("g_idx", "RTree") in [(each["name"], each["type"]) for each in listed]
+    listed = lancelet.dataset(path).describe_indices()
+    assert ("g_idx", "RTree") in [(each.name, each.index_type) for each in listed]
     assert lancelet.dataset(path).count_rows("a >= 0") == lance.dataset(path).count_rows()
 
 
@@ -84,7 +84,7 @@ def test_an_index_of_points_comes_through_changes(path, name):
     assert ids(path) == ids(path, use_scalar_index=False)
     plan = lance.dataset(path).scanner(filter=NEAR).explain_plan()
     assert "ScalarIndexQuery" in plan
-    kinds = [each["type"] for each in lancelet.dataset(path).list_indices()]
+    kinds = [each.index_type for each in lancelet.dataset(path).describe_indices()]
     assert "RTree" in kinds
 
 

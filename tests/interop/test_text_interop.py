@@ -326,7 +326,7 @@ def test_an_index_of_parts_under_one_id_is_merged_and_committed(tmp_path):
             fragment_ids=[fragment.fragment_id],
             with_position=True,
         )
-    assert dataset.list_indices() == []
+    assert dataset.describe_indices() == []
     dataset.merge_index_metadata(own_id, "INVERTED")
     index = Index(own_id, "parts", [1], dataset.version, {0, 1, 2}, 0)
     operation = lancelet.LanceOperation.CreateIndex([index], [])

@@ -126,7 +126,7 @@ def test_the_reference_appends_to_and_optimises_what_is_written_here(tmp_path, k
         lance.write_dataset(table_of(clustered(9, 500), pa.float32(), first), path, mode="append")
         lance.dataset(path).optimize.optimize_indices(num_indices_to_merge=count)
     ours, theirs = lancelet.dataset(path), lance.dataset(path)
-    assert ours.index_statistics("v_idx")["num_unindexed_rows"] == 0
+    assert ours.stats.index_stats("v_idx")["num_unindexed_rows"] == 0
     for query in clustered(9, 5).astype(np.float32):
         exact = set(found(ours, query, use_index=False))
         for dataset in (ours, theirs):
@@ -152,7 +152,7 @@ def test_what_the_reference_wrote_lives_on_here(tmp_path, kind, stable):
         table_of(clustered(9, 500), pa.float32(), ROWS), path, mode="append"
     )
     ours.optimize.optimize_indices()
-    assert ours.index_statistics("v_idx")["num_unindexed_rows"] == 0
+    assert ours.stats.index_stats("v_idx")["num_unindexed_rows"] == 0
     theirs = lance.dataset(path)
     for query in clustered(4, 5).astype(np.float32):
         exact = set(found(ours, query, use_index=False))
@@ -168,7 +168,7 @@ def test_statistics_have_the_names_of_the_reference(tmp_path):
     lance.write_dataset(table_of(clustered(1), pa.float32()), path)
     lance.dataset(path).create_index("v", "IVF_PQ", **arguments("IVF_PQ"))
     theirs = lance.dataset(path).stats.index_stats("v_idx")
-    ours = lancelet.dataset(path).index_statistics("v_idx")
+    ours = lancelet.dataset(path).stats.index_stats("v_idx")
     own, other = ours["indices"][0], theirs["indices"][0]
     for key in ("index_type", "metric_type", "num_partitions", "partitions", "loss"):
         assert own[key] == other[key], key

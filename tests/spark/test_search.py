@@ -70,7 +70,7 @@ def test_new_rows_are_indexed_in_tasks(tmp_path, spark):
     lancelet.write_dataset(pa.table({"id": range(ROWS, ROWS + 10)}), path, mode="append")
     done = ls.optimize_indices(path, spark=spark)
     assert (done.version, done.report.phases[0].tasks) == (4, 1)
-    assert lancelet.dataset(path).index_statistics("id_idx")["num_unindexed_rows"] == 0
+    assert lancelet.dataset(path).stats.index_stats("id_idx")["num_unindexed_rows"] == 0
 
 
 def test_filters_of_scans_and_of_the_format_go_through_the_index(uri, spark, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as replace_fields
@@ -146,6 +147,11 @@ class IndexMethods:
 
     def list_indices(self) -> list[IndexInformation]:
         """Return every segment of every index, by name."""
+        warnings.warn(
+            "list_indices is deprecated. Use describe_indices() instead.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
         snapshot = self._handle.snapshot
         ordered = sorted(snapshot.indices.indices, key=lambda index: index.name)
         return [_information(snapshot, index) for index in ordered]
@@ -177,6 +183,11 @@ class IndexMethods:
 
     def index_statistics(self, index_name: str) -> dict[str, Any]:
         """Return how big an index is, and how many rows and fragments it has and lacks."""
+        warnings.warn(
+            "index_statistics is deprecated. Use stats.index_stats(name) instead.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
         return index_statistics(self._handle.snapshot, index_name)
 
 

@@ -252,7 +252,7 @@ class TableOperations(Operations):
         dataset = self._dataset("describe_table_index_stats", request)
         name = request.index_name or ""
         try:
-            found = dataset.index_statistics(name)
+            found = dataset.stats.index_stats(name)
         except IndexNotFoundError as error:
             raise TableIndexNotFoundError(f"Table index not found: {name}") from error
         first: Mapping[str, Any] = (found.get("indices") or [{}])[0]

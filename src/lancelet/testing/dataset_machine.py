@@ -248,7 +248,8 @@ class DatasetMachine(ComparedDataset):
     @rule(number=SMALL, width=SMALL, who=SMALL)
     def cast_column(self, number: int, width: int, who: int) -> None:
         """Give a column of numbers another width, unless an index is in the way."""
-        indexed = {name for i in self.open(self.ours).list_indices() for name in i["fields"]}
+        indices = self.open(self.ours).describe_indices()
+        indexed = {name for index in indices for name in index.field_names}
         free = [name for name in self.others() if name not in indexed]
         numbers = [name for name in free if pa.types.is_integer(self.model.types[name])]
         name, wanted = self.pick(number, numbers), self.pick(width, list(WIDTHS))
@@ -367,8 +368,8 @@ class DatasetMachine(ComparedDataset):
     @rule(number=SMALL, who=SMALL)
     def drop_index(self, number: int, who: int) -> None:
         """Remove an index."""
-        listed = self.open(self.ours).list_indices()
-        names = sorted({index["name"] for index in listed} - {FRAGMENT_REUSE})
+        listed = self.open(self.ours).describe_indices()
+        names = sorted({index.name for index in listed} - {FRAGMENT_REUSE})
         name = self.pick(number, names)
         if name is not None:
             self.by(who).drop_index(name)
@@ -378,7 +379,7 @@ class DatasetMachine(ComparedDataset):
     def migrate_to_stable_row_ids(self) -> None:
         """Let rows keep their ids from now on, unless indices wait for their remapping."""
         dataset = self.open(self.ours)
-        if all(index["name"] != FRAGMENT_REUSE for index in dataset.list_indices()):
+        if all(index.name != FRAGMENT_REUSE for index in dataset.describe_indices()):
             dataset.migrate_to_stable_row_ids()
             self.stable = True
             self.generation += 1

@@ -74,7 +74,7 @@ def test_a_build_that_is_stopped_leaves_the_table_as_it_is(dataset):
 
     with pytest.raises(StoppedError):
         dataset.create_scalar_index("a", "BTREE", progress_callback=stop)
-    assert lancelet.dataset(dataset.uri).list_indices() == []
+    assert not lancelet.dataset(dataset.uri).has_index
 
 
 def test_configured_kinds_take_their_parameters(dataset):
@@ -130,11 +130,11 @@ def test_an_index_is_warmed_by_name_and_segment(dataset, monkeypatch):
 
 def test_an_index_that_is_not_trained_covers_nothing_until_it_is_optimised(dataset):
     dataset.create_scalar_index("a", "BTREE", train=False)
-    (listed,) = dataset.list_indices()
-    assert listed["fragment_ids"] == set()
+    (listed,) = dataset.describe_indices()
+    assert listed.segments[0].fragment_ids == set()
     assert dataset.to_table(filter="a = 7").num_rows == 1
     dataset.optimize.optimize_indices()
-    assert dataset.list_indices()[0]["fragment_ids"] == {0, 1}
+    assert dataset.describe_indices()[0].segments[0].fragment_ids == {0, 1}
     assert dataset.to_table(filter="a = 7").num_rows == 1
 
 
@@ -147,7 +147,7 @@ def test_a_column_may_come_as_a_list_of_one(dataset):
 def test_a_segment_has_the_id_that_was_asked_for(dataset):
     wanted = str(uuid.uuid4())
     dataset.create_scalar_index("a", "BTREE", index_uuid=wanted)
-    assert dataset.list_indices()[0]["uuid"] == wanted
+    assert dataset.describe_indices()[0].segments[0].uuid == wanted
     with pytest.raises(ValueError, match="UUID"):
         dataset.create_scalar_index("a", "BTREE", index_uuid="x")
 

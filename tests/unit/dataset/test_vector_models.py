@@ -105,7 +105,7 @@ def test_an_index_is_built_step_by_step(dataset, tmp_path):
             [name], str(tmp_path), ivf, f"sorted{number}"
         )
     builder.load_shuffled_vectors(sorted_files, str(tmp_path), ivf, pq)
-    assert dataset.list_indices()[0]["type"] == "IVF_PQ"
+    assert dataset.describe_indices()[0].index_type == "IVF_PQ"
     validate_vector_index(dataset, "v", refine_factor=50, sample_size=20)
     reader = VectorIndexReader(dataset, "v_idx")
     ids = [reader.read_partition(each)["_rowid"].to_pylist() for each in range(4)]

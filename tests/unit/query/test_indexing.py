@@ -106,7 +106,7 @@ def test_an_index_of_a_kind_that_is_not_known_is_kept_and_warned_about_once(data
     dataset.optimize.optimize_indices()
     (kept,) = dataset.snapshot.indices.indices
     assert kept == unknown
-    assert dataset.list_indices()[0]["type"] == "Quantum"
+    assert dataset.describe_indices()[0].index_type == "Quantum"
 
 
 def test_only_indices_of_columns_in_a_filter_are_opened(dataset, tmp_path):
@@ -190,13 +190,16 @@ def test_dropping_an_index_forgets_it(dataset):
 
 
 def test_listings_say_what_there_is(dataset):
-    (listed,) = dataset.list_indices()
+    with pytest.warns(DeprecationWarning, match="describe_indices"):
+        (listed,) = dataset.list_indices()
     assert (listed["name"], listed["type"], listed["fields"]) == ("a_idx", "BTree", ["a"])
     (described,) = dataset.describe_indices()
     assert (described.num_rows_indexed, len(described.segments)) == (100, 1)
     dataset.insert(pa.table({"a": [1], "b": [5]}))
-    statistics = dataset.index_statistics("a_idx")
+    statistics = dataset.stats.index_stats("a_idx")
     assert (statistics["num_indexed_rows"], statistics["num_unindexed_rows"]) == (100, 1)
+    with pytest.warns(DeprecationWarning, match="index_stats"):
+        assert dataset.index_statistics("a_idx") == statistics
 
 
 def test_names_are_checked(dataset):
@@ -209,7 +212,7 @@ def test_names_are_checked(dataset):
     with pytest.raises(RuntimeError):
         dataset.drop_index("nope")
     with pytest.raises(KeyError):
-        dataset.index_statistics("nope")
+        dataset.stats.index_stats("nope")
 
 
 def test_row_ids_that_an_index_knows_are_read_from_no_data_file(tmp_path):

@@ -133,7 +133,7 @@ def test_vectors_that_are_no_numbers_are_left_out(tmp_path, bad):
     column = pa.array(lists, table.schema.field("v").type)
     dataset = lancelet.write_dataset(table.set_column(2, "v", column), str(tmp_path / "bad"))
     dataset.create_index("v", "IVF_SQ", num_partitions=1)
-    sizes = dataset.index_statistics("v_idx")["indices"][0]["partitions"]
+    sizes = dataset.stats.index_stats("v_idx")["indices"][0]["partitions"]
     assert sizes == [{"size": 299}]
     assert 7 not in nearest(dataset, np.zeros(DIMENSION, np.float32), 300)
 
@@ -166,7 +166,7 @@ def test_a_name_is_taken_until_it_is_replaced(tmp_path):
     with pytest.raises(RuntimeError, match="already exists"):
         dataset.create_index("v", "IVF_FLAT", num_partitions=1)
     dataset.create_index("v", "IVF_SQ", num_partitions=1, replace=True)
-    assert [index["name"] for index in dataset.list_indices()] == ["v_idx"]
+    assert [index.name for index in dataset.describe_indices()] == ["v_idx"]
 
 
 def test_an_index_may_be_filled_later(tmp_path):
@@ -175,5 +175,5 @@ def test_an_index_may_be_filled_later(tmp_path):
     query = np.zeros(DIMENSION, np.float32)
     assert len(nearest(dataset, query, 10)) == 10
     dataset.optimize.optimize_indices()
-    assert dataset.index_statistics("v_idx")["num_indexed_rows"] == 300
+    assert dataset.stats.index_stats("v_idx")["num_indexed_rows"] == 300
     assert len(nearest(dataset, query, 10)) == 10
