@@ -8,8 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 import pyarrow as pa
 
+from lancelet.encodings.take import keep_of_table, take_from_table
 from lancelet.errors import InvalidInputError
 from lancelet.kernels import Metric
 from lancelet.ops.mem_wal.merged import MergedRead, ShardTables, newest_rows
@@ -251,9 +253,10 @@ class LsmVectorSearchPlanner:
             vectors = rows[self._column].combine_chunks()
             distances = distances_to(vectors, search.queries[0], search.metric or Metric.L2)
             found = rows.append_column("_distance", pa.array(distances, pa.float32()))
-            found = found.filter(pa.compute.is_finite(found["_distance"]))
+            finite = np.isfinite(found["_distance"].to_numpy())
+            found = keep_of_table(found.select([*names, "_distance"]), finite)
             order = pa.compute.sort_indices(found["_distance"]).slice(0, k)
-            return found.take(order).select([*names, "_distance"])
+            return take_from_table(found, order)
 
         steps = [f"Limit: limit={k}", f"KNNVectorDistance: metric={self._metric}", "LsmScan"]
         return ExecutionPlan(read, run, steps)

@@ -59,6 +59,11 @@ def keep_of_batch(batch: pa.RecordBatch, kept: npt.NDArray[np.bool_]) -> pa.Reco
     return take_from_batch(batch, pa.array(np.flatnonzero(kept)))
 
 
+def keep_of_table(table: pa.Table, kept: npt.NDArray[np.bool_]) -> pa.Table:
+    """Return the rows of a table that are flagged."""
+    return take_from_table(table, pa.array(np.flatnonzero(kept)))
+
+
 def join_arrays(arrays: Sequence[pa.Array]) -> pa.Array:
     """Return arrays of one type, one after the other.
 

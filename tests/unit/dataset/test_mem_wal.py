@@ -419,3 +419,21 @@ def test_there_has_to_be_a_shard(tmp_path):
     with pytest.raises(InvalidInputError, match="no such shard"):
         dataset.seal_mem_wal_shard(SHARD)
     assert dataset.collect_mem_wal().wal_entries == 0
+
+
+def test_slices_of_nested_lists_are_read_as_they_were_put(tmp_path):
+    kind = pa.list_(pa.list_(pa.int16(), 2), 2)
+    schema = pa.schema([SCHEMA.field("id"), pa.field("f", kind)])
+    values = {key: [[key, key], [key, -key]] for key in range(9)}
+    rows = pa.table({"id": list(values), "f": list(values.values())}, schema)
+    dataset = lancelet.write_dataset(rows[:4], str(tmp_path / "t"))
+    dataset.initialize_mem_wal(unsharded=True)
+    with dataset.mem_wal_writer(SHARD) as writer:
+        writer.put(rows[3:])
+        for scanner in (
+            writer.lsm_scanner(),
+            writer.lsm_scanner().filter("id > 2"),
+            writer.lsm_scanner().limit(3, 4),
+        ):
+            for row in scanner.to_table().to_pylist():
+                assert row["f"] == values[row["id"]]

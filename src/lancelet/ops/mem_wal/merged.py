@@ -18,8 +18,8 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from lancelet.encodings.take import keep_of_table, take_from_table
 from lancelet.errors import InvalidInputError
 from lancelet.ops.mem_wal.keys import last_rows
 from lancelet.ops.mem_wal.shard import Shard
@@ -108,7 +108,8 @@ class MergedRead:
         names = [*(self.columns or self.base.schema.names)]
         names += [key for key in keys if key not in names]
         newest = newest_rows(self, keys)
-        live = newest.filter(pc.invert(newest[TOMBSTONE])).drop_columns([TOMBSTONE])
+        deleted = newest[TOMBSTONE].to_numpy()
+        live = keep_of_table(newest, ~deleted).drop_columns([TOMBSTONE])
         live = _filtered(live, self.filter, self.base)
         live = live.append_column(_ADDRESS, pa.nulls(len(live), pa.uint64()))
         rest = _base_rows(self, names, keys, newest.select(keys))
@@ -147,7 +148,7 @@ def newest_rows(read: MergedRead, keys: Sequence[str]) -> pa.Table:
             parts.append(_numbered(rows, generation, full))
     parts += [_numbered(each.rows, each.generation, full) for each in read.memory]
     together = pa.concat_tables(parts).combine_chunks()
-    return together.take(pa.array(last_rows(together.select(keys))))
+    return take_from_table(together, pa.array(last_rows(together.select(keys))))
 
 
 def _numbered(rows: pa.Table, generation: int, schema: pa.Schema) -> pa.Table:
@@ -166,7 +167,8 @@ def _filtered(rows: pa.Table, condition: str | None, base: Snapshot) -> pa.Table
         return rows
     bound = compile_filter(condition, base.schema.to_arrow())
     (batch,) = rows.combine_chunks().to_batches()
-    return rows.filter(evaluate_filter(bound, batch))
+    kept = evaluate_filter(bound, batch).to_numpy(zero_copy_only=False)
+    return keep_of_table(rows, kept)
 
 
 def _base_rows(
@@ -180,7 +182,7 @@ def _base_rows(
     if len(newer):
         numbered = rows.append_column("__place", pa.array(np.arange(len(rows))))
         left = numbered.select([*keys, "__place"]).join(newer, list(keys), join_type="left anti")
-        rows = rows.take(left["__place"].combine_chunks().sort())
+        rows = take_from_table(rows, left["__place"].combine_chunks().sort())
     return rows.append_column(GENERATION, pa.array(np.zeros(len(rows), np.uint64)))
 
 

@@ -6,19 +6,31 @@
 
 Only one writer writes a shard. Another one that claims it leaves a mark at the position that the
 first would write next, so the first finds out that it was replaced.
+
+A reply that is lost is made up for by looking: an object with the bytes that were to be put is the
+one that was put, since states and entries name the epoch of their writer. Only claims are done
+again, as who claims at the same time writes the same.
 """
 
 from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
 
-from lancelet.errors import AlreadyExistsError, CommitError, InvalidInputError, ObjectNotFoundError
+from lancelet.errors import (
+    AlreadyExistsError,
+    CommitError,
+    CommitOutcomeUnknownError,
+    InvalidInputError,
+    ObjectNotFoundError,
+    StorageError,
+)
 from lancelet.format.shard_manifest import (
     HINT_PATH,
     ShardManifest,
@@ -81,24 +93,38 @@ class Shard:
 
     def claim(self, spec_id: int) -> ShardManifest:
         """Become the writer of the shard, and return its state."""
-        latest = self.latest()
-        if latest is None:
-            return self.publish(ShardManifest(self.shard_id, spec_id=spec_id))
-        if latest.is_sealed:
-            raise SealedError("the shard is sealed", shard=str(self.shard_id))
-        claimed = self.publish(
-            replace(latest, version=latest.version + 1, writer_epoch=latest.writer_epoch + 1)
-        )
+        try:
+            claimed = self._claim(spec_id)
+        except CommitOutcomeUnknownError:
+            claimed = self._claim(spec_id)
+        if claimed.version == 1:
+            return claimed
         position = self._mark(claimed)
         return self.publish(replace(claimed, version=claimed.version + 1, last_seen=position))
 
     def publish(self, manifest: ShardManifest) -> ShardManifest:
-        """Publish a state, and return it."""
+        """Publish a state as the writer of the shard, and return it."""
+        return self._publish(manifest, self._put)
+
+    def _claim(self, spec_id: int) -> ShardManifest:
+        latest = self.latest()
+        if latest is None:
+            claim = ShardManifest(self.shard_id, spec_id=spec_id)
+        elif latest.is_sealed:
+            raise SealedError("the shard is sealed", shard=str(self.shard_id))
+        else:
+            version, epoch = latest.version + 1, latest.writer_epoch + 1
+            claim = replace(latest, version=version, writer_epoch=epoch)
+        return self._publish(claim, self.store.put_if_absent)
+
+    def _publish(self, manifest: ShardManifest, put: Callable[[str, bytes], None]) -> ShardManifest:
         try:
-            self.store.put_if_absent(shard_manifest_path(manifest.version), manifest.render())
+            put(shard_manifest_path(manifest.version), manifest.render())
         except AlreadyExistsError as error:
             raise self._fenced(manifest.writer_epoch) from error
-        self.store.put(HINT_PATH, json.dumps({"version": manifest.version}).encode())
+        # The state counts from here on; a hint that is missing or old does no harm.
+        with suppress(StorageError):
+            self.store.put_note(HINT_PATH, json.dumps({"version": manifest.version}).encode())
         return manifest
 
     def append(
@@ -107,7 +133,7 @@ class Shard:
         """Write an entry of the log, and return how many bytes it has."""
         data = _stream(batches[0].schema.with_metadata(dict(notes)), batches)
         try:
-            self.store.put_if_absent(wal_entry_path(position), data)
+            self._put(wal_entry_path(position), data)
         except AlreadyExistsError as error:
             raise self._fenced(int(notes[_EPOCH])) from error
         return len(data)
@@ -131,11 +157,23 @@ class Shard:
         data = _stream(pa.schema([], metadata=notes), ())
         while True:
             try:
-                self.store.put_if_absent(wal_entry_path(position), data)
+                self._put(wal_entry_path(position), data)
             except AlreadyExistsError:
                 position += 1
             else:
                 return position
+
+    def _put(self, path: str, data: bytes) -> None:
+        """Store an object if the name is free, and look whether it is there if nobody says."""
+        try:
+            self.store.put_if_absent(path, data)
+        except CommitOutcomeUnknownError as lost:
+            try:
+                found = self.store.read(path)
+            except ObjectNotFoundError:
+                raise lost from None
+            if found != data:
+                raise AlreadyExistsError("another writer was first", path=path) from lost
 
     def _entry(self, position: int) -> WalEntry | None:
         try:

@@ -1,0 +1,110 @@
+"""Goal: what a shard's writer has confirmed is never lost, and nothing is there twice.
+
+Method: every storage request of a writer's life is refused once, and once done without a reply.
+What failed is tried once more by the same writer; then another one replays the log. The table has
+no key, so a row that was written twice would be seen.
+"""
+
+import contextlib
+import itertools
+import uuid
+from collections import Counter
+from dataclasses import replace
+
+import lance
+import pyarrow as pa
+import pytest
+
+import lancelet
+from lancelet.errors import CommitOutcomeUnknownError, StorageError
+from lancelet.ops.mem_wal.shard import Shard
+from lancelet.ops.mem_wal.upkeep import collect_log, seal_shard
+from lancelet.ops.mem_wal.writer import MemWalWriter
+from lancelet.table.location import TableLocation
+from lancelet.table.snapshot import open_snapshot
+from lancelet.testing.faults import FaultyStore
+
+SHARD = uuid.UUID(int=7)
+NO_SYNC = {"local_sync": "false"}
+FAULTS = pytest.mark.parametrize("fault", ["refuse", "lose_reply"])
+
+
+def batch(key):
+    return pa.record_batch({"id": pa.array([key], pa.int64())})
+
+
+def begun(uri):
+    dataset = lancelet.write_dataset(pa.table({"id": pa.array([], pa.int64())}), uri)
+    dataset.initialize_mem_wal(unsharded=True, max_memtable_batches=3)
+
+
+def flushed(uri):
+    """Return how often each row is in the tables of the shard, by the reference."""
+    shard = Shard(TableLocation.open(uri, NO_SYNC), SHARD)
+    found = Counter()
+    for table in shard.latest().sstables:
+        folder = f"{uri}/_mem_wal/{SHARD}/{table.path}"
+        found.update(lance.dataset(folder).to_table()["id"].to_pylist())
+    return found
+
+
+def write(writer, keys, confirmed):
+    """Put rows one by one, each once more if it fails without having reached the log."""
+    for key in keys:
+        before = writer.counts.puts
+        with contextlib.suppress(StorageError, CommitOutcomeUnknownError):
+            writer.put([batch(key)])
+        if writer.counts.puts == before:
+            writer.put([batch(key)])
+        confirmed.append(key)
+
+
+@FAULTS
+def test_rows_that_were_put_are_there_once_whatever_fails(tmp_path, fault):
+    for request in itertools.count():
+        uri = str(tmp_path / str(request))
+        begun(uri)
+        plain = TableLocation.open(uri, NO_SYNC)
+        store = FaultyStore(plain.store, fault, at=request)
+        confirmed = []
+        snapshot = open_snapshot(plain)
+        faulty = replace(snapshot, location=replace(plain, store=store))
+        with contextlib.suppress(StorageError, CommitOutcomeUnknownError):
+            writer = MemWalWriter(faulty, SHARD, {})
+            write(writer, range(5), confirmed)
+            with contextlib.suppress(StorageError, CommitOutcomeUnknownError):
+                writer.flush()
+            write(writer, [5], confirmed)  # no close: the process ended here
+        last = MemWalWriter(snapshot, SHARD, {})
+        last.put([batch(6)])
+        last.close()
+        assert flushed(uri) == Counter([*confirmed, 6]), request
+        if not store.fired:
+            break
+    assert confirmed == list(range(6))
+    assert request > 25
+
+
+@FAULTS
+def test_collecting_and_sealing_lose_nothing_whatever_fails(tmp_path, fault):
+    for request in itertools.count():
+        uri = str(tmp_path / str(request))
+        begun(uri)
+        plain = TableLocation.open(uri, NO_SYNC)
+        snapshot = open_snapshot(plain)
+        first = MemWalWriter(snapshot, SHARD, {})
+        for key in range(4):
+            first.put([batch(key)])
+        first.close()
+        store = FaultyStore(plain.store, fault, at=request)
+        faulty = replace(snapshot, location=replace(plain, store=store))
+        with contextlib.suppress(StorageError, CommitOutcomeUnknownError):
+            collect_log(faulty)
+            seal_shard(faulty, SHARD)
+        collect_log(snapshot)
+        assert flushed(uri) == Counter(range(4)), request
+        assert not list((tmp_path / str(request)).glob("_mem_wal/*/wal/00*"))
+        if not store.fired:
+            break
+    assert request > 10
+    assert Shard(plain, SHARD).latest().is_sealed
