@@ -124,7 +124,7 @@ class LanceDataset(
             metadata_cache_size_bytes: What the session of the dataset counts at most.
             index_cache_size_bytes: The same, of indices.
             read_params: Has no effect on what is read.
-            session: Has no effect: caches belong to the process.
+            session: Counts what the table reads; caches belong to the process.
             namespace_client: Knows where a table is by its id, and what its store asks for.
             table_id: The id.
             namespace_client_managed_versioning: Has no effect: versions are where the table is.
@@ -139,7 +139,9 @@ class LanceDataset(
             storage_options, base_store_params, commit_lock, default_scan_options, named
         )
         assert uri is not None, "it was checked, or the namespace told"
-        self._handle = _handle or open_handle(text_of(uri), version, options, asof=asof)
+        self._handle = _handle or open_handle(
+            text_of(uri), version, options, asof=asof, within=self._session.meter
+        )
         self._uri = text_of(uri) if version is None else self._handle.location.uri
 
     # --- what it is ---------------------------------------------------------------------------

@@ -69,7 +69,6 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
         session: Session | None = None,
     ) -> FragmentMetadata:
         """Write rows as one fragment, for a commit to come; see `write_fragments`."""
-        del session  # caches belong to the process
         request = WriteRequest(
             dataset_uri,
             mode,
@@ -80,6 +79,7 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
             storage_options=storage_options,
             namespace_client=namespace_client,
             table_id=table_id,
+            session=session,
         )
         return replace(create_fragment(data, schema, request), id=fragment_id or 0)
 

@@ -70,9 +70,11 @@ def text_of(uri: str | os.PathLike[str]) -> str:
     return os.fspath(uri)
 
 
-def locate(uri: str, options: OpenOptions) -> tuple[TableLocation, IoMeter]:
-    """Return the location that a URI names, and what counts its requests."""
-    meter = PROCESS_METER.scope()
+def locate(
+    uri: str, options: OpenOptions, within: IoMeter = PROCESS_METER
+) -> tuple[TableLocation, IoMeter]:
+    """Return the location that a URI names, and what counts its requests within a meter."""
+    meter = within.scope()
     of_bases = {absolute_path(path): own for path, own in (options.base_options or {}).items()}
     storage_options, provider = options.storage_options, None
     if options.named is not None:
@@ -90,10 +92,15 @@ def locate(uri: str, options: OpenOptions) -> tuple[TableLocation, IoMeter]:
 
 
 def open_handle(
-    uri: str, version: VersionLike, options: OpenOptions, *, asof: datetime | None = None
+    uri: str,
+    version: VersionLike,
+    options: OpenOptions,
+    *,
+    asof: datetime | None = None,
+    within: IoMeter = PROCESS_METER,
 ) -> Handle:
     """Open a version of the table at a URI."""
-    location, meter = locate(uri, options)
+    location, meter = locate(uri, options, within)
     return Handle(find_snapshot(location, version, asof=asof), meter, options)
 
 

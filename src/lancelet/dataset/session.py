@@ -1,7 +1,9 @@
-"""Sessions: what pylance shares caches by.
+"""Sessions: what pylance shares caches by, and what is counted here.
 
-Session()                                                  the caches of the process
-Session(index_cache_backend="moka://?capacity=1048576")    the same; at most so much is counted
+All tables of a process share its caches. A session counts what its own tables read:
+
+    Session()                                                  counts all of it
+    Session(index_cache_backend="moka://?capacity=1048576")    at most so much
 """
 
 from __future__ import annotations
@@ -12,13 +14,14 @@ from urllib.parse import parse_qsl, urlsplit
 
 from lancelet.errors import InvalidInputError
 from lancelet.io.cache import CACHE
+from lancelet.io.metered import PROCESS_METER
 
 _KIND: Final = "moka"
 _KEYS: Final = ("kind", "options")
 
 
 class Session:
-    """Stands for the caches of the process, which all datasets share with or without one."""
+    """What the tables that are opened with it may keep in memory."""
 
     def __init__(
         self,
@@ -41,10 +44,16 @@ class Session:
         index = _capacity("index_cache", index_cache_size_bytes, index_cache_backend)
         other = _capacity("metadata_cache", metadata_cache_size_bytes, metadata_cache_backend)
         self._bytes_max = None if other is None else other + (index or 0)
+        self.meter = PROCESS_METER.scope()
+        """Counts what the tables of the session ask of their stores."""
 
     def size_bytes(self) -> int:
-        """Return how many bytes are kept, at most as many as the session was to have."""
-        kept = CACHE.stats.bytes
+        """Return how many bytes may be kept, at most as many as the session was to have.
+
+        These are the bytes in the caches of the process, and all that tables of the session
+        read, which maps of local files keep as long as there is room.
+        """
+        kept = CACHE.stats.bytes + self.meter.counts.read_bytes
         return kept if self._bytes_max is None else min(kept, self._bytes_max)
 
     def index_cache_size_bytes(self) -> int:
@@ -52,8 +61,8 @@ class Session:
         return 0
 
     def is_same_as(self, other: Session) -> bool:
-        """Say whether both share one cache, which they always do."""
-        return isinstance(other, Session)
+        """Say whether this is the same session."""
+        return self is other
 
 
 def _capacity(name: str, size: int | None, backend: str | Mapping[str, Any] | None) -> int | None:

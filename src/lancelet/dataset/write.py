@@ -142,8 +142,9 @@ def write_dataset(
             does not say.
         namespace_client: Knows where a table is by its id, in the place of `uri`.
         table_id: The id.
-        session: Passed on to the dataset.
+        session: Counts what the dataset reads.
     """
+    session = session or Session()
     request = WriteRequest(
         uri,
         mode,
@@ -171,6 +172,7 @@ def write_dataset(
         blob_pack_file_size_threshold,
         namespace_client,
         table_id,
+        session,
     )
     refuse_both(uri, namespace_client)
     if mode == "create" and isinstance(uri, str):

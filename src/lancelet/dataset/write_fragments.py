@@ -63,7 +63,6 @@ def write_fragments(
     Rows to append have to fit the dataset if there is one. With `return_transaction` the result
     is what a commit needs, an append or an overwrite; see `write_dataset` for the arguments.
     """
-    del session  # caches belong to the process
     request = WriteRequest(
         dataset_uri,
         mode,
@@ -85,7 +84,9 @@ def write_fragments(
         allow_external_blob_outside_bases=allow_external_blob_outside_bases,
         namespace_client=namespace_client,
         table_id=table_id,
+        session=session,
     )
+    request.check_session()
     location, _, _ = request.locate()
     rows = read_rows_of(data, schema)
     latest = latest_or_none(location)

@@ -18,11 +18,12 @@ from lancelet.dataset.handle import OpenOptions, locate, text_of
 from lancelet.dataset.metadata import FragmentMetadata, fragment_to_user
 from lancelet.dataset.named_table import named_table
 from lancelet.dataset.progress import FragmentWriteProgress
+from lancelet.dataset.session import Session
 from lancelet.errors import InvalidInputError
 from lancelet.format.fragment import Fragment
 from lancelet.format.paths import ManifestNaming
 from lancelet.format.version import FileVersion
-from lancelet.io.metered import IoMeter
+from lancelet.io.metered import PROCESS_METER, IoMeter
 from lancelet.ops.bases import BaseChoice
 from lancelet.ops.blob_input import BlobInputError
 from lancelet.ops.publish import Remarks
@@ -77,6 +78,7 @@ class WriteRequest:
     blob_pack_file_size_threshold: int | None = None
     namespace_client: Any = None
     table_id: Sequence[str] | None = None
+    session: Session | None = None
 
     def __post_init__(self) -> None:
         """Refuse what is not available, and what cannot be."""
@@ -97,6 +99,19 @@ class WriteRequest:
                 stacklevel=4,
             )
 
+    def check_session(self) -> None:
+        """Refuse a session beside a dataset that has another one."""
+        from lancelet.dataset.dataset import LanceDataset  # noqa: PLC0415 - it writes too
+
+        if self.session is None or not isinstance(self.uri, LanceDataset):
+            return
+        if not self.session.is_same_as(self.uri.session()):
+            raise InvalidInputError(
+                "the session is not the destination dataset's own session; leave it out, or "
+                "pass the dataset's",
+                uri=self.uri.uri,
+            )
+
     def locate(self) -> tuple[TableLocation, IoMeter, OpenOptions]:
         """Return where to write, what counts the requests, and how the table is opened."""
         from lancelet.dataset.dataset import LanceDataset  # noqa: PLC0415 - it writes too
@@ -112,7 +127,8 @@ class WriteRequest:
         if uri is None:
             assert named is not None, "one of the two was checked to be there"
             uri = named.uri_to_create()
-        location, meter = locate(text_of(uri), options)
+        within = PROCESS_METER if self.session is None else self.session.meter
+        location, meter = locate(text_of(uri), options, within)
         return location, meter, options
 
     @property
