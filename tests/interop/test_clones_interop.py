@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import lancelet
 from lancelet.errors import AlreadyExistsError
 from lancelet.table.clone import deep_clone, shallow_clone
 from lancelet.table.location import TableLocation
@@ -167,3 +168,20 @@ def test_tags_are_shared(table) -> None:
     assert lance.dataset(table, version="on-branch").count_rows() == 9
     with pytest.raises(OSError, match="referenced by tags"):
         ds.branches.delete("b")
+
+
+@pytest.mark.parametrize("stable", [False, True])
+def test_compacting_a_clone_writes_its_indices_beside_it(tmp_path, stable) -> None:
+    """The reference goes on looking in what was cloned, and then reads no more by the index."""
+    rows = pa.table({"id": range(6)})
+    source = lance.write_dataset(
+        rows, tmp_path / "t", max_rows_per_file=2, enable_stable_row_ids=stable
+    )
+    source.create_scalar_index("id", "BTREE")
+    source.shallow_clone(str(tmp_path / "clone"), source.version)
+    clone = lancelet.dataset(tmp_path / "clone")
+    clone.optimize.compact_files()
+    assert [f.what for f in clone.check("indices") if f.severity.value != "note"] == []
+    for module in (lancelet, lance):
+        found = module.dataset(tmp_path / "clone").to_table(filter="id = 4")
+        assert found["id"].to_pylist() == [4]

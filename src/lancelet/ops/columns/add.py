@@ -9,9 +9,11 @@ within a struct, in files before 2.1), the change is refused by name.
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
 from typing import assert_never
 
+from lancelet.format.field import Field
 from lancelet.format.fragment import Fragment
 from lancelet.format.schema import Schema
 from lancelet.format.version import FileVersion
@@ -100,10 +102,19 @@ def _plan_nulls(snapshot: Snapshot, source: Nulls) -> ColumnPlan:
         )
     grown = grown_schema(snapshot, source.schema)
     known = {field.id for field in snapshot.schema.walk()}
-    for field in grown.added.walk():
-        if field.id not in known and not field.nullable:
+    for field in _outermost(grown.added.fields, known):
+        if not field.nullable:
             raise ColumnError(
                 f"All-null columns must be nullable, but field '{field.name}' is not",
                 column=field.name,
             )
     return ColumnPlan(grown.schema, Schema(()), no_values)
+
+
+def _outermost(fields: Iterable[Field], known: Container[int]) -> Iterator[Field]:
+    """Yield the fields that are not known; what is within them is absent where they are null."""
+    for field in fields:
+        if field.id in known:
+            yield from _outermost(field.children, known)
+        else:
+            yield field

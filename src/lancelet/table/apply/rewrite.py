@@ -99,10 +99,15 @@ def _cover_same_ids(index: IndexMetadata, operation: Rewrite) -> IndexMetadata:
 
 
 def _remap(index: IndexMetadata, change: RewrittenIndex, operation: Rewrite) -> IndexMetadata:
+    """Return a segment as it was written anew, which is beside the table whatever held it before.
+
+    The reference goes on looking for the files of a clone's index in what was cloned.
+    """
     covered = cover_rewritten(index.fragment_bitmap or FrozenBitMap(), operation.groups)
     return replace(
         index,
         uuid=change.new_id,
+        base_id=index.base_id if change.new_id == change.old_id else None,
         fragment_bitmap=covered,
         details=change.new_details or index.details,
         index_version=change.new_version or index.index_version,

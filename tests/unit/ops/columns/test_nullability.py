@@ -80,3 +80,24 @@ def test_a_new_required_column_conflicts_with_appended_rows(tmp_path):
         lancelet.LanceDataset.commit(
             str(tmp_path), lancelet.LanceOperation.Append(stale), read_version=1
         )
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.map_(pa.string(), pa.int32()),
+        pa.struct([pa.field("a", pa.int32(), nullable=False)]),
+        pa.list_(pa.field("item", pa.int32(), nullable=False)),
+    ],
+    ids=str,
+)
+def test_a_column_of_nulls_may_hold_what_is_never_null(tmp_path, kind):
+    for module in (lancelet, lance):
+        uri = str(tmp_path / module.__name__)
+        dataset = module.write_dataset(pa.table({"k": [1], "s": [{"q": 2}]}), uri)
+        nested = pa.field("s", pa.struct([("n", kind)]))
+        dataset.add_columns(pa.schema([pa.field("x", kind), nested]))
+        for reader in (lancelet, lance):
+            found = reader.dataset(uri).to_table()
+            assert found.schema.field("x").type == kind
+            assert found.to_pylist() == [{"k": 1, "s": {"q": 2, "n": None}, "x": None}]
