@@ -77,3 +77,12 @@ def test_zones_that_would_pass_over_a_row_are_found(tmp_path, monkeypatch):
     )
     assert all("would not find" in each.what for each in findings(dataset))
     assert findings(dataset)
+
+
+def test_rows_that_are_known_by_id_are_looked_for_where_they_are(tmp_path):
+    texts = pa.table({"a": ["gone", "kept", None, "kept too"]})
+    dataset = lancelet.write_dataset(texts, tmp_path / "t", enable_stable_row_ids=True)
+    dataset.delete("a = 'gone'")
+    dataset.optimize.compact_files(materialize_deletions_threshold=0.0)
+    dataset.create_scalar_index("a", "NGRAM")
+    assert findings(dataset) == []

@@ -52,17 +52,18 @@ class ScalarIndexChecker:
 
 def _differences(snapshot: Snapshot, segment: TableSegment) -> Iterator[str]:
     opened = segment.open()
+    is_listing = isinstance(opened, Listing)
     rows = rows_to_index(
         snapshot,
         indexed_path(snapshot, segment),
         sorted(segment.covered),
-        by_address=not segment.is_by_id,
+        by_address=not (segment.is_by_id and is_listing),
         within=segment.kind.path_within,
         value_type=segment.value_type,
     )
     if not isinstance(opened, Listing):
-        for values, numbers in rows.parts:
-            yield from _overlooked(segment, values, numbers)
+        for values, addresses in rows.parts:
+            yield from _overlooked(segment, values, addresses)
         return
     parts = list(rows.parts)
     numbers = np.concatenate([np.empty(0, np.uint64), *(part[1] for part in parts)])
@@ -94,7 +95,7 @@ def _pairs(
     return pairs[: len(values)], pairs[len(values) :]
 
 
-def _overlooked(segment: TableSegment, values: pa.Array, numbers: UInt64s) -> Iterator[str]:
+def _overlooked(segment: TableSegment, values: pa.Array, addresses: UInt64s) -> Iterator[str]:
     """Yield how many rows a question about their own values would not find."""
     opened = segment.open()
     present = values.drop_null()
@@ -104,10 +105,10 @@ def _overlooked(segment: TableSegment, values: pa.Array, numbers: UInt64s) -> It
     missing = 0
     if len(asked) and opened.estimate(OneOf(asked)) is not None:
         found = segment.addresses(opened.search(OneOf(asked)).rows)
-        missing += int((~found.contains(numbers[wanted])).sum())
+        missing += int((~found.contains(addresses[wanted])).sum())
     if values.null_count and opened.estimate(IsNull()) is not None:
         nulls = values.is_null().to_numpy(zero_copy_only=False)
         found = segment.addresses(opened.search(IsNull()).rows)
-        missing += int((~found.contains(numbers[nulls])).sum())
+        missing += int((~found.contains(addresses[nulls])).sum())
     if missing:
         yield f"it would not find {missing} rows by their values"
