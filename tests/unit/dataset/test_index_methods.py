@@ -169,7 +169,7 @@ def test_segments_of_most_kinds_have_ids_that_nobody_chooses(dataset):
         dataset.create_index_uncommitted("a", "BTREE", **own)
 
 
-@pytest.mark.parametrize("kind", ["BTREE", "BITMAP", "ZONEMAP", "BLOOMFILTER", "LABEL_LIST"])
+@pytest.mark.parametrize("kind", ["BTREE", "BITMAP", "BLOOMFILTER", "LABEL_LIST"])
 def test_columns_of_the_wrong_type_are_refused(dataset, kind):
     column = "a" if kind == "LABEL_LIST" else "l"
     with pytest.raises(TypeError):

@@ -63,12 +63,10 @@ def order_of(data_type: pa.DataType) -> Order:
     >>> order.sort(pa.array([1.0, None, float("nan"), -1.0])).tolist()
     [1, 3, 0, 2]
     """
-    if pa.types.is_floating(data_type):
-        return _FloatOrder()
-    dtype = _number_type(data_type)
-    if dtype is not None:
-        return _NumberOrder(dtype)
-    return _ValueOrder()
+    dtype = number_type(data_type)
+    if dtype is None:
+        return _ValueOrder()
+    return _FloatOrder() if dtype.kind == "f" else _NumberOrder(dtype)
 
 
 def is_bytes(data_type: pa.DataType) -> bool:
@@ -96,7 +94,7 @@ def floats_as_keys(values: pa.Array) -> pa.Array:
 def keys_as_floats(keys: pa.Array, data_type: pa.DataType) -> pa.Array:
     """Return the floats that integers stand for: turning bits around twice changes nothing."""
     dtype = np.dtype(f"f{data_type.bit_width // 8}")
-    bits = _bits(keys, np.dtype(f"i{dtype.itemsize}"))
+    bits = bits_of(keys, np.dtype(f"i{dtype.itemsize}"))
     floats = _float_keys(bits.view(dtype)).view(dtype)
     if not keys.null_count:
         return pa.array(floats, data_type)
@@ -110,23 +108,23 @@ class _NumberOrder(Order):
         self._dtype = dtype
 
     def keys(self, ordered: pa.Array) -> npt.NDArray[Any]:
-        return _bits(ordered, self._dtype)
+        return bits_of(ordered, self._dtype)
 
     def find(self, keys: npt.NDArray[Any], values: pa.Array, side: Side) -> Int64s:
-        places: Int64s = keys.searchsorted(_bits(values, self._dtype), side)
+        places: Int64s = keys.searchsorted(bits_of(values, self._dtype), side)
         return places
 
     def sort(self, values: pa.Array) -> Int64s:
-        return _nulls_first(values, _bits(values, self._dtype))
+        return _nulls_first(values, bits_of(values, self._dtype))
 
     def arrange(self, values: pa.Array, numbers: UInt64s) -> tuple[pa.Array, UInt64s]:
         if values.null_count:
             return super().arrange(values, numbers)
-        keys, ordered = sort_numbers(_bits(values, self._dtype), numbers)
+        keys, ordered = sort_numbers(bits_of(values, self._dtype), numbers)
         return pa.Array.from_buffers(values.type, len(keys), [None, pa.py_buffer(keys)]), ordered
 
     def changes(self, ordered: pa.Array) -> npt.NDArray[np.bool_]:
-        return _changes(ordered, _bits(ordered, self._dtype))
+        return _changes(ordered, bits_of(ordered, self._dtype))
 
 
 class _FloatOrder(Order):
@@ -233,8 +231,14 @@ def _with_first_value(ordered: pa.Array, differs: npt.NDArray[np.bool_]) -> npt.
     return differs
 
 
-def _number_type(data_type: pa.DataType) -> np.dtype[Any] | None:
-    """Return the NumPy type whose order is that of an Arrow type's bits."""
+def number_type(data_type: pa.DataType) -> np.dtype[Any] | None:
+    """Return the NumPy type that values of an Arrow type are in memory, if it has their order.
+
+    >>> number_type(pa.timestamp("s")), number_type(pa.string())
+    (dtype('int64'), None)
+    """
+    if pa.types.is_floating(data_type):
+        return np.dtype(f"f{data_type.bit_width // 8}")
     if pa.types.is_integer(data_type):
         sign = "i" if pa.types.is_signed_integer(data_type) else "u"
         return np.dtype(f"{sign}{data_type.bit_width // 8}")
@@ -249,10 +253,10 @@ def _number_type(data_type: pa.DataType) -> np.dtype[Any] | None:
 
 
 def _floats(array: pa.Array) -> npt.NDArray[Any]:
-    return _bits(array, np.dtype(f"f{array.type.bit_width // 8}"))
+    return bits_of(array, np.dtype(f"f{array.type.bit_width // 8}"))
 
 
-def _bits(array: pa.Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+def bits_of(array: pa.Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """Return what the values are in memory; whatever is there where they are null."""
     data = array.buffers()[1]
     if data is None:

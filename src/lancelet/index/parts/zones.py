@@ -5,13 +5,14 @@
     zone 1     rows 4 5       start 4, length 2
 
 What is known of a zone is for its kind to say; here is how rows are cut, and what is found put
-together again. Rows are numbered by address.
+together again. Rows are numbered by address, and come as runs: zones that follow each other, so
+that a kind looks at many at once and never at all of a table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
@@ -30,20 +31,66 @@ ZONE_FIELDS: Final = tuple(
     for name in ("fragment_id", "zone_start", "zone_length")
 )
 ZONE_ROWS: Final = 8192
+_TABLE_BYTES: Final = 1 << 20
+"""What is known of zones is written in pieces of this size."""
+_TABLES_MAX: Final = 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ZoneOfRows:
-    """The values of a zone, and where its rows are."""
+class ZoneRun:
+    """Zones of one fragment that follow each other; only the last may have fewer rows."""
 
-    fragment_id: int
-    start: int
-    length: int
     values: pa.Array
+    addresses: UInt64s
+    zone_rows: int
 
-    def without_values(self) -> ZoneOfRows:
-        """Return where the zone is, and nothing else."""
-        return replace(self, values=self.values.slice(0, 0))
+    @property
+    def stops(self) -> Int64s:
+        """Which row stands behind each zone, counted from the first."""
+        count = -(-len(self.addresses) // self.zone_rows)
+        stops = np.arange(1, count + 1, dtype=np.int64) * self.zone_rows
+        stops[-1] = len(self.addresses)
+        return stops
+
+    def columns(self) -> list[pa.Array]:
+        """Return the columns of `ZONE_FIELDS`: where the zones are."""
+        stops = self.stops
+        offsets = offsets_of(self.addresses)
+        start = offsets[:: self.zone_rows]
+        fragment_ids = np.full(len(stops), self.addresses[0] >> np.uint64(OFFSET_BITS))
+        lengths = offsets[stops - 1] + 1 - start
+        return [pa.array(each, pa.uint64()) for each in (fragment_ids, start, lengths)]
+
+    def null_counts(self) -> npt.NDArray[np.uint32]:
+        """Return how many rows of each zone have no value."""
+        stops = self.stops
+        if not self.values.null_count:
+            return np.zeros(len(stops), np.uint32)
+        is_null = self.values.is_null().to_numpy(zero_copy_only=False)
+        counts = np.add.reduceat(is_null, np.append(0, stops[:-1]), dtype=np.uint32)
+        found: npt.NDArray[np.uint32] = counts
+        return found
+
+
+class NullRows:
+    """The rows without a value that runs have had so far."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._offsets: dict[int, BitMap] = {}
+
+    def add(self, run: ZoneRun) -> None:
+        """Take note of the rows of a run."""
+        if not run.values.null_count:
+            return
+        found = run.addresses[run.values.is_null().to_numpy(zero_copy_only=False)]
+        fragment_id = int(found[0]) >> OFFSET_BITS
+        own = BitMap(found.astype(np.uint32))
+        self._offsets.setdefault(fragment_id, BitMap()).update(own)
+
+    def rows(self) -> RowSet:
+        """Return all of them."""
+        return RowSet({part: FrozenBitMap(rows) for part, rows in self._offsets.items()})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,27 +140,6 @@ class ZonePlaces:
         return len(self.starts)
 
 
-def columns_of_zones(zones: Sequence[ZoneOfRows]) -> list[pa.Array]:
-    """Return the columns of `ZONE_FIELDS` for zones."""
-    return [
-        pa.array([zone.fragment_id for zone in zones], pa.uint64()),
-        pa.array([zone.start for zone in zones], pa.uint64()),
-        pa.array([zone.length for zone in zones], pa.uint64()),
-    ]
-
-
-def split_off_nulls(rows: IndexedRows, found: list[UInt64s]) -> IndexedRows:
-    """Return the same rows; the numbers of those without a value go to `found` as they pass."""
-
-    def watched() -> Iterator[tuple[pa.Array, UInt64s]]:
-        for values, numbers in rows.parts:
-            if values.null_count:
-                found.append(numbers[values.is_null().to_numpy(zero_copy_only=False)])
-            yield values, numbers
-
-    return IndexedRows(rows.data_type, watched())
-
-
 class ZonedSegment(Protocol):
     """A segment of zones, all of which is in memory."""
 
@@ -124,63 +150,74 @@ class ZonedSegment(Protocol):
         """Return the rows without a value, if the segment knows them."""
 
 
-def join_zones(
-    table: pa.Table, nulls: RowSet, segments: Iterable[ZonedSegment], moves: Iterable[Move]
-) -> tuple[pa.Table, RowSet]:
-    """Return zones and rows without a value with those of segments whose rows stay, in order."""
-    tables = [table]
+def staying_zones(
+    segments: Iterable[ZonedSegment], moves: Iterable[Move], schema: pa.Schema
+) -> Iterator[tuple[pa.Table, RowSet]]:
+    """Yield what segments know of zones whose rows stay, and which of those have no value."""
     for segment, move in zip(segments, moves, strict=True):
         own = segment.table.filter(pa.array(segment.places.staying(move)))
-        tables.append(own.select(table.schema.names).cast(table.schema))
-        nulls |= _staying_rows(segment.nulls() or NO_ROWS, move)
-    joined = pa.concat_tables(tables).sort_by(
-        [("fragment_id", "ascending"), ("zone_start", "ascending")]
-    )
-    return joined.cast(table.schema), nulls
+        yield own.select(schema.names).cast(schema), _staying_rows(segment.nulls(), move)
 
 
-def _staying_rows(rows: RowSet, move: Move) -> RowSet:
+def _staying_rows(rows: RowSet | None, move: Move) -> RowSet:
     """Return the rows that stay where they are."""
-    numbers = rows.listed()
+    numbers = (rows or NO_ROWS).listed()
     return RowSet.of(numbers[move(numbers) == numbers])
 
 
-def null_rows_of(found: list[UInt64s]) -> RowSet:
-    """Return the rows that `split_off_nulls` came across."""
-    return RowSet.of(np.concatenate([np.empty(0, np.uint64), *found]))
+def in_pieces(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield the same rows in fewer tables: those of many small fragments together."""
+    waiting: list[pa.Table] = []
+    waiting_bytes = 0
+    for table in tables:
+        waiting.append(table)
+        waiting_bytes += table.nbytes
+        if waiting_bytes >= _TABLE_BYTES or len(waiting) >= _TABLES_MAX:
+            yield pa.concat_tables(waiting)
+            waiting, waiting_bytes = [], 0
+    if waiting:
+        yield pa.concat_tables(waiting)
 
 
-def cut_into_zones(rows: IndexedRows, zone_rows: int) -> Iterator[ZoneOfRows]:
-    """Yield zones of rows that come in the order of the table."""
-    arrays: list[pa.Array] = []
-    numbers: list[UInt64s] = []
-    waiting = 0
-    fragment = -1
+def zone_runs(rows: IndexedRows, zone_rows: int) -> Iterator[ZoneRun]:
+    """Yield the zones of rows that come in the order of the table."""
+    waiting: list[tuple[pa.Array, UInt64s]] = []
+    fragment_id = -1
+    for values, addresses in _by_fragment(rows):
+        if int(addresses[0]) >> OFFSET_BITS != fragment_id:
+            yield from _run(waiting, zone_rows)
+            waiting, fragment_id = [], int(addresses[0]) >> OFFSET_BITS
+        waiting.append((values, addresses))
+        count = sum(len(own) for _, own in waiting)
+        if count >= zone_rows:
+            joined, numbers = _joined(waiting)
+            whole = count - count % zone_rows
+            yield ZoneRun(joined.slice(0, whole), numbers[:whole], zone_rows)
+            waiting = [(joined.slice(whole), numbers[whole:])] if whole < count else []
+    yield from _run(waiting, zone_rows)
+
+
+def _by_fragment(rows: IndexedRows) -> Iterator[tuple[pa.Array, UInt64s]]:
+    """Yield rows such that those of two fragments never come together."""
     for values, addresses in rows.parts:
-        fragments = fragments_of(addresses)
-        borders = np.flatnonzero(np.diff(fragments)) + 1
+        if not len(addresses):
+            continue
+        if (addresses[0] ^ addresses[-1]) >> np.uint64(OFFSET_BITS) == 0:
+            yield values, addresses
+            continue
+        borders = np.flatnonzero(np.diff(fragments_of(addresses))) + 1
         for start, stop in zip([0, *borders], [*borders, len(addresses)], strict=True):
-            if start == stop:
-                continue
-            if fragments[start] != fragment:
-                yield from _finish(arrays, numbers, fragment)
-                arrays, numbers, waiting = [], [], 0
-                fragment = int(fragments[start])
-            while stop - start >= zone_rows - waiting:
-                middle = start + zone_rows - waiting
-                arrays.append(values.slice(start, middle - start))
-                numbers.append(addresses[start:middle])
-                yield from _finish(arrays, numbers, fragment)
-                arrays, numbers, waiting = [], [], 0
-                start = middle  # noqa: PLW2901 - what is left of the part
-            if start < stop:
-                arrays.append(values.slice(start, stop - start))
-                numbers.append(addresses[start:stop])
-                waiting += int(stop - start)
-    yield from _finish(arrays, numbers, fragment)
+            yield values.slice(start, stop - start), addresses[start:stop]
 
 
-def _finish(arrays: list[pa.Array], numbers: list[UInt64s], fragment: int) -> Iterator[ZoneOfRows]:
-    if arrays:
-        start, last = int(offsets_of(numbers[0][:1])[0]), int(offsets_of(numbers[-1][-1:])[0])
-        yield ZoneOfRows(fragment, start, last + 1 - start, pa.concat_arrays(arrays))
+def _run(parts: Sequence[tuple[pa.Array, UInt64s]], zone_rows: int) -> Iterator[ZoneRun]:
+    if parts:
+        yield ZoneRun(*_joined(parts), zone_rows)
+
+
+def _joined(parts: Sequence[tuple[pa.Array, UInt64s]]) -> tuple[pa.Array, UInt64s]:
+    if len(parts) == 1:
+        return parts[0]
+    return pa.concat_arrays([values for values, _ in parts]), np.concatenate(
+        [addresses for _, addresses in parts]
+    )

@@ -8,7 +8,7 @@ It answers equality and membership; nulls are known exactly, by a set of their o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -32,18 +32,16 @@ from lancelet.index.folder import SegmentFolder, StoredFile
 from lancelet.index.parts.zones import (
     ZONE_FIELDS,
     ZONE_ROWS,
-    ZoneOfRows,
+    NullRows,
     ZonePlaces,
-    columns_of_zones,
-    cut_into_zones,
-    join_zones,
-    null_rows_of,
-    split_off_nulls,
+    in_pieces,
+    staying_zones,
+    zone_runs,
 )
 from lancelet.index.question import IsNull, OneOf, Question
 from lancelet.kernels import xxh64_many
 from lancelet.rowids.address import UInt64s
-from lancelet.rowids.selection import RowSet
+from lancelet.rowids.selection import NO_ROWS, RowSet
 
 _FILE: Final = "bloomfilter.lance"
 _ITEMS: Final = "bloomfilter_item"
@@ -168,8 +166,7 @@ class BloomFilter(ScalarKind):
                 number_of_items=zone_rows,
                 probability=probability,
             )
-        table, nulls = _filtered(rows, zone_rows, probability)
-        _write(table, nulls, folder, zone_rows, probability)
+        _write(rows, folder, zone_rows, probability)
         return b""
 
     def open(self, folder: SegmentFolder, details: bytes) -> BloomFilterSegment:  # noqa: ARG002
@@ -187,8 +184,8 @@ class BloomFilter(ScalarKind):
         opened = [_opened(segment) for segment in segments]
         zone_rows = max((segment.zone_rows for segment in opened), default=ZONE_ROWS)
         probability = min((each.probability for each in opened), default=_PROBABILITY_DEFAULT)
-        table, nulls = join_zones(*_filtered(rows, zone_rows, probability), opened, moves)
-        _write(table, nulls, folder, zone_rows, probability)
+        kept = staying_zones(opened, moves, _SCHEMA)
+        _write(rows, folder, zone_rows, probability, kept)
         return b""
 
     def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> None:
@@ -228,37 +225,46 @@ def _is_hashed(data_type: pa.DataType) -> bool:
     )
 
 
-def _filtered(rows: IndexedRows, zone_rows: int, probability: float) -> tuple[pa.Table, RowSet]:
-    """Return a filter of each zone, and which rows have no value."""
-    null_rows: list[UInt64s] = []
-    size = filter_bytes(zone_rows, probability)
-    places: list[ZoneOfRows] = []
-    filters: list[bytes] = []
-    has_null: list[bool] = []
-    for zone in cut_into_zones(split_off_nulls(rows, null_rows), zone_rows):
-        filters.append(build_filter(hashes_of(zone.values.drop_null()), size))
-        has_null.append(zone.values.null_count > 0)
-        places.append(zone.without_values())
-    schema = pa.schema(
-        [
-            *ZONE_FIELDS,
-            pa.field("has_null", pa.bool_(), nullable=False),
-            pa.field("bloom_filter_data", pa.binary(), nullable=False),
-        ]
-    )
-    columns = [
-        *columns_of_zones(places),
-        pa.array(has_null, pa.bool_()),
-        pa.array(filters, pa.binary()),
+_SCHEMA: Final = pa.schema(
+    [
+        *ZONE_FIELDS,
+        pa.field("has_null", pa.bool_(), nullable=False),
+        pa.field("bloom_filter_data", pa.binary(), nullable=False),
     ]
-    return pa.Table.from_arrays(columns, schema=schema), null_rows_of(null_rows)
+)
+
+
+def _filters(rows: IndexedRows, zone_rows: int, size: int, nulls: NullRows) -> Iterator[pa.Table]:
+    """Yield filters of each zone; rows without a value go to `nulls`."""
+    for run in zone_runs(rows, zone_rows):
+        nulls.add(run)
+        null_counts = run.null_counts()
+        hashes = hashes_of(run.values.drop_null())
+        filled = np.diff(run.stops, prepend=0) - null_counts
+        parts = np.split(hashes, np.cumsum(filled)[:-1])
+        filters = [build_filter(part, size) for part in parts]
+        columns = [*run.columns(), pa.array(null_counts > 0), pa.array(filters, pa.binary())]
+        yield pa.Table.from_arrays(columns, schema=_SCHEMA)
 
 
 def _write(
-    table: pa.Table, nulls: RowSet, folder: SegmentFolder, zone_rows: int, probability: float
+    rows: IndexedRows,
+    folder: SegmentFolder,
+    zone_rows: int,
+    probability: float,
+    kept: Iterable[tuple[pa.Table, RowSet]] = (),
 ) -> None:
-    with folder.create(_FILE, table.schema) as file:
-        file.write(table)
+    """Write the filters that are kept, and those of rows as they come."""
+    found = NullRows()
+    nulls = NO_ROWS
+    size = filter_bytes(zone_rows, probability)
+    with folder.create(_FILE, _SCHEMA) as file:
+        for table, own_nulls in kept:
+            file.write(table)
+            nulls |= own_nulls
+        for table in in_pieces(_filters(rows, zone_rows, size, found)):
+            file.write(table)
+        nulls |= found.rows()
         file.add_schema_metadata(_ITEMS, str(zone_rows))
         file.add_schema_metadata(_PROBABILITY, str(probability))
         file.add_schema_metadata(_NULLS, str(file.add_global_buffer(nulls.render())))

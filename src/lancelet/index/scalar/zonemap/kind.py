@@ -5,12 +5,15 @@
     x > 50     perhaps there: its rows are looked at
 
 Nulls are known exactly, by a set of their own. NaN counts as the greatest value of its zone.
-Vectors have no least and no greatest: of them a map says only which are null.
+Vectors, lists, structs and dictionaries have no least and no greatest: of them a map says only
+which are null. pylance writes no bounds of byte strings of one width either, so a zone that has
+values and no bounds may have any value; and it counts no nulls in a column of nothing but nulls,
+so a map of one is not asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -35,19 +38,18 @@ from lancelet.index.base import (
 from lancelet.index.folder import SegmentFolder, StoredFile
 from lancelet.index.parts.ordering import order_of
 from lancelet.index.parts.spans import interval_of, is_nan
+from lancelet.index.parts.zone_bounds import bounds_of
 from lancelet.index.parts.zones import (
     ZONE_FIELDS,
     ZONE_ROWS,
+    NullRows,
     ZonePlaces,
-    columns_of_zones,
-    cut_into_zones,
-    join_zones,
-    null_rows_of,
-    split_off_nulls,
+    in_pieces,
+    staying_zones,
+    zone_runs,
 )
 from lancelet.index.question import Interval, IsNull, OneOf, Question, StartsWith
-from lancelet.rowids.address import UInt64s
-from lancelet.rowids.selection import RowSet
+from lancelet.rowids.selection import NO_ROWS, RowSet
 
 _FILE: Final = "zonemap.lance"
 _ROWS_PER_ZONE: Final = "rows_per_zone"
@@ -68,6 +70,9 @@ class ZoneMapSegment:
         self.table = pa.Table.from_arrays(columns, names=names)
         self._order = order_of(self.minimum.type)
         self._has_values = self.maximum.is_valid().to_numpy(zero_copy_only=False)
+        known = self._has_values | self.minimum.is_valid().to_numpy(zero_copy_only=False)
+        without_value = self.null_counts.astype(np.int64) + self.nan_counts
+        self._has_any: npt.NDArray[np.bool_] = ~known & (without_value < self.places.lengths)
 
     @property
     def data_type(self) -> pa.DataType:
@@ -106,12 +111,14 @@ class ZoneMapSegment:
     def null_rows(self) -> RowSet | None:
         """The rows without a value, if the file says which."""
         number = self._file.metadata.get(_NULLS)
-        return None if number is None else RowSet.parse(self._file.global_buffer(number))
+        if number is None or pa.types.is_null(self.minimum.type):
+            return None
+        return RowSet.parse(self._file.global_buffer(number))
 
     def _zones(self, question: Question) -> npt.NDArray[np.bool_] | None:
         """Return which zones may have an answer."""
         match question:
-            case IsNull():
+            case IsNull() if not pa.types.is_null(self.minimum.type):
                 return _some(self.null_counts)
             case _ if not is_ordered_type(self.minimum.type):
                 return None
@@ -131,6 +138,7 @@ class ZoneMapSegment:
         if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
             chosen |= _some(self.nan_counts)
         chosen &= self._has_values | _some(self.nan_counts)
+        chosen |= self._has_any
         return chosen
 
     def _bounds(self, wanted: pa.Array, bounds: pa.Array, *, upper: bool) -> npt.NDArray[np.int64]:
@@ -151,6 +159,7 @@ class ZoneMapSegment:
             chosen &= self._beside(interval.upper, self.minimum, side) == 0
         if interval.upper is None or is_nan(interval.upper):
             chosen |= _some(self.nan_counts)
+        chosen |= self._has_any
         return chosen
 
     def _beside(self, bound: pa.Scalar, values: pa.Array, side: Any) -> npt.NDArray[np.int64]:
@@ -184,10 +193,10 @@ class ZoneMap(ScalarKind):
         return Parameters({_ROWS_PER_ZONE: found.rows_per_zone or ZONE_ROWS})
 
     def check_type(self, data_type: pa.DataType, column: str) -> None:
-        """Raise unless values of the type have an order, or are vectors."""
-        if not (is_ordered_type(data_type) or pa.types.is_fixed_size_list(data_type)):
+        """Raise if values of the type are of an extension, whose nulls its storage may not tell."""
+        if isinstance(data_type, pa.BaseExtensionType):
             raise IndexTypeError(
-                "a ZONEMAP needs a column of numbers, times, texts, byte strings or vectors",
+                "a ZONEMAP needs a column of values that it can compare, or of plain nested ones",
                 column=column,
                 found=str(data_type),
             )
@@ -195,8 +204,7 @@ class ZoneMap(ScalarKind):
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:
         """Look at each zone and write what it has."""
         zone_rows = _zone_rows(parameters)
-        table, nulls = _summarised(rows, zone_rows)
-        return _write(table, nulls, folder, zone_rows)
+        return _write(rows, folder, zone_rows)
 
     def open(self, folder: SegmentFolder, details: bytes) -> ZoneMapSegment:  # noqa: ARG002
         """Open a segment."""
@@ -212,8 +220,8 @@ class ZoneMap(ScalarKind):
         """Put the zones of all together."""
         opened = [_opened(segment) for segment in segments]
         zone_rows = max((segment.rows_per_zone for segment in opened), default=ZONE_ROWS)
-        table, nulls = join_zones(*_summarised(rows, zone_rows), opened, moves)
-        return _write(table, nulls, folder, zone_rows)
+        kept = staying_zones(opened, moves, _schema(rows.data_type))
+        return _write(rows, folder, zone_rows, kept)
 
     def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> None:
         """Return None: other fragments have other zones."""
@@ -231,72 +239,50 @@ def _zone_rows(parameters: Parameters) -> int:
     return found
 
 
-def _summarised(rows: IndexedRows, zone_rows: int) -> tuple[pa.Table, RowSet]:
-    """Return what there is to say of each zone, and which rows have no value."""
-    null_rows: list[UInt64s] = []
-    zones = list(cut_into_zones(split_off_nulls(rows, null_rows), zone_rows))
-    summaries = [_bounds_of(zone.values) for zone in zones]
-    schema = pa.schema(
+def _schema(data_type: pa.DataType) -> pa.Schema:
+    return pa.schema(
         [
-            pa.field("min", rows.data_type),
-            pa.field("max", rows.data_type),
+            pa.field("min", data_type),
+            pa.field("max", data_type),
             pa.field("null_count", pa.uint32(), nullable=False),
             pa.field("nan_count", pa.uint32(), nullable=False),
             *ZONE_FIELDS,
         ]
     )
-    columns = [
-        _scalars([summary[0] for summary in summaries], rows.data_type),
-        _scalars([summary[1] for summary in summaries], rows.data_type),
-        pa.array([zone.values.null_count for zone in zones], pa.uint32()),
-        pa.array([summary[2] for summary in summaries], pa.uint32()),
-        *columns_of_zones(zones),
-    ]
-    return pa.Table.from_arrays(columns, schema=schema), null_rows_of(null_rows)
 
 
-def _bounds_of(values: pa.Array) -> tuple[pa.Scalar, pa.Scalar, int]:
-    """Return the smallest and greatest value of a zone, and how many are NaN."""
-    num_nan = 0
-    if pa.types.is_floating(values.type):
-        nan = pc.is_nan(values)
-        num_nan = nan.true_count
-        if num_nan:
-            values = values.filter(pc.invert(nan), null_selection_behavior="drop")
-    if values.null_count == len(values) or not is_ordered_type(values.type):
-        nothing = pa.scalar(None, values.type)
-        return nothing, _nan(values.type) if num_nan else nothing, num_nan
-    if not _has_min_max(values.type):
-        valid = values.drop_null()
-        order = order_of(values.type).sort(valid)
-        least, greatest = valid[int(order[0])], valid[int(order[-1])]
-    else:
-        bounds = pc.min_max(values)
-        least, greatest = bounds["min"], bounds["max"]
-    return least, _nan(values.type) if num_nan else greatest, num_nan
+def _summaries(rows: IndexedRows, zone_rows: int, nulls: NullRows) -> Iterator[pa.Table]:
+    """Yield what there is to say of each zone; rows without a value go to `nulls`."""
+    schema = _schema(rows.data_type)
+    for run in zone_runs(rows, zone_rows):
+        nulls.add(run)
+        bounds = bounds_of(run.values, zone_rows)
+        columns = [
+            bounds.minimum,
+            bounds.maximum,
+            pa.array(run.null_counts()),
+            pa.array(bounds.nan_counts),
+            *run.columns(),
+        ]
+        yield pa.Table.from_arrays(columns, schema=schema)
 
 
-def _has_min_max(data_type: pa.DataType) -> bool:
-    """Return whether Arrow knows the least of such values; it sorts others all the same."""
-    return not (
-        pa.types.is_fixed_size_binary(data_type)
-        or pa.types.is_duration(data_type)
-        or pa.types.is_float16(data_type)
-    )
-
-
-def _nan(data_type: pa.DataType) -> pa.Scalar:
-    return pa.array([np.nan]).cast(data_type)[0]
-
-
-def _scalars(scalars: Sequence[pa.Scalar], data_type: pa.DataType) -> pa.Array:
-    parts = [pa.array([], data_type), *(pa.repeat(scalar, 1) for scalar in scalars)]
-    return pa.concat_arrays(parts)
-
-
-def _write(table: pa.Table, nulls: RowSet, folder: SegmentFolder, zone_rows: int) -> bytes:
-    with folder.create(_FILE, table.schema) as file:
-        file.write(table)
+def _write(
+    rows: IndexedRows,
+    folder: SegmentFolder,
+    zone_rows: int,
+    kept: Iterable[tuple[pa.Table, RowSet]] = (),
+) -> bytes:
+    """Write the zones that are kept, and those of rows as they come."""
+    found = NullRows()
+    nulls = NO_ROWS
+    with folder.create(_FILE, _schema(rows.data_type)) as file:
+        for table, own_nulls in kept:
+            file.write(table)
+            nulls |= own_nulls
+        for table in in_pieces(_summaries(rows, zone_rows, found)):
+            file.write(table)
+        nulls |= found.rows()
         file.add_schema_metadata(_ROWS_PER_ZONE, str(zone_rows))
         file.add_schema_metadata(_NULLS, str(file.add_global_buffer(nulls.render())))
     details = index_details_pb.ZoneMapIndexDetails(

@@ -1,0 +1,93 @@
+"""The smallest and greatest value of each zone of some values.
+
+    values    3 -1 null | NaN 2 5      zones of 3
+    minimum   -1        | 2
+    maximum   3         | NaN          NaN counts as the greatest
+    NaNs      0         | 1
+
+Floats are in total order, so -0.0 is below 0.0. Values without an order have null bounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancelet.encodings.arrow import validity_bits
+from lancelet.index.base import is_ordered_type
+from lancelet.index.parts.ordering import bits_of, is_bytes, number_type
+from lancelet.kernels import zone_min_max, zone_min_max_strings
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bounds:
+    """What values of zones lie between, an element for each zone."""
+
+    minimum: pa.Array
+    maximum: pa.Array
+    nan_counts: npt.NDArray[np.uint32]
+
+
+def bounds_of(values: pa.Array, zone_rows: int) -> Bounds:
+    """Return the bounds of each `zone_rows` values.
+
+    >>> bounds_of(pa.array([3, -1, None, None]), 2).maximum.to_pylist()
+    [3, None]
+    """
+    count = -(-len(values) // zone_rows)
+    no_nan = np.zeros(count, np.uint32)
+    if not is_ordered_type(values.type):
+        nothing = pa.nulls(count, values.type)
+        return Bounds(nothing, nothing, no_nan)
+    if pa.types.is_boolean(values.type):
+        own = bounds_of(values.cast(pa.uint8()), zone_rows)
+        return Bounds(own.minimum.cast(pa.bool_()), own.maximum.cast(pa.bool_()), no_nan)
+    dtype = number_type(values.type)
+    if dtype is not None:
+        return _number_bounds(values, dtype, zone_rows)
+    if pa.types.is_fixed_size_binary(values.type):
+        own = bounds_of(values.cast(pa.binary()), zone_rows)
+        return Bounds(own.minimum.cast(values.type), own.maximum.cast(values.type), no_nan)
+    if is_bytes(values.type):
+        return Bounds(*_text_bounds(values, zone_rows), no_nan)
+    found = [
+        pc.min_max(values.slice(start, zone_rows)) for start in range(0, len(values), zone_rows)
+    ]
+    lows, highs = (pa.array([each[side] for each in found], values.type) for side in ("min", "max"))
+    return Bounds(lows, highs, no_nan)
+
+
+def _number_bounds(values: pa.Array, dtype: np.dtype[Any], zone_rows: int) -> Bounds:
+    numbers = bits_of(values, dtype)
+    minimum, maximum, nulls, nans = zone_min_max(numbers, zone_rows, validity_bits(values))
+    rows = np.minimum(len(values) - np.arange(len(nulls)) * zone_rows, zone_rows)
+    is_empty = nulls + nans == rows
+    if dtype.kind == "f":
+        maximum[nans > 0] = np.nan
+    return Bounds(
+        _from_numbers(minimum, values.type, is_empty),
+        _from_numbers(maximum, values.type, is_empty & (nans == 0)),
+        nans.astype(np.uint32),
+    )
+
+
+def _from_numbers(
+    numbers: npt.NDArray[Any], data_type: pa.DataType, is_null: npt.NDArray[np.bool_]
+) -> pa.Array:
+    validity = pa.py_buffer(np.packbits(~is_null, bitorder="little"))
+    return pa.Array.from_buffers(data_type, len(numbers), [validity, pa.py_buffer(numbers)])
+
+
+def _text_bounds(values: pa.Array, zone_rows: int) -> tuple[pa.Array, pa.Array]:
+    is_large = pa.types.is_large_string(values.type) or pa.types.is_large_binary(values.type)
+    dtype = np.dtype(np.int64 if is_large else np.int32)
+    offsets = np.frombuffer(values.buffers()[1], dtype)[values.offset :][: len(values) + 1]
+    data = np.frombuffer(values.buffers()[2] or b"", np.uint8)
+    found = zone_min_max_strings(offsets, data, zone_rows, validity_bits(values))
+    lows, highs = (values.take(pa.array(rows, mask=rows < 0)) for rows in found)
+    return lows, highs
