@@ -13,6 +13,7 @@ import io
 import json
 import urllib.request
 from collections.abc import Callable, Iterable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, Self, TypeAlias
 
@@ -174,7 +175,17 @@ class EncodedImageArray(ImageArray):
 
     def _shown(self) -> str:
         first = self[0].as_py() if len(self) else None
-        return repr(None if first is None else first[:_SHOWN_BYTES])
+        if first is None:
+            return repr(None)
+        data = repr(first[:_SHOWN_BYTES])
+        if find_spec("PIL") is None:
+            return data
+        try:
+            image = _pillow().open(io.BytesIO(first))
+        except OSError:
+            # Bytes of a format that Pillow does not know are shown as they are.
+            return data
+        return f"[{image!r}, ..]\n{data}"
 
     def to_tensor(self, decoder: Decoder | None = None) -> FixedShapeImageTensorArray:
         """Return the pixels; all images have one shape.

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 
-from lancelet.errors import FieldNotFoundError
+from lancelet.errors import CorruptDataError, FieldNotFoundError, InvalidInputError
 from lancelet.format.field import Field
+from lancelet.format.protos import file_pb
 from lancelet.format.schema import Schema
+from lancelet.format.wire import parse_message
 
 
 class LanceField:
@@ -85,6 +88,21 @@ class LanceSchema:
     def from_pyarrow(schema: pa.Schema) -> LanceSchema:
         """Return an Arrow schema with ids counted from 0."""
         return LanceSchema(Schema.from_arrow(schema))
+
+    @staticmethod
+    def _from_protos(metadata_json: str, *field_protos: bytes) -> LanceSchema:
+        """Return the schema of wire fields, as schemas that pylance pickled are made of."""
+        try:
+            metadata = {key: bytes(value) for key, value in json.loads(metadata_json).items()}
+        except (ValueError, TypeError, AttributeError) as error:
+            raise InvalidInputError(
+                "the metadata of a schema is a JSON object of lists of bytes", found=metadata_json
+            ) from error
+        try:
+            protos = [parse_message(file_pb.Field, message) for message in field_protos]
+            return LanceSchema(Schema.from_protos(protos, metadata))
+        except CorruptDataError as error:
+            raise InvalidInputError(f"these are not the fields of a schema: {error}") from error
 
     def to_pyarrow(self) -> pa.Schema:
         """Return the Arrow schema."""

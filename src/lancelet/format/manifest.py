@@ -304,5 +304,5 @@ def _data_version(proto: table_pb.Manifest, fragments: FragmentList) -> FileVers
     for fragment in fragments[:1]:
         for file in fragment.files[:1]:
             return file.version
-    is_v2 = proto.reader_feature_flags & Feature.V2_FORMAT
+    is_v2 = proto.writer_feature_flags & Feature.V2_FORMAT
     return DEFAULT_VERSION if is_v2 else FileVersion.V0_1

@@ -263,10 +263,8 @@ def _group_by_parent(
             children[proto.parent_id].append(proto)
         else:
             raise CorruptDataError(
-                "a field comes before its parent, or the parent is missing",
-                field=proto.name,
-                field_id=proto.id,
-                parent_id=proto.parent_id,
+                f"Field '{proto.name}' (id={proto.id}) references parent id {proto.parent_id}, "
+                "which does not come before it"
             )
     return roots, children
 

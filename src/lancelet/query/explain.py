@@ -72,8 +72,10 @@ def analyze_plan(plan: ScanPlan, *, count_only: bool = False) -> str:
     counts = meter.counts
     predicted = predict(plan)
     scanned = min([predicted.rows, *(part.estimate for part in choose_parts(plan))])
+    # A search looks at all rows that are read, and passes the nearest on.
+    read = scanned if isinstance(plan.options.search, Explained) else rows
     metrics = (
-        f", metrics=[output_rows={rows}, elapsed_ms={elapsed_ms:.2f}, "
+        f", metrics=[output_rows={read}, elapsed_ms={elapsed_ms:.2f}, "
         f"bytes_read={counts.read_bytes}, iops={counts.read_iops}, "
         f"requests={counts.read_iops}, rows_scanned={scanned}]"
     )

@@ -18,6 +18,7 @@ from lancelet.arrow import (
     ImageArray,
     ImageURIArray,
     ImageURIType,
+    images,
 )
 from lancelet.errors import InvalidInputError, StorageError
 
@@ -115,6 +116,21 @@ def test_images_say_what_they_are():
     assert "ImageURIArray" in repr(ImageURIArray.from_uris(["a"]))
     shown = repr(ImageArray.from_array(pa.array([b"x" * 100])))
     assert shown.endswith(repr(b"x" * 30))
+
+
+def test_encoded_images_are_shown_by_pillow_where_it_is_there(monkeypatch):
+    class Pillow:
+        @staticmethod
+        def open(file):
+            if file.read() != b"image":
+                raise OSError("cannot identify image file")
+            return "decoded"
+
+    monkeypatch.setattr(images, "find_spec", lambda name: name)
+    monkeypatch.setattr(images, "_pillow", lambda: Pillow)
+    assert repr(ImageArray.from_array(pa.array([b"image"]))).endswith("['decoded', ..]\nb'image'")
+    assert repr(ImageArray.from_array(pa.array([b"other"]))).endswith("\nb'other'")
+    assert repr(ImageArray.from_array(pa.array([None], pa.binary()))).endswith("\nNone")
     assert FixedShapeImageTensorType(pa.uint8(), (2, 3)).storage_type == pa.list_(pa.uint8(), 6)
 
 

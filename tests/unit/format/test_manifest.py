@@ -176,7 +176,8 @@ def test_a_transaction_is_found_where_releases_before_kept_it():
     ("proto", "version"),
     [
         ({}, FileVersion.V0_1),
-        ({"reader_feature_flags": 4}, FileVersion.V2_2),
+        ({"writer_feature_flags": 4}, FileVersion.V2_2),
+        ({"reader_feature_flags": 4}, FileVersion.V0_1),
         ({"data_format": {"file_format": "lance", "version": "2.1"}}, FileVersion.V2_1),
         ({"data_format": {"version": "legacy"}}, FileVersion.V0_1),
         ({"fragments": [{"files": [{"file_minor_version": 3}]}]}, FileVersion.V2_0),

@@ -20,6 +20,7 @@ from lancelet.errors import (
 )
 from lancelet.format.flags import Feature
 from lancelet.format.fragment import FragmentId, Inline
+from lancelet.format.fragment_list import FragmentList
 from lancelet.format.index_metadata import MEM_WAL_INDEX, AnyDetails, IndexMetadata
 from lancelet.format.manifest_file import render_manifest_file
 from lancelet.format.operation import (
@@ -46,6 +47,7 @@ from lancelet.format.schema import Schema
 from lancelet.format.version import FileVersion
 from lancelet.rowids.deletion import DeletionVector
 from lancelet.rowids.sequence import RowIdSequence
+from lancelet.table.apply.state import with_true_version
 from lancelet.table.commit import CommitOptions, commit
 from lancelet.table.conflict.rebase import with_deletions
 from lancelet.table.lineage import created_versions_of, row_id_index_of, updated_versions_of
@@ -125,6 +127,19 @@ def test_a_wrong_version_of_files_is_corrected_at_the_next_commit(tmp_path):
     assert after.manifest.data_version is FileVersion.V2_0
     assert after.manifest.reader_flags & Feature.MIXED_FILE_VERSIONS == 0
     assert lance.dataset(root).data_storage_version == "2.0"
+
+
+def test_a_table_that_mixes_the_oldest_files_with_others_is_refused(location):
+    made = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 3)).manifest
+    (fragment,) = made.fragments
+    (file,) = fragment.files
+    oldest = replace(file, major_version=0, minor_version=1)
+    fragments = [replace(fragment, files=(file,)), replace(fragment, files=(oldest,))]
+    claimed = replace(made, data_version=FileVersion.V0_1)
+    mixed = replace(claimed, fragments=FragmentList.of(fragments))
+    assert with_true_version(claimed).data_version is made.data_version
+    with pytest.raises(OSError, match="mixture of file versions"):
+        with_true_version(mixed)
 
 
 def test_files_of_another_version_are_flagged_and_0_1_is_refused(location):

@@ -19,6 +19,7 @@ from lancelet.format.index_metadata import IndexMetadata
 from lancelet.format.manifest import Manifest
 from lancelet.format.schema import Schema
 from lancelet.format.version import FileVersion
+from lancelet.table.apply.file_versions import MixedVersionsError
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +139,19 @@ def without_unknown_files(fragment: Fragment, field_ids: Collection[int]) -> Fra
 def with_true_version(manifest: Manifest) -> Manifest:
     """Return a manifest that does not say 0.1 of files of a later version.
 
-    A release of the reference committed manifests that do; the files are what counts.
+    A release of the reference committed manifests that do; the files are what counts, if they
+    agree.
     """
-    if manifest.data_version is FileVersion.V0_1 and len(manifest.fragments):
-        for file in manifest.fragments[0].files[:1]:
-            return replace(manifest, data_version=file.version)
-    return manifest
+    if manifest.data_version is not FileVersion.V0_1:
+        return manifest
+    versions = {file.version for fragment in manifest.fragments for file in fragment.files}
+    if not versions - {FileVersion.V0_1}:
+        return manifest
+    if FileVersion.V0_1 in versions:
+        raise MixedVersionsError(
+            "The dataset contains a mixture of file versions, 0.1 and later ones; restore a "
+            "version from before they were mixed",
+            version=manifest.version,
+            files=sorted(version.value for version in versions),
+        )
+    return replace(manifest, data_version=min(versions, key=lambda version: version.entry_numbers))

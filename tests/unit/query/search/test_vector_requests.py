@@ -36,6 +36,16 @@ def test_a_column_of_its_name_cannot_be_beside_it(tmp_path):
     assert nearest(dataset, queries[0]).num_rows == 3
 
 
+def test_a_measured_plan_says_how_many_rows_the_search_looked_at(tmp_path):
+    ours = lancelet.write_dataset(table(20), str(tmp_path))
+    ours.delete("id = 0")
+    wanted = {"column": "v", "q": np.zeros(DIMENSION, np.float32), "k": 3}
+    for each in (ours, reference.dataset(str(tmp_path))):
+        plan = each.scanner(columns=["id"], nearest=wanted).analyze_plan()
+        *_, first = (line for line in plan.splitlines() if "LanceRead" in line)
+        assert "output_rows=20" in first
+
+
 def test_a_fast_search_without_an_index_finds_nothing(tmp_path):
     dataset = lancelet.write_dataset(table(9), str(tmp_path))
     for each in (dataset, reference.dataset(str(tmp_path))):
