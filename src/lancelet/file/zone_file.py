@@ -112,6 +112,7 @@ class ZoneReader:
         self._order = {int(field_id): place for place, field_id in enumerate(layout["fields"])}
         self._kinds = {str(kind): place for place, kind in enumerate(layout["kinds"])}
         self._known: dict[Field, ZoneStatistics] = {}
+        self._known_pages: dict[Field, PageStatistics] = {}
         self._pages = [int(count) for count in layout.get("pages", ())]
         if self._zone_rows < 1 or self._num_rows < 0 or min(self._pages, default=0) < 0:
             raise ValueError("zones have rows")
@@ -136,16 +137,18 @@ class ZoneReader:
         return known
 
     def page_statistics(self, field: Field, edges: Int64s) -> PageStatistics | None:
-        """Return the same per page, for a column whose pages have these edges."""
+        """Return the same per page, for a column whose pages have these edges; read once too."""
         place = self._order.get(field.id)
         if place is None or not self._pages:
             return None
         if self._pages[place] != len(edges) - 1:
             raise self._damaged(field)
-        start = len(self._order) * self._num_zones + sum(self._pages[:place])
-        return PageStatistics(
-            edges, *self._read(field, RowRange(start, start + self._pages[place]))
-        )
+        known = self._known_pages.get(field)
+        if known is None:
+            start = len(self._order) * self._num_zones + sum(self._pages[:place])
+            found = self._read(field, RowRange(start, start + self._pages[place]))
+            known = self._known_pages[field] = PageStatistics(edges, *found)
+        return known
 
     @property
     def _num_zones(self) -> int:

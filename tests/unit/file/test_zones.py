@@ -236,6 +236,7 @@ def test_pages_have_bounds_that_hold_for_their_rows(data_type, version, spread, 
     )
     for leaf in (reader.schema.fields[0], reader.schema.fields[1].children[0]):
         found = reader.page_statistics(leaf)
+        assert reader.page_statistics(leaf) is found
         pages = reader.column(reader.field_ids.index(leaf.id)).pages
         assert found.edges.tolist() == [*(page.first_row for page in pages), 400]
         counts = replace(found, nan_count=0 * found.null_count)

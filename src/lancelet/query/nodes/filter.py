@@ -41,6 +41,7 @@ from lancelet.rowids.selection import ALL
 
 _OUTPUT_BYTES: Final = 16 * TASK_BYTES
 _ROWS_MIN: Final = 4096
+_NARROW_ROWS: Final = 1 << 15
 _ROWS_MAX: Final = 1 << 20
 _CANDIDATES_PER_SPLIT: Final = 1 << 16
 _NO_OFFSETS: Final = FrozenBitMap()
@@ -96,7 +97,9 @@ def _splits_of_range(
 ) -> Iterator[Split]:
     """Yield rows of a fragment that lie side by side, but those that statistics rule out."""
     ranges = [within]
-    if plan.options.use_statistics and steps:
+    # What an index left of a large fragment is read sooner than statistics of all of it are.
+    is_narrow = len(within) <= _NARROW_ROWS < source.num_rows
+    if plan.options.use_statistics and steps and not is_narrow:
         ranges = candidate_ranges(source.reader, steps, plan.snapshot.schema)
     # Whatever values take, so few rows are one task.
     has_many = any(len(rows) > _ROWS_MIN for rows in ranges)
