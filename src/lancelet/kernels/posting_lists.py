@@ -13,12 +13,14 @@ in the list, else how much it weighs, rounded up. It saves decoding, and changes
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from functools import cached_property
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.kernels.arguments import as_int64s, slice_arrays
 
 UInt32s = npt.NDArray[np.uint32]
 Float32s = npt.NDArray[np.float32]
@@ -35,7 +37,7 @@ _NO_INTS: Final = np.empty(0, np.int64)
 NO_STREAMS: Final = Slices(np.empty(0, np.uint8), _NO_INTS, _NO_INTS)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class PostingLists:
     """The lists of a query; `counts` has how many documents each list has, at least one.
 
@@ -64,6 +66,24 @@ class PostingLists:
     streams: Slices = NO_STREAMS
     glances: Bytes = field(default_factory=lambda: np.empty(0, np.uint8))
     glance: Int64s | None = None
+
+    @cached_property
+    def arrays(self) -> tuple[Any, ...]:
+        """Everything but the positions, as a native kernel takes it; checked once."""
+        glance = np.full(len(self.counts), -1) if self.glance is None else self.glance
+        return (
+            *slice_arrays(self.blocks),
+            self.last,
+            self.best,
+            *map(as_int64s, (self.first, self.stop, self.counts)),
+            self.glances,
+            as_int64s(glance),
+        )
+
+    @cached_property
+    def stream_arrays(self) -> tuple[Any, ...]:
+        """The positions, as a native kernel takes them."""
+        return slice_arrays(self.streams)
 
 
 def glance_of(num_docs: int, docs: UInt32s, weights: Float32s) -> Bytes:

@@ -34,6 +34,9 @@ Key = tuple[int, bool]
 _BYTES_MAX: Final = 128 * 1024 * 1024
 """So much is kept before everything is read anew, and the lists of one query beyond it."""
 
+_CHOSEN_MAX: Final = 1024
+"""The lists of so many queries are put together once."""
+
 _GLANCED_SHARE: Final = 16
 """A list has a glance if one in so many of all documents has its token."""
 
@@ -67,22 +70,27 @@ class ListArena:
         self._norms: Float32s | None = None
         self._places: dict[Key, _Place] = {}
         self._held = _Arrays()
+        self._chosen: dict[tuple[Key, ...], PostingLists] = {}
 
     def lists(
         self, tokens: Sequence[int], norms: Float32s, *, with_position: bool = False
     ) -> PostingLists:
         """Return the lists of tokens, each of which has a document, weighed by these norms."""
-        keys = [(token, with_position) for token in tokens]
+        keys = tuple([(token, with_position) for token in tokens])
         first: list[Key] | None = None
         while True:
             with self._lock:
+                chosen = self._chosen.get(keys)
+                if chosen is not None and self._norms is norms:
+                    self._loads.found += len(set(keys))
+                    return chosen
                 missing = self._missing(keys, norms)
                 if first is None:
                     first = missing
                     self._loads.parts += len(missing)
                     self._loads.found += len(set(keys)) - len(missing)
                 if not missing:
-                    return self._chosen([self._places[key] for key in keys])
+                    return self._choose(keys)
             found = {key: self._read(*key) for key in missing}
             with self._lock:
                 self._add(found, norms)
@@ -92,20 +100,25 @@ class ListArena:
         missing = [key for key in dict.fromkeys(keys) if key not in self._places]
         if self._norms is not norms or (missing and self._held.num_bytes > _BYTES_MAX):
             self._places, self._held, self._norms = {}, _Arrays(), norms
+            self._chosen = {}
             missing = list(dict.fromkeys(keys))
         return missing
 
     def _add(self, found: Mapping[Key, TokenList], norms: Float32s) -> None:
         # Another thread may have begun anew with other norms; then this one looks again.
         if self._norms is norms:
+            # What was chosen before is right still, but may hold arrays that were outgrown.
+            self._chosen = {}
             for key, own in found.items():
                 if key not in self._places:
                     self._places[key] = self._held.add(own, norms)
 
-    def _chosen(self, places: Sequence[_Place]) -> PostingLists:
-        held = self._held
+    def _choose(self, keys: tuple[Key, ...]) -> PostingLists:
+        held, places = self._held, [self._places[key] for key in keys]
         chosen = np.array([(own.first, own.stop, own.count, own.glance) for own in places]).T.copy()
-        return PostingLists(
+        if len(self._chosen) >= _CHOSEN_MAX:
+            self._chosen = {}
+        found = self._chosen[keys] = PostingLists(
             held.blocks,
             held.last.whole,
             held.best.whole,
@@ -118,6 +131,7 @@ class ListArena:
             held.glances.whole,
             chosen[3],
         )
+        return found
 
     def _renew(self) -> None:
         self._lock = threading.Lock()

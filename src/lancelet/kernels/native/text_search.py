@@ -18,7 +18,7 @@ from lancelet.kernels.posting_lists import (
     UInt32s,
 )
 
-_NO_PLACES: Final = np.empty(0, np.int64)
+_NO_PHRASE: Final = (*slice_arrays(NO_STREAMS), np.empty(0, np.int64), 0)
 
 
 def search_postings(
@@ -28,7 +28,7 @@ def search_postings(
 
     Of equal scores the first document is better. The order of the lists is all one.
     """
-    return _search(lists, ranking, (int(needs_all), *slice_arrays(NO_STREAMS), _NO_PLACES, 0))
+    return _search(lists, ranking, (int(needs_all), *_NO_PHRASE))
 
 
 def search_phrase(
@@ -38,23 +38,15 @@ def search_phrase(
 
     At most `slop` others stand between two words.
     """
-    return _search(lists, ranking, (1, *slice_arrays(lists.streams), as_int64s(places), int(slop)))
+    return _search(lists, ranking, (1, *lists.stream_arrays, as_int64s(places), int(slop)))
 
 
 def _search(
     lists: PostingLists, ranking: Ranking, wanted: tuple[Any, ...]
 ) -> tuple[UInt32s, Float32s]:
-    num_lists = len(lists.counts)
-    docs, scores = _room(ranking, num_lists)
+    docs, scores = _room(ranking, len(lists.counts))
     found = _native.search_postings(
-        *slice_arrays(lists.blocks),
-        lists.last,
-        lists.best,
-        as_int64s(lists.first),
-        as_int64s(lists.stop),
-        as_int64s(lists.counts),
-        lists.glances,
-        np.full(num_lists, -1) if lists.glance is None else as_int64s(lists.glance),
+        *lists.arrays,
         ranking.idf,
         ranking.norms,
         ranking.hidden,

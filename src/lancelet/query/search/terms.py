@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -27,16 +28,24 @@ Float32s = npt.NDArray[np.float32]
 _NONE: Final = (np.empty(0, np.uint32), np.empty(0, np.float32))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Statistics:
     """What scores depend on beside the document: the corpus, and in how many each token is."""
 
     corpus: Corpus
     num_docs_with: Mapping[str, int]
 
-    def idf(self, token: str) -> np.float32:
-        """Return how much a token says."""
-        return np.float32(self.corpus.idf(self.num_docs_with[token]))
+    @cached_property
+    def idf(self) -> Mapping[str, np.float32]:
+        """How much each token says."""
+        return {
+            token: np.float32(self.corpus.idf(count)) for token, count in self.num_docs_with.items()
+        }
+
+    @cached_property
+    def mean_length(self) -> float:
+        """How many tokens a document has on average."""
+        return self.corpus.mean_length
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,12 +65,14 @@ def find_words(
     needs_all: bool,
 ) -> tuple[UInt32s, Float32s]:
     """Return the best documents for words, each given as the tokens it stands for."""
+    norms = partition.norms(statistics.mean_length)
+    if len(groups) == 1 and len(groups[0]) == 1:
+        return _find_word(partition, groups[0][0], statistics, wanted, norms)
     times = Counter(token for group in groups for token in dict.fromkeys(group))
     numbers = {token: number for token in times if (number := number_of(partition, token)) >= 0}
     if not numbers or (needs_all and not all(any(map(numbers.__contains__, g)) for g in groups)):
         return _NONE
-    idf = np.array([statistics.idf(token) * times[token] for token in numbers], np.float32)
-    norms = partition.norms(statistics.corpus.mean_length)
+    idf = np.array([statistics.idf[token] * times[token] for token in numbers], np.float32)
     lists = partition.lists(list(numbers.values()), norms)
     if not needs_all or all(len(group) == 1 for group in groups):
         ranking = Ranking(idf, norms, wanted.count, wanted.hidden)
@@ -72,6 +83,18 @@ def find_words(
         has = np.isin(docs, np.concatenate(own))
         docs, scores = docs[has], scores[has]
     return docs, scores
+
+
+def _find_word(
+    partition: Partition, token: str, statistics: Statistics, wanted: Wanted, norms: Float32s
+) -> tuple[UInt32s, Float32s]:
+    """Return the best documents for one token."""
+    number = number_of(partition, token)
+    if number < 0:
+        return _NONE
+    idf = np.array([statistics.idf[token]])
+    ranking = Ranking(idf, norms, wanted.count, wanted.hidden)
+    return search_postings(partition.lists((number,), norms), ranking)
 
 
 def find_phrase(
@@ -86,8 +109,8 @@ def find_phrase(
     numbers = [number_of(partition, token.text) for token in tokens]
     if min(numbers) < 0:
         return _NONE
-    norms = partition.norms(statistics.corpus.mean_length)
-    idf = np.array([statistics.idf(token.text) for token in tokens], np.float32)
+    norms = partition.norms(statistics.mean_length)
+    idf = np.array([statistics.idf[token.text] for token in tokens], np.float32)
     return search_phrase(
         partition.lists(numbers, norms, with_position=True),
         Ranking(idf, norms, wanted.count, wanted.hidden),

@@ -19,12 +19,7 @@ import pyarrow as pa
 
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowRange
-from lancelet.errors import (
-    CorruptDataError,
-    InvalidInputError,
-    ObjectNotFoundError,
-    UnsupportedError,
-)
+from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.format.field_path import format_path
 from lancelet.index.inverted.bm25 import Corpus, weights
 from lancelet.index.inverted.kind import texts_per_row
@@ -43,10 +38,16 @@ from lancelet.query.search.terms import (
     expand,
     find_phrase,
     find_words,
-    num_docs_with,
     number_of,
 )
-from lancelet.query.search.text_indices import BrokenSegmentError, TextSegment, text_indices
+from lancelet.query.search.text_indices import TextSegment, text_indices
+from lancelet.query.search.text_parts import (
+    ALL_SHOWN,
+    Blamed,
+    TextGroup,
+    TextPart,
+    statistics_of,
+)
 from lancelet.rowids.address import UInt64s, addresses_of, fragments_of, offsets_of
 from lancelet.table.snapshot import Snapshot
 
@@ -55,10 +56,6 @@ _UNINDEXED: Final = TextOptions(stem=False, remove_stop_words=False, ascii_foldi
 
 _KEPT_ROWS_MAX: Final = 100_000
 """Rows without an index are kept as tokens between searches if there are at most so many."""
-
-_UNREADABLE: Final = (CorruptDataError, ObjectNotFoundError, UnsupportedError)
-
-_ALL_SHOWN: Final = np.empty(0, np.uint8)
 
 
 @dataclass(frozen=True)
@@ -84,29 +81,6 @@ class TermScore:
     score: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Part:
-    """A partition, where its documents are, and which of them are not to be found."""
-
-    partition: Partition
-    addresses: UInt64s
-    hidden: npt.NDArray[np.uint8]
-    segment: TextSegment | None = None
-
-    def shown(self, docs: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
-        """Return which documents may be found."""
-        return self.hidden[docs] == 0 if len(self.hidden) else np.ones(len(docs), np.bool_)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Group:
-    """Parts that are scored with the same statistics."""
-
-    parts: Sequence[_Part]
-    counted: Sequence[_Part]
-    """The parts whose documents and tokens are counted."""
-
-
 class TextColumn:
     """A column of a version, to be searched."""
 
@@ -128,13 +102,13 @@ class TextColumn:
         stored = [
             self._shown(segment, each) for segment in segments for each in segment.opened.partitions
         ]
-        self._groups = [_Group(stored, stored)]
+        self._groups = [TextGroup(stored, stored)]
         if found is None or not plan.options.indexed_only:
             covered = frozenset().union(*(segment.table.covered for segment in segments))
             rest = self._unindexed(covered)
             if rest is not None:
-                part = _Part(rest, rest.numbers, _ALL_SHOWN)
-                self._groups.append(_Group([part], [part, *stored]))
+                part = TextPart(rest, rest.numbers, ALL_SHOWN)
+                self._groups.append(TextGroup([part], [part, *stored]))
 
     @property
     def analyzer(self) -> Analyzer:
@@ -144,16 +118,16 @@ class TextColumn:
     @property
     def corpus(self) -> Corpus:
         """How many documents and tokens there are, with an index or without."""
-        return _statistics(list(self._parts()), []).corpus
+        return statistics_of(list(self._parts()), []).corpus
 
     def num_docs_with(self, token: str) -> int:
         """Return how many documents have a token, with an index or without."""
-        return _statistics(list(self._parts()), [token]).num_docs_with[token]
+        return statistics_of(list(self._parts()), [token]).num_docs_with[token]
 
     def occurrences(self, token: str) -> Iterator[tuple[UInt64s, npt.NDArray[np.uint32]]]:
         """Yield rows that have a token, and how often each has it."""
         for part in self._parts():
-            with _Blamed(part.segment):
+            with part.blamed:
                 number = number_of(part.partition, token)
                 if number < 0:
                     continue
@@ -164,7 +138,7 @@ class TextColumn:
     def lengths(self) -> Iterator[tuple[UInt64s, npt.NDArray[np.uint32]]]:
         """Yield rows, and how many tokens each has."""
         for part in self._parts():
-            with _Blamed(part.segment):
+            with part.blamed:
                 yield part.addresses, part.partition.lengths
 
     def explain(self, query: MatchQuery | PhraseQuery, address: int) -> Iterator[TermScore]:
@@ -175,11 +149,11 @@ class TextColumn:
             for part in group.parts:
                 docs = np.flatnonzero(part.addresses == address)
                 if len(docs):
-                    statistics = _statistics(group.counted, tokens)
-                    with _Blamed(part.segment):
+                    statistics = group.statistics(tuple(tokens))
+                    with part.blamed:
                         yield from _terms(part.partition, int(docs[0]), tokens, statistics, query)
 
-    def _parts(self) -> Iterator[_Part]:
+    def _parts(self) -> Iterator[TextPart]:
         for group in self._groups:
             yield from group.parts
 
@@ -192,16 +166,16 @@ class TextColumn:
         return found
 
     def _matches(
-        self, query: MatchQuery | PhraseQuery, group: _Group, count: int | None
+        self, query: MatchQuery | PhraseQuery, group: TextGroup, count: int | None
     ) -> Matches:
         tokens = self._analyzer.tokens(query.query)
         if not tokens:
             return NOTHING
         words = self._words(query, tokens, group)
-        statistics = _statistics(group.counted, [token for each in words for token in each])
+        statistics = group.statistics(tuple([token for each in words for token in each]))
         found = []
         for part in group.parts:
-            with _Blamed(part.segment):
+            with part.blamed:
                 docs, scores = self._search(query, tokens, words, statistics, part, count)
             found.append((part.addresses[docs], scores))
         if len(found) == 1:
@@ -210,7 +184,7 @@ class TextColumn:
         return Matches.of(np.concatenate(rows), np.concatenate(all_scores))
 
     def _words(
-        self, query: MatchQuery | PhraseQuery, tokens: Sequence[Token], group: _Group
+        self, query: MatchQuery | PhraseQuery, tokens: Sequence[Token], group: TextGroup
     ) -> list[tuple[str, ...]]:
         """Return the tokens that each word of a query stands for."""
         if isinstance(query, PhraseQuery) or not query.fuzziness:
@@ -223,11 +197,11 @@ class TextColumn:
         return words
 
     def _near(
-        self, query: MatchQuery, token: str, group: _Group, expansions_max: int
+        self, query: MatchQuery, token: str, group: TextGroup, expansions_max: int
     ) -> tuple[str, ...]:
         found: dict[str, None] = {}
         for part in group.counted:
-            with _Blamed(part.segment):
+            with part.blamed:
                 expand(
                     part.partition,
                     token,
@@ -244,7 +218,7 @@ class TextColumn:
         tokens: Sequence[Token],
         words: Sequence[tuple[str, ...]],
         statistics: Statistics,
-        part: _Part,
+        part: TextPart,
         count: int | None,
     ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.float32]]:
         partition = part.partition
@@ -264,13 +238,13 @@ class TextColumn:
         docs, own = find_words(partition, words, statistics, wanted, needs_all=needs_all)
         return docs, own * np.float32(query.boost)
 
-    def _shown(self, segment: TextSegment, partition: Partition) -> _Part:
+    def _shown(self, segment: TextSegment, partition: Partition) -> TextPart:
         """Return where the documents of a partition are, worked out once for a whole version."""
 
-        def locate() -> _Part:
-            with _Blamed(segment):
+        def locate() -> TextPart:
+            with Blamed(segment):
                 addresses = segment.table.locate(partition.numbers)
-                return _Part(partition, addresses, self._hidden(addresses), segment)
+                return TextPart(partition, addresses, self._hidden(addresses), segment)
 
         if self._rows is not None or self._plan.options.fragments is not None:
             return locate()
@@ -299,7 +273,7 @@ class TextColumn:
                 shown[self._rows.get(fragment_id, np.empty(0, np.int64))] = True
             shown[source.hidden.to_array()] = False
             hidden[places] = ~shown[own]
-        return hidden.view(np.uint8) if hidden.any() else _ALL_SHOWN
+        return hidden.view(np.uint8) if hidden.any() else ALL_SHOWN
 
     def _unindexed(self, covered: frozenset[int]) -> MemoryPartition | None:
         """Return the rows of fragments that the index lacks as a partition."""
@@ -350,7 +324,7 @@ def _terms(
         docs, freqs = partition.postings_of(number)
         own = freqs[docs == doc]
         if len(own):
-            idf = statistics.idf(token)
+            idf = statistics.idf[token]
             yield TermScore(
                 token,
                 int(own[0]),
@@ -360,33 +334,6 @@ def _terms(
                 float(idf),
                 float(idf * weights(own, norms)[0] * np.float32(boost)),
             )
-
-
-def _statistics(parts: Sequence[_Part], tokens: Sequence[str]) -> Statistics:
-    counts = dict.fromkeys(tokens, 0)
-    corpus = Corpus(0, 0)
-    for part in parts:
-        with _Blamed(part.segment):
-            corpus += part.partition.corpus
-            for token in counts:
-                counts[token] += num_docs_with(part.partition, token)
-    return Statistics(corpus, counts)
-
-
-@dataclass(frozen=True, slots=True)
-class _Blamed:
-    """Says which segment it is that cannot be read."""
-
-    segment: TextSegment | None
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
-    ) -> None:
-        if self.segment is not None and isinstance(error, _UNREADABLE):
-            raise BrokenSegmentError(self.segment, error) from error
 
 
 def analyzer_of_column(snapshot: Snapshot, path: tuple[str, ...]) -> Analyzer:
