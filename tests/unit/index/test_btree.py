@@ -78,6 +78,10 @@ def test_one_of_finds_what_membership_finds(items, page_rows, wanted):
     question = OneOf(pa.array(wanted, pa.int32()))
     expected = [place for place, item in enumerate(items) if item in wanted]
     assert rows(index.search(question)) == expected
+    named = index.few_numbers(question, len(items))
+    assert sorted(named.tolist()) == expected
+    if expected:
+        assert index.few_numbers(question, len(expected) - 1) is None
     assert index.estimate(question) >= len(expected)
     nulls = [place for place, item in enumerate(items) if item is None]
     assert rows(index.search(IsNull())) == nulls

@@ -11,6 +11,7 @@ one page.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -49,6 +50,8 @@ _WHOLE_FROM: Final = 4
 """The share of pages, one of so many, that are read before all are."""
 _PART_ROWS: Final = 1 << 20
 _TOGETHER: Final = 8
+_VALUES_BY_PAGES: Final = 64
+"""So few values are looked up page by page."""
 _GAPS: Final = 3
 """If they are more, and every third page or so, all between the first and the last are read."""
 
@@ -187,12 +190,39 @@ class BTreeSegment:
         """Return the numbers of rows that answer, in any order; None if there are more."""
         read = self._loads.parts
         span = self._span_within_page(question.values)
-        spans = spans_of(question, self._sorted) if span is None else [span]
-        if spans is None or sum(max(stop - start, 0) for start, stop in spans) > most:
-            return None
-        found = self._ids(spans)
+        found = self._ids_by_pages(question.values, most) if span is None else None
+        if found is None:
+            spans = spans_of(question, self._sorted) if span is None else [span]
+            if spans is None or sum(max(stop - start, 0) for start, stop in spans) > most:
+                return None
+            found = self._ids(spans)
         self._loads.found += self._loads.parts == read
         return found
+
+    def _ids_by_pages(self, values: pa.Array, most: int) -> UInt64s | None:
+        """Return the numbers of rows with one of few values, each page being looked at once.
+
+        It is None if they are more, or if they are found sooner otherwise.
+        """
+        if not 1 < len(values) <= _VALUES_BY_PAGES or pa.types.is_floating(values.type):
+            return None
+        ordered = values.take(pa.array(self._order.sort(values)))
+        pages = self._order.find(self._last_keys, ordered, "left")
+        borders = [0, *(np.flatnonzero(np.diff(pages)) + 1).tolist(), len(pages)]
+        found: list[UInt64s] = [np.empty(0, np.uint64)]
+        for border, following in itertools.pairwise(borders):
+            number = int(pages[border])
+            if number == len(self._maximum):
+                break
+            page, sought = self._page(number), ordered.slice(border, following - border)
+            behind = self._order.find(page.keys, sought, "right")
+            if behind[-1] == len(page.ids) and page.stop < self.num_rows:
+                return None  # the next page may begin with the same value
+            first = self._order.find(page.keys, sought, "left")
+            spans = zip(first.tolist(), behind.tolist(), strict=True)
+            found += [page.ids[start:stop] for start, stop in spans if start < stop]
+        numbers = np.concatenate(found)
+        return numbers if len(numbers) <= most else None
 
     def count(self, question: Question) -> int | None:
         """Return how many rows answer a question."""
