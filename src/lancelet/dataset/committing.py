@@ -150,7 +150,7 @@ class CommitMethods:
             enable_stable_row_ids: Whether rows of a new dataset keep their ids when they move.
             namespace_client: Knows what the store of a table asks for.
             table_id: The id of the table.
-            namespace_client_managed_versioning: Has no effect: versions are where the table is.
+            namespace_client_managed_versioning: Has no effect: the namespace says it.
             base_store_params: Storage options of base paths, by path.
             commit_timeout: For how long to adjust to others.
         """

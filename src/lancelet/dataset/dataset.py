@@ -127,7 +127,7 @@ class LanceDataset(
             session: Counts what the table reads; caches belong to the process.
             namespace_client: Knows where a table is by its id, and what its store asks for.
             table_id: The id.
-            namespace_client_managed_versioning: Has no effect: versions are where the table is.
+            namespace_client_managed_versioning: Has no effect: the namespace says it.
             base_store_params: Storage options of base paths, by path.
             asof: Opens the version that was the latest at that time.
         """

@@ -9,10 +9,12 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from lancelet.dataset.named_table import NamedTable
+from lancelet.dataset.named_versions import NamespaceVersions
 from lancelet.errors import InvalidInputError, VersionNotFoundError
 from lancelet.format.refs import MAIN
 from lancelet.io.metered import PROCESS_METER, IoMeter, metered
 from lancelet.io.options import EXPIRES_AT
+from lancelet.io.uri import parse_uri
 from lancelet.ops.bases import absolute_path
 from lancelet.table import refs
 from lancelet.table.handlers import CommitHandler, CommitLock, UserLock
@@ -76,19 +78,21 @@ def locate(
     """Return the location that a URI names, and what counts its requests within a meter."""
     meter = within.scope()
     of_bases = {absolute_path(path): own for path, own in (options.base_options or {}).items()}
-    storage_options, provider = options.storage_options, None
+    storage_options, provider, is_managed = options.storage_options, None, False
     if options.named is not None:
-        given = dict(storage_options or {})
-        storage_options = {**given, **options.named.storage_options()}
+        described = options.named.described()
+        is_managed = bool(described.managed_versioning)
+        storage_options = {**(storage_options or {}), **(described.storage_options or {})}
         if EXPIRES_AT in storage_options:
             provider = options.named.storage_options
     location = TableLocation.open(uri, storage_options, of_bases, provider=provider)
-    lock = options.commit_lock
-    return replace(
-        location,
-        store=metered(location.store, meter),
-        handler=location.handler if lock is None else UserLock(lock),
-    ), meter
+    handler = location.handler
+    if options.commit_lock is not None:
+        handler = UserLock(options.commit_lock)
+    elif options.named is not None and is_managed:
+        named = options.named
+        handler = NamespaceVersions(named.client, named.table_id, parse_uri(location.uri).path)
+    return replace(location, store=metered(location.store, meter), handler=handler), meter
 
 
 def open_handle(

@@ -27,11 +27,11 @@ class NamedTable:
 
     def uri(self) -> str:
         """Return where the table is."""
-        return _location(self._described(), self.table_id)
+        return _location(self.described(), self.table_id)
 
     def uri_to_create(self) -> str:
         """Take the name if it is free, and return where the table is or goes."""
-        names = _names()
+        names = namespace_module()
         try:
             return self.uri()
         except names.TableNotFoundError:
@@ -40,10 +40,13 @@ class NamedTable:
 
     def storage_options(self) -> Mapping[str, str]:
         """Return what the store asks for, such as credentials that end."""
-        return dict(self._described().storage_options or {})
+        return dict(self.described().storage_options or {})
 
-    def _described(self) -> Any:
-        asked = _names().DescribeTableRequest(id=list(self.table_id), vend_credentials=True)
+    def described(self) -> Any:
+        """Return what the namespace says of the table."""
+        asked = namespace_module().DescribeTableRequest(
+            id=list(self.table_id), vend_credentials=True
+        )
         return self.client.describe_table(asked)
 
 
@@ -77,7 +80,8 @@ def _location(answer: Any, table_id: Sequence[str]) -> str:
     return str(answer.location)
 
 
-def _names() -> Any:
+def namespace_module() -> Any:
+    """Return the package of requests, answers and errors that all namespaces share."""
     try:
         import lance_namespace  # noqa: PLC0415 - an extra
     except ImportError as error:

@@ -83,8 +83,10 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
             session: Has no effect: caches belong to the process.
             context_provider: Asked before each operation, as it is by `RestNamespace`.
             **properties: `root`, the folder; `manifest_enabled` and `dir_listing_enabled`, both
-                true by default; `storage.x` for each storage option `x`; and
-                `ops_metrics_enabled`, which counts operations.
+                true by default; `storage.x` for each storage option `x`;
+                `ops_metrics_enabled`, which counts operations; and
+                `table_version_tracking_enabled`, which has tables that are opened by name ask
+                here for their versions.
         """
         del session
         given = {name: str(value) for name, value in properties.items()}
@@ -100,6 +102,7 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         self._root = settings["root"].rstrip("/") or "/"
         self._is_catalogued = _is_true(settings.get("manifest_enabled"))
         self._is_listed = _is_true(settings.get("dir_listing_enabled"))
+        self._manages = settings.get("table_version_tracking_enabled") == "true" or None
         super().__init__(provider, counts=settings.get("ops_metrics_enabled") == "true")
         self._catalog = Catalog(self._root, options)
         self._folder = Folder(self._root, options)
@@ -190,6 +193,7 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
             location=self._folder.uri_of(location),
             table_uri=self._folder.uri_of(location),
             properties=dict(entry.properties) if entry.properties else None,
+            managed_versioning=self._manages,
         )
         if request.load_detailed_metadata or request.check_declared:
             answer.is_only_declared = not self._folder.has_table(location)
@@ -243,6 +247,7 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         return DeclareTableResponse(
             location=self._folder.uri_of(location),
             properties=dict(entry.properties) if entry.properties else None,
+            managed_versioning=self._manages,
         )
 
     def create_empty_table(self, request: Any) -> Any:

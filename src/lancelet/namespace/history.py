@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from lance_namespace import (
     GetTableStatsResponse,
     GetTableTagVersionRequest,
     GetTableTagVersionResponse,
+    InvalidInputError,
     ListTableBranchesRequest,
     ListTableBranchesResponse,
     ListTableTagsRequest,
@@ -41,8 +42,10 @@ from lance_namespace import (
     RestoreTableResponse,
     TableBranchAlreadyExistsError,
     TableBranchNotFoundError,
+    TableNotFoundError,
     TableTagAlreadyExistsError,
     TableTagNotFoundError,
+    TableVersionNotFoundError,
     TransactionNotFoundError,
     UnsupportedOperationError,
     UpdateTableTagRequest,
@@ -57,11 +60,18 @@ from lance_namespace_urllib3_client.models import (
 )
 
 from lancelet.dataset.dataset import LanceDataset
-from lancelet.errors import AlreadyExistsError, RefNotFoundError
-from lancelet.format.paths import manifest_path
+from lancelet.errors import (
+    AlreadyExistsError,
+    ObjectNotFoundError,
+    RefNotFoundError,
+    VersionNotFoundError,
+)
+from lancelet.format.paths import ManifestNaming, manifest_path
 from lancelet.io.uri import join, parse_uri
 from lancelet.namespace.operations import Operations, transaction_id_of
-from lancelet.table.manifests import find_version
+from lancelet.table.location import TableLocation
+from lancelet.table.manifests import find_latest, find_version
+from lancelet.table.refs import branch_location
 
 _MILLION: Final = 1_000_000
 
@@ -73,7 +83,13 @@ class HistoryOperations(Operations):
 
     def list_table_versions(self, request: ListTableVersionsRequest) -> ListTableVersionsResponse:
         """Return the versions, oldest first unless asked otherwise."""
-        dataset = self._dataset("list_table_versions", request)
+        if isinstance(request, Mapping):
+            # Tables that pylance opens by name ask so.
+            request = ListTableVersionsRequest(**request)
+        path = self._begin("list_table_versions", request)
+        dataset = self._written(path, request.branch)
+        if dataset is None:
+            return ListTableVersionsResponse(versions=[])
         numbers = [version["version"] for version in dataset.versions()]
         if request.descending:
             numbers.reverse()
@@ -87,20 +103,44 @@ class HistoryOperations(Operations):
 
     def describe_table_version(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Return where the manifest of a version is, by default of the latest."""
-        dataset = self._asked("describe_table_version", request)
-        number = request.get("version") or dataset.version
-        return {"version": _version(dataset, number).model_dump(exclude_none=True)}
+        path = self._begin_with("describe_table_version", request.get("id") or ())
+        dataset = self._written(path, request.get("branch"))
+        number = request.get("version")
+        try:
+            if dataset is None:
+                raise TableVersionNotFoundError(f"Table has no versions: {list(path)}")
+            found = _version(dataset, number or dataset.version)
+        except VersionNotFoundError as error:
+            raise TableVersionNotFoundError(f"Table version not found: {number}") from error
+        return {"version": found.model_dump(exclude_none=True)}
 
     def create_table_version(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Publish a manifest that was written elsewhere in the store as a version."""
-        dataset = self._asked("create_table_version", request)
+        path = self._begin_with("create_table_version", request.get("id") or ())
+        uri, options = self._location_of(path)
+        location = TableLocation.open(uri, options)
+        if request.get("branch"):
+            location = branch_location(location, request["branch"])
+        version, staged = request["version"], request["manifest_path"]
+        inner = staged.lstrip("/").removeprefix(f"{parse_uri(location.uri).path}/")
+        naming = ManifestNaming[request.get("naming_scheme") or _naming_of(location).name]
+        final, store = manifest_path(version, naming), location.store
         try:
-            _publish(dataset, request["version"], request["manifest_path"])
+            data = store.read(inner)
+            store.put_if_absent(final, data)
+        except ObjectNotFoundError as error:
+            raise InvalidInputError(f"Invalid input: no manifest is staged at {staged}") from error
         except AlreadyExistsError as error:
             raise ConcurrentModificationError(
-                f"Concurrent modification: version {request['version']} is there already"
+                f"Concurrent modification: version {version} is there already"
             ) from error
-        return {"transaction_id": None}
+        size = request.get("manifest_size") or len(data)
+        shown = TableVersion(
+            version=version,
+            manifest_path=join(parse_uri(location.uri).path, final),
+            manifest_size=size,
+        )
+        return {"transaction_id": None, "version": shown.model_dump(exclude_none=True)}
 
     def batch_delete_table_versions(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Clean versions up."""
@@ -264,6 +304,14 @@ class HistoryOperations(Operations):
         self._begin("refresh_materialized_view", request)
         raise UnsupportedOperationError("Unsupported: a folder has no views")
 
+    def _written(self, path: Sequence[str], branch: str | None) -> LanceDataset | None:
+        """Return a table or its branch, or None if nothing was written there yet."""
+        self._location_of(path)
+        try:
+            return self._open(path, None, branch)
+        except (TableNotFoundError, RefNotFoundError):
+            return None
+
     def _asked(self, operation: str, request: Mapping[str, Any]) -> LanceDataset:
         path = self._begin_with(operation, request.get("id") or ())
         return self._open(path, None, request.get("branch"))
@@ -282,12 +330,9 @@ def _version(dataset: LanceDataset, number: int) -> TableVersion:
     )
 
 
-def _publish(dataset: LanceDataset, number: int, staged: str) -> None:
-    """Make a manifest that lies in the store a version, unless the version is there."""
-    location = dataset.handle.location
-    inner = staged.lstrip("/").removeprefix(f"{parse_uri(location.uri).path}/")
-    naming = find_version(location.store, dataset.version, uri=location.uri).naming
-    location.store.put_if_absent(manifest_path(number, naming), location.store.read(inner))
+def _naming_of(location: TableLocation) -> ManifestNaming:
+    latest = find_latest(location.store)
+    return ManifestNaming.V2 if latest is None else latest.naming
 
 
 @contextmanager
