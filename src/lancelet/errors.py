@@ -14,6 +14,8 @@ Each class is also the built-in one that a program written for pylance would cat
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 
@@ -48,6 +50,22 @@ class LanceletError(Exception):
         """
         self.facts = {**facts, **self.facts}
         return self
+
+
+@contextmanager
+def corrupt_within(**facts: object) -> Iterator[None]:
+    """Add facts to what is found corrupt inside, such as the path of what is read.
+
+    >>> with corrupt_within(path="a.json"):
+    ...     raise CorruptDataError("there is no JSON")
+    Traceback (most recent call last):
+    lancelet.errors.CorruptDataError: there is no JSON (path='a.json')
+    """
+    try:
+        yield
+    except CorruptDataError as error:
+        error.with_facts(**facts)
+        raise
 
 
 def _rebuild(

@@ -7,12 +7,14 @@
     -16    u64 p, u16 0, u16 2, "LANC"
 
 The manifest names the positions of the two sections before it, where 0 is a position like any
-other. One read of the tail is enough for most tables.
+other. One read of the tail is enough for most tables. Each of the three ends with a seal if we
+wrote it, which is verified whenever it is read.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,6 +31,7 @@ from lancelet.format.manifest import (
     parse_outline,
     render_manifest,
 )
+from lancelet.format.seal import is_sealed, seal_of, sealed, unsealed
 from lancelet.format.transaction import Transaction
 
 TAIL_BYTES: Final = 64 * 1024
@@ -90,7 +93,7 @@ def _read_message(file_bytes: int) -> Reading[tuple[Bytes, int]]:
             expected_bytes=wanted - _SIZE.size,
             found_bytes=size,
         )
-    return section[_SIZE.size :], position
+    return unsealed(section[_SIZE.size :]), position
 
 
 def _check_positions(positions: SectionPositions, position: int) -> None:
@@ -130,10 +133,10 @@ def render_manifest_file(
     *,
     dictionary_values: bytes = b"",
 ) -> bytes:
-    """Return the file of a manifest; see `write_manifest_file`."""
+    """Return the file of a manifest as the reference writes it, without seals."""
+    section = indices.render() if indices.indices or indices.unknown else None
     rendered = None if transaction is None else transaction.render()
-    data, _ = write_manifest_file(manifest, indices, rendered, dictionary_values=dictionary_values)
-    return data
+    return _join(manifest, section, rendered, dictionary_values)[0]
 
 
 def write_manifest_file(
@@ -143,26 +146,38 @@ def write_manifest_file(
     *,
     dictionary_values: bytes = b"",
 ) -> tuple[bytes, StoredManifest]:
-    """Return the file of a manifest, and what reading it will give.
+    """Return the sealed file of a manifest, and what reading it will give.
 
-    `transaction` is rendered already, as it is in a file of its own too. `dictionary_values` goes
-    to the start of the file, where the schema's dictionary locations point to.
+    `transaction` is rendered and sealed already, as it is in a file of its own too.
+    `dictionary_values` goes to the start of the file, where the schema's dictionary locations
+    point to.
     """
+    section = sealed(indices.render()) if indices.indices or indices.unknown else None
+    return _join(manifest, section, transaction, dictionary_values, seal_of)
+
+
+def _join(
+    manifest: Manifest,
+    indices: bytes | None,
+    transaction: bytes | None,
+    dictionary_values: bytes,
+    seal: Callable[[Bytes, Bytes], bytes] = lambda _head, _fragments: b"",
+) -> tuple[bytes, StoredManifest]:
+    """Return sections, the manifest and its seal as one file, and what reading it will give."""
     pieces: list[bytes | memoryview] = [dictionary_values]
     at = len(dictionary_values)
     places: list[int | None] = []
-    sections = (
-        indices.render() if indices.indices or indices.unknown else None,
-        transaction,
-    )
-    for section in sections:
+    for section in (indices, transaction):
         places.append(None if section is None else at)
         if section is not None:
             pieces += [_SIZE.pack(len(section)), section]
             at += _SIZE.size + len(section)
     positions = SectionPositions(*places)
     head, fragments = render_manifest(manifest, positions)
-    pieces += [_SIZE.pack(len(head) + len(fragments)), head, np.ascontiguousarray(fragments).data]
+    fragments = np.ascontiguousarray(fragments)
+    end = seal(np.frombuffer(head, np.uint8), fragments)
+    size = len(head) + len(fragments) + len(end)
+    pieces += [_SIZE.pack(size), head, fragments.data, end]
     pieces.append(_FOOTER.pack(at, *_FOOTER_VERSION, _MAGIC))
     data = b"".join(pieces)
     return data, StoredManifest(manifest, positions, at, len(data))
@@ -200,11 +215,13 @@ def _read_section(
     slices = yield Ranges.of((position, stop - position))
     section = slices.slice_bytes(0)
     size = int.from_bytes(section[: _SIZE.size].data, "little")
-    if size > len(section) - _SIZE.size:
+    if size > len(section) - _SIZE.size or (
+        is_sealed(section) and size + _SIZE.size < len(section)
+    ):
         raise CorruptDataError(
-            "a section of the manifest's file runs into the next",
+            "a section of the manifest's file does not end where the next begins",
             position=position,
             section_bytes=size,
             file_bytes=file_bytes,
         )
-    return section[_SIZE.size : _SIZE.size + size]
+    return unsealed(section[_SIZE.size : _SIZE.size + size])

@@ -17,11 +17,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
+import numpy as np
+
 from lancelet.errors import CorruptDataError, InvalidInputError
+from lancelet.kernels import crc32c
 
 MAIN: Final = "main"
 """How users name the branch that files leave unnamed."""
 
+_CHECKSUM: Final = "lancelet.crc32c"
 _NANOSECONDS: Final = 1_000_000_000
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _TIME: Final = re.compile(
@@ -174,7 +178,22 @@ def _load(data: bytes) -> dict[str, Any]:
         raise CorruptDataError("a tag or branch is not JSON", file_bytes=len(data)) from error
     if not isinstance(entries, dict):
         raise CorruptDataError("a tag or branch is not an object", found=type(entries).__name__)
+    stated = entries.pop(_CHECKSUM, None)
+    if stated not in {None, _checksum_of(entries)}:
+        raise CorruptDataError("a tag or branch is not as it was written", stated_crc32c=stated)
     return entries
+
+
+def with_checksum(data: bytes) -> bytes:
+    """Return the file of a tag or branch with a checksum of its entries, which others skip."""
+    entries = _load(data)
+    return _dump({**entries, _CHECKSUM: _checksum_of(entries)})
+
+
+def _checksum_of(entries: Mapping[str, Any]) -> str:
+    """Return the checksum of entries, in whatever order and form they are written."""
+    text = json.dumps(entries, sort_keys=True, ensure_ascii=False).encode(errors="surrogatepass")
+    return f"{crc32c(np.frombuffer(text, np.uint8)):08x}"
 
 
 def _dump(entries: Mapping[str, Any]) -> bytes:

@@ -13,10 +13,13 @@ import uuid
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from lancelet.errors import CorruptDataError
 from lancelet.format.index_metadata import uuid_from_proto, uuid_to_proto
 from lancelet.format.paths import MEM_WAL
 from lancelet.format.protos import index_details_pb
+from lancelet.format.seal import sealed, unsealed
 from lancelet.format.wire import parse_message, render_message
 
 _BITS: Final = 64
@@ -62,7 +65,8 @@ class ShardManifest:
     @staticmethod
     def parse(data: bytes) -> ShardManifest:
         """Read the form on disk."""
-        proto = parse_message(index_details_pb.ShardManifest, data)
+        content = unsealed(np.frombuffer(data, np.uint8))
+        proto = parse_message(index_details_pb.ShardManifest, content.data)
         sstables = tuple(
             SsTable(
                 each.generation,
@@ -108,7 +112,7 @@ class ShardManifest:
                 physical_rows=each.physical_rows,
                 primary_key_bytes=each.primary_key_bytes,
             )
-        return render_message(proto)
+        return sealed(render_message(proto))
 
 
 def reversed_bits(number: int) -> str:

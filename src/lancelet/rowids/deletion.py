@@ -4,6 +4,8 @@ Few deletions are an Arrow file with one column of offsets; many are a Roaring b
 fragment's deletions were a bitmap they stay one, so the form is part of the value.
 
     offsets {1, 7}    fewer than 5000    _deletions/0-3-<id>.arrow
+
+Both have a checksum if we wrote them: a note beside the Arrow batch, and a seal behind the bitmap.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from lancelet.buffers import Int64s
 from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.format.fragment import DeletionFileType
 from lancelet.format.roaring import bitmap_of, numbers_of, parse_bitmap, render_bitmap
+from lancelet.format.seal import sealed, unsealed
+from lancelet.kernels import crc32c
 from lancelet.rowids.address import OFFSETS_MAX
 
 BITMAP_FROM_ROWS: Final = 5000
@@ -31,6 +35,7 @@ _COMPRESSED_FROM_ROWS: Final = 256
 
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="zstd")
 _PLAIN: Final = pa.ipc.IpcWriteOptions()
+_CHECKSUM: Final = b"lancelet.crc32c"
 _SCHEMA: Final = pa.schema([pa.field("row_id", pa.uint32(), nullable=False)])
 
 
@@ -57,13 +62,14 @@ class DeletionVector:
     def parse(data: bytes, file_type: DeletionFileType) -> DeletionVector:
         """Return the vector of a deletion file."""
         if file_type is DeletionFileType.BITMAP:
-            return DeletionVector(parse_bitmap(data), file_type)
+            content = unsealed(np.frombuffer(data, np.uint8))
+            return DeletionVector(parse_bitmap(content.tobytes()), file_type)
         return DeletionVector(_parse_arrow(data), file_type)
 
     def render(self) -> bytes:
         """Return the deletion file of the vector, of the type that it says."""
         if self.file_type is DeletionFileType.BITMAP:
-            return render_bitmap(self.offsets)
+            return sealed(render_bitmap(self.offsets))
         return _render_arrow(self.to_array())
 
     def __len__(self) -> int:
@@ -127,7 +133,7 @@ def _parse_arrow(data: bytes) -> FrozenBitMap:
                     batches=reader.num_record_batches,
                     found=str(reader.schema),
                 )
-            batch = reader.get_batch(0)
+            batch, notes = reader.get_batch_with_custom_metadata(0)
             batch.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, CorruptDataError):
@@ -136,12 +142,21 @@ def _parse_arrow(data: bytes) -> FrozenBitMap:
     column = batch.column(0)
     if column.null_count:
         raise CorruptDataError("a deletion file has nulls", nulls=column.null_count)
-    return bitmap_of(column.to_numpy())
+    offsets = column.to_numpy()
+    stated = None if notes is None else notes.get(_CHECKSUM)
+    if stated not in {None, _checksum_of(offsets)}:
+        raise CorruptDataError("the offsets of a deletion file are not those that were written")
+    return bitmap_of(offsets)
+
+
+def _checksum_of(offsets: npt.NDArray[np.uint32]) -> bytes:
+    return f"{crc32c(offsets.view(np.uint8)):08x}".encode()
 
 
 def _render_arrow(offsets: npt.NDArray[np.uint32]) -> bytes:
     sink = io.BytesIO()
     options = _COMPRESSED if len(offsets) >= _COMPRESSED_FROM_ROWS else _PLAIN
     with pa.ipc.new_file(sink, _SCHEMA, options=options) as writer:
-        writer.write_batch(pa.record_batch([pa.array(offsets)], schema=_SCHEMA))
+        batch = pa.record_batch([pa.array(offsets)], schema=_SCHEMA)
+        writer.write_batch(batch, custom_metadata={_CHECKSUM: _checksum_of(offsets)})
     return sink.getvalue()

@@ -48,6 +48,7 @@ from lancelet.format.paths import (
     manifest_path,
     render_version_hint,
 )
+from lancelet.format.seal import sealed
 from lancelet.format.transaction import Transaction
 from lancelet.format.version import FileVersion
 from lancelet.io import Store
@@ -250,7 +251,7 @@ def _publish(
     transaction, store = prepared.transaction, location.store
     manifest = _stamped(prepared.state.manifest, transaction, options.mark)
     path = manifest_path(manifest.version, prepared.naming)
-    rendered = transaction.render()
+    rendered = sealed(transaction.render())
     store.put_note(f"{TRANSACTIONS}/{transaction.file_name}", rendered)
     head = b""
     if manifest.data_version is FileVersion.V0_1:

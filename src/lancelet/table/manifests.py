@@ -25,7 +25,7 @@ from typing import Final
 import numpy as np
 
 from lancelet.buffers import Ranges, Slices, run
-from lancelet.errors import ObjectNotFoundError, VersionNotFoundError
+from lancelet.errors import ObjectNotFoundError, VersionNotFoundError, corrupt_within
 from lancelet.format.manifest_file import (
     TAIL_BYTES,
     StoredManifest,
@@ -180,6 +180,11 @@ def open_manifest(store: Store, entry: ManifestEntry) -> StoredManifest:
     A file that did not change for a while is known by what it is, and is not read. One that was
     just written is read, and its bytes tell whether they were parsed, or written here.
     """
+    with corrupt_within(path=entry.path, uri=store.uri):
+        return _open_manifest(store, entry)
+
+
+def _open_manifest(store: Store, entry: ManifestEntry) -> StoredManifest:
     is_small = entry.size <= TAIL_BYTES
     if is_small and datetime.now(UTC) - entry.modified < _JUST_WRITTEN:
         return _parsed(store.read(entry.path))

@@ -25,6 +25,7 @@ from lancelet.errors import (
     ObjectNotFoundError,
     RefNotFoundError,
     VersionNotFoundError,
+    corrupt_within,
 )
 from lancelet.format.paths import (
     BRANCHES,
@@ -45,6 +46,7 @@ from lancelet.format.refs import (
     parse_tag,
     render_branch,
     render_tag,
+    with_checksum,
 )
 from lancelet.io.uri import name as last_part
 from lancelet.table.clone import shallow_clone
@@ -121,7 +123,7 @@ def open_as_of(location: TableLocation, moment: datetime) -> Snapshot:
 def list_tags(main: TableLocation) -> dict[str, Tag]:
     """Return the tags by name."""
     return {
-        last_part(info.path).removesuffix(_SUFFIX): parse_tag(main.store.read(info.path))
+        last_part(info.path).removesuffix(_SUFFIX): _read_tag(main, info.path)
         for info in main.store.list(TAGS)
         if info.path.endswith(_SUFFIX)
     }
@@ -131,7 +133,7 @@ def get_tag(main: TableLocation, name: str) -> Tag:
     """Return a tag."""
     check_tag_name(name)
     try:
-        return parse_tag(main.store.read(tag_path(name)))
+        return _read_tag(main, tag_path(name))
     except ObjectNotFoundError as error:
         raise RefNotFoundError(
             f"Ref not found error: tag {name} does not exist", uri=main.uri
@@ -144,7 +146,7 @@ def create_tag(main: TableLocation, name: str, version: int, branch: str | None 
     tag = _tag_of(main, version, branch, Tag(None, version, 0))
     tag = replace(tag, created_at_ns=tag.updated_at_ns)
     try:
-        main.store.put_if_absent(tag_path(name), render_tag(tag))
+        main.store.put_if_absent(tag_path(name), with_checksum(render_tag(tag)))
     except AlreadyExistsError as error:
         raise RefExistsError(f"tag {name} already exists", uri=main.uri) from error
     return tag
@@ -153,14 +155,14 @@ def create_tag(main: TableLocation, name: str, version: int, branch: str | None 
 def update_tag(main: TableLocation, name: str, version: int, branch: str | None = None) -> Tag:
     """Move a tag to another version."""
     tag = _tag_of(main, version, branch, get_tag(main, name))
-    main.store.put(tag_path(name), render_tag(tag))
+    main.store.put(tag_path(name), with_checksum(render_tag(tag)))
     return tag
 
 
 def replace_tag_metadata(main: TableLocation, name: str, metadata: Mapping[str, str]) -> Tag:
     """Replace what is noted of a tag."""
     tag = replace(get_tag(main, name), metadata=dict(metadata))
-    main.store.put(tag_path(name), render_tag(tag))
+    main.store.put(tag_path(name), with_checksum(render_tag(tag)))
     return tag
 
 
@@ -173,7 +175,7 @@ def delete_tag(main: TableLocation, name: str) -> None:
 def list_branches(main: TableLocation) -> dict[str, Branch]:
     """Return the branches by name, without the main one."""
     return {
-        name: parse_branch(main.store.read(info.path))
+        name: _read_branch(main, info.path)
         for info in main.store.list(BRANCHES)
         if (name := branch_name_of(last_part(info.path))) is not None
     }
@@ -214,7 +216,7 @@ def create_branch(main: TableLocation, name: str, source: Snapshot) -> Snapshot:
         identifier=None if above is None else (*above, step),
     )
     try:
-        main.store.put_if_absent(branch_path(name), render_branch(branch))
+        main.store.put_if_absent(branch_path(name), with_checksum(render_branch(branch)))
     except AlreadyExistsError as error:
         raise RefExistsError(f"branch {name} already exists", uri=main.uri) from error
     return created
@@ -223,7 +225,7 @@ def create_branch(main: TableLocation, name: str, source: Snapshot) -> Snapshot:
 def replace_branch_metadata(main: TableLocation, name: str, metadata: Mapping[str, str]) -> Branch:
     """Replace what is noted of a branch."""
     branch = replace(get_branch(main, name), metadata=dict(metadata))
-    main.store.put(branch_path(name), render_branch(branch))
+    main.store.put(branch_path(name), with_checksum(render_branch(branch)))
     return branch
 
 
@@ -284,6 +286,18 @@ def _tag_of(main: TableLocation, version: int, branch: str | None, before: Tag) 
 
 def _branch_or_none(main: TableLocation, name: str) -> Branch | None:
     try:
-        return parse_branch(main.store.read(branch_path(name)))
+        return _read_branch(main, branch_path(name))
     except ObjectNotFoundError:
         return None
+
+
+def _read_tag(main: TableLocation, path: str) -> Tag:
+    data = main.store.read(path)
+    with corrupt_within(path=path, uri=main.uri):
+        return parse_tag(data)
+
+
+def _read_branch(main: TableLocation, path: str) -> Branch:
+    data = main.store.read(path)
+    with corrupt_within(path=path, uri=main.uri):
+        return parse_branch(data)

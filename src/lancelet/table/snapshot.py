@@ -10,8 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+
 from lancelet.buffers import run
-from lancelet.errors import CorruptDataError, DatasetNotFoundError, ObjectNotFoundError
+from lancelet.errors import (
+    CorruptDataError,
+    DatasetNotFoundError,
+    ObjectNotFoundError,
+    corrupt_within,
+)
 from lancelet.file.base import DataFileReader
 from lancelet.file.open import StoredFields, open_data_file
 from lancelet.format.flags import check_readable
@@ -22,6 +29,7 @@ from lancelet.format.manifest import Manifest, SectionPositions
 from lancelet.format.manifest_file import StoredManifest, read_indices, read_transaction
 from lancelet.format.paths import DATA, DELETIONS, TRANSACTIONS, ManifestNaming
 from lancelet.format.schema import Schema
+from lancelet.format.seal import unsealed
 from lancelet.format.transaction import Transaction
 from lancelet.io.store import Store
 from lancelet.io.uri import name
@@ -76,7 +84,8 @@ class Snapshot:
         if self.stored.positions.index is None:
             return IndexSection()
         reader = self.location.store.open_reader(self.entry.path, self.entry.size)
-        return run(read_indices(self.stored), reader.read_ranges)
+        with corrupt_within(path=self.entry.path, uri=self.location.uri):
+            return run(read_indices(self.stored), reader.read_ranges)
 
     @cached_property
     def transaction(self) -> Transaction | None:
@@ -97,12 +106,14 @@ class Snapshot:
     def _transaction_of_file(self) -> Transaction | None:
         if not self.manifest.transaction_file:
             return None
+        path = f"{TRANSACTIONS}/{self.manifest.transaction_file}"
         try:
-            data = self.location.store.read(f"{TRANSACTIONS}/{self.manifest.transaction_file}")
+            data = self.location.store.read(path)
         except ObjectNotFoundError:
             # Cleaning up may remove it; a version is readable without.
             return None
-        return Transaction.parse(data)
+        with corrupt_within(path=path, uri=self.location.uri):
+            return Transaction.parse(unsealed(np.frombuffer(data, np.uint8)).data)
 
     def lazily(self) -> Snapshot:
         """Return the same version; what is written beside it need not survive until `settle`."""
@@ -122,9 +133,11 @@ class Snapshot:
         store, path = self.location.place(
             DELETIONS, name(deletion.path(fragment.id)), deletion.base_id, self.manifest.bases
         )
-        return self.location.kept.get_or_make(
-            (store.uri, path), lambda: DeletionVector.parse(store.read(path), deletion.file_type)
-        )
+        with corrupt_within(path=path, uri=store.uri):
+            return self.location.kept.get_or_make(
+                (store.uri, path),
+                lambda: DeletionVector.parse(store.read(path), deletion.file_type),
+            )
 
     def keep_deletions(self, fragment: Fragment, deleted: DeletionVector) -> None:
         """Keep what a deletion file says that was just written, so that nobody reads it again."""

@@ -17,6 +17,7 @@ from lancelet.format.operation import (
     UpdateConfig,
     UpdateMap,
 )
+from lancelet.format.seal import sealed
 from lancelet.rowids.deletion import DeletionVector
 from lancelet.table.commit import CommitOptions, commit
 from lancelet.table.conflict.rebase import with_deletions
@@ -163,4 +164,4 @@ def test_transactions_say_what_was_committed(location):
     assert isinstance(found.operation, Overwrite)
     uuid.UUID(found.uuid)
     stored = location.store.read(f"_transactions/{found.file_name}")
-    assert stored == found.render()
+    assert stored == sealed(found.render())

@@ -21,16 +21,20 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from lancelet.errors import (
     AlreadyExistsError,
     CommitError,
     CommitOutcomeUnknownError,
+    CorruptDataError,
     InvalidInputError,
     ObjectNotFoundError,
     StorageError,
+    corrupt_within,
 )
+from lancelet.format.seal import sealed, unsealed
 from lancelet.format.shard_manifest import (
     HINT_PATH,
     ShardManifest,
@@ -176,18 +180,22 @@ class Shard:
                 raise AlreadyExistsError("another writer was first", path=path) from lost
 
     def _entry(self, position: int) -> WalEntry | None:
+        path = wal_entry_path(position)
         try:
-            data = self.store.read(wal_entry_path(position))
+            data = self.store.read(path)
         except ObjectNotFoundError:
             return None
-        with pa.ipc.open_stream(data) as reader:
-            return WalEntry(position, tuple(reader), reader.schema)
+        with corrupt_within(path=path, shard=str(self.shard_id)):
+            return _parsed(position, data)
 
     def _state(self, version: int) -> ShardManifest | None:
+        path = shard_manifest_path(version)
         try:
-            return ShardManifest.parse(self.store.read(shard_manifest_path(version)))
+            data = self.store.read(path)
         except ObjectNotFoundError:
             return None
+        with corrupt_within(path=path, shard=str(self.shard_id)):
+            return ShardManifest.parse(data)
 
     def _hint(self) -> int:
         try:
@@ -221,5 +229,16 @@ def _stream(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> bytes:
     with pa.ipc.new_stream(sink, schema) as writer:
         for batch in batches:
             writer.write_batch(batch.replace_schema_metadata(schema.metadata))
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
+    return sealed(sink.getvalue().to_pybytes())
+
+
+def _parsed(position: int, data: bytes) -> WalEntry:
+    content = unsealed(np.frombuffer(data, np.uint8))
+    try:
+        with pa.ipc.open_stream(pa.py_buffer(content)) as reader:
+            entry = WalEntry(position, tuple(reader), reader.schema)
+        for batch in entry.batches:
+            batch.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise CorruptDataError("an entry of the log is no stream of batches") from error
+    return entry
