@@ -11,6 +11,7 @@ import pytest
 
 import lancelet
 import lancelet.fragment
+from lancelet.errors import CommitConflictError
 
 VERSIONS = ["0.1", "2.0", "2.1", "2.2"]
 FLAT = pa.table({"a": [1, 2, 3], "s": [{"x": n, "y": f"row {n}"} for n in (1, 2, 3)]})
@@ -335,3 +336,21 @@ def test_a_migration_waits_for_indices_that_were_not_remapped(tmp_path):
     dataset.migrate_to_stable_row_ids()
     assert lance.dataset(tmp_path).describe_indices() == []
     assert check(dataset)["a"] == list(range(100))
+
+
+@pytest.mark.parametrize("caster", [lancelet, lance])
+def test_rows_that_are_added_while_a_column_is_cast_are_not_lost(tmp_path, caster):
+    """The new rows have a field that is no longer there, so their values would read as null."""
+    uri = str(tmp_path / "t")
+    rows = pa.table({"k": [1], "c": pa.array([5], pa.int32())})
+    dataset = lancelet.write_dataset(rows, uri)
+    written = lancelet.fragment.write_fragments(rows, dataset)
+    stale = lance.dataset(uri)
+    caster.dataset(uri).alter_columns({"path": "c", "data_type": pa.int64()})
+    append = lancelet.LanceOperation.Append(written)
+    with pytest.raises(CommitConflictError, match="another type"):
+        lancelet.LanceDataset.commit(uri, append, read_version=dataset.version)
+    if caster is lancelet:
+        with pytest.raises(OSError, match="conflict"):
+            lance.write_dataset(rows, stale, mode="append")
+    assert lancelet.dataset(uri).to_table().to_pylist() == [{"k": 1, "c": 5}]

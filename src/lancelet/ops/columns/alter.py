@@ -119,7 +119,8 @@ def plan_alterations(snapshot: Snapshot, alterations: Sequence[Alteration]) -> C
     rewrite = _plan_rewrite(schema, altered, roots, changed)
     if version is FileVersion.V0_1:
         rewrite = _renumbered(rewrite, roots, ids)
-    return replace(rewrite, keeps_nullability=keeps_nullability)
+    # Rows that others add meanwhile have the fields of before, which nobody would read.
+    return replace(rewrite, keeps_nullability=False)
 
 
 def _altered(field: Field, alteration: Alteration) -> Field:

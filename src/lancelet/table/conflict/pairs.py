@@ -67,6 +67,21 @@ def unless_nullability_kept(ours: Operation, theirs: Operation) -> Verdict:
     return COMPATIBLE
 
 
+def append_and_merge(ours: Append, theirs: Merge) -> Verdict:
+    """Redo the work if new rows have fields that were given other ids: they would read as null."""
+    kept = {field.id for field in theirs.schema.walk()}
+    written = {
+        field_id
+        for fragment in ours.fragments
+        for file in fragment.files
+        for field_id in file.fields
+        if field_id >= 0
+    }
+    if not written <= kept:
+        return retry("a column of the new rows was given another type")
+    return unless_nullability_kept(ours, theirs)
+
+
 def update_and_append(ours: Update, theirs: Append) -> Verdict:
     """Redo an upsert if rows were added: it would have updated those with its keys."""
     del theirs

@@ -74,7 +74,7 @@ _RULES_BY_OURS: Final[dict[Kind, dict[Kind, Rule]]] = {
         Delete: _OK,
         Update: _OK,
         Rewrite: _OK,
-        Merge: pairs.unless_nullability_kept,
+        Merge: pairs.append_and_merge,
         Project: pairs.unless_nullability_kept,
         DataReplacement: _OK,
         CreateIndex: _OK,
