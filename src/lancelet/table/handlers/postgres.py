@@ -157,7 +157,7 @@ def _make_table(connection: Any, psycopg: Any) -> None:
         return
     try:
         connection.execute(_SCHEMA)
-    except psycopg.IntegrityError:
+    except (psycopg.IntegrityError, psycopg.errors.DuplicateObject):
         return
 
 
