@@ -30,6 +30,7 @@ from lancelet.ops.indexing.describe import (
 )
 from lancelet.ops.indexing.drop import drop_index
 from lancelet.ops.indexing.optimize import OptimizeIndices, optimize_indices
+from lancelet.ops.indexing.resume import resume_scalar_index
 from lancelet.ops.indexing.staged import check_parts, is_staged, stage_segment
 from lancelet.table.commit import CommitOptions
 from lancelet.table.snapshot import Snapshot
@@ -94,6 +95,7 @@ class IndexMethods:
         progress_callback: Callable[[IndexProgress], None] | None = None,
         format_version: int | str | None = None,
         document_granularity: Any = None,
+        resume: bool = False,
         **parameters: Any,
     ) -> None:
         """Build an index that answers filters.
@@ -112,6 +114,9 @@ class IndexMethods:
                 stops the build, and no version lists what was written until then.
             format_version: The version of the files, of kinds that have several.
             document_granularity: Whether a text is a row or an element of a list of texts.
+            resume: Whether the index is built in parts of whole fragments, about a million rows
+                each, that outlive a build that is stopped: the same call again writes only those
+                that are missing. The parts are merged in the end.
             parameters: What the kind takes beside.
         """
         granularity = getattr(document_granularity, "value", document_granularity)
@@ -128,7 +133,8 @@ class IndexMethods:
         if is_staged(built):
             stage_segment(self._handle.snapshot, built)
             return
-        self._handle.snapshot = create_scalar_index(self._handle.snapshot, built)
+        build = resume_scalar_index if resume else create_scalar_index
+        self._handle.snapshot = build(self._handle.snapshot, built)
 
     def run_optimize_indices(self, wanted: OptimizeIndices) -> None:
         """Bring indices up to date, and look at the version with them."""

@@ -119,7 +119,7 @@ def build_segment(
     fields = fields_to(snapshot, request.column)
     leaf = fields[-1]
     kind.check_type(indexed_type(leaf.arrow_type), request.column)
-    fragments = _fragments_of(snapshot, request)
+    fragments = fragments_to_index(snapshot, request)
     path = tuple(each.name for each in fields)
     stable = snapshot.manifest.uses_stable_row_ids
     version = kind.version(parameters, stable_row_ids=stable)
@@ -246,7 +246,8 @@ def default_name(column: str) -> str:
     return f"{format_path(parse_path(column))}_idx"
 
 
-def _fragments_of(snapshot: Snapshot, request: IndexRequest) -> list[int]:
+def fragments_to_index(snapshot: Snapshot, request: IndexRequest) -> list[int]:
+    """Return the fragments that an index is asked for, in the order of the table."""
     if not request.is_trained:
         return []
     known: list[int] = snapshot.fragments.ids.tolist()
