@@ -14,7 +14,7 @@ from typing import Any
 
 from lancelet.errors import UnsupportedError
 from lancelet.io.request_metrics import CATALOG, REQUEST_METRICS, MetricDescription, MetricPoint
-from lancelet.lance import register_lance_metrics_recorder
+from lancelet.lance.functions import register_lance_metrics_recorder
 
 __all__ = ["instrument_lance_metrics"]
 

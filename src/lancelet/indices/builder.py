@@ -11,33 +11,20 @@ from __future__ import annotations
 
 import math
 import os
-import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import pyarrow as pa
 
 from lancelet.dataset.index_config import IndexConfig
-from lancelet.dataset.vector_request import matrix_of_values
 from lancelet.errors import FieldNotFoundError, InvalidInputError, UnsupportedError
-from lancelet.file import LanceFileReader, LanceFileWriter
 from lancelet.index.base import IndexedRows
 from lancelet.index.vector.layout import METRICS
-from lancelet.index.vector.model import IvfModel as Centroids
-from lancelet.index.vector.quantizers.pq import ProductCodes
-from lancelet.index.vector.train import IvfRequest
 from lancelet.index.vector.vectors import NotVectorsError, values_of, vector_type_of
-from lancelet.index.vector.writer import array_of
 from lancelet.indices.ivf import IvfModel
 from lancelet.indices.pq import PqModel
-from lancelet.ops.indexing.build import commit_segments, default_name
-from lancelet.ops.indexing.vector_models import (
-    encoded_rows,
-    train_centroids,
-    train_words,
-    vectors_of,
-    write_encoded,
-)
+from lancelet.lance import indices as steps
+from lancelet.ops.indexing.vector_models import vectors_of
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
@@ -45,7 +32,9 @@ if TYPE_CHECKING:
 
 __all__ = ["IndexConfig", "IndicesBuilder"]
 
-_PARTITION: Final = "__ivf_part_id"
+PARTITION_COLUMN: Final = "__ivf_part_id"
+RESIDUAL_COLUMN: Final = "__residual_vector"
+PQ_COLUMN: Final = "__pq_code"
 _BITS: Final = 8
 
 
@@ -72,7 +61,6 @@ class IndicesBuilder:
     def __init__(self, dataset: LanceDataset, column: str | list[str]) -> None:
         """Build an index on a column of vectors."""
         self.dataset = dataset
-        self._handle = dataset._handle  # noqa: SLF001 - a part of it
         self.column = [column] if isinstance(column, str) else list(column)
         path = self.column[0]
         if path not in dataset.schema.names:
@@ -119,15 +107,17 @@ class IndicesBuilder:
             )
         if not isinstance(distance_type, str) or distance_type.lower() not in METRICS:
             raise InvalidInputError(f"Distance type {distance_type} not supported.")
-        request = IvfRequest(
-            "IVF_FLAT",
-            METRICS[distance_type.lower()],
-            partitions=int(num_partitions),
-            rounds=max_iters,
-            sample_rate=sample_rate,
+        centroids = steps.train_ivf_model(
+            self.dataset,
+            self.column[0],
+            self.dimension,
+            int(num_partitions),
+            distance_type.lower(),
+            sample_rate,
+            max_iters,
+            fragment_ids,
         )
-        model = train_centroids(rows, request)
-        return IvfModel(_vectors(model.centroids, self.dimension), distance_type.lower())
+        return IvfModel(centroids, distance_type.lower())
 
     def train_pq(
         self,
@@ -151,25 +141,20 @@ class IndicesBuilder:
         """
         rows = self._rows(fragment_ids)
         pieces = self._pieces(num_subvectors)
-        _check_rate(sample_rate)
-        needed = sample_rate << num_bits
-        if needed > rows.num_rows:
-            raise InvalidInputError(
-                "There are not enough rows in the dataset to create PQ codebook with a sample"
-                f" rate of {sample_rate} and num_bits of {num_bits}.  {needed} rows needed and"
-                f" there are {rows.num_rows}"
-            )
-        request = IvfRequest(
-            "IVF_PQ",
-            METRICS[ivf_model.distance_type],
-            pieces=pieces,
-            bits=num_bits,
-            rounds=max_iters,
-            sample_rate=sample_rate,
-            centroids=matrix_of_values(ivf_model.centroids),
+        self._verify_pq_sample_rate(rows.num_rows, sample_rate, num_bits)
+        codebook = steps.train_pq_model(
+            self.dataset,
+            self.column[0],
+            self.dimension,
+            pieces,
+            ivf_model.distance_type,
+            sample_rate,
+            max_iters,
+            ivf_model.centroids,
+            fragment_ids,
+            num_bits,
         )
-        words = train_words(rows, request)
-        return PqModel(pieces, _vectors(words.codebook, self.dimension), num_bits=num_bits)
+        return PqModel(pieces, codebook, num_bits=num_bits)
 
     def prepare_global_ivf_pq(
         self,
@@ -255,17 +240,25 @@ class IndicesBuilder:
             raise UnsupportedError("partitions that were found elsewhere cannot be given")
         if fragments is not None and not fragments:
             raise InvalidInputError("fragments must be a non-empty list or None")
-        chosen = None if fragments is None else [each.fragment_id for each in fragments]
-        model, words = self._models(ivf, pq)
-        with LanceFileWriter(dest_uri) as writer:
-            for part in encoded_rows(self._rows(chosen), model, words):
-                writer.write_batch(part)
+        steps.transform_vectors(
+            self.dataset,
+            self.column[0],
+            self.dimension,
+            pq.num_subvectors,
+            ivf.distance_type,
+            ivf.centroids,
+            pq.codebook,
+            dest_uri,
+            fragments,
+            None,
+            pq.num_bits,
+        )
 
     def shuffle_transformed_vectors(
         self,
         unsorted_filenames: list[str],
         dir_path: str,
-        ivf: IvfModel,  # noqa: ARG002 - pylance's name
+        ivf: IvfModel,
         shuffle_output_root_filename: str | None = "sorted",
     ) -> list[str]:
         """Sort rows of files of a folder by partition, and return the names of new files.
@@ -276,14 +269,9 @@ class IndicesBuilder:
             ivf: Has no effect: the files say of what partition rows are.
             shuffle_output_root_filename: How the names of new files begin.
         """
-        found = []
-        for number, table in enumerate(_tables(unsorted_filenames, dir_path)):
-            name = f"{shuffle_output_root_filename}_{number}.lance"
-            ordered = table.sort_by([(_PARTITION, "ascending"), ("_rowid", "ascending")])
-            with LanceFileWriter(posixpath.join(dir_path, name), ordered.schema) as writer:
-                writer.write_batch(ordered)
-            found.append(name)
-        return found
+        return steps.shuffle_transformed_vectors(
+            unsorted_filenames, dir_path, ivf.centroids, shuffle_output_root_filename
+        )
 
     def load_shuffled_vectors(
         self,
@@ -302,27 +290,36 @@ class IndicesBuilder:
             pq: The words.
             index_name: By default the name of the column with `_idx` behind it.
         """
-        column = self.column[0]
-        name = index_name or default_name(column)
-        rows = pa.concat_tables(_tables(filenames, dir_path))
-        model, words = self._models(ivf, pq)
-        handle = self._handle
-        segment = write_encoded(handle.snapshot, column, name, model, words, rows)
-        handle.snapshot = commit_segments(handle.snapshot, name, column, [segment])
+        steps.load_shuffled_vectors(
+            filenames,
+            dir_path,
+            self.dataset,
+            self.column[0],
+            ivf.centroids,
+            pq.codebook,
+            self.dimension,
+            pq.num_subvectors,
+            ivf.distance_type,
+            index_name,
+            pq.num_bits,
+        )
 
     def _rows(self, fragment_ids: Sequence[int] | None) -> IndexedRows:
         for each in fragment_ids or ():
             if self.dataset.get_fragment(each) is None:
                 raise InvalidInputError(f"Fragment id does not exist: {each}")
-        return vectors_of(self._handle.snapshot, self.column[0], fragment_ids)
+        return vectors_of(self.dataset.snapshot, self.column[0], fragment_ids)
 
-    def _models(self, ivf: IvfModel, pq: PqModel) -> tuple[Centroids, ProductCodes]:
-        metric = METRICS[ivf.distance_type]
-        book = matrix_of_values(pq.codebook).reshape(
-            pq.num_subvectors, 1 << pq.num_bits, self.dimension // pq.num_subvectors
-        )
-        centroids = Centroids(metric, matrix_of_values(ivf.centroids))
-        return centroids, ProductCodes(metric, book, pq.num_bits)
+    def _verify_pq_sample_rate(self, num_rows: int, sample_rate: int, num_bits: int) -> None:
+        """Raise if there are too few rows for a sample; programs replace this to try less."""
+        _check_rate(sample_rate)
+        needed = sample_rate << num_bits
+        if needed > num_rows:
+            raise InvalidInputError(
+                "There are not enough rows in the dataset to create PQ codebook with a sample"
+                f" rate of {sample_rate} and num_bits of {num_bits}.  {needed} rows needed and"
+                f" there are {num_rows}"
+            )
 
     def _pieces(self, given: int | None) -> int:
         if given is None:
@@ -347,15 +344,3 @@ class IndicesBuilder:
 def _check_rate(sample_rate: int) -> None:
     if not isinstance(sample_rate, int) or sample_rate < 2:
         raise InvalidInputError(f"The sample_rate must be an int greater than 1, got {sample_rate}")
-
-
-def _vectors(values: Any, dimension: int) -> pa.FixedSizeListArray:
-    flat = values.reshape(-1, dimension)
-    return array_of(flat, pa.list_(pa.from_numpy_dtype(flat.dtype), dimension))
-
-
-def _tables(names: list[str], folder: str) -> Iterator[pa.Table]:
-    if not isinstance(names, list):
-        raise InvalidInputError("filenames must be a list of strings", found=str(type(names)))
-    for name in names:
-        yield LanceFileReader(posixpath.join(folder, name)).read_all().to_table()

@@ -65,10 +65,14 @@ def _cut(words: Words, texts: pa.Array) -> Pieces:
     return found, np.array(positions, np.uint32), np.array(counts, np.int64)
 
 
-def _folder(kind: str, model: str) -> str:
+def language_model_home() -> str:
+    """Return the folder that has the models."""
     shared = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    home = Path(os.environ.get(HOME_VARIABLE) or Path(shared, _DEFAULT_HOME))
-    folder = home / kind / model
+    return str(os.environ.get(HOME_VARIABLE) or Path(shared, _DEFAULT_HOME))
+
+
+def _folder(kind: str, model: str) -> str:
+    folder = Path(language_model_home(), kind, model)
     if not folder.is_dir():
         raise InvalidInputError(f"Invalid directory path: {folder}", variable=HOME_VARIABLE)
     return str(folder)

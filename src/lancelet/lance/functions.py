@@ -1,7 +1,4 @@
-"""The classes that pylance has in native code, under its name for that module.
-
-Most have a better home too, such as `lancelet.optimize`.
-"""
+"""Functions that pylance has in native code alone."""
 
 from __future__ import annotations
 
@@ -10,11 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from lancelet.bitmap import Bitmap
-from lancelet.cpu import simd_info
-from lancelet.dataset.counters import bytes_read_counter, iops_counter
 from lancelet.dataset.dataset import LanceDataset
-from lancelet.fragment import DeletionFile, RowDatasetVersionMeta, RowIdMeta, RowIdSequence
 from lancelet.index.folder import SegmentFolder
 from lancelet.io.open import open_folder
 from lancelet.io.request_metrics import (
@@ -24,37 +17,6 @@ from lancelet.io.request_metrics import (
     MetricPoint,
 )
 from lancelet.ops.mem_wal.sstable import KEYS_FOLDER, write_keys
-from lancelet.optimize import (
-    Compaction,
-    CompactionMetrics,
-    CompactionPlan,
-    CompactionTask,
-    RewriteResult,
-)
-from lancelet.schema import LanceSchema
-
-__all__ = [
-    "Bitmap",
-    "Compaction",
-    "CompactionMetrics",
-    "CompactionPlan",
-    "CompactionTask",
-    "DeletionFile",
-    "LanceSchema",
-    "MetricDescription",
-    "MetricPoint",
-    "RewriteResult",
-    "RowDatasetVersionMeta",
-    "RowIdMeta",
-    "RowIdSequence",
-    "bytes_read_counter",
-    "iops_counter",
-    "lance_metrics_catalog",
-    "manifest_needs_migration",
-    "register_lance_metrics_recorder",
-    "simd_info",
-    "snapshot_lance_metrics",
-]
 
 
 def manifest_needs_migration(dataset: LanceDataset) -> bool:
@@ -77,7 +39,7 @@ def snapshot_lance_metrics() -> list[MetricPoint]:
     return REQUEST_METRICS.points()
 
 
-def _write_pk_sidecar(
+def write_pk_sidecar(
     gen_path: str | os.PathLike[str], data: pa.Table, pk_columns: Sequence[str]
 ) -> None:
     """Write where each key is beside a table of flushed rows that was put there by hand."""

@@ -1,0 +1,236 @@
+"""The steps of building an index of vectors, under the names of pylance's native module.
+
+    train_ivf_model(dataset, "v", 32, 4, "l2", 256, 50)           4 centroids
+    train_pq_model(dataset, "v", 32, 8, "l2", 256, 50, those)     256 words for each of 8 pieces
+    build_rq_model(32, 1)                                         the rotation of RQ as JSON
+    transform_vectors, shuffle_.., load_..                        see `lancelet.indices.builder`
+
+`IndicesBuilder` checks its arguments and takes these steps.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet.dataset.index_config import IndexConfig
+from lancelet.dataset.index_values import Index as IndexSegment
+from lancelet.dataset.indexing import IndexDescription, IndexSegmentDescription
+from lancelet.dataset.vector_request import matrix_of_values
+from lancelet.errors import InvalidInputError
+from lancelet.file import LanceFileReader, LanceFileWriter
+from lancelet.index.base import IndexedRows
+from lancelet.index.vector.layout import METRICS
+from lancelet.index.vector.model import IvfModel as Centroids
+from lancelet.index.vector.quantizers.pq import ProductCodes
+from lancelet.index.vector.train import IvfRequest
+from lancelet.index.vector.writer import array_of
+from lancelet.ops.indexing.build import commit_segments, default_name
+from lancelet.ops.indexing.vector_models import (
+    encoded_rows,
+    train_centroids,
+    train_words,
+    vectors_of,
+    write_encoded,
+)
+
+if TYPE_CHECKING:
+    from lancelet.dataset.dataset import LanceDataset
+    from lancelet.dataset.fragment import LanceFragment
+
+__all__ = [
+    "IndexConfig",
+    "IndexDescription",
+    "IndexSegment",
+    "IndexSegmentDescription",
+    "build_rq_model",
+    "get_ivf_model",
+    "load_shuffled_vectors",
+    "shuffle_transformed_vectors",
+    "train_ivf_model",
+    "train_pq_model",
+    "transform_vectors",
+]
+
+_PARTITION: Final = "__ivf_part_id"
+_ROUNDS: Final = 4
+_FLOATS: Final = ("float16", "float32", "float64")
+_MOST_BITS: Final = 9
+
+
+def train_ivf_model(
+    dataset: LanceDataset,
+    column: str,
+    dimension: int,
+    num_partitions: int,
+    distance_type: str,
+    sample_rate: int,
+    max_iters: int,
+    fragment_ids: Sequence[int] | None = None,
+) -> pa.FixedSizeListArray:
+    """Find centroids of a sample."""
+    request = IvfRequest(
+        "IVF_FLAT",
+        METRICS[distance_type],
+        partitions=num_partitions,
+        rounds=max_iters,
+        sample_rate=sample_rate,
+    )
+    return _vectors(
+        train_centroids(_rows(dataset, column, fragment_ids), request).centroids, dimension
+    )
+
+
+def train_pq_model(
+    dataset: LanceDataset,
+    column: str,
+    dimension: int,
+    num_subvectors: int,
+    distance_type: str,
+    sample_rate: int,
+    max_iters: int,
+    ivf_centroids: pa.Array,
+    fragment_ids: Sequence[int] | None = None,
+    num_bits: int = 8,
+) -> pa.FixedSizeListArray:
+    """Find the words of each piece of what centroids leave of a sample."""
+    request = IvfRequest(
+        "IVF_PQ",
+        METRICS[distance_type],
+        pieces=num_subvectors,
+        bits=num_bits,
+        rounds=max_iters,
+        sample_rate=sample_rate,
+        centroids=matrix_of_values(ivf_centroids),
+    )
+    words = train_words(_rows(dataset, column, fragment_ids), request)
+    return _vectors(words.codebook, dimension)
+
+
+def build_rq_model(dimension: int, num_bits: int = 5, dtype: str = "float32") -> str:
+    """Return a random rotation for segments of RQ that are built apart, as JSON.
+
+    Args:
+        dimension: How many elements a vector has, a multiple of 8.
+        num_bits: How many bits the code of an element has.
+        dtype: What the elements are; the rotation is the same for all.
+    """
+    if dimension < 1 or dimension % 8:
+        raise InvalidInputError("RQ takes vectors of a multiple of 8 elements", dimension=dimension)
+    if not 1 <= num_bits <= _MOST_BITS:
+        raise InvalidInputError(f"codes of RQ have 1 to {_MOST_BITS} bits", num_bits=num_bits)
+    if dtype not in _FLOATS:
+        raise InvalidInputError("RQ takes floating numbers", dtype=dtype, known=list(_FLOATS))
+    signs = np.random.default_rng().integers(0, 256, _ROUNDS * dimension // 8)
+    model = {
+        "rotate_mat_position": None,
+        "fast_rotation_signs": signs.tolist(),
+        "rotation_type": "fast",
+        "code_dim": dimension,
+        "num_bits": num_bits,
+        "packed": False,
+        "query_estimator": "raw_query",
+    }
+    return json.dumps(model, separators=(",", ":"))
+
+
+def transform_vectors(
+    dataset: LanceDataset,
+    column: str,
+    dimension: int,
+    num_subvectors: int,
+    distance_type: str,
+    ivf_centroids: pa.Array,
+    pq_codebook: pa.Array,
+    dst_uri: str,
+    fragments: Sequence[LanceFragment] | None,
+    partitions_ds_uri: None = None,
+    num_bits: int = 8,
+) -> None:
+    """Write a file with the id, the partition and the code of each row of fragments, or of all.
+
+    Partitions that were found elsewhere cannot be given.
+    """
+    del partitions_ds_uri
+    chosen = None if fragments is None else [each.fragment_id for each in fragments]
+    model, words = _models(
+        dimension, num_subvectors, distance_type, ivf_centroids, pq_codebook, num_bits
+    )
+    with LanceFileWriter(dst_uri) as writer:
+        for part in encoded_rows(_rows(dataset, column, chosen), model, words):
+            writer.write_batch(part)
+
+
+def shuffle_transformed_vectors(
+    unsorted_filenames: list[str],
+    dir_path: str,
+    ivf_centroids: pa.Array,  # noqa: ARG001 - pylance's name; files say of what partition rows are
+    shuffle_output_root_filename: str | None = "sorted",
+) -> list[str]:
+    """Sort rows of files of a folder by partition, and return the names of new files."""
+    found = []
+    for number, table in enumerate(_tables(unsorted_filenames, dir_path)):
+        name = f"{shuffle_output_root_filename}_{number}.lance"
+        ordered = table.sort_by([(_PARTITION, "ascending"), ("_rowid", "ascending")])
+        with LanceFileWriter(posixpath.join(dir_path, name), ordered.schema) as writer:
+            writer.write_batch(ordered)
+        found.append(name)
+    return found
+
+
+def load_shuffled_vectors(
+    filenames: list[str],
+    dir_path: str,
+    dataset: LanceDataset,
+    column: str,
+    ivf_centroids: pa.Array,
+    pq_codebook: pa.Array,
+    pq_dimension: int,
+    num_subvectors: int,
+    distance_type: str,
+    index_name: str | None = None,
+    num_bits: int = 8,
+) -> None:
+    """Commit an index of the rows that files have."""
+    name = index_name or default_name(column)
+    rows = pa.concat_tables(_tables(filenames, dir_path))
+    model, words = _models(
+        pq_dimension, num_subvectors, distance_type, ivf_centroids, pq_codebook, num_bits
+    )
+    handle = dataset.handle
+    segment = write_encoded(handle.snapshot, column, name, model, words, rows)
+    handle.snapshot = commit_segments(handle.snapshot, name, column, [segment])
+
+
+def get_ivf_model(dataset: LanceDataset, index_name: str) -> Any:
+    """Return the centroids of an index, as an object that has them as `centroids`."""
+    return dataset.get_ivf_model(index_name)
+
+
+def _rows(dataset: LanceDataset, column: str, fragments: Sequence[int] | None) -> IndexedRows:
+    return vectors_of(dataset.snapshot, column, fragments)
+
+
+def _models(
+    dimension: int, pieces: int, distance_type: str, centroids: Any, codebook: Any, bits: int
+) -> tuple[Centroids, ProductCodes]:
+    metric = METRICS[distance_type]
+    book = matrix_of_values(codebook).reshape(pieces, 1 << bits, dimension // pieces)
+    return Centroids(metric, matrix_of_values(centroids)), ProductCodes(metric, book, bits)
+
+
+def _vectors(values: Any, dimension: int) -> pa.FixedSizeListArray:
+    flat = values.reshape(-1, dimension)
+    return array_of(flat, pa.list_(pa.from_numpy_dtype(flat.dtype), dimension))
+
+
+def _tables(names: list[str], folder: str) -> Iterator[pa.Table]:
+    if not isinstance(names, list):
+        raise InvalidInputError("filenames must be a list of strings", found=str(type(names)))
+    for name in names:
+        yield LanceFileReader(posixpath.join(folder, name)).read_all().to_table()
