@@ -1,7 +1,7 @@
 """How much memory the workers of Python take: less than 1 GiB for a task of 256 MB of data.
 
-What counts is memory of a worker's own, looked at often while a job runs and behind it. Pages of
-local files that are mapped are not: the system takes them back when it needs them.
+What counts is the most that a worker ever had in memory, pages of local files that it mapped
+included, over all its tasks: workers live as long as their executor.
 """
 
 import os
@@ -33,10 +33,11 @@ class WorkerMemory:
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def look(self):
-        self.most = max(self.most, *map(own_mb, self._workers()), 0)
+        self.most = max(self.most, *map(most_mb, self._workers()), 0)
 
     def _workers(self):
-        return [pid for pid, command in descendants(os.getpid()) if "pyspark.daemon" in command]
+        # The daemon that forks them may be Spark's or ours.
+        return [pid for pid, command in descendants(os.getpid()) if "daemon pyspark." in command]
 
     def _watch(self):
         while not self._is_over.wait(0.1):
@@ -55,12 +56,12 @@ class WorkerMemory:
         assert kind or 20 < self.most < LIMIT_MB, self._job
 
 
-def own_mb(pid):
+def most_mb(pid):
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except (FileNotFoundError, ProcessLookupError):
         return 0
-    found = [int(line.split()[1]) for line in lines if line.startswith("RssAnon")]
+    found = [int(line.split()[1]) for line in lines if line.startswith("VmHWM")]
     return found[0] // 1024 if found else 0
 
 

@@ -37,4 +37,17 @@ int64_t unmap_file(int64_t address, int64_t size) {
 #endif
 }
 
+// The map stays, and so do the bytes: whoever looks at them again has their pages mapped anew. Only
+// for maps of files, since other memory would be emptied.
+int64_t forget_pages(int64_t address, int64_t size) {
+#if LANCELET_CAN_MAP
+  void* at = reinterpret_cast<void*>(static_cast<uintptr_t>(address));
+  return madvise(at, static_cast<size_t>(size), MADV_DONTNEED) == 0 ? 0 : -errno;
+#else
+  (void)address;
+  (void)size;
+  return 0;
+#endif
+}
+
 }  // namespace LANCELET_NAMESPACE

@@ -16,6 +16,11 @@ the thread stands still meanwhile. So the system is asked for all pages of a req
 work on all of them at once when they are not. Large requests are asked for in the background, so
 that decoding starts with the first pages.
 
+Pages that were looked at count as memory of the process for as long as the file is mapped, and
+files stay mapped from task to task. A worker that has read many files would seem to need as much
+memory as all of them have bytes, and some clusters end it for that. `forget_mapped_pages` takes
+all of them out of the process, at the end of a task; the system still has them.
+
 A file that shrinks under a map would kill the process at the next touch. Files of a dataset are
 never changed in place, but copies are interrupted and disks restored, so each read compares the
 file's size now with that at opening, and raises before anything is touched.
@@ -26,6 +31,7 @@ from __future__ import annotations
 import os
 import stat
 import time
+import weakref
 from collections.abc import Hashable
 from functools import partial
 from typing import Final
@@ -36,7 +42,7 @@ from lancelet.buffers import Bytes, Ranges, Slices
 from lancelet.errors import CorruptDataError
 from lancelet.io.pool import run_in_background
 from lancelet.io.store import ObjectReader, check_ranges, not_stored
-from lancelet.kernels import map_file, read_ahead
+from lancelet.kernels import forget_pages, map_file, read_ahead
 
 _PAGE_BYTES: Final = 4096
 """What the system's memory of a file is made of; each page is asked for once."""
@@ -48,6 +54,17 @@ _BACKGROUND_FROM_BYTES: Final = 4 << 20
 _SECOND_NS: Final = 1_000_000_000
 _CLOCK_NS: Final = 100_000_000
 """Two changes of a file within this may have the same time."""
+
+_READERS: Final[weakref.WeakSet[MappedReader]] = weakref.WeakSet()
+
+
+def forget_mapped_pages() -> None:
+    """Take the pages of all mapped files out of the memory of this process.
+
+    Nothing else changes: they are mapped again, from the system's memory, when somebody looks.
+    """
+    for reader in tuple(_READERS):
+        reader.forget_pages()
 
 
 class MappedReader(ObjectReader):
@@ -70,6 +87,7 @@ class MappedReader(ObjectReader):
             if self._size:
                 self._source = map_file(handle, self._size)
                 self._known = np.zeros(-(-self._size // _PAGE_BYTES), np.uint8)
+                _READERS.add(self)
         finally:
             os.close(handle)
 
@@ -108,6 +126,10 @@ class MappedReader(ObjectReader):
         """Return the last bytes of the map."""
         self._check_not_shrunk()
         return self._source[max(0, self._size - size) :]
+
+    def forget_pages(self) -> None:
+        """Take the pages of the map out of the memory of this process."""
+        forget_pages(self._source)
 
     def close(self) -> None:
         """Let go of the map; it goes away with the last array over it."""

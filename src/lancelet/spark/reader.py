@@ -20,6 +20,7 @@ from pyspark.sql.types import ArrayType, DataType, StructType, VariantType
 
 from lancelet.dataset.handle import find_snapshot
 from lancelet.errors import FieldNotFoundError, SchemaMismatchError, VersionNotFoundError
+from lancelet.io.mapped import forget_mapped_pages
 from lancelet.ops.jobs.scan_task import ScanTask, scan
 from lancelet.ops.jobs.split import Split, plan_splits
 from lancelet.ops.jobs.table_ref import TableRef
@@ -190,8 +191,11 @@ def ref_of(snapshot: Snapshot, wanted: ReadOptions) -> TableRef:
 
 def run_scan(task: ScanTask, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a task as batches of exactly this schema."""
-    for batch in scan(task):
-        yield convert_batch(batch, schema)
+    try:
+        for batch in scan(task):
+            yield convert_batch(batch, schema)
+    finally:
+        forget_mapped_pages()
 
 
 def _limited(snapshot: Snapshot, splits: list[Split], wanted: ReadOptions) -> list[Split]:

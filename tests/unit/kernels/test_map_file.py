@@ -4,10 +4,12 @@ import gc
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from lancelet import kernels
 from lancelet.kernels import reference
+from lancelet.testing.mapped_files import resident_bytes
 
 BACKENDS = [reference.map_file, kernels.map_file]
 
@@ -62,3 +64,24 @@ def test_maps_keep_no_file_open(tmp_path):
     maps = [_mapped(kernels.map_file, path) for _ in range(50)]
     extra = len(list(Path("/proc/self/fd").iterdir())) - before
     assert extra == (0 if kernels.NATIVE else len(maps))
+
+
+@pytest.mark.parametrize("kind", [reference, kernels], ids=["reference", "native"])
+def test_forgotten_pages_are_not_of_the_process_and_still_there(tmp_path, kind):
+    path = tmp_path / "a"
+    path.write_bytes(os.urandom(1 << 22))
+    array = _mapped(kind.map_file, path)
+    part = array[5000:]
+    before = array.tobytes()
+    assert resident_bytes(path) == 1 << 22
+    kind.forget_pages(array)
+    assert resident_bytes(path) == 0
+    assert array.tobytes() == before
+    assert part.tobytes() == before[5000:]
+
+
+@pytest.mark.parametrize("kind", [reference, kernels], ids=["reference", "native"])
+def test_memory_that_is_no_map_is_left_alone(kind):
+    array = np.ones(1 << 22, np.uint8)
+    kind.forget_pages(array)
+    assert array.all()

@@ -9,6 +9,7 @@ import numpy as np
 
 from lancelet.buffers import Bytes
 from lancelet.kernels import _native
+from lancelet.kernels.reference.map_file import forget_pages as forget_by_python
 from lancelet.kernels.reference.map_file import map_file as map_by_python
 
 
@@ -26,6 +27,10 @@ class _Map:
             "version": 3,
         }
 
+    def forget_pages(self) -> None:
+        """Take the pages out of this process; nothing depends on whether the system does so."""
+        _native.forget_pages(self._address, self._size)
+
     def __del__(self, unmap: Callable[[int, int], int] = _native.unmap_file) -> None:
         unmap(self._address, self._size)
 
@@ -39,3 +44,12 @@ def map_file(handle: int, size: int) -> Bytes:
         # A system whose maps are Python's business.
         return map_by_python(handle, size)
     return np.asarray(_Map(address, size))
+
+
+def forget_pages(source: Bytes) -> None:
+    """Take the pages of a map out of this process; they come back when they are looked at."""
+    base: object = source.base
+    if isinstance(base, _Map):
+        base.forget_pages()
+    else:
+        forget_by_python(source)

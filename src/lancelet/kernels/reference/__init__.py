@@ -40,7 +40,7 @@ from lancelet.kernels.reference.levels import (
     unravel_list,
 )
 from lancelet.kernels.reference.lz4 import lz4_compress, lz4_compress_chunks, lz4_decompress_chunks
-from lancelet.kernels.reference.map_file import map_file
+from lancelet.kernels.reference.map_file import forget_pages, map_file
 from lancelet.kernels.reference.partitions import scan_partitions
 from lancelet.kernels.reference.postings import (
     decode_postings,
@@ -101,6 +101,7 @@ __all__ = [
     "fsst_train",
     "intern_slices",
     "join_bytes_chunks",
+    "forget_pages",
     "join_slices",
     "locate_rows",
     "look_up_fixed",

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from lancelet.errors import CancelledError, LanceletError, StorageError
+from lancelet.io.mapped import forget_mapped_pages
 from lancelet.io.metered import PROCESS_METER, IoCounts
 
 T = TypeVar("T")
@@ -219,6 +220,8 @@ def run_task(function: TaskFunction[T, R], task: T) -> Outcome:
         raise
     except LanceletError as error:
         return Outcome(None, _work(before, started, 0), error)
+    finally:
+        forget_mapped_pages()
     return Outcome(done.value, _work(before, started, done.rows))
 
 

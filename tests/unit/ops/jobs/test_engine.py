@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 from pyspark import cloudpickle
 
+from lancelet.buffers import Ranges
 from lancelet.errors import CancelledError, InvalidInputError, StorageUnavailableError
 from lancelet.io.metered import PROCESS_METER, metered
 from lancelet.io.open import open_folder
 from lancelet.ops.jobs.engine import Done, Job, Progress
 from lancelet.ops.jobs.local import LocalEngine
 from lancelet.ops.jobs.worker import WorkerDiedError
+from lancelet.testing.mapped_files import resident_bytes
 
 
 def square(number):
@@ -48,6 +50,18 @@ def wait_long(_):
     return Done(None)
 
 
+OPEN = []
+"""A process that runs tasks keeps files open from one to the next."""
+
+
+def read_whole(folder):
+    reader = open_folder(folder).open_reader("x")
+    OPEN.append(reader)
+    total = int(reader.read_ranges(Ranges.of((0, reader.size))).source.sum())
+    assert resident_bytes(Path(folder) / "x") == reader.size
+    return Done(total)
+
+
 def put_bytes(folder):
     store = metered(open_folder(folder), PROCESS_METER.scope())
     store.put("x", b"12345")
@@ -78,6 +92,16 @@ def test_each_phase_reports_its_rows_bytes_and_requests(engine, tmp_path):
     assert (first.name, first.tasks, first.work.rows) == ("square", 3, 6)
     assert (second.work.read_bytes, second.work.written_bytes, second.work.requests) == (10, 10, 4)
     assert job.report.work == first.work + second.work
+
+
+def test_what_a_task_read_of_files_is_not_in_memory_any_more(tmp_path):
+    (tmp_path / "x").write_bytes(b"\1" * (1 << 20))
+    try:
+        assert Job(LocalEngine(1)).run("read", read_whole, [str(tmp_path)]) == [1 << 20]
+        assert resident_bytes(tmp_path / "x") == 0
+        assert OPEN[-1].read_tail(3).tobytes() == b"\1\1\1"
+    finally:
+        OPEN.pop().close()
 
 
 def test_an_error_of_ours_keeps_its_class_and_facts(engine):
