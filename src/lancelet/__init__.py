@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         evaluate_sharding_spec,
     )
     from lancelet.ops.cleanup import CleanupCandidateFile, CleanupReferencedBranch, CleanupStats
+    from lancelet.progress import IndexProgress
     from lancelet.query.explain import ScanMetrics as ScanStatistics
     from lancelet.schema import json_to_schema, schema_to_json
     from lancelet.udf import BatchUDF, batch_udf
@@ -87,6 +88,7 @@ __all__ = [
     "IOStats",
     "Index",
     "IndexFile",
+    "IndexProgress",
     "LanceDataset",
     "LanceFragment",
     "LanceOperation",
@@ -147,6 +149,7 @@ import_on_demand(
         "IOStats": "lancelet.io.metered:IoCounts",
         "Index": "lancelet.dataset",
         "IndexFile": "lancelet.dataset",
+        "IndexProgress": "lancelet.progress",
         "LanceDataset": "lancelet.dataset",
         "LanceFragment": "lancelet.dataset",
         "LanceOperation": "lancelet.dataset",

@@ -57,3 +57,9 @@ numpy = _LazyModule("numpy", module_available=_NUMPY_AVAILABLE)
 pandas = _LazyModule("pandas", module_available=_PANDAS_AVAILABLE)
 polars = _LazyModule("polars", module_available=_POLARS_AVAILABLE)
 torch = _LazyModule("torch", module_available=_TORCH_AVAILABLE)
+
+
+def model_to_dict(obj: Any) -> dict[str, Any]:
+    """Return the fields of a model of Pydantic, of its second or its first version."""
+    fields: dict[str, Any] = obj.model_dump() if hasattr(obj, "model_dump") else obj.dict()
+    return fields

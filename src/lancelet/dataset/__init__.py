@@ -79,9 +79,37 @@ __all__ = [
     "write_dataset",
 ]
 
+# What pylance imports for itself in this module can be taken from it, too.
+_IMPORTED = {
+    "BatchUDF": "lancelet.udf",
+    "BatchUDFCheckpoint": "lancelet.udf",
+    "Bitmap": "lancelet.bitmap",
+    "BlobFile": "lancelet.blob",
+    "CleanupExplanation": "lancelet.dataset.explanation",
+    "CleanupStats": "lancelet.ops.cleanup",
+    "Compaction": "lancelet.optimize",
+    "CompactionMetrics": "lancelet.optimize",
+    "DEFAULT_BLOB_BUFFER_SIZE": "lancelet.blob",
+    "DataFile": "lancelet.fragment",
+    "DatasetBasePath": "lancelet.dataset.bases",
+    "DocumentGranularity": "lancelet.query",
+    "FragmentMetadata": "lancelet.fragment",
+    "FullTextQuery": "lancelet.query",
+    "IOStats": "lancelet.io.metered:IoCounts",
+    "IndexConfig": "lancelet.indices",
+    "IndexSegment": "lancelet.indices",
+    "LOGGER": "lancelet.log",
+    "LanceSchema": "lancelet.schema",
+    "MinHashQuery": "lancelet.query",
+    "ScanStatistics": "lancelet.query.explain:ScanMetrics",
+    "SupportedDistributedIndices": "lancelet.indices",
+    "batch_udf": "lancelet.udf",
+}
+
 import_on_demand(
     __name__,
     {
+        **_IMPORTED,
         "AlterColumn": "lancelet.dataset.evolution",
         "AutoCleanupConfig": "lancelet.dataset.maintenance",
         "Branch": "lancelet.dataset.refs",

@@ -15,7 +15,7 @@ from lancelet.dataset.index_values import Index, index_from_user, index_to_user
 from lancelet.dataset.indexing import index_request, parse_uuid, with_scope
 from lancelet.dataset.progress import IndexProgress, by_stages
 from lancelet.dataset.vector_request import VectorIndexArguments
-from lancelet.errors import InvalidInputError
+from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.index.base import silent
 from lancelet.index.vector.quantizers.registry import KINDS
 from lancelet.ops.indexing.build import build_segment, commit_segments
@@ -43,10 +43,22 @@ class IndexSegmentMethods:
         ivf_centroids: Any = None,
         pq_codebook: Any = None,
         num_sub_vectors: int | None = None,
-        *,
+        accelerator: Any = None,
+        index_cache_size: int | None = None,  # noqa: ARG002 - pylance's name
+        shuffle_partition_batches: int | None = None,  # noqa: ARG002 - pylance's name
+        shuffle_partition_concurrency: int | None = None,  # noqa: ARG002 - pylance's name
+        ivf_centroids_file: str | None = None,
+        precomputed_partition_dataset: str | None = None,
+        storage_options: Any = None,  # noqa: ARG002 - pylance's name
+        filter_nan: bool = True,  # noqa: ARG002 - pylance's name
         train: bool = True,
         fragment_ids: Sequence[int] | None = None,
         index_uuid: str | None = None,
+        *,
+        target_partition_size: int | None = None,
+        streaming_sample_rate: int | None = None,  # noqa: ARG002 - pylance's name
+        streaming_coreset_rate: int | None = None,  # noqa: ARG002 - pylance's name
+        streaming_refine_passes: int | None = None,  # noqa: ARG002 - pylance's name
         skip_transpose: bool = False,
         rabitq_model: str | None = None,
         progress_callback: Callable[..., None] | None = None,
@@ -64,10 +76,22 @@ class IndexSegmentMethods:
             ivf_centroids: Centroids that segments share, so that they can be merged.
             pq_codebook: The words of PQ that segments share.
             num_sub_vectors: Into how many pieces PQ cuts a vector.
+            accelerator: Not available: segments share centroids that are given.
+            index_cache_size: Has no effect.
+            shuffle_partition_batches: Has no effect.
+            shuffle_partition_concurrency: Has no effect.
+            ivf_centroids_file: A `.npy` file with centroids.
+            precomputed_partition_dataset: Not available.
+            storage_options: Has no effect: the table has its own.
+            filter_nan: Has no effect: what is not finite is always left out.
             train: Whether rows are indexed now.
             fragment_ids: The fragments to index.
             index_uuid: The id of the segment, by default a new one; BTREE, LABEL_LIST and NGRAM
                 take none.
+            target_partition_size: How many rows a partition should have.
+            streaming_sample_rate: Has no effect: a sample is always streamed.
+            streaming_coreset_rate: Has no effect.
+            streaming_refine_passes: Has no effect.
             skip_transpose: Whether codes of PQ are stored row by row.
             rabitq_model: The rotation of RQ that segments share.
             progress_callback: Called with the phase, what is done of it, and how much it is.
@@ -76,6 +100,16 @@ class IndexSegmentMethods:
         if fragment_ids is None:
             raise InvalidInputError(
                 "create_index_uncommitted requires fragment_ids for distributed index build"
+            )
+        given = {
+            "accelerator": accelerator,
+            "precomputed_partition_dataset": precomputed_partition_dataset,
+        }
+        refused = [name for name, value in given.items() if value is not None]
+        if refused:
+            raise UnsupportedError(
+                "a segment is built on the CPU of centroids that are given or found here",
+                options=refused,
             )
         snapshot = self._handle.snapshot
         if str(index_type).upper() not in KINDS:
@@ -93,6 +127,7 @@ class IndexSegmentMethods:
             name,
             metric,
             ivf_centroids=ivf_centroids,
+            ivf_centroids_file=ivf_centroids_file,
             pq_codebook=pq_codebook,
             rabitq_model=rabitq_model,
             train=train,
@@ -104,6 +139,7 @@ class IndexSegmentMethods:
                 **parameters,
                 "num_partitions": num_partitions,
                 "num_sub_vectors": num_sub_vectors,
+                "target_partition_size": target_partition_size,
             },
         )
         built = build_vector_segment(snapshot, arguments.request(snapshot.schema))

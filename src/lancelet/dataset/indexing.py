@@ -32,6 +32,7 @@ from lancelet.ops.indexing.drop import drop_index
 from lancelet.ops.indexing.optimize import OptimizeIndices, optimize_indices
 from lancelet.ops.indexing.resume import resume_scalar_index
 from lancelet.ops.indexing.staged import check_parts, is_staged, stage_segment
+from lancelet.query import DocumentGranularity
 from lancelet.table.commit import CommitOptions
 from lancelet.table.snapshot import Snapshot
 
@@ -94,7 +95,7 @@ class IndexMethods:
         index_uuid: str | None = None,
         progress_callback: Callable[[IndexProgress], None] | None = None,
         format_version: int | str | None = None,
-        document_granularity: Any = None,
+        document_granularity: DocumentGranularity | str = DocumentGranularity.ROW,
         resume: bool = False,
         **parameters: Any,
     ) -> None:

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
 from lancelet.dataset.named_table import namespace_module
 from lancelet.errors import (
@@ -24,6 +24,7 @@ from lancelet.errors import (
     VersionNotFoundError,
 )
 from lancelet.format.paths import (
+    TREE,
     VERSIONS,
     is_detached,
     parse_manifest_name,
@@ -34,20 +35,17 @@ from lancelet.io.uri import join, name
 from lancelet.table.handlers import CommitHandler
 from lancelet.table.manifests import ManifestEntry, find_version
 
-if TYPE_CHECKING:
-    from lance_namespace import LanceNamespace
-
-_BRANCHES = "tree/"
+_BRANCHES: Final = f"{TREE}/"
 
 
 @dataclass(frozen=True, slots=True)
 class NamespaceVersions(CommitHandler):
     """Publishes and finds versions by asking a namespace for them.
 
-    `root` is the table's path from the root of its store.
+    `client` is the namespace, and `root` the table's path from the root of its store.
     """
 
-    client: LanceNamespace
+    client: Any
     table_id: tuple[str, ...]
     root: str
     branch: str | None = None

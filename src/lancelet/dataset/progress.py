@@ -70,6 +70,8 @@ class FileSystemFragmentWriteProgress(FragmentWriteProgress):
     fragment_0.in_progress    there until it is complete
     """
 
+    PROGRESS_EXT = _MARK
+
     def __init__(
         self, base_uri: str | os.PathLike[str], metadata: Mapping[str, str] | None = None
     ) -> None:

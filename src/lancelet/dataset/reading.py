@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,10 @@ from lancelet.file.arguments import OutOfRangeError
 from lancelet.query.plan import projection_of
 from lancelet.query.scan_options import Columns
 from lancelet.query.take import addresses_at, live_addresses, take_addresses
+
+_OF_ARROW: Final = frozenset(
+    {"cache_metadata", "fragment_scan_options", "memory_pool", "use_threads"}
+)
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
@@ -115,11 +119,24 @@ class ReadingMethods:
         "prefilter with_row_id with_row_address use_stats full_text_query io_buffer_size "
         "late_materialization blob_handling use_scalar_index strict_batch_size order_by "
         "disable_scoring_autoprojection",
+        takes_more=True,
     )
     def to_batches(self, *arguments: Any, **options: Any) -> Iterator[pa.RecordBatch]:
-        """Yield rows in batches; see `ScanRequest` for the arguments, which have its order."""
-        return self.scanner(*arguments, **options).to_batches()
+        """Yield rows in batches; see `ScanRequest` for the arguments, which have its order.
 
+        What datasets of Arrow take beside, such as `use_threads`, has no effect.
+        """
+        own = {name: value for name, value in options.items() if name not in _OF_ARROW}
+        return self.scanner(*arguments, **own).to_batches()
+
+    @shows_arguments(
+        "columns filter limit offset nearest batch_size batch_readahead fragment_readahead "
+        "scan_in_order",
+        "prefilter with_row_id with_row_address use_stats fast_search full_text_query "
+        "io_buffer_size late_materialization blob_mode use_scalar_index include_deleted_rows "
+        "order_by disable_scoring_autoprojection",
+        takes_more=True,
+    )
     def to_pandas(
         self,
         columns: Sequence[str] | Mapping[str, str] | None = None,

@@ -118,8 +118,11 @@ _NAMES: Final = tuple(each.name for each in fields(ScanRequest))
 _values_of: Final = attrgetter(*_NAMES)
 
 
-def shows_arguments(positional: str, named: str) -> Callable[[F], F]:
+def shows_arguments(positional: str, named: str, *, takes_more: bool = False) -> Callable[[F], F]:
     """Give a function that passes its arguments on the signature that callers may look at.
+
+    Defaults are None but for arguments that the function names itself. With `takes_more` it shows
+    that it takes others, too.
 
     >>> @shows_arguments("columns filter", "prefilter")
     ... def read(self, *arguments, **options): ...
@@ -130,10 +133,12 @@ def shows_arguments(positional: str, named: str) -> Callable[[F], F]:
     def show(function: F) -> F:
         own = inspect.signature(function)
         kind = inspect.Parameter
+        defaults = {name: each.default for name, each in own.parameters.items()}
         shown = [
             own.parameters["self"],
             *(kind(name, kind.POSITIONAL_OR_KEYWORD, default=None) for name in positional.split()),
-            *(kind(name, kind.KEYWORD_ONLY, default=None) for name in named.split()),
+            *(kind(name, kind.KEYWORD_ONLY, default=defaults.get(name)) for name in named.split()),
+            *([kind("kwargs", kind.VAR_KEYWORD)] if takes_more else []),
         ]
         function.__signature__ = own.replace(parameters=shown)  # type: ignore[attr-defined]  # functions take attributes
         return function

@@ -97,12 +97,13 @@ class LanceFileWriter:
             self._start(instance("schema", schema, pa.Schema))
 
     def write_batch(self, batch: pa.RecordBatch | pa.Table) -> None:
-        """Write rows."""
+        """Write rows; a batch of none says nothing once the schema is known."""
         instance("batch", batch, pa.RecordBatch, pa.Table)
         with self._lock:
             self._check_open()
             writer = self._writer or self._start(batch.schema)
-            writer.write(batch)
+            if batch.num_rows:
+                writer.write(batch)
 
     def close(self) -> int | None:
         """Write the metadata, make the file visible and return its number of rows."""

@@ -31,11 +31,11 @@ def schema_to_json(schema: pa.Schema) -> dict[str, Any]:
     return _with_metadata({"fields": [_field_to_json(field) for field in schema]}, schema.metadata)
 
 
-def json_to_schema(form: Mapping[str, Any]) -> pa.Schema:
+def json_to_schema(schema_json: Mapping[str, Any]) -> pa.Schema:
     """Return the schema of a JSON form; extension types come back as themselves."""
     try:
-        fields = [restore_extensions(_field_from_json(field, 0)) for field in form["fields"]]
-        return pa.schema(fields, encode_metadata(form.get("metadata") or {}))
+        fields = [restore_extensions(_field_from_json(field, 0)) for field in schema_json["fields"]]
+        return pa.schema(fields, encode_metadata(schema_json.get("metadata") or {}))
     except KeyError as error:
         raise InvalidInputError("a schema in JSON lacks an entry", missing=error.args[0]) from error
     except (TypeError, AttributeError, ValueError) as error:

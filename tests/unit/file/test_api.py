@@ -120,6 +120,14 @@ def test_the_report_says_what_was_chosen_saved_and_refused(tmp_path):
         assert choice.refused["flat(64)"]
 
 
+def test_a_batch_of_no_rows_says_nothing(tmp_path):
+    path = str(tmp_path / "f.lance")
+    with LanceFileWriter(path, pa.schema({"a": pa.int64()})) as writer:
+        writer.write_batch(pa.table({"a": []}))
+        writer.write_batch(pa.table({"a": [1]}))
+    assert LanceFileReader(path).read_all().to_table() == pa.table({"a": [1]})
+
+
 def test_batches_may_come_from_many_threads(tmp_path):
     """Each batch is one value, over and over; batches of any thread stay whole."""
     batches = [pa.record_batch({"x": [n] * 500, "y": [str(n)] * 500}) for n in range(100)]

@@ -34,6 +34,10 @@ Words = Callable[[str], Iterator[tuple[str, int]]]
 """Yields the words of a text, and the position of each."""
 
 
+class MissingPackageError(UnsupportedError, OSError):
+    """A package that knows the words of a language is not installed."""
+
+
 def model_cutter(name: str) -> Cutter:
     """Return what cuts texts by a model; raise if its package or its files are missing."""
     kind, _, model = name.partition("/")
@@ -83,7 +87,7 @@ def _package(name: str, install: str, what: str) -> Any:
         with warnings.catch_warnings(action="ignore"):  # what it imports may be deprecated
             return importlib.import_module(name)
     except ImportError as error:
-        raise UnsupportedError(
+        raise MissingPackageError(
             f"{what} are cut into words by the package {install}; install it, or choose another "
             "base_tokenizer",
             package=install,

@@ -1,0 +1,1 @@
+"""Arrow extension types, under pylance's name for the package."""

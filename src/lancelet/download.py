@@ -1,0 +1,115 @@
+"""Fetching models of words for `jieba` and `lindera`, under pylance's name for the module.
+
+    python -m lancelet.download jieba                  <home>/jieba/default/dict.txt
+    python -m lancelet.download lindera -l ipadic      <home>/lindera/ipadic/main
+
+`LANCE_LANGUAGE_MODEL_HOME` says where the home is. The second is compiled by the program
+`lindera`, which has to be installed. Without a network the files can be put there by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import shutil
+import subprocess
+import sys
+import tarfile
+import urllib.request
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Final
+
+from lancelet.errors import InvalidInputError, StorageError, UnsupportedError
+from lancelet.index.text.models import language_model_home
+
+__all__ = ["LANGUAGE_MODEL_HOME", "check_lindera", "download_jieba", "download_lindera"]
+
+LANGUAGE_MODEL_HOME: Final = language_model_home()
+
+_JIEBA: Final = "https://github.com/messense/jieba-rs/raw/refs/heads/main/src/data/dict.txt"
+_LINDERA: Final = {
+    "ipadic": "https://Lindera.dev/mecab-ipadic-2.7.0-20070801.tar.gz",
+    "ko-dic": "https://Lindera.dev/mecab-ko-dic-2.1.1-20180720.tar.gz",
+    "unidic": "https://Lindera.dev/unidic-mecab-2.1.2.tar.gz",
+}
+_WAIT_SECONDS: Final = 60
+
+
+class CompilerMissingError(UnsupportedError):
+    """The program that compiles models is not installed."""
+
+
+def check_lindera() -> None:
+    """Raise unless the program `lindera` is there."""
+    if shutil.which("lindera") is None:
+        raise CompilerMissingError(
+            "models of lindera are compiled by the program `lindera`; install its command line"
+        )
+
+
+def import_requests() -> Any:
+    """Return the package `requests`, for programs that fetch models of their own."""
+    try:
+        return importlib.import_module("requests")
+    except ImportError as error:
+        raise UnsupportedError("requests is not installed; pip install requests") from error
+
+
+def download_jieba() -> None:
+    """Put the common dictionary of Chinese words where `jieba/default` looks for it."""
+    folder = Path(language_model_home(), "jieba", "default")
+    words = _fetch(_JIEBA, folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.joinpath("dict.txt").write_bytes(words)
+
+
+def download_lindera(lm: str) -> None:
+    """Fetch a dictionary of Japanese or Korean words, and compile it.
+
+    Args:
+        lm: `ipadic`, `ko-dic` or `unidic`.
+    """
+    if lm not in _LINDERA:
+        raise InvalidInputError(f"language model {lm} is not supported", known=list(_LINDERA))
+    check_lindera()
+    folder = Path(language_model_home(), "lindera", lm)
+    source = folder / "src"
+    archive = _fetch(_LINDERA[lm], source)
+    source.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(fileobj=BytesIO(archive)) as files:
+        # Names that lead out of the folder are refused.
+        files.extractall(source, filter="data")
+        first = files.getnames()[0]
+    command = ["lindera", "build", f"--dictionary-kind={lm}", str(source / first)]
+    subprocess.run([*command, str(folder / "main")], check=True)  # noqa: S603 - the program was asked for
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Fetch what the command line names."""
+    parser = argparse.ArgumentParser(description="Fetch models of words.")
+    parser.add_argument("tokenizer", choices=["jieba", "lindera"])
+    parser.add_argument("-l", "--languagemodel", default="ipadic", choices=list(_LINDERA))
+    given = parser.parse_args(arguments)
+    if given.tokenizer == "jieba":
+        download_jieba()
+    else:
+        download_lindera(given.languagemodel)
+    return 0
+
+
+def _fetch(url: str, folder: Path) -> bytes:
+    try:
+        with urllib.request.urlopen(url, timeout=_WAIT_SECONDS) as reply:  # noqa: S310 - https
+            found: bytes = reply.read()
+            return found
+    except OSError as error:
+        raise StorageError(
+            "a model cannot be fetched; put its files into the folder by hand",
+            url=url,
+            folder=str(folder),
+        ) from error
+
+
+if __name__ == "__main__":
+    sys.exit(main())

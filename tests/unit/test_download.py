@@ -1,0 +1,79 @@
+"""Models of words are fetched into the folder where the tokenizers look for them."""
+
+import io
+import sys
+import tarfile
+import urllib.request
+
+import pytest
+
+from lancelet import download
+from lancelet.errors import InvalidInputError, StorageError, UnsupportedError
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("LANCE_LANGUAGE_MODEL_HOME", str(tmp_path))
+    return tmp_path
+
+
+def serve(monkeypatch, data):
+    monkeypatch.setattr(urllib.request, "urlopen", lambda *_, **__: io.BytesIO(data))
+
+
+def archive_of(name):
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as files:
+        entry = tarfile.TarInfo(name)
+        entry.size = 4
+        files.addfile(entry, io.BytesIO(b"word"))
+    return packed.getvalue()
+
+
+def test_words_of_jieba_are_put_where_they_are_looked_for(home, monkeypatch):
+    serve(monkeypatch, b"lance 3 n\n")
+    assert download.main(["jieba"]) == 0
+    assert (home / "jieba/default/dict.txt").read_bytes() == b"lance 3 n\n"
+
+
+def test_a_dictionary_of_lindera_is_compiled(home, monkeypatch):
+    serve(monkeypatch, archive_of("words/a.csv"))
+    ran = []
+    monkeypatch.setattr(download.shutil, "which", lambda name: name)
+    monkeypatch.setattr(download.subprocess, "run", lambda command, **_: ran.append(command))
+    assert download.main(["lindera", "-l", "ko-dic"]) == 0
+    source = home / "lindera/ko-dic/src/words/a.csv"
+    assert source.read_bytes() == b"word"
+    folder = home / "lindera/ko-dic/main"
+    assert ran == [["lindera", "build", "--dictionary-kind=ko-dic", str(source), str(folder)]]
+
+
+def test_an_archive_cannot_write_elsewhere(home, monkeypatch):
+    serve(monkeypatch, archive_of("../outside"))
+    monkeypatch.setattr(download.shutil, "which", lambda name: name)
+    with pytest.raises(tarfile.OutsideDestinationError):
+        download.download_lindera("ipadic")
+    assert not (home / "lindera/ipadic/outside").exists()
+
+
+def test_what_is_missing_is_said(home, monkeypatch):
+    def refuse(url, timeout):
+        raise OSError(f"no network to {url} within {timeout}")
+
+    monkeypatch.setattr(urllib.request, "urlopen", refuse)
+    monkeypatch.setattr(download.shutil, "which", lambda _: None)
+    with pytest.raises(StorageError, match="by hand"):
+        download.download_jieba()
+    assert not (home / "jieba").exists()
+    with pytest.raises(InvalidInputError, match="not supported"):
+        download.download_lindera("english")
+    with pytest.raises(UnsupportedError, match="lindera"):
+        download.download_lindera("ipadic")
+
+
+def test_the_package_requests_is_asked_for_by_name(monkeypatch):
+    monkeypatch.setitem(sys.modules, "requests", sys)
+    assert download.import_requests() is sys
+    monkeypatch.setitem(sys.modules, "requests", None)
+    with pytest.raises(UnsupportedError, match="pip install requests"):
+        download.import_requests()
