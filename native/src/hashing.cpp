@@ -1,4 +1,4 @@
-// XXH64 of many byte strings.
+// XXH64 of many byte strings, or numbers.
 #include "kernel.hpp"
 
 namespace LANCELET_NAMESPACE {
@@ -16,7 +16,7 @@ LANCELET_INLINE uint64_t round(uint64_t lane, uint64_t word) {
   return rotate(lane + word * kP2, 31) * kP1;
 }
 
-uint64_t xxh64(const uint8_t* at, int64_t size, uint64_t seed) {
+LANCELET_INLINE uint64_t xxh64(const uint8_t* at, int64_t size, uint64_t seed) {
   const uint8_t* end = at + size;
   uint64_t hash = seed + kP5;
   if (size >= 32) {
@@ -52,7 +52,28 @@ int64_t hash_rows(ConstBytes offsets, ConstBytes data, uint64_t seed, Span<uint6
   return rows;
 }
 
+// Values of one width have no offsets, and the compiler knows how each is eaten.
+template <int64_t kBytes>
+int64_t hash_words(ConstBytes values, uint64_t seed, Span<uint64_t> hashes) {
+  const int64_t rows = values.size / kBytes;
+  if (rows > hashes.size) return fail(kOutputFull, 0);
+  for (int64_t row = 0; row < rows; ++row)
+    hashes.data[row] = xxh64(values.data + row * kBytes, kBytes, seed);
+  return rows;
+}
+
 }  // namespace
+
+int64_t xxh64_words(ConstBytes values, int64_t value_bytes, uint64_t seed,
+                    Span<uint64_t> hashes) {
+  switch (value_bytes) {
+    case 1: return hash_words<1>(values, seed, hashes);
+    case 2: return hash_words<2>(values, seed, hashes);
+    case 4: return hash_words<4>(values, seed, hashes);
+    case 8: return hash_words<8>(values, seed, hashes);
+    default: return fail(kBadWidth, 0);
+  }
+}
 
 int64_t xxh64_many(ConstBytes offsets, int64_t offset_bytes, ConstBytes data, uint64_t seed,
                    Span<uint64_t> hashes) {

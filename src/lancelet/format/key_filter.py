@@ -18,8 +18,9 @@ import numpy.typing as npt
 
 from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.format.protos import transaction_pb
-from lancelet.format.split_block import Hashes, build_filter, may_have
+from lancelet.format.split_block import Hashes, build_filter
 from lancelet.format.wire import unknown_fields
+from lancelet.kernels import ask_filters
 
 BLOOM_ITEMS: Final = 8192
 BLOOM_PROBABILITY: Final = 0.00057
@@ -59,7 +60,7 @@ class BloomFilter:
     def may_hold(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
         """Return for each hash whether the filter may hold it; False is certain."""
         whole = np.frombuffer(self.bitmap, np.uint8)
-        hits = may_have(whole, np.zeros(1, np.int64), np.array([len(whole)]), hashes)
+        hits = ask_filters(whole, np.zeros(1, np.int64), np.array([len(whole)]), hashes)
         return hits.reshape(-1)
 
     def may_intersect(self, other: BloomFilter) -> bool:

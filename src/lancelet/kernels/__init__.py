@@ -23,6 +23,7 @@ from lancelet.kernels.zstd import zstd_compress_chunks
 
 if NATIVE:
     from lancelet.kernels.native import (
+        ask_filters,
         bit_widths,
         bucket_rows,
         build_graph,
@@ -46,6 +47,7 @@ if NATIVE:
         encode_postings,
         encode_streams,
         expand_list,
+        fill_filters,
         find_parts,
         find_words,
         fsst_decode,
@@ -104,6 +106,7 @@ if NATIVE:
         xxh64_many,
         zip_fixed,
         zip_variable,
+        xxh64_words,
         zone_min_max,
         zone_min_max_strings,
         zstd_code_chunks,
@@ -113,6 +116,7 @@ else:
     from lancelet.kernels.reference import (
         bit_widths,
         bucket_rows,
+        ask_filters,
         build_graph,
         chunks_of_rows,
         concat_variable,
@@ -136,6 +140,7 @@ else:
         expand_list,
         find_parts,
         find_words,
+        fill_filters,
         fsst_decode,
         fsst_decode_chunks,
         fsst_encode,
@@ -194,6 +199,7 @@ else:
         zip_variable,
         zone_min_max,
         zone_min_max_strings,
+        xxh64_words,
         zstd_code_chunks,
         zstd_decompress_chunks,
     )
@@ -221,6 +227,7 @@ __all__ = [
     "bit_widths",
     "bucket_rows",
     "build_graph",
+    "ask_filters",
     "chunks_of_rows",
     "concat_variable",
     "copy_slices",
@@ -245,6 +252,7 @@ __all__ = [
     "find_words",
     "fsst_decode",
     "fsst_decode_chunks",
+    "fill_filters",
     "fsst_encode",
     "fsst_train",
     "instruction_sets",
@@ -305,5 +313,6 @@ __all__ = [
     "zone_min_max_strings",
     "zstd_code_chunks",
     "zstd_compress_chunks",
+    "xxh64_words",
     "zstd_decompress_chunks",
 ]

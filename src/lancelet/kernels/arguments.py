@@ -20,6 +20,9 @@ _SYMBOL_BYTES_MAX: Final = 8
 BLOCK: Final = 1024
 """Values in a bit-packed block."""
 
+FILTER_BLOCK_BYTES: Final = 32
+"""Bytes in a block of a Bloom filter."""
+
 UNSIGNED: Final[dict[int, np.dtype[Any]]] = {
     8: np.dtype(np.uint8),
     16: np.dtype(np.uint16),
@@ -192,6 +195,21 @@ def check_seed(seed: int) -> None:
     """Check that a seed is an unsigned number of 64 bits."""
     if not 0 <= seed < 1 << 64:
         raise InvalidInputError("a seed has 64 bits and no sign", seed=seed)
+
+
+def check_numbers(values: npt.NDArray[Any]) -> None:
+    """Check that values are numbers of 1, 2, 4 or 8 bytes, as this machine has them."""
+    if values.dtype.kind not in "iuf" or not values.dtype.isnative or values.itemsize > 8:
+        raise InvalidInputError("numbers have 1, 2, 4 or 8 bytes", dtype=str(values.dtype))
+
+
+def check_filters(counts: tuple[int, ...], filter_bytes: int | Int64s) -> None:
+    """Check that filters are made of whole blocks, and that each has a place."""
+    sizes = np.asarray(filter_bytes)
+    if ((sizes < FILTER_BLOCK_BYTES) | (sizes % FILTER_BLOCK_BYTES != 0)).any():
+        raise InvalidInputError("a filter has whole blocks", bytes=sizes.tolist())
+    if len(set(counts)) > 1:
+        raise InvalidInputError("every filter has a place and a size", counts=counts)
 
 
 def check_partition(counts: Int64s, total: int, *, kernel: str) -> None:

@@ -101,6 +101,20 @@ def test_hashes_agree(agree, values, seed):
     np.testing.assert_array_equal(wide, narrow)
 
 
+@pytest.mark.parametrize("dtype", ["u1", "i2", "f4", "u8"])
+@given(data=st.binary(max_size=80), seed=st.integers(0, 2**64 - 1))
+def test_hashes_of_numbers_are_those_of_their_bytes(agree, dtype, data, seed):
+    values = np.frombuffer(data[: len(data) // 8 * 8], dtype)
+    offsets = np.arange(len(values) + 1) * values.itemsize
+    expected = agree("xxh64_many", offsets, values.view(np.uint8), seed)
+    np.testing.assert_array_equal(agree("xxh64_words", values, seed), expected)
+
+
+@pytest.mark.parametrize("values", [np.zeros(2, "c16"), np.zeros(2, ">i4"), np.zeros(2, "U1")])
+def test_hashes_are_of_numbers(agree, values):
+    assert agree("xxh64_words", values) is InvalidInputError
+
+
 @pytest.mark.parametrize("offsets", [[0, 9], [5, 4], [-1, 4]])
 def test_offsets_out_of_bounds_are_corrupt(agree, offsets):
     data = some_bytes(8)

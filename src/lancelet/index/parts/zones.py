@@ -54,11 +54,9 @@ class ZoneRun:
 
     def columns(self) -> list[pa.Array]:
         """Return the columns of `ZONE_FIELDS`: where the zones are."""
-        stops = self.stops
-        offsets = offsets_of(self.addresses)
-        start = offsets[:: self.zone_rows]
-        fragment_ids = np.full(len(stops), self.addresses[0] >> np.uint64(OFFSET_BITS))
-        lengths = offsets[stops - 1] + 1 - start
+        start = offsets_of(self.addresses[:: self.zone_rows])
+        lengths = offsets_of(self.addresses[self.stops - 1]) + 1 - start
+        fragment_ids = np.full(len(start), self.addresses[0] >> np.uint64(OFFSET_BITS))
         return [pa.array(each, pa.uint64()) for each in (fragment_ids, start, lengths)]
 
     def null_counts(self) -> npt.NDArray[np.uint32]:

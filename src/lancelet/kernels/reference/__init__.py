@@ -28,7 +28,7 @@ from lancelet.kernels.reference.fsst import fsst_decode, fsst_decode_chunks, fss
 from lancelet.kernels.reference.fsst_training import fsst_train
 from lancelet.kernels.reference.full_zip import unzip_fixed, unzip_variable, zip_fixed, zip_variable
 from lancelet.kernels.reference.graphs import build_graph, edge_distances, search_graph
-from lancelet.kernels.reference.hashing import xxh64_many
+from lancelet.kernels.reference.hashing import xxh64_many, xxh64_words
 from lancelet.kernels.reference.jsonb import decode_jsonb, encode_jsonb
 from lancelet.kernels.reference.key_match import bucket_rows, match_words, mix_words
 from lancelet.kernels.reference.levels import (
@@ -59,6 +59,7 @@ from lancelet.kernels.reference.text_search import search_phrase, search_posting
 from lancelet.kernels.reference.variable import concat_variable, cut_variable, pick_variable
 from lancelet.kernels.reference.vectors import (
     nearest_vectors,
+from lancelet.kernels.reference.split_block import ask_filters, fill_filters
     nearest_words,
     scaled_codes,
     slice_distances,
@@ -75,6 +76,7 @@ __all__ = [
     "build_graph",
     "chunks_of_rows",
     "concat_variable",
+    "ask_filters",
     "copy_slices",
     "count_runs",
     "count_slots",
@@ -98,6 +100,7 @@ __all__ = [
     "fsst_decode",
     "fsst_decode_chunks",
     "fsst_encode",
+    "fill_filters",
     "fsst_train",
     "intern_slices",
     "join_bytes_chunks",
@@ -156,3 +159,4 @@ __all__ = [
     "zstd_code_chunks",
     "zstd_decompress_chunks",
 ]
+    "xxh64_words",

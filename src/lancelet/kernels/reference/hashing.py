@@ -6,13 +6,13 @@ strings that still have the next piece take the same step together.
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from lancelet.buffers import Bytes, Int64s
-from lancelet.kernels.arguments import check_seed
+from lancelet.kernels.arguments import as_bytes, check_numbers, check_seed
 from lancelet.kernels.offsets import Offsets, check_offsets
 
 Hashes: TypeAlias = npt.NDArray[np.uint64]
@@ -32,6 +32,13 @@ def xxh64_many(offsets: Offsets, data: Bytes, seed: int = 0) -> Hashes:
     check_seed(seed)
     with np.errstate(over="ignore"):
         return _xxh64(offsets.astype(np.int64), data, seed)
+
+
+def xxh64_words(values: npt.NDArray[Any], seed: int = 0) -> Hashes:
+    """Return the XXH64 of the bytes of every number, of 1, 2, 4 or 8 bytes."""
+    check_numbers(values)
+    offsets = np.arange(len(values) + 1, dtype=np.int64) * values.itemsize
+    return xxh64_many(offsets, as_bytes(values), seed)
 
 
 def _xxh64(offsets: Int64s, data: Bytes, seed: int) -> Hashes:

@@ -17,8 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancelet.buffers import Bytes
 from lancelet.errors import CorruptDataError, InvalidInputError
-from lancelet.format.split_block import BLOCK_BYTES, build_filter, filter_bytes, may_have
+from lancelet.format.split_block import BLOCK_BYTES, filter_bytes
 from lancelet.index.base import (
     Found,
     IndexedRows,
@@ -29,6 +30,7 @@ from lancelet.index.base import (
     Segment,
 )
 from lancelet.index.folder import SegmentFolder, StoredFile
+from lancelet.index.parts.ordering import bits_of
 from lancelet.index.parts.zones import (
     ZONE_FIELDS,
     ZONE_ROWS,
@@ -39,7 +41,7 @@ from lancelet.index.parts.zones import (
     zone_runs,
 )
 from lancelet.index.question import IsNull, OneOf, Question
-from lancelet.kernels import xxh64_many
+from lancelet.kernels import ask_filters, fill_filters, xxh64_many, xxh64_words
 from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import NO_ROWS, RowSet
 
@@ -129,7 +131,7 @@ class BloomFilterSegment:
             zeros = pa.array([0.0, -0.0]).cast(values.type)
             if pc.any(pc.equal(values, zeros[0])).as_py():
                 values = pa.concat_arrays([values, zeros])
-        each = may_have(self._data, self._starts, self._sizes, hashes_of(values))
+        each = ask_filters(self._data, self._starts, self._sizes, hashes_of(values))
         found: npt.NDArray[np.bool_] = np.logical_or.reduce(each, axis=1)
         return found
 
@@ -198,10 +200,8 @@ def hashes_of(values: pa.Array) -> UInt64s:
         wide = values.cast(pa.large_binary())
         offsets = np.frombuffer(wide.buffers()[1], np.int64)[wide.offset :][: len(wide) + 1]
         return xxh64_many(offsets, np.frombuffer(wide.buffers()[2] or b"", np.uint8))
-    width = values.type.bit_width // 8
-    data = np.frombuffer(values.buffers()[1] or b"", np.uint8)
-    offsets = (np.arange(len(values) + 1, dtype=np.int64) + values.offset) * width
-    return xxh64_many(offsets, data)
+    dtype = np.dtype(f"u{values.type.bit_width // 8}")
+    return xxh64_words(bits_of(values, dtype))
 
 
 def _is_bytes(data_type: pa.DataType) -> bool:
@@ -229,7 +229,13 @@ _SCHEMA: Final = pa.schema(
     [
         *ZONE_FIELDS,
         pa.field("has_null", pa.bool_(), nullable=False),
-        pa.field("bloom_filter_data", pa.binary(), nullable=False),
+        # Bits of hashes do not compress, so nobody should try.
+        pa.field(
+            "bloom_filter_data",
+            pa.binary(),
+            nullable=False,
+            metadata={"lance-encoding:compression": "none"},
+        ),
     ]
 )
 
@@ -239,12 +245,17 @@ def _filters(rows: IndexedRows, zone_rows: int, size: int, nulls: NullRows) -> I
     for run in zone_runs(rows, zone_rows):
         nulls.add(run)
         null_counts = run.null_counts()
-        hashes = hashes_of(run.values.drop_null())
-        filled = np.diff(run.stops, prepend=0) - null_counts
-        parts = np.split(hashes, np.cumsum(filled)[:-1])
-        filters = [build_filter(part, size) for part in parts]
-        columns = [*run.columns(), pa.array(null_counts > 0), pa.array(filters, pa.binary())]
+        stops = run.stops - np.cumsum(null_counts, dtype=np.int64)
+        filters = fill_filters(hashes_of(run.values.drop_null()), stops, size)
+        columns = [*run.columns(), pa.array(null_counts > 0), _byte_strings(filters, size)]
         yield pa.Table.from_arrays(columns, schema=_SCHEMA)
+
+
+def _byte_strings(data: Bytes, size: int) -> pa.Array:
+    """Return byte strings of one size that lie one after another."""
+    offsets = np.arange(0, len(data) + 1, size, dtype=np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
 
 
 def _write(
