@@ -54,12 +54,12 @@ from lancelet.kernels.native.read_ahead import read_ahead
 from lancelet.kernels.native.rle import count_runs, rle_decode_chunks, rle_encode_chunks
 from lancelet.kernels.native.row_levels import chunks_of_rows, take_row_levels
 from lancelet.kernels.native.sort_words import sort_words
+from lancelet.kernels.native.split_block import ask_filters, fill_filters
 from lancelet.kernels.native.split_bytes import join_bytes_chunks, split_bytes_chunks
 from lancelet.kernels.native.text_search import search_phrase, search_postings
 from lancelet.kernels.native.variable import concat_variable, cut_variable, pick_variable
 from lancelet.kernels.native.vectors import (
     nearest_vectors,
-from lancelet.kernels.native.split_block import ask_filters, fill_filters
     nearest_words,
     scaled_codes,
     slice_distances,
@@ -71,12 +71,12 @@ from lancelet.kernels.native.zones import zone_min_max, zone_min_max_strings
 from lancelet.kernels.native.zstd import zstd_code_chunks, zstd_decompress_chunks
 
 __all__ = [
+    "ask_filters",
     "bit_widths",
     "bucket_rows",
     "build_graph",
     "chunks_of_rows",
     "concat_variable",
-    "ask_filters",
     "copy_slices",
     "count_runs",
     "count_slots",
@@ -95,16 +95,16 @@ __all__ = [
     "encode_postings",
     "encode_streams",
     "expand_list",
+    "fill_filters",
     "find_parts",
     "find_words",
+    "forget_pages",
     "fsst_decode",
     "fsst_decode_chunks",
     "fsst_encode",
-    "fill_filters",
     "fsst_train",
     "intern_slices",
     "join_bytes_chunks",
-    "forget_pages",
     "join_slices",
     "locate_rows",
     "look_up_fixed",
@@ -152,6 +152,7 @@ __all__ = [
     "unzip_variable",
     "vector_distances",
     "xxh64_many",
+    "xxh64_words",
     "zip_fixed",
     "zip_variable",
     "zone_min_max",
@@ -159,4 +160,3 @@ __all__ = [
     "zstd_code_chunks",
     "zstd_decompress_chunks",
 ]
-    "xxh64_words",
