@@ -204,7 +204,7 @@ def test_sixteen_processes_on_one_table_lose_nothing(tmp_path: Path) -> None:
         writer.stdin.write("go\n")
         writer.stdin.flush()
     for writer in writers:
-        out, _ = writer.communicate(timeout=120)
+        out, _ = writer.communicate(timeout=600)
         assert writer.returncode == 0
         assert out.split() == ["done", "done"]
     latest = open_snapshot(location)

@@ -73,7 +73,9 @@ from lancelet.table.snapshot import (
 
 ATTEMPTS: Final = 20
 _WAIT_MS_FIRST: Final = 2.0
-_WAIT_MS_MAX: Final = 500.0
+_WAIT_MS_MAX: Final = 128.0
+_ROUNDS_MAX: Final = 16
+"""How often one attempt looks for what was committed while it judged what was there."""
 _LIBRARY: Final = "lancelet"
 
 
@@ -199,6 +201,13 @@ def _attempt(
         version = secrets.randbits(63) | DETACHED_BIT
         return _publish(location, _prepare(ours, base, version, options), options)
     own = resolver.own_version(latest)
+    for _ in range(_ROUNDS_MAX):
+        # Judging many versions takes a while; a commit on top of the last would come too late.
+        if own is not None or resolver.num_judged < 2:
+            break
+        latest = latest_snapshot(location, options.handler) or latest
+        check_writable(latest.manifest.reader_flags, latest.manifest.writer_flags)
+        own = resolver.own_version(latest)
     if own is not None:
         return own
     if options.mark is not None and options.mark.is_reached(latest.manifest.config):

@@ -21,6 +21,7 @@ from lancelet.format.seal import sealed
 from lancelet.rowids.deletion import DeletionVector
 from lancelet.table.commit import CommitOptions, commit
 from lancelet.table.conflict.rebase import with_deletions
+from lancelet.table.conflict.resolve import Resolver
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
 from lancelet.testing.tables import (
@@ -88,6 +89,24 @@ def test_appends_from_one_version_all_land(location):
     assert latest.version == 9
     assert latest.manifest.num_rows == 10
     assert len(set(latest.fragments.ids.tolist())) == 9
+
+
+def test_one_attempt_follows_what_is_committed_while_it_judges(location, monkeypatch):
+    """Who reads what many others did would else come too late for every version."""
+    first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 1))
+    second = append_rows(location, first, simple_rows(1, 2))
+    append_rows(location, second, simple_rows(2, 3))
+    judge, meanwhile = Resolver.own_version, iter(range(3, 5))
+
+    def slowly(resolver, latest):
+        found = judge(resolver, latest)
+        if resolver.ours is ours and (row := next(meanwhile, None)) is not None:
+            append_rows(location, latest, simple_rows(row, row + 1))
+        return found
+
+    ours = new_transaction(1, UpdateConfig(config=UpdateMap({"k": "v"})))
+    monkeypatch.setattr(Resolver, "own_version", slowly)
+    assert commit(location, ours, CommitOptions(attempts=2)).version == 6
 
 
 def test_deletions_of_different_rows_are_joined(location):

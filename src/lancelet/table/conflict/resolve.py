@@ -55,6 +55,7 @@ class Resolver:
         self._keeps_order = keeps_order
         self._judged = ours.read_version
         self._disputed: set[int] = set()
+        self.num_judged = 0
 
     def own_first(self, latest: Snapshot) -> Snapshot | None:
         """Return the table's first version if it is ours, which a lost reply did not say."""
@@ -67,9 +68,12 @@ class Resolver:
     def own_version(self, latest: Snapshot) -> Snapshot | None:
         """Judge up to the latest version, and return the one that is ours already, if one is.
 
+        `num_judged` says how many there were.
+
         Raises:
             CommitConflictError: One of the versions cannot be followed.
         """
+        self.num_judged = 0
         for theirs in self._versions_since(latest):
             if self._is_ours(theirs):
                 return theirs
@@ -81,6 +85,7 @@ class Resolver:
             elif verdict.outcome is not Outcome.COMPATIBLE:
                 raise self._conflict(theirs, verdict)
             self._judged = theirs.version
+            self.num_judged += 1
         return None
 
     def rebased(self, latest: Snapshot) -> Transaction:
