@@ -48,5 +48,9 @@ class KeptByBytes(Generic[K, V]):
                 self._bytes -= size
         return kept[0]
 
+    def __contains__(self, key: K) -> bool:
+        """Return whether something is kept under a key."""
+        return key in self._values
+
     def _renew(self) -> None:
         self._lock = threading.Lock()

@@ -32,7 +32,7 @@ from lancelet.query.scan_options import ScanOptions
 from lancelet.rowids.address import UInt64s
 from lancelet.table.snapshot import Snapshot
 
-_ROWS_PER_KEY: Final = 12_000
+_ROWS_PER_KEY: Final = 1 << 15
 """An index reads a page or so for each key, about as much work as reading so many keys in a row."""
 
 

@@ -5,17 +5,13 @@
                  to page 1, row 3         first value above 8
 
 Only pages with a bound in them are read for their values; between two bounds it is the ids alone.
-An index of moderate size of which many pages were read is kept in memory as a whole, as if it had
-one page.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, Final, assert_never
 
 import numpy as np
@@ -39,36 +35,16 @@ from lancelet.index.question import (
     StartsWith,
 )
 from lancelet.index.scalar.btree.layout import BATCH_SIZE, PAGE_DATA, PAGE_LOOKUP, PAGE_ROWS
+from lancelet.index.scalar.btree.pages import Pages, rows_within
 from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import RowSet
 
-_PAGES_KEPT: Final = 1024
-_PAGES_SAMPLED: Final = 3
-_WHOLE_BYTES: Final = 64 * 1024 * 1024
-"""The most that is kept of an index as a whole."""
-_WHOLE_FROM: Final = 4
-"""The share of pages, one of so many, that are read before all are."""
 _PART_ROWS: Final = 1 << 20
 _TOGETHER: Final = 8
-_VALUES_BY_PAGES: Final = 64
-"""So few values are looked up page by page."""
+_VALUES_BY_PAGES: Final = 1024
+"""So few values are looked up page by page, unless that is almost every page."""
 _GAPS: Final = 3
 """If they are more, and every third page or so, all between the first and the last are read."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Page:
-    """The rows of a page that have a value, of which `first` is the first."""
-
-    first: int
-    values: pa.Array
-    keys: Any
-    ids: UInt64s
-
-    @property
-    def stop(self) -> int:
-        """The row behind the last."""
-        return self.first + len(self.ids)
 
 
 class BTreeSegment:
@@ -99,9 +75,16 @@ class BTreeSegment:
         self._order: Order = order_of(maximum.type)
         self._last_keys = self._order.keys(self._maximum)
         self._first_keys = self._order.keys(self._minimum.drop_null())
-        self._kept_page = lru_cache(maxsize=_PAGES_KEPT)(self._read_page)
-        self._num_read = 0
-        self._whole: _Page | None = None
+        self._pages = Pages(
+            self._data,
+            ("values", self._ids_name),
+            self._page_rows,
+            self._first_page,
+            self._num_nulls,
+            len(self._maximum),
+            self._order,
+            self._loads,
+        )
         self._sorted = SortedValues(
             maximum.type, self._data.num_rows, self._num_nulls, self._places, self._both_places
         )
@@ -168,10 +151,12 @@ class BTreeSegment:
     @cached_property
     def _rows_per_value(self) -> int:
         """About how many rows have the same value, from a look at a few pages."""
-        pages = np.unique(np.linspace(0, max(len(self._maximum) - 1, 0), _PAGES_SAMPLED, dtype=int))
+        last = len(self._maximum) - 1
+        pages = sorted({0, len(self._maximum) // 2, last}) if last >= 0 else []
+        self._pages.keep(pages)
         rows = distinct = 0
-        for page in pages[: len(self._maximum)].tolist():
-            values = self._page(page).values
+        for page in pages:
+            values = self._pages.page(page).values
             rows += len(values)
             distinct += int(self._order.changes(values).sum())
         return -(-rows // max(distinct, 1))
@@ -179,50 +164,60 @@ class BTreeSegment:
     def search(self, question: Question) -> Found:
         """Return the rows exactly."""
         read = self._loads.parts
-        span = self._span_within_page(question.values) if isinstance(question, OneOf) else None
-        spans = spans_of(question, self._sorted) if span is None else [span]
-        assert spans is not None, "only what has an estimate is searched"
-        found = Found(RowSet.of(self._ids(spans)))
+        numbers = self._numbers(question, None)
+        assert numbers is not None, "only what has an estimate is searched"
         self._loads.found += self._loads.parts == read
-        return found
+        return Found(RowSet.of(numbers))
 
     def few_numbers(self, question: OneOf, most: int) -> UInt64s | None:
         """Return the numbers of rows that answer, in any order; None if there are more."""
         read = self._loads.parts
-        span = self._span_within_page(question.values)
-        found = self._ids_by_pages(question.values, most) if span is None else None
-        if found is None:
-            spans = spans_of(question, self._sorted) if span is None else [span]
-            if spans is None or sum(max(stop - start, 0) for start, stop in spans) > most:
-                return None
-            found = self._ids(spans)
+        found = self._numbers(question, most)
         self._loads.found += self._loads.parts == read
         return found
 
-    def _ids_by_pages(self, values: pa.Array, most: int) -> UInt64s | None:
+    def _numbers(self, question: Question, most: int | None) -> UInt64s | None:
+        """Return the numbers of rows that answer; None if it cannot, or if they are too many."""
+        spans: list[Span] | None = None
+        if isinstance(question, OneOf):
+            span = self._span_within_page(question.values)
+            found = self._ids_by_pages(question.values) if span is None else None
+            if found is not None:
+                return found if most is None or len(found) <= most else None
+            spans = None if span is None else [span]
+        spans = spans_of(question, self._sorted) if spans is None else spans
+        if spans is None or (
+            most is not None and sum(max(stop - start, 0) for start, stop in spans) > most
+        ):
+            return None
+        return self._ids(spans)
+
+    def _ids_by_pages(self, values: pa.Array) -> UInt64s | None:
         """Return the numbers of rows with one of few values, each page being looked at once.
 
-        It is None if they are more, or if they are found sooner otherwise.
+        It is None if they are found sooner otherwise.
         """
         if not 1 < len(values) <= _VALUES_BY_PAGES or pa.types.is_floating(values.type):
             return None
         ordered = values.take(pa.array(self._order.sort(values)))
         pages = self._order.find(self._last_keys, ordered, "left")
         borders = [0, *(np.flatnonzero(np.diff(pages)) + 1).tolist(), len(pages)]
+        distinct = pages[borders[:-1]]
+        inside = distinct[distinct < len(self._maximum)]
+        if _are_dense(inside) or not self._pages.keep(inside.tolist()):
+            return None
         found: list[UInt64s] = [np.empty(0, np.uint64)]
-        for border, following in itertools.pairwise(borders):
-            number = int(pages[border])
-            if number == len(self._maximum):
-                break
-            page, sought = self._page(number), ordered.slice(border, following - border)
+        for number, (border, following) in zip(
+            inside.tolist(), itertools.pairwise(borders), strict=False
+        ):
+            page, sought = self._pages.own_page(number), ordered.slice(border, following - border)
             behind = self._order.find(page.keys, sought, "right")
             if behind[-1] == len(page.ids) and page.stop < self.num_rows:
                 return None  # the next page may begin with the same value
             first = self._order.find(page.keys, sought, "left")
             spans = zip(first.tolist(), behind.tolist(), strict=True)
             found += [page.ids[start:stop] for start, stop in spans if start < stop]
-        numbers = np.concatenate(found)
-        return numbers if len(numbers) <= most else None
+        return np.concatenate(found)
 
     def count(self, question: Question) -> int | None:
         """Return how many rows answer a question."""
@@ -235,9 +230,7 @@ class BTreeSegment:
 
     def prewarm(self) -> None:
         """Read every page, as many as are kept."""
-        if self._whole_of(len(self._maximum)) is None:
-            for page in range(min(len(self._maximum), _PAGES_KEPT)):
-                self._page(page)
+        self._pages.prewarm()
 
     def statistics(self) -> dict[str, Any]:
         """Return how many pages there are, and the smallest and greatest value."""
@@ -272,7 +265,7 @@ class BTreeSegment:
         number = int(self._order.find(self._last_keys, values, "left")[0])
         if number == len(self._maximum):
             return 0, 0
-        page = self._page(number)
+        page = self._pages.page(number)
         stop = page.first + int(self._order.find(page.keys, values, "right")[0])
         if stop == page.stop < self.num_rows:
             return None
@@ -283,7 +276,7 @@ class BTreeSegment:
         if len(values) <= _TOGETHER or pa.types.is_floating(values.type):
             return self._places(values, "left"), self._places(values, "right")
         ordered = values.take(pa.array(self._order.sort(values)))
-        whole = self._whole_of(len(values))
+        whole = self._pages.whole_of(len(values))
         if whole is not None:
             left = self._order.find(whole.keys, ordered, "left") + whole.first
             return left, self._order.find(whole.keys, ordered, "right") + whole.first
@@ -291,7 +284,7 @@ class BTreeSegment:
         if not _are_dense(pages):
             return self._places(values, "left"), self._places(values, "right")
         last = int(self._order.find(self._last_keys, ordered.slice(len(ordered) - 1), "right")[0])
-        start, stop = self._rows_of_pages(int(pages[0]), min(last + 1, len(self._maximum)))
+        start, stop = self._pages.rows_of(int(pages[0]), min(last + 1, len(self._maximum)))
         (read,) = self._data.read(["values"], RowRange(start, stop))
         keys = self._order.keys(read)
         left = self._order.find(keys, ordered, "left") + start
@@ -299,8 +292,8 @@ class BTreeSegment:
 
     def _places(self, values: pa.Array, side: Side) -> Int64s:
         """Return for each value the first row that is not below it, or that is above it."""
-        if self._whole is not None:
-            return self._order.find(self._whole.keys, values, side) + self._whole.first
+        if self._pages.whole is not None:
+            return self._order.find(self._pages.whole.keys, values, side) + self._pages.whole.first
         pages = self._order.find(self._last_keys, values, side)
         inside = pages < len(self._maximum)
         places = np.full(len(values), self.num_rows, np.int64)
@@ -312,56 +305,18 @@ class BTreeSegment:
             return places
         for page in distinct.tolist():
             chosen = pages == page
-            read = self._page(page)
+            read = self._pages.page(page)
             sought = values if len(values) == 1 else values.filter(pa.array(chosen))
             places[chosen] = self._order.find(read.keys, sought, side) + read.first
         return places
 
     def _places_within(self, values: pa.Array, page: int, stop: int, side: Side) -> Int64s:
         """Return places of values among the rows of some pages."""
-        first, last = self._rows_of_pages(page, stop)
+        first, last = self._pages.rows_of(page, stop)
         (ordered,) = self._data.read(["values"], RowRange(first, last))
         places: Int64s = self._order.search(ordered, values, side)
         places += first
         return places
-
-    def _rows_of_pages(self, page: int, stop: int) -> Span:
-        """Return the rows of pages that have a value."""
-        first = max((self._first_page + page) * self._page_rows, self._num_nulls)
-        return first, min((self._first_page + stop) * self._page_rows, self.num_rows)
-
-    def _page(self, page: int) -> _Page:
-        """Return a page, or the whole index if that is in memory."""
-        whole = self._whole_of(0)
-        return self._kept_page(page) if whole is None else whole
-
-    def _whole_of(self, pages: int) -> _Page | None:
-        """Return the whole index if it is in memory, or is to be, now that pages will be read."""
-        if self._whole is None and (self._num_read + pages) * _WHOLE_FROM >= self._pages_to_keep:
-            if len(self._maximum) == 1:
-                self._whole = self._kept_page(0)
-            else:
-                self._whole = self._read_rows(self._num_nulls, self.num_rows)
-        return self._whole
-
-    @cached_property
-    def _pages_to_keep(self) -> float:
-        """How many pages there are, or infinity if they are too large to be kept together."""
-        if not len(self._maximum):
-            return math.inf
-        some = self._kept_page(len(self._maximum) // 2)
-        rows = self.num_rows - self._num_nulls
-        row_bytes = (some.values.nbytes + some.ids.nbytes) / max(len(some.ids), 1)
-        return len(self._maximum) if rows * row_bytes <= _WHOLE_BYTES else math.inf
-
-    def _read_page(self, page: int) -> _Page:
-        self._num_read += 1
-        return self._read_rows(*self._rows_of_pages(page, page + 1))
-
-    def _read_rows(self, first: int, stop: int) -> _Page:
-        self._loads.parts += 1
-        values, ids = self._data.read(["values", self._ids_name], RowRange(first, stop))
-        return _Page(first, values, self._order.keys(values), ids.to_numpy())
 
     def _ids(self, spans: Sequence[Span]) -> UInt64s:
         """Return the numbers of the rows in spans, which may be empty."""
@@ -375,11 +330,11 @@ class BTreeSegment:
             rows: RowRange | RowIndices = RowRange(*filled[0])
         else:
             bounds = np.array(sorted(filled), np.int64)
-            rows = RowIndices(_rows_of(bounds[:, 0], bounds[:, 1]))
+            rows = RowIndices(rows_within(bounds[:, 0], bounds[:, 1]))
         return self._read_ids(rows)
 
     def _read_ids(self, rows: RowRange | RowIndices) -> UInt64s:
-        whole = self._whole
+        whole = self._pages.whole
         if isinstance(rows, RowIndices) and whole is not None and rows.rows[0] >= whole.first:
             kept: UInt64s = whole.ids[rows.rows - whole.first]
             return kept
@@ -392,9 +347,9 @@ class BTreeSegment:
         page = start // self._page_rows
         if start < self._num_nulls:
             return None
-        if self._whole is None and (stop - 1) // self._page_rows != page:
+        if self._pages.whole is None and (stop - 1) // self._page_rows != page:
             return None
-        read = self._page(page - self._first_page)
+        read = self._pages.page(page - self._first_page)
         return read.ids[start - read.first : stop - read.first]
 
 
@@ -405,17 +360,6 @@ def _are_dense(pages: Int64s) -> bool:
     (False, True)
     """
     return len(pages) > _TOGETHER and int(pages[-1] - pages[0]) < _GAPS * len(pages)
-
-
-def _rows_of(starts: Int64s, stops: Int64s) -> Int64s:
-    """Return every row of spans that ascend and do not overlap.
-
-    >>> _rows_of(np.array([2, 9]), np.array([4, 10])).tolist()
-    [2, 3, 9]
-    """
-    lengths = stops - starts
-    before = np.cumsum(lengths) - lengths
-    return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
 
 
 def _num_rows_of(spans: Sequence[Span]) -> int:

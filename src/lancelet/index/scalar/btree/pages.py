@@ -1,0 +1,166 @@
+"""The pages of a BTREE that are in memory: each that was looked at, or all as if they were one.
+
+    pages        0 1 2 3 4 5 6 7       rows of 16 bytes
+    looked at    1 5                   two pages are kept
+    and then     0 4 6                 a quarter was read: now the whole index is
+
+Pages that are missing are read together. What is kept of an index has a limit in bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet.buffers import Int64s
+from lancelet.encodings.base import RowIndices, RowRange, Rows
+from lancelet.index.folder import IndexLoads, StoredFile
+from lancelet.index.parts.kept import KeptByBytes
+from lancelet.index.parts.ordering import Order
+from lancelet.index.parts.spans import Span
+from lancelet.rowids.address import UInt64s
+
+_KEPT_BYTES: Final = 64 * 1024 * 1024
+"""The most that is kept of an index, as pages or as a whole."""
+_WHOLE_FROM: Final = 4
+"""The share of pages, one of so many, that are read before all are."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Page:
+    """The rows of a page that have a value, of which `first` is the first."""
+
+    first: int
+    values: pa.Array
+    keys: Any
+    ids: UInt64s
+
+    @property
+    def stop(self) -> int:
+        """The row behind the last."""
+        return self.first + len(self.ids)
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory it takes."""
+        return int(self.values.nbytes + self.ids.nbytes)
+
+
+@dataclass(eq=False)
+class Pages:
+    """The pages with values, counted from the first such page, which is `skipped` in the file."""
+
+    data: StoredFile
+    columns: tuple[str, str]
+    page_rows: int
+    skipped: int
+    num_nulls: int
+    count: int
+    order: Order
+    loads: IndexLoads
+
+    def __post_init__(self) -> None:
+        """Begin with none in memory."""
+        self._kept = KeptByBytes[int, Page](_KEPT_BYTES)
+        self._num_read = 0
+        self.whole: Page | None = None
+
+    def page(self, number: int) -> Page:
+        """Return a page, or the whole index if that is in memory."""
+        whole = self.whole_of(0)
+        return self.own_page(number) if whole is None else whole
+
+    def own_page(self, number: int) -> Page:
+        """Return a page and no more."""
+        return self._kept.get_or_make(number, partial(self._read_page, number), _bytes_of)
+
+    def keep(self, numbers: Sequence[int]) -> bool:
+        """Read pages that are missing, all at once; say no if the whole index is there instead."""
+        missing = [number for number in numbers if number not in self._kept]
+        if self.whole_of(len(missing)) is not None:
+            return False
+        if len(missing) < 2:
+            return True
+        spans = np.array([self.rows_of(number, number + 1) for number in missing], np.int64)
+        self.loads.parts += len(missing)
+        self._num_read += len(missing)
+        values, ids = self._read(RowIndices(rows_within(spans[:, 0], spans[:, 1])))
+        borders = [0, *np.cumsum(spans[:, 1] - spans[:, 0]).tolist()]
+        for number, (first, _), (start, stop) in zip(
+            missing, spans.tolist(), pairwise(borders), strict=True
+        ):
+            # Copies, since slices would hold what was read for all of them.
+            own = pa.concat_arrays([values.slice(start, stop - start)])
+            page = Page(first, own, self.order.keys(own), ids[start:stop].copy())
+            self._kept.get_or_make(number, partial(_as_it_is, page), _bytes_of)
+        return True
+
+    def prewarm(self) -> None:
+        """Read every page, as many as are kept."""
+        if self.whole_of(self.count) is None:
+            some = self.page(self.count // 2).nbytes
+            for number in range(min(self.count, _KEPT_BYTES // max(some, 1))):
+                self.page(number)
+
+    def whole_of(self, pages: int) -> Page | None:
+        """Return the whole index if it is in memory, or is to be, now that pages will be read."""
+        if self.whole is None and (self._num_read + pages) * _WHOLE_FROM >= self._pages_to_keep:
+            if self.count == 1:
+                self.whole = self.own_page(0)
+            else:
+                self.whole = self._read_rows(self.num_nulls, self.data.num_rows)
+        return self.whole
+
+    def rows_of(self, page: int, stop: int) -> Span:
+        """Return the rows of pages that have a value."""
+        first = max((self.skipped + page) * self.page_rows, self.num_nulls)
+        return first, min((self.skipped + stop) * self.page_rows, self.data.num_rows)
+
+    @cached_property
+    def _pages_to_keep(self) -> float:
+        """How many pages there are, or infinity if they are too large to be kept together."""
+        if not self.count:
+            return math.inf
+        some = self.own_page(self.count // 2)
+        rows = self.data.num_rows - self.num_nulls
+        row_bytes = some.nbytes / max(len(some.ids), 1)
+        return self.count if rows * row_bytes <= _KEPT_BYTES else math.inf
+
+    def _read_page(self, number: int) -> Page:
+        self._num_read += 1
+        return self._read_rows(*self.rows_of(number, number + 1))
+
+    def _read_rows(self, first: int, stop: int) -> Page:
+        self.loads.parts += 1
+        values, ids = self._read(RowRange(first, stop))
+        return Page(first, values, self.order.keys(values), ids)
+
+    def _read(self, rows: Rows) -> tuple[pa.Array, UInt64s]:
+        values, ids = self.data.read(self.columns, rows)
+        return values, ids.to_numpy()
+
+
+def rows_within(starts: Int64s, stops: Int64s) -> Int64s:
+    """Return every row of spans that ascend and do not overlap.
+
+    >>> rows_within(np.array([2, 9]), np.array([4, 10])).tolist()
+    [2, 3, 9]
+    """
+    lengths = stops - starts
+    before = np.cumsum(lengths) - lengths
+    return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
+
+
+def _bytes_of(page: Page) -> int:
+    return page.nbytes
+
+
+def _as_it_is(page: Page) -> Page:
+    return page
