@@ -20,6 +20,7 @@ from lancelet.file.arguments import ArgumentTypeError
 from lancelet.query.arrow_expression import from_arrow
 from lancelet.query.bind import bind_filter, bind_value
 from lancelet.query.bound import Bound
+from lancelet.query.coercion import plain
 from lancelet.query.evaluate import evaluate
 from lancelet.query.expression import And, Call, Expression
 from lancelet.query.operands import Source
@@ -56,19 +57,22 @@ def is_lasting(text: str) -> bool:
 
 
 def compile_value(value: Writable, schema: pa.Schema) -> Bound:
-    """Return a computed column bound to a schema and simplified."""
+    """Return a computed column bound to a schema and simplified.
+
+    The type is that of the values, which for half floats may be the one they are computed in.
+    """
     expression, source = _read(value)
     bound = bind_value(expression, schema, source=source)
     simple = simplify(bound.expression)
     found = _rehearse(simple, schema)
-    if found != bound.data_type:
+    if plain(found) != plain(bound.data_type):
         raise InternalError(
             "an expression computes another type than it was bound to",
             expression=str(simple),
             bound=str(bound.data_type),
             computed=str(found),
         )
-    return Bound(simple, bound.data_type)
+    return Bound(simple, found)
 
 
 def both(filter_: Writable, other: Expression) -> Expression:

@@ -163,3 +163,15 @@ def test_files_of_another_version_can_be_asked_for(dataset):
     dataset.update({"name": "'x'"}, where="id = 0", data_storage_version="2.1")
     minors = [f.metadata.files[0].file_minor_version for f in dataset.get_fragments()]
     assert minors == [2, 2, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("written", "value"), [("4.0", 4.0), ("h + 1", 2.5), ("NULL", None), ("h * 2", 3.0)]
+)
+def test_types_that_nothing_is_computed_in_take_values_too(tmp_path, written, value):
+    rows = pa.table({"h": pa.array([1.5], pa.float16()), "b": pa.array([b"abc"], pa.binary(3))})
+    dataset = lancelet.write_dataset(rows, str(tmp_path / "t"))
+    dataset.update({"h": written, "b": "x'616263'"})
+    assert dataset.to_table().to_pylist() == [{"h": value, "b": b"abc"}]
+    dataset.add_columns({"more": "arrow_cast(h, 'Float16')"})
+    assert dataset.to_table()["more"].to_pylist() == [value]
