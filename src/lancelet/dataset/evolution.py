@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from lancelet.dataset.transforms import new_columns_of
 from lancelet.errors import InvalidInputError
+from lancelet.file.arguments import texts
 from lancelet.ops.columns.add import (
     add_columns,
     join_columns,
@@ -122,6 +123,7 @@ class EvolutionMethods:
             columns: Paths of what to drop.
             dry_run: Whether to change nothing and return what would change.
         """
+        columns = texts("columns", columns)
         handle = self._handle
         if dry_run:
             return report_drop_columns(handle.snapshot, columns)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, overload
 
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.merge_insert import MergeInsertBuilder
+from lancelet.file.arguments import mapping
 from lancelet.format.version import FileVersion
 from lancelet.ops.delete import delete_rows, report_delete
 from lancelet.ops.dry_run import ChangeReport
@@ -138,6 +139,7 @@ class MutationMethods:
             data_storage_version: The version of the new data files; by default the dataset's.
             dry_run: Whether to change nothing and return what would change.
         """
+        mapping("updates", updates)
         handle = self._handle
         files = RowFiles(
             None if data_storage_version is None else FileVersion.parse(data_storage_version)

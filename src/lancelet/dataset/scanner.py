@@ -21,6 +21,7 @@ from lancelet.dataset.search_filter import (
     with_search_filter,
 )
 from lancelet.errors import InvalidInputError, UnsupportedError
+from lancelet.file.arguments import ArgumentTypeError
 from lancelet.format.field import Field
 from lancelet.query.blob_scan import (
     blob_columns,
@@ -34,6 +35,7 @@ from lancelet.query.near_text import MinHashQuery
 from lancelet.query.plan import ScanPlan, plan_scan
 from lancelet.query.row_mask import read_row_mask
 from lancelet.query.scan_options import Columns, Ordering, ScanOptions
+from lancelet.query.search.hits import Search
 from lancelet.query.search.near_texts import NearTexts
 from lancelet.query.search.text import read_text_search
 from lancelet.query.search.vector import VectorSearch, read_vector_search
@@ -170,7 +172,7 @@ class ScannerBuilder:
         if not isinstance(query, MinHashQuery):
             found = type(query).__name__
             raise QueryTypeError(f"minhash_search expects a MinHashQuery, got {found}")
-        return self._set(search=NearTexts(query))
+        return self._search(NearTexts(query))
 
     def substrait_aggregate(self, aggregate: bytes) -> NoReturn:
         """Refuse: a scan returns rows."""
@@ -227,7 +229,7 @@ class ScannerBuilder:
         asked = {"query_parallelism": query_parallelism, "approx_mode": approx_mode}
         check_vector_search({**wanted, **asked})
         del search_effort
-        return self._set(search=read_vector_search(self._dataset.snapshot.schema, wanted))
+        return self._search(read_vector_search(self._dataset.snapshot.schema, wanted))
 
     def prefilter(self, prefilter: bool | None = True) -> Self:
         """Say whether a search looks only at rows that pass the filter; else it is filtered."""
@@ -245,7 +247,18 @@ class ScannerBuilder:
             columns: Where words are looked for; by default every column with a text index.
         """
         wanted = {"query": query, "columns": columns} if isinstance(query, str) else query
-        return self._set(search=read_text_search(self._dataset.snapshot, wanted))
+        return self._search(read_text_search(self._dataset.snapshot, wanted))
+
+    def _search(self, wanted: Search) -> Self:
+        """Search, unless the scan searches for something else already."""
+        already = self._options.get("search")
+        if already is not None and type(already) is not type(wanted):
+            raise InvalidInputError(
+                "Cannot have both nearest and full text search in one scan; let one filter the "
+                "other, or join them with `hybrid_search`",
+                searches=[type(already).__name__, type(wanted).__name__],
+            )
+        return self._set(search=wanted)
 
     def to_scanner(self) -> LanceScanner:
         """Return the scanner of the options so far."""
@@ -429,6 +442,10 @@ def _columns(columns: Sequence[str] | Mapping[str, str] | None) -> Columns:
 def _ordering(ordering: ColumnOrdering | str) -> Ordering:
     if isinstance(ordering, str):
         return Ordering(ordering)
+    if not hasattr(ordering, "column_name"):
+        raise ArgumentTypeError(
+            "a column to sort by is its name or a ColumnOrdering", found=type(ordering).__name__
+        )
     return Ordering(ordering.column_name, ordering.ascending, ordering.nulls_first)
 
 

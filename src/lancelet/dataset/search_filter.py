@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from lancelet.errors import InvalidInputError
+from lancelet.file.arguments import instance
 from lancelet.query.compile import Writable, both
 from lancelet.query.execute import execute_to_table
 from lancelet.query.full_text import FullTextQuery, MatchQuery
@@ -81,9 +82,14 @@ SearchFilter: TypeAlias = FullTextQuery | VectorSearchQuery
 """A search that filters another."""
 
 
+_WHOLE: Final = ("k", "nprobes", "ef", "minimum_nprobes", "maximum_nprobes", "refine_factor")
+
+
 def check_vector_search(wanted: Mapping[str, Any]) -> None:
     """Raise for numbers that mean nothing, before anything is looked up."""
     given = {name: value for name, value in wanted.items() if value is not None}
+    for name in _WHOLE:
+        instance(name, given.get(name, 0), int, np.integer)
     for name, title in (("k", "Nearest-K"), ("nprobes", "Nprobes"), ("ef", "ef")):
         if name in given and int(given[name]) <= 0:
             raise InvalidInputError(f"{title} must be > 0 but got {given[name]}")

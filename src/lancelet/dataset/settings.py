@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lancelet.errors import UnsupportedError
+from lancelet.file.arguments import mapping
 from lancelet.ops import settings
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class SettingsMethods:
         self, values: Mapping[str, str | None], *, replace: bool = False
     ) -> dict[str, str]:
         """Change the config; None takes a key away, and `replace` all that are not given."""
+        mapping("values", values)
         handle = self._handle
         handle.snapshot = settings.update_config(handle.snapshot, values, replace=replace)
         return self.config()
@@ -50,6 +52,7 @@ class SettingsMethods:
         self, values: Mapping[str, str | None], *, replace: bool = False
     ) -> dict[str, str]:
         """Change the metadata of the table; see `update_config`."""
+        mapping("values", values)
         handle = self._handle
         handle.snapshot = settings.update_table_metadata(handle.snapshot, values, replace=replace)
         return self.metadata
@@ -58,6 +61,7 @@ class SettingsMethods:
         self, values: Mapping[str, str | None], *, replace: bool = False
     ) -> dict[str, str]:
         """Change the metadata of the schema; see `update_config`."""
+        mapping("values", values)
         handle = self._handle
         handle.snapshot = settings.update_schema_metadata(handle.snapshot, values, replace=replace)
         return self.schema_metadata

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -55,9 +55,14 @@ def texts(name: str, values: object) -> list[str]:
 
 def settings(name: str, values: object) -> dict[str, str]:
     """Return values that must be a mapping of strings to strings."""
+    return {text(name, key): text(name, value) for key, value in mapping(name, values).items()}
+
+
+def mapping(name: str, values: object) -> Mapping[Any, Any]:
+    """Return values that must be a mapping."""
     if not isinstance(values, Mapping):
-        raise _wrong_type(name, values, "mapping of str to str")
-    return {text(name, key): text(name, value) for key, value in values.items()}
+        raise _wrong_type(name, values, "mapping")
+    return values
 
 
 def whole_number(name: str, value: object, *, least: int = 0, bits: int = 64) -> int:

@@ -26,6 +26,10 @@ from lancelet.format import logical_type
 from lancelet.format.field import Field
 
 
+class UnexpectedNullError(InvalidInputError, OSError):
+    """A value is null in a field that must not be."""
+
+
 def to_storage(array: pa.Array, field: Field) -> pa.Array:
     """Return an array as it is stored under a field, or refuse it by the name of the field."""
     stored = field.storage_type
@@ -118,7 +122,7 @@ def check_nulls(array: pa.Array, field: Field) -> None:
     if all(node.nullable for node in field.walk()):
         return
     if not field.nullable and array.null_count:
-        raise InvalidInputError(
+        raise UnexpectedNullError(
             "a field that must not be null contained null values",
             field=field.name,
             nulls=array.null_count,

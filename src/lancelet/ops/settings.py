@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from lancelet.errors import FieldNotFoundError
 from lancelet.format.operation import Restore, UpdateConfig, UpdateMap
 from lancelet.ops.publish import (
     Retries,
@@ -13,6 +14,11 @@ from lancelet.ops.publish import (
     with_retries,
 )
 from lancelet.table.snapshot import Snapshot
+
+
+class UnknownFieldError(FieldNotFoundError, OSError):
+    """Metadata are for a field that is not there."""
+
 
 Changes = Mapping[str, "str | None"]
 """New values by key; None takes the key away."""
@@ -47,10 +53,13 @@ def update_field_metadata(
     replace: bool = False,
 ) -> Snapshot:
     """Change the metadata of fields, given by their paths."""
-    by_id = {
-        int(snapshot.schema.field_by_path(path).id): UpdateMap(dict(own), replace)
-        for path, own in changes.items()
-    }
+    by_id = {}
+    for path, own in changes.items():
+        try:
+            field = snapshot.schema.field_by_path(path)
+        except FieldNotFoundError as error:
+            raise UnknownFieldError(f"Field '{path}' not found", **error.facts) from error
+        by_id[int(field.id)] = UpdateMap(dict(own), replace)
     return publish(snapshot, UpdateConfig(field_metadata=by_id))
 
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from lancelet.errors import InvalidInputError, StorageError
 from lancelet.file import v0_1
+from lancelet.file.arguments import OutOfRangeError
 from lancelet.file.base import DataFileWriter
 from lancelet.file.open import create_data_file
 from lancelet.file.v2.writer import WriterOptions
@@ -44,8 +45,10 @@ class FileLimits:
     def __post_init__(self) -> None:
         """Refuse limits under which nothing can be written."""
         for name in ("max_rows_per_file", "max_rows_per_group", "max_bytes_per_file"):
-            if getattr(self, name) < 1:
-                raise InvalidInputError(f"{name} must be at least 1", found=getattr(self, name))
+            found = getattr(self, name)
+            if found < 1:
+                kind = OutOfRangeError if found < 0 else InvalidInputError
+                raise kind(f"{name} must be at least 1", found=found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from uuid import UUID
 
 from lancelet.errors import InvalidInputError
+from lancelet.file.arguments import OutOfRangeError
 from lancelet.query.compile import Writable
 from lancelet.query.search.hits import Search
 from lancelet.rowids.selection import RowMask
@@ -85,7 +86,8 @@ class ScanOptions:
         for name in ("batch_size", "batch_bytes"):
             size = getattr(self, name)
             if size is not None and size < 1:
-                raise InvalidInputError(f"{name} must be at least 1", found=size)
+                kind = OutOfRangeError if size < 0 else InvalidInputError
+                raise kind(f"{name} must be at least 1", found=size)
         if self.with_deleted and not self.with_row_id:
             raise InvalidInputError(
                 "deleted rows can only be told apart by their row ids, and with_row_id is false"

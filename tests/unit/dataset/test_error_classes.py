@@ -9,7 +9,11 @@ import lancelet
 import lancelet.fragment
 from lancelet.errors import LanceletError
 
-ROWS = pa.table({"a": [1, 2], "b": ["x", "y"]})
+VECTORS = pa.FixedSizeListArray.from_arrays(pa.array([0, 0, 1, 1], pa.float32()), 2)
+ROWS = pa.table({"a": [1, 2], "b": ["x", "y"], "v": VECTORS})
+MAPS = pa.table({"m": pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int32()))})
+NULLS = pa.table({"a": [None]}, pa.schema([pa.field("a", pa.int32(), nullable=False)]))
+NEAR = {"column": "v", "q": [0.0, 0.0], "k": 1}
 
 WRONG = {
     "a version of no type": lambda m, d: m.dataset(d.uri, version=1.5),
@@ -25,9 +29,26 @@ WRONG = {
     "a filter that ends early": lambda _, d: d.to_table(filter="a >"),
     "a row behind the end": lambda _, d: d.take([99]),
     "a column that is there": lambda _, d: d.add_columns({"a": "1"}),
-    "all columns": lambda _, d: d.drop_columns(["a", "b"]),
+    "all columns": lambda _, d: d.drop_columns(["a", "b", "v"]),
     "a tag that is taken": lambda _, d: (d.tags.create("t", 1), d.tags.create("t", 1)),
     "an index that is not there": lambda _, d: d.drop_index("none"),
+    "a type of later files": lambda m, d: m.write_dataset(
+        MAPS, d.uri + "m", data_storage_version="2.1"
+    ),
+    "fewer than no rows": lambda m, d: m.write_dataset(ROWS, d.uri + "f", max_rows_per_file=-1),
+    "a batch of fewer than no rows": lambda _, d: d.to_table(batch_size=-1),
+    "a null where none may be": lambda m, d: m.write_dataset(NULLS, d.uri + "n"),
+    "updates as text": lambda _, d: d.update("a"),
+    "columns as text": lambda _, d: d.drop_columns("a"),
+    "metadata as text": lambda _, d: d.update_metadata("a"),
+    "metadata of no field": lambda _, d: d.update_field_metadata({"none": {"k": "v"}}),
+    "an order by a number": lambda _, d: d.scanner(order_by=[5]).to_table(),
+    "a vector of text": lambda _, d: d.to_table(nearest={"column": "v", "q": "abc"}),
+    "as many as text says": lambda _, d: d.to_table(nearest={**NEAR, "k": "3"}),
+    "two searches": lambda _, d: (
+        d.create_scalar_index("b", "INVERTED"),
+        d.to_table(nearest=NEAR, full_text_query="x"),
+    ),
 }
 
 

@@ -37,6 +37,10 @@ BLOB_V2_DESCRIPTOR: Final = pa.struct(
 """What a column of blobs holds from 2.2 on: where the bytes are."""
 
 
+class TypeTooNewError(UnsupportedError, OSError):
+    """Files of an older version cannot store a type."""
+
+
 @dataclass(frozen=True, slots=True)
 class LeafNode:
     """A column."""
@@ -96,7 +100,7 @@ def nest(field: Field, version: FileVersion) -> Node:
         child = nest(field.children[0], version)
         return ListNode(field, pa.large_list(_arrow_field(child)), child)
     if version < FileVersion.V2_2:
-        raise UnsupportedError(
+        raise TypeTooNewError(
             "this type is not supported by files before 2.2, which cannot store it; write 2.2",
             field=field.name,
             type=str(data_type),

@@ -22,6 +22,7 @@ from lancelet.errors import (
     InvalidInputError,
     ObjectNotFoundError,
 )
+from lancelet.file.arguments import ArgumentTypeError
 from lancelet.format.field import Field
 from lancelet.format.schema import Schema
 from lancelet.index.vector.layout import METRIC_NAMES, METRICS
@@ -368,7 +369,7 @@ def _as_array(given: Any) -> npt.NDArray[Any]:
         )
     found = np.asarray(given)
     if found.dtype.kind not in "fiub":
-        raise InvalidInputError("a query is a vector of numbers", found=str(type(given)))
+        raise ArgumentTypeError("a query is a vector of numbers", found=str(type(given)))
     return found
 
 
