@@ -166,6 +166,53 @@ int64_t find_parts(ConstBytes message, int64_t field, Ints head, Ints position, 
   return count;
 }
 
+int64_t find_parts_in(ConstBytes source, ConstInts position, ConstInts size, int64_t wanted,
+                      Ints owner, Ints part_position, Ints part_size) {
+  // Without room it counts only, so that the caller knows how much it takes.
+  const bool counts_only = owner.size == 0;
+  int64_t count = 0;
+  WireField field;
+  for (int64_t i = 0; i < position.size; ++i) {
+    if (!within(position.data[i], size.data[i], source.size)) return fail(kOutOfSource, i);
+    const uint8_t* start = source.data + position.data[i];
+    Cursor cursor{start, start + size.data[i], kTooShort};
+    while (cursor.at < cursor.stop) {
+      if (!read_field(cursor, field)) return fail(cursor.fault, i);
+      if (field.wire_type == kBytes && field.number == static_cast<uint64_t>(wanted)) {
+        if (!counts_only) {
+          if (count >= owner.size || count >= part_position.size || count >= part_size.size)
+            return fail(kOutputFull, i);
+          owner.data[count] = i;
+          part_position.data[count] = cursor.at - source.data;
+          part_size.data[count] = static_cast<int64_t>(field.value);
+        }
+        ++count;
+      }
+      cursor.at = behind(cursor, field);
+    }
+  }
+  return count;
+}
+
+int64_t read_packed(ConstBytes source, ConstInts position, ConstInts size, Ints counts,
+                    Span<uint64_t> values) {
+  if (counts.size < position.size) return fail(kOutputFull, 0);
+  int64_t total = 0;
+  for (int64_t i = 0; i < position.size; ++i) {
+    if (!within(position.data[i], size.data[i], source.size)) return fail(kOutOfSource, i);
+    const uint8_t* start = source.data + position.data[i];
+    Cursor cursor{start, start + size.data[i], kTooShort};
+    const int64_t before = total;
+    while (cursor.at < cursor.stop) {
+      if (total >= values.size) return fail(kOutputFull, i);
+      if (!read_varint(cursor, values.data[total])) return fail(cursor.fault, i);
+      ++total;
+    }
+    counts.data[i] = total - before;
+  }
+  return total;
+}
+
 int64_t read_varints(ConstBytes source, ConstInts position, ConstInts size, ConstInts paths,
                      Span<uint64_t> values, Bytes present) {
   const int64_t messages = position.size;

@@ -16,7 +16,7 @@ which is all that the file layer knows of it:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -155,7 +155,7 @@ class StoredColumn:
 
     index: int
     encoding: bytes
-    pages: tuple[StoredPage, ...]
+    pages: Sequence[StoredPage]
     buffer_position: Int64s
     buffer_size: Int64s
     items: StoredColumn | None = None

@@ -45,6 +45,7 @@ from lancelet.encodings.levels import (
 from lancelet.encodings.levels import rows_multiple as multiple_of
 from lancelet.encodings.miniblock.head import MiniBlockHead
 from lancelet.encodings.side_by_side import BareColumn
+from lancelet.encodings.stored_pages import StoredPages, bounds_of
 from lancelet.encodings.take import join_arrays
 from lancelet.errors import CorruptDataError, InternalError, InvalidInputError
 
@@ -196,22 +197,20 @@ class _LeafReader:
         self._opened: dict[int, PageReader] = {}
         self._multiple = multiple_of(path)
         self._checked_layers: Layers | None = None
-        pages = column.pages
-        lengths = np.array([page.length for page in pages], np.object_)
-        if any(not 0 < length < PAGE_ROWS_MAX or length % self._multiple for length in lengths):
+        self._pages = pages = StoredPages.of(column.pages)
+        length, multiple = pages.length, self._multiple
+        is_sound = (length > 0) & (length < PAGE_ROWS_MAX)
+        if not is_sound.all() or (multiple != 1 and (length % multiple).any()):
             raise CorruptDataError(
                 "a page claims an impossible number of rows",
                 column=column.index,
-                rows=lengths.tolist(),
-                multiple_of=self._multiple,
+                rows=length.tolist(),
+                multiple_of=multiple,
             )
-        self.bounds: Int64s = np.zeros(len(lengths) + 1, np.int64)
-        np.cumsum(lengths.astype(np.int64) // self._multiple, out=self.bounds[1:])
-        self._bytes = np.cumsum([0.0, *(float(page.size.sum()) for page in pages)])
+        self.bounds: Int64s = bounds_of(length // multiple)
         # Arrays of Arrow's dictionary types have the dictionary of one page.
         is_dictionary = pa.types.is_dictionary(leaf.data_type)
-        kinds = _kinds(pages, None if is_dictionary else kind_of_page)
-        self._run_pages = run_starts([_table_bytes(page) for page in pages], kinds)
+        self._run_pages = _runs(pages, None if is_dictionary else kind_of_page)
         self._run_bounds = self.bounds[self._run_pages]
 
     @property
@@ -246,7 +245,10 @@ class _LeafReader:
 
     def encoded_bytes(self, rows: RowRange) -> int:
         """Estimate the bytes of rows by their share of each page."""
-        start, stop = np.interp([rows.start, rows.stop], self.bounds, self._bytes)
+        stored = bounds_of(self._pages.bytes)
+        if rows.start == 0 and rows.stop == self.num_rows:
+            return int(stored[-1])
+        start, stop = np.interp([rows.start, rows.stop], self.bounds, stored)
         return int(stop - start)
 
     def _nested(self, part: _Part, rows: PageRows) -> pa.Array:
@@ -317,42 +319,56 @@ class _LeafReader:
         opened = self._opened.get(run)
         if opened is None:
             start, stop = self._run_pages[run : run + 2]
-            pages = self._column.pages[start:stop]
+            pages = self._pages[start:stop]
             opened = self._opened[run] = self._open_pages(pages, self._context, start)
         return opened
 
 
-def run_starts(table_bytes: Sequence[int], kinds: Sequence[bytes | None]) -> list[int]:
+def run_starts(table_bytes: Int64s, kinds: Int64s) -> list[int]:
     """Return where runs of pages begin, with the number of pages behind.
 
-    A run is of one kind. It ends at the latest where the tables of its pages, which have
-    `table_bytes` each, are larger than reading a single row should have to prepare for.
+    A run is of one kind; pages of a negative kind are read alone. It ends at the latest where the
+    tables of its pages, which have `table_bytes` each, are larger than reading a single row
+    should have to prepare for.
 
-    >>> run_starts([9, 9, 9, 9], [b"a", b"a", None, None])
+    >>> run_starts(np.array([9, 9, 9, 9]), np.array([1, 1, -1, -1]))
     [0, 2, 3, 4]
     """
-    starts = [0]
-    held = 0
-    for page, (before, kind) in enumerate(pairwise(kinds), start=1):
-        held += table_bytes[page - 1]
-        if kind is None or kind != before or held > _RUN_TABLE_BYTES:
-            starts.append(page)
-            held = 0
-    return [*starts, len(kinds)] if kinds else starts
+    if not len(kinds):
+        return [0]
+    begins = np.append(True, (kinds[1:] != kinds[:-1]) | (kinds[1:] < 0))
+    edges = [*np.flatnonzero(begins).tolist(), len(kinds)]
+    held = np.cumsum(table_bytes)
+    starts: list[int] = []
+    for page, stop in pairwise(edges):
+        start = page
+        while start < stop:
+            starts.append(start)
+            before = int(held[start] - table_bytes[start])
+            start = int(held.searchsorted(before + _RUN_TABLE_BYTES, "right")) + 1
+    return [*starts, len(kinds)]
 
 
-def _table_bytes(page: StoredPage) -> int:
-    """Return the bytes that say where the parts of a page are, if it can be in a run.
+def _runs(pages: StoredPages, kind_of_page: KindOfPage | None) -> list[int]:
+    """Return where runs begin, whose kinds are worked out once for each different encoding."""
+    if kind_of_page is None or len(pages) < 2:
+        return list(range(len(pages) + 1))
+    kinds: dict[bytes, int] = {}
+    numbers = np.full(len(pages.encodings), -1)
+    for encoding in np.unique(pages.encoding).tolist():
+        kind = kind_of_page(pages.encodings[encoding])
+        if kind is not None:
+            numbers[encoding] = kinds.setdefault(kind, len(kinds))
+    return run_starts(_table_bytes(pages), numbers[pages.encoding])
+
+
+def _table_bytes(pages: StoredPages) -> Int64s:
+    """Return the bytes that say where the parts of each page are, if it can be in a run.
 
     Those are the first of several buffers; a single buffer holds values, whose places are
     computed.
     """
-    return int(page.size[0]) if len(page.size) > 1 else 0
-
-
-def _kinds(pages: Sequence[StoredPage], kind_of_page: KindOfPage | None) -> list[bytes | None]:
-    """Return the kind of each page, worked out once for each different encoding."""
-    if kind_of_page is None or len(pages) == 1:
-        return [None] * len(pages)
-    known = {encoding: kind_of_page(encoding) for encoding in {page.encoding for page in pages}}
-    return [known[page.encoding] for page in pages]
+    tables = np.zeros(len(pages), np.int64)
+    has_table = pages.num_buffers > 1
+    tables[has_table] = pages.size[pages.first_buffer[:-1][has_table]]
+    return tables

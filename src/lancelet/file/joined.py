@@ -23,6 +23,7 @@ from lancelet.buffers import Int64s, Ranges, Slices
 from lancelet.encodings.base import FieldReader, FileVersion, StoredColumn, StoredPage
 from lancelet.errors import CorruptDataError, InternalError
 from lancelet.file.rows import RowReader
+from lancelet.file.selection import OpenedFields
 from lancelet.file.v2.generation import generation_of
 from lancelet.file.v2.reader import FileReader
 from lancelet.format.schema import Field
@@ -40,7 +41,7 @@ class JoinedFiles(RowReader):
         if len({file.version for file in files}) != 1:
             raise InternalError("files of one version are read as one", files=len(files))
         self._files = files
-        self._opened = {}
+        self._opened = OpenedFields()
         self._waits = False
         self._first_row = list(accumulate((file.num_rows for file in files), initial=0))
         sizes = [file.metadata.file_bytes for file in files]

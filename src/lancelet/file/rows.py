@@ -5,7 +5,10 @@
     results       --in order-->   arrays, or batches
 
 The decoders of a task run side by side, so that the columns of a table cost no more round trips
-than one column does.
+than one column does. Of many fields those that are alike are not even opened one by one, but read
+as bundles (`encodings.bundle`):
+
+    fields a b c d e      bundle of a c d, alone b e
 """
 
 from __future__ import annotations
@@ -13,15 +16,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from itertools import islice
-from operator import is_
 from typing import Final
 
 import pyarrow as pa
 
-from lancelet.buffers import Fetch, Int64s, Slices, run, run_together
+from lancelet.buffers import Fetch, Int64s, Reading, Slices, read_together, run_together
 from lancelet.config import machine_memory_bytes
 from lancelet.encodings.base import (
     FieldReader,
@@ -31,93 +32,29 @@ from lancelet.encodings.base import (
     Rows,
     places_in,
 )
-from lancelet.encodings.side_by_side import SideBySide
+from lancelet.encodings.bundle import Bundle
 from lancelet.encodings.take import take_rows
 from lancelet.errors import InvalidInputError, LanceletError, MemoryLimitError
 from lancelet.file.base import check_rows, distinct_rows
 from lancelet.file.batches import rebatch
 from lancelet.file.pool import FEW_LONG_TASKS, FEW_TASKS, map_ordered
-from lancelet.file.schedule import SPLIT_ROWS_MIN, TASK_BYTES, decoded_row_bytes, plan_read
-from lancelet.file.storage import from_storage, has_json
+from lancelet.file.schedule import SPLIT_ROWS_MIN, TASK_BYTES, plan_read
+from lancelet.file.selection import OpenedField, OpenedFields, Selection
 from lancelet.format.schema import Field
 
 _TAKE_ROWS_MIN: Final = 1024
-_FEW_FIELDS: Final = 64
+_FEW_UNITS: Final = 64
+
+_MANY_FIELDS: Final = 24
+"""Of so many fields those that are alike are read as one."""
 
 _CERTAINLY_FITS: Final = 1 << 30
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class OpenedField:
-    """A field that was opened, and the type its users see."""
-
-    field: Field
-    reader: FieldReader
-    data_type: pa.DataType
-    is_as_stored: bool
-
-    @staticmethod
-    def of(field: Field, reader: FieldReader) -> OpenedField:
-        """Find out what users see of a field."""
-        stored = reader.data_type
-        data_type = from_storage(pa.nulls(0, stored), field).type
-        return OpenedField(field, reader, data_type, data_type == stored and not has_json(field))
-
-    def to_user(self, array: pa.Array) -> pa.Array:
-        """Return a stored array as users see it."""
-        return array if self.is_as_stored else from_storage(array, self.field)
-
-
-@dataclass(frozen=True, eq=False)
-class Selection:
-    """Fields that are read together, and what every such read needs to know of them."""
-
-    fields: tuple[Field, ...]
-    columns: tuple[OpenedField, ...]
-    num_rows: int
-
-    def is_of(self, fields: Sequence[Field]) -> bool:
-        """Say whether these are the very fields."""
-        return len(fields) == len(self.fields) and all(map(is_, fields, self.fields))
-
-    @cached_property
-    def schema(self) -> pa.Schema:
-        """The schema of batches, as users see them."""
-        return pa.schema(
-            [column.field.to_arrow().with_type(column.data_type) for column in self.columns]
-        )
-
-    @cached_property
-    def side_by_side(self) -> SideBySide:
-        """The readers of the fields, for reads of single rows."""
-        return SideBySide([column.reader for column in self.columns])
-
-    @cached_property
-    def row_bytes(self) -> list[float]:
-        """Estimate the decoded bytes per row of each field."""
-        return [
-            decoded_row_bytes(column.reader.data_type, encoded)
-            for column, encoded in zip(self.columns, self._encoded_row_bytes, strict=True)
-        ]
-
-    @cached_property
-    def is_packed(self) -> bool:
-        """Whether decoding makes twice as many bytes as there are, which takes its time."""
-        return 2 * sum(self._encoded_row_bytes) <= sum(self.row_bytes)
-
-    @cached_property
-    def _encoded_row_bytes(self) -> list[float]:
-        rows, count = RowRange(0, self.num_rows), max(1, self.num_rows)
-        return [column.reader.encoded_bytes(rows) / count for column in self.columns]
 
 
 class RowReader(ABC):
     """Reads rows of a file whose fields are opened one by one."""
 
-    _opened: dict[Field, OpenedField]
-    """The fields that were opened; whoever opens one twice gets the same."""
-
-    _last: Selection | None = None
+    _opened: OpenedFields
     _fetch: Fetch
     _waits: bool
     """Whether a task waits for storage, so that more of them should be under way."""
@@ -141,6 +78,10 @@ class RowReader(ABC):
     def _open(self, fields: Sequence[Field]) -> list[FieldReader]:
         """Return a reader of each field."""
 
+    def _bundle(self, fields: Sequence[Field]) -> Sequence[Bundle]:  # noqa: ARG002 - few have any
+        """Return readers of fields that are alike; others are opened one by one."""
+        return ()
+
     @abstractmethod
     def _page_borders(self, fields: Sequence[Field]) -> Int64s | None:
         """Return rows, ascending, at which it is cheap to cut a read of the fields."""
@@ -157,7 +98,7 @@ class RowReader(ABC):
         None if they are not kept in the file as Arrow has them, or the file is not in memory.
         """
         with self._facts():
-            opened = self._opened.get(field) or self._select((field,)).columns[0]
+            opened = self._open_alone((field,))[0]
             if self._waits or not opened.is_as_stored:
                 return None
             ranges = places_in(opened.reader, rows)
@@ -174,9 +115,11 @@ class RowReader(ABC):
                     pieces = list(self._scan(selection, rows, batch_size=None))
                 case RowIndices(indices):
                     pieces = self._take(selection, indices)
+            if len(pieces) == 1:
+                return [pa.chunked_array([array], array.type) for array in pieces[0]]
             return [
-                pa.chunked_array([piece[place] for piece in pieces], column.data_type)
-                for place, column in enumerate(selection.columns)
+                pa.chunked_array([piece[place] for piece in pieces], data_type)
+                for place, data_type in enumerate(selection.data_types)
             ]
 
     def iter_batches(
@@ -194,9 +137,7 @@ class RowReader(ABC):
             case RowIndices(indices):
                 step = batch_size or max(_TAKE_ROWS_MIN, len(indices))
                 parts = (indices[start : start + step] for start in range(0, len(indices), step))
-                pieces = map_ordered(
-                    partial(_take_part, self._fetch, selection), parts, waits=self._waits
-                )
+                pieces = map_ordered(partial(self._take_part, selection), parts, waits=self._waits)
         batches = self._batches(selection.schema, pieces)
         yield from batches if batch_size is None else rebatch(batches, batch_size)
 
@@ -204,69 +145,122 @@ class RowReader(ABC):
         """Estimate the bytes that reading these rows would fetch."""
         with self._facts():
             check_rows(rows, num_rows=self.num_rows)
-            readers = [column.reader for column in self._select(fields).columns]
+            selection = self._select(fields)
         match rows:
             case RowRange():
-                return sum(reader.encoded_bytes(rows) for reader in readers)
+                return selection.encoded_bytes(rows)
             case RowIndices(indices):
-                everything = RowRange(0, self.num_rows)
-                total = sum(reader.encoded_bytes(everything) for reader in readers)
+                total = selection.encoded_bytes(RowRange(0, self.num_rows))
                 return total * len(indices) // max(1, self.num_rows)
 
     # --- tasks --------------------------------------------------------------------------------
 
     def _select(self, fields: Sequence[Field]) -> Selection:
         """Open fields that were not opened before; the last selection is not made again."""
-        last = self._last
+        last = self._opened.last
         if last is not None and last.is_of(fields):
             return last
         if not fields:
             raise InvalidInputError("at least one field must be read")
-        missing = [field for field in fields if field not in self._opened]
+        bundles = self._bundle(fields) if len(fields) >= _MANY_FIELDS else ()
+        bundled = {place for bundle in bundles for place in bundle.places}
+        alone = [field for place, field in enumerate(fields) if place not in bundled]
+        selection = self._opened.last = Selection(
+            tuple(fields),
+            tuple(self._open_alone(alone)),
+            tuple(bundles),
+            self.num_rows,
+        )
+        return selection
+
+    def _open_alone(self, fields: Sequence[Field]) -> list[OpenedField]:
+        opened = self._opened.each
+        missing = [field for field in fields if field not in opened]
         if missing:
             readers = self._open(missing)
             for field, reader in zip(missing, readers, strict=True):
-                self._opened[field] = OpenedField.of(field, reader)
-        columns = tuple(self._opened[field] for field in fields)
-        selection = self._last = Selection(tuple(fields), columns, self.num_rows)
-        return selection
+                opened[field] = OpenedField.of(field, reader)
+        return [opened[field] for field in fields]
 
     def _scan(
         self, selection: Selection, rows: RowRange, *, batch_size: int | None
     ) -> Iterator[list[pa.Array]]:
         """Yield the arrays of all fields split by split."""
-        columns = selection.columns
-        if 0 < len(rows) <= SPLIT_ROWS_MIN and len(columns) <= _FEW_FIELDS:
+        units = selection.units
+        if 0 < len(rows) <= SPLIT_ROWS_MIN and len(units) <= _FEW_UNITS:
             # So few are never cut, and a plan would take as long as reading them.
-            yield _read_part(self._fetch, (rows, columns))
+            yield selection.in_order(self._read_part(selection, (rows, units)))
             return
-        borders = self._page_borders(selection.fields) if batch_size is None else None
-        plan = plan_read(rows, selection.row_bytes, borders=borders, batch_size=batch_size)
-        groups = [columns[group.start : group.stop] for group in plan.groups]
+        borders = None
+        if batch_size is None and selection.alone:
+            borders = self._page_borders([column.field for column in selection.alone])
+        plan = plan_read(
+            rows,
+            selection.row_bytes,
+            num_fields=len(selection.fields),
+            borders=borders,
+            batch_size=batch_size,
+        )
+        groups = [units[group.start : group.stop] for group in plan.groups]
         tasks = ((split, group) for split in plan.splits for group in groups)
         few = FEW_LONG_TASKS if selection.is_packed else FEW_TASKS
-        read = partial(_read_part, self._fetch)
+        read = partial(self._read_part, selection)
         results = map_ordered(read, tasks, waits=self._waits, few=few)
         for _ in plan.splits:
-            yield [array for part in islice(results, len(groups)) for array in part]
+            parts = islice(results, len(groups))
+            yield selection.in_order([array for part in parts for array in part])
 
     def _take(self, selection: Selection, indices: Int64s) -> list[list[pa.Array]]:
         """Read single rows, cut into tasks where they are many."""
-        columns = selection.columns
         if len(indices) <= _TAKE_ROWS_MIN:
-            return [_take_part(self._fetch, selection, indices)]
+            return [self._take_part(selection, indices)]
         rows, where = distinct_rows(indices)
         step = max(_TAKE_ROWS_MIN, int(TASK_BYTES / max(sum(selection.row_bytes), 1.0)))
         tasks = [
-            (RowIndices(rows.rows[start : start + step]), columns)
+            (RowIndices(rows.rows[start : start + step]), selection.units)
             for start in range(0, len(rows), step)
         ]
-        pieces = list(map_ordered(partial(_read_part, self._fetch), tasks, waits=self._waits))
+        read = partial(self._read_part, selection)
+        pieces = [selection.in_order(part) for part in map_ordered(read, tasks, waits=self._waits)]
         if where is None:
             return pieces
         chosen = pa.array(where)
         joined = [_joined(pa.chunked_array(column)) for column in zip(*pieces, strict=True)]
         return [[take_rows(array, chosen) for array in joined]]
+
+    def _read_part(
+        self, selection: Selection, task: tuple[Rows, Sequence[OpenedField | Bundle]]
+    ) -> list[pa.Array]:
+        """Read some rows of some units: the body of every task."""
+        rows, units = task
+        readings = [self._read_unit(selection, unit, rows) for unit in units]
+        parts = run_together(readings, self._fetch)
+        return [array for part in parts for array in part]
+
+    def _take_part(self, selection: Selection, indices: Int64s) -> list[pa.Array]:
+        """Read single rows in the order asked for."""
+        rows, where = distinct_rows(indices)
+        readings = [self._read_unit(selection, bundle, rows) for bundle in selection.bundles]
+        readings.insert(0, selection.side_by_side.read(rows))
+        stored, *bundled = run_together(readings, self._fetch)
+        alone = zip(selection.alone, stored, strict=True)
+        arrays = [column.to_user(array) for column, array in alone]
+        arrays = selection.in_order([*arrays, *(array for part in bundled for array in part)])
+        return arrays if where is None else [take_rows(array, pa.array(where)) for array in arrays]
+
+    def _read_unit(
+        self, selection: Selection, unit: OpenedField | Bundle, rows: Rows
+    ) -> Reading[list[pa.Array]]:
+        """Read rows of a unit, as users see them."""
+        if isinstance(unit, OpenedField):
+            return [unit.to_user((yield from unit.reader.read(rows)))]
+        try:
+            return (yield from unit.read(rows))
+        except LanceletError:
+            # One by one, they say which of them is at fault, or that none is.
+            alone = self._open_alone([selection.fields[place] for place in unit.places])
+            stored = yield from read_together([column.reader.read(rows) for column in alone])
+            return [column.to_user(array) for column, array in zip(alone, stored, strict=True)]
 
     def _batches(
         self, schema: pa.Schema, pieces: Iterator[list[pa.Array]]
@@ -304,22 +298,6 @@ def _check_memory(selection: Selection, rows: RowRange) -> None:
             needed_bytes=int(needed),
             machine_bytes=there,
         )
-
-
-def _read_part(fetch: Fetch, task: tuple[Rows, Sequence[OpenedField]]) -> list[pa.Array]:
-    """Read some rows of some columns: the body of every task."""
-    rows, columns = task
-    arrays = run_together([column.reader.read(rows) for column in columns], fetch)
-    return [column.to_user(array) for column, array in zip(columns, arrays, strict=True)]
-
-
-def _take_part(fetch: Fetch, selection: Selection, indices: Int64s) -> list[pa.Array]:
-    """Read single rows in the order asked for."""
-    rows, where = distinct_rows(indices)
-    stored = run(selection.side_by_side.read(rows), fetch)
-    columns = selection.columns
-    arrays = [column.to_user(array) for column, array in zip(columns, stored, strict=True)]
-    return arrays if where is None else [take_rows(array, pa.array(where)) for array in arrays]
 
 
 def _joined(chunks: pa.ChunkedArray) -> pa.Array:

@@ -48,6 +48,7 @@ def plan_read(
     rows: RowRange,
     row_bytes: Sequence[float],
     *,
+    num_fields: int | None = None,
     borders: Int64s | None = None,
     batch_size: int | None = None,
 ) -> Plan:
@@ -55,7 +56,8 @@ def plan_read(
 
     Args:
         rows: The rows to read.
-        row_bytes: The decoded bytes per row of each field.
+        row_bytes: The decoded bytes per row of each field, or of each bundle of fields.
+        num_fields: How many fields there are, if not as many as `row_bytes`.
         borders: Rows at which pages begin, ascending; cutting there saves work.
         batch_size: If given, splits are multiples or equal parts of batches.
 
@@ -70,7 +72,9 @@ def plan_read(
         splits = _regular_splits(rows, _split_of_batches(max(target, SPLIT_ROWS_MIN), batch_size))
     else:
         # Of many narrow columns each should still be worth the visit.
-        by_field = min(_FIELD_BYTES * len(row_bytes), _SPLIT_BYTES_MAX) / max(total, 1.0)
+        by_field = min(_FIELD_BYTES * (num_fields or len(row_bytes)), _SPLIT_BYTES_MAX) / max(
+            total, 1.0
+        )
         target = max(target, min(int(by_field), _SPLIT_ROWS_MAX))
         splits = _splits_at(rows, max(target, SPLIT_ROWS_MIN), borders)
     longest = max((len(split) for split in splits), default=0)

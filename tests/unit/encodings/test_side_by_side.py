@@ -49,7 +49,7 @@ class Columns:
 
     def __init__(self, path):
         inner = LanceFileReader(path)._reader
-        self.readers = [column.reader for column in inner._select(inner.schema.fields).columns]
+        self.readers = [column.reader for column in inner._select(inner.schema.fields).alone]
         self._fetch = inner.fetch
         self.rounds = []
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancelet.buffers import Slices
-from lancelet.format.protos import table_pb
+from lancelet.format.protos import file2_pb, table_pb
 
 UINT64 = st.integers(0, 2**64 - 1)
 PATHS = np.array([0, 1, 0, 4, 3, 4, 3, 0, 5, 0])
@@ -107,3 +107,43 @@ def test_the_last_of_several_wins_and_other_wire_types_are_passed_over(agree):
     values, present = agree("read_varints", Slices.whole(data), PATHS)
     assert values[:, 0].tolist() == [5, 0, 9, 2, 0]
     assert present[:, 0].tolist() == [True, False, True, True, False]
+
+
+@given(st.lists(MANIFESTS, max_size=4))
+def test_parts_of_many_messages_are_those_of_each(agree, manifests):
+    bodies = [manifest.SerializeToString() for manifest in manifests]
+    size = np.array([len(body) for body in bodies], np.int64)
+    data, position = bytes_of(b"".join(bodies)), np.cumsum(size) - size
+    owner, part_position, part_size = agree("find_parts_in", Slices(data, position, size), 2)
+    found = [
+        data[at:][:length].tobytes() for at, length in zip(part_position, part_size, strict=True)
+    ]
+    parts = [(i, part) for i, each in enumerate(manifests) for part in each.fragments]
+    assert owner.tolist() == [index for index, _ in parts]
+    assert found == [part.SerializeToString() for _, part in parts]
+
+
+@given(st.lists(st.lists(UINT64, max_size=4), max_size=4))
+def test_packed_numbers_are_what_the_official_runtime_reads(agree, each):
+    bodies = [file2_pb.ColumnMetadata(buffer_sizes=numbers).SerializeToString() for numbers in each]
+    size = np.array([len(body) for body in bodies], np.int64)
+    whole = Slices(bytes_of(b"".join(bodies)), np.cumsum(size) - size, size)
+    owner, *where = agree("find_parts_in", whole, 4)
+    counts, values = agree("read_packed", Slices(whole.source, *where))
+    assert owner.tolist() == [index for index, numbers in enumerate(each) if numbers]
+    assert counts.tolist() == [len(numbers) for numbers in each if numbers]
+    assert values.tolist() == [number for numbers in each for number in numbers]
+
+
+@given(st.binary(max_size=30))
+def test_damaged_messages_are_refused_alike(agree, data):
+    whole = Slices.whole(bytes_of(data))
+    agree("find_parts_in", whole, 2)
+    agree("read_packed", whole)
+
+
+def test_packed_numbers_do_not_end_in_the_middle(agree):
+    assert isinstance(agree("read_packed", Slices.whole(bytes_of(b"\x07\x80"))), type)
+    slices = Slices(bytes_of(b"\x07"), np.array([0]), np.array([1 << 62]))
+    assert isinstance(agree("read_packed", slices), type)
+    assert isinstance(agree("find_parts_in", slices, 1), type)

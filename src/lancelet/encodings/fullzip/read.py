@@ -26,6 +26,8 @@ from lancelet.encodings.layout import FullZipLayout
 from lancelet.encodings.leaf import LeafContext, LeafRows
 from lancelet.encodings.levels import Levels, check_levels, visible_validity
 from lancelet.encodings.spans import Spans
+from lancelet.encodings.stored_pages import StoredPages, bounds_of
+from lancelet.encodings.stretches import Stretches
 from lancelet.errors import CorruptDataError
 from lancelet.kernels import ZipShape
 
@@ -37,20 +39,18 @@ class FullZipPage:
 
     def __init__(
         self,
-        page: StoredPage,
+        pages: Sequence[StoredPage],
         layout: FullZipLayout,
         leaf: LeafContext,
-        *,
-        following: Sequence[StoredPage] = (),
     ) -> None:
         """Check the message of a page.
 
-        The pages that follow it may be read with it if they have the same layout, in which all
+        Pages that follow it may be read with it if they have the same layout, in which all
         items have one width and a row is an item.
         """
-        self._page = page
-        pages = (page, *following)
-        self._bounds: Int64s = np.cumsum([0, *(each.length for each in pages)])
+        pages = StoredPages.of(pages)
+        self._page = pages[0]
+        self._bounds: Int64s = bounds_of(pages.length)
         self._layout = layout
         self._leaf = leaf
         layers = layout.layers
@@ -73,22 +73,22 @@ class FullZipPage:
             raise CorruptDataError(
                 "a full-zip page of lists has no repetition levels", column=leaf.column
             )
-        if len(page.position) < 1 + self._has_index:
+        if int(pages.num_buffers.min()) < 1 + self._has_index:
             raise CorruptDataError(
                 "a full-zip page misses buffers",
                 column=leaf.column,
                 expected=1 + self._has_index,
-                found=len(page.position),
+                found=int(pages.num_buffers.min()),
             )
-        self._positions = np.array([each.position[0] for each in pages], np.int64)
+        self._positions, sizes = pages.buffers(0)
         item_bytes = self._shape.control_bytes + self._value_bytes
-        if not self._has_index and any(each.length * item_bytes > each.size[0] for each in pages):
+        if not self._has_index and (pages.length > sizes // max(item_bytes, 1)).any():
             raise CorruptDataError(
                 "the rows of a full-zip page are not within it",
                 column=leaf.column,
                 item_bytes=item_bytes,
             )
-        assert not following or not self._has_index
+        assert len(pages) == 1 or not self._has_index
 
     def read(self, rows: Rows) -> Reading[LeafRows]:
         """Read rows of the page, counted from its first one."""
@@ -99,12 +99,17 @@ class FullZipPage:
             index = yield self._index_ranges(spans)
             ranges = self._data_ranges(_parse_index(index))
         else:
-            item_bytes = self._shape.control_bytes + self._value_bytes
-            pieces = spans.split(self._bounds)
-            start = self._positions[pieces.part] + pieces.start * item_bytes
-            ranges = Ranges(start, pieces.count * item_bytes)
+            ranges = self._ranges_of_spans(spans)
         slices = yield ranges
         return self._decode(slices, spans.num_rows)
+
+    def read_stretches(self, stretches: Stretches) -> Reading[tuple[LeafRows, Int64s]]:
+        """Read stretches of rows that have one width; also return where each begins."""
+        num_stretches = len(stretches.start)
+        spans = Spans(stretches.start, np.full(num_stretches, stretches.count))
+        slices = yield self._ranges_of_spans(spans)
+        found = self._decode(slices, num_stretches * stretches.count)
+        return found, np.arange(num_stretches) * stretches.count
 
     def places(self, rows: Int64s) -> Ranges | None:
         """Return where rows are that are kept as Arrow has them, or None if they are not."""
@@ -115,6 +120,13 @@ class FullZipPage:
         if self._value_bytes * 8 != data_type.list_size * data_type.value_type.bit_width:
             return None
         return self._ranges_of(rows)
+
+    def _ranges_of_spans(self, spans: Spans) -> Ranges:
+        """Return where rows are that have one width, a range for each part of a page."""
+        item_bytes = self._shape.control_bytes + self._value_bytes
+        pieces = spans.split(self._bounds)
+        start = self._positions[pieces.part] + pieces.start * item_bytes
+        return Ranges(start, pieces.count * item_bytes)
 
     def _ranges_of(self, rows: Int64s) -> Ranges:
         """Return where single rows are that have one width, a range each."""

@@ -28,11 +28,14 @@ from lancelet import kernels
 from lancelet.buffers import Int64s, Ranges, Slices
 from lancelet.encodings import registry
 from lancelet.encodings.arrow import arrow_from_block
-from lancelet.encodings.base import RowRange, Rows, StoredPage
+from lancelet.encodings.base import RowRange, Rows
 from lancelet.encodings.codecs.base import CHUNK_VALUES_MAX
 from lancelet.encodings.layout import MiniBlockLayout
 from lancelet.encodings.leaf import Items, LeafContext
 from lancelet.encodings.miniblock.repetition_index import RepetitionIndex, parse_repetition_index
+from lancelet.encodings.spans import expand
+from lancelet.encodings.stored_pages import StoredPages, bounds_of
+from lancelet.encodings.stretches import Stretches
 from lancelet.errors import CorruptDataError
 
 _CHUNK_BYTES = 5 * 8
@@ -59,8 +62,8 @@ class MiniBlockHead:
 
     def __init__(
         self,
-        pages: Sequence[StoredPage],
-        num_values: Sequence[int],
+        pages: StoredPages,
+        num_values: Int64s,
         num_items: Sequence[int],
         layout: MiniBlockLayout,
         leaf: LeafContext,
@@ -71,16 +74,16 @@ class MiniBlockHead:
         """
         self._num_items = num_items
         self._pages = pages
-        self._num_values = np.array(num_values, np.int64)
+        self._num_values = num_values
         self._layout = layout
         self._leaf = leaf
         self._word_bytes = 4 if layout.has_large_chunks else 2
         self._is_known = np.zeros(len(pages), np.bool_)
         self._is_complete = False
-        chunks = np.array([page.size[0] for page in pages], np.int64) // self._word_bytes
-        self.first_chunk = _bounds(chunks)
-        self.first_row = _bounds(np.array([page.length for page in pages], np.int64))
-        self.first_value = _spread(_bounds(self._num_values), chunks)
+        chunks = pages.buffers(0)[1] // self._word_bytes
+        self.first_chunk = bounds_of(chunks)
+        self.first_row = bounds_of(pages.length)
+        self.first_value = _spread(bounds_of(num_values), chunks)
         self.position, self.size, self.count = np.zeros((3, len(self.first_value) - 1), np.int64)
         self.rows: RepetitionIndex | None = None
         if layout.repetition_index_depth:
@@ -95,10 +98,10 @@ class MiniBlockHead:
         """Return the memory this takes, about."""
         size = _CHUNK_BYTES * len(self.first_value) * (2 if self.rows is not None else 1)
         if self._layout.dictionary is not None:
-            size += 8 * sum(int(page.size[2]) for page in self._pages)
+            size += 8 * int(self._pages.buffers(2)[1].sum())
         return size
 
-    def missing(self, rows: Rows) -> Int64s:
+    def missing(self, rows: Rows | Stretches) -> Int64s:
         """Return the pages that hold any of the rows and are not known yet."""
         if self._is_complete:
             return np.empty(0, np.int64)
@@ -106,45 +109,48 @@ class MiniBlockHead:
             case RowRange(start, stop):
                 first = int(np.searchsorted(self.first_row, start, side="right")) - 1
                 pages = np.arange(first, int(np.searchsorted(self.first_row, stop)))
+            case Stretches():
+                first_pages = self.first_row.searchsorted(rows.start, side="right") - 1
+                pages = expand(first_pages, self.first_row.searchsorted(rows.stop) - first_pages)
             case _:
                 pages = kernels.locate_rows(self.first_row, rows.rows)[0]
         return pages[~self._is_known[pages]]
 
     def ranges(self, pages: Int64s) -> Ranges:
         """Return what must be read to know pages: all buffers but the chunks themselves."""
-        places = [0, *range(2, 2 + self._num_extra)]
-        which = [self._pages[page] for page in pages.tolist()]
-        return Ranges(
-            np.array([page.position[place] for page in which for place in places], np.int64),
-            np.array([page.size[place] for page in which for place in places], np.int64),
-        )
+        places = np.array([0, *range(2, 2 + self._num_extra)])
+        buffers = (self._pages.first_buffer[pages][:, None] + places).reshape(-1)
+        return Ranges(self._pages.position[buffers], self._pages.size[buffers])
 
     def add(self, pages: Int64s, slices: Slices) -> None:
         """Take what `ranges` asked for, and check it against the pages."""
         step = 1 + self._num_extra
-        which = [self._pages[page] for page in pages.tolist()]
         if not self._layout.repetition_index_depth:
             self._check_rows(pages)
+        data_position, data_size = self._pages.buffers(1)
         position, size, count = kernels.place_chunks(
             Slices(slices.source, slices.position[::step], slices.size[::step]),
             self._word_bytes,
             self._num_values[pages],
-            np.array([page.position[1] for page in which], np.int64),
-            np.array([page.size[1] for page in which], np.int64),
+            data_position[pages],
+            data_size[pages],
             count_max=CHUNK_VALUES_MAX,
         )
-        at = 0
-        for index, page in enumerate(pages.tolist()):
-            start, stop = int(self.first_chunk[page]), int(self.first_chunk[page + 1])
-            these = slice(at, at + stop - start)
-            self.position[start:stop] = position[these]
-            self.size[start:stop] = size[these]
-            self.count[start:stop] = count[these]
-            # Two threads may add one page; what is known already is never seen half written.
-            before = np.cumsum(count[these][:-1])
-            self.first_value[start + 1 : stop] = self.first_value[start] + before
-            self._add_extra(page, slices[index * step + 1 : (index + 1) * step], start, stop)
-            at = these.stop
+        start = self.first_chunk[pages]
+        chunks = self.first_chunk[pages + 1] - start
+        these = expand(start, chunks)
+        self.position[these] = position
+        self.size[these] = size
+        self.count[these] = count
+        # Two threads may add one page; what is known already is never seen half written.
+        before = bounds_of(count)
+        in_page = before[:-1] - np.repeat(before[bounds_of(chunks)[:-1]], chunks)
+        self.first_value[these] = np.repeat(self.first_value[start], chunks) + in_page
+        if self._num_extra:
+            for index, page in enumerate(pages.tolist()):
+                first, last = int(self.first_chunk[page]), int(self.first_chunk[page + 1])
+                extra = slices[index * step + 1 : (index + 1) * step]
+                self._add_extra(page, extra, first, last)
         self._is_known[pages] = True
         self._is_complete = bool(self._is_known.all())
 
@@ -220,7 +226,9 @@ class MiniBlockHead:
             at = 1
         if self.rows is not None:
             index = parse_repetition_index(
-                slices.slice_bytes(at), num_chunks=stop - start, num_rows=self._pages[page].length
+                slices.slice_bytes(at),
+                num_chunks=stop - start,
+                num_rows=int(self._pages.length[page]),
             )
             self.rows.begun[start:stop] = index.begun[:-1] + self.first_row[page]
             self.rows.ended[start:stop] = index.ended[:-1] + self.first_row[page]
@@ -238,12 +246,6 @@ def _of_pages(joined: Dictionary, pages: Int64s) -> Dictionary:
     assert joined.first is not None
     assert joined.count is not None
     return Dictionary(joined.items, joined.first[pages], joined.count[pages])
-
-
-def _bounds(counts: Int64s) -> Int64s:
-    bounds = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=bounds[1:])
-    return bounds
 
 
 def _spread(bounds: Int64s, chunks: Int64s) -> Int64s:

@@ -42,6 +42,8 @@ from lancelet.encodings.miniblock.frame import ChunkParts, FrameShape, split_chu
 from lancelet.encodings.miniblock.head import Dictionary, MiniBlockHead
 from lancelet.encodings.miniblock.repetition_index import DEPTH, ChunkLevels, RepetitionIndex
 from lancelet.encodings.spans import expand
+from lancelet.encodings.stored_pages import StoredPages, bounds_of
+from lancelet.encodings.stretches import Stretches
 from lancelet.errors import CorruptDataError, UnsupportedError
 
 DENSE_PICKS = 4
@@ -112,10 +114,9 @@ class MiniBlockPages:
         `num_values[i]`, and of items of its dictionary, of which it has `num_items[i]`. Where
         pages differ in their tables of symbols, these are given.
         """
-        self._pages = pages
+        self._pages = pages = StoredPages.of(pages)
         self._layout = layout
         self._leaf = leaf
-        self._num_values = num_values
         self._num_items = num_items
         self._key = (leaf.column, index)
         self._shape = FrameShape(
@@ -126,7 +127,7 @@ class MiniBlockPages:
         )
         has_dictionary = layout.dictionary is not None
         expected = 2 + has_dictionary + (layout.repetition_index_depth > 0)
-        if any(len(page.position) < expected for page in pages):
+        if int(pages.num_buffers.min()) < expected:
             raise CorruptDataError(
                 "a mini-block page misses buffers", column=leaf.column, expected=expected
             )
@@ -167,11 +168,12 @@ class MiniBlockPages:
                 column=leaf.column,
                 values=max(num_values),
             )
+        self._num_values = np.array(num_values, np.int64)
 
     @property
     def num_rows(self) -> int:
         """How many rows the pages have."""
-        return sum(page.length for page in self._pages)
+        return int(self._pages.length.sum())
 
     def read(self, rows: Rows) -> Reading[LeafRows]:
         """Read rows, counted from the first one of the first page."""
@@ -192,6 +194,25 @@ class MiniBlockPages:
         slots = slots_of(layers, decoded.definition, entries)
         values = self._pick(head, wanted, decoded, slots, validity)
         return LeafRows(layers, repetition, definition, values)
+
+    def read_stretches(self, stretches: Stretches) -> Reading[tuple[LeafRows, Int64s]]:
+        """Read stretches of rows, which are values; also return where each begins among them.
+
+        What is decoded are whole chunks, and all of that is returned.
+        """
+        head = yield from self.read_head(stretches)
+        if head.rows is not None:
+            raise CorruptDataError("a column without lists has an index of lists")
+        first = head.first_value.searchsorted(stretches.start, side="right") - 1
+        chunks = head.first_value.searchsorted(stretches.stop) - first
+        wanted = _Wanted(expand(first, chunks))
+        decoded = yield from self._read_chunks(head, wanted)
+        before = bounds_of(decoded.counts)
+        layers = self._layout.layers
+        validity = visible_validity(layers, decoded.definition)
+        values = self._pick(head, wanted, decoded, slice(0, int(before[-1])), validity)
+        at = before[bounds_of(chunks)[:-1]] + stretches.start - head.first_value[first]
+        return LeafRows(layers, None, decoded.definition, values), at
 
     def _read_lists(
         self, head: MiniBlockHead, index: RepetitionIndex, packed: _PackedLevels, rows: Int64s
@@ -265,7 +286,7 @@ class MiniBlockPages:
         entries = self._entries_of(slots, head, wanted, decoded)
         return self._pick(head, wanted, decoded, entries, validity)
 
-    def read_head(self, rows: Rows) -> Reading[MiniBlockHead]:
+    def read_head(self, rows: Rows | Stretches) -> Reading[MiniBlockHead]:
         """Read what every read of the pages with these rows needs, unless the memo has it."""
         memo = self._leaf.memo
         # Whoever keeps the head decides for how long; as long as it lives it need not be asked.
@@ -354,7 +375,7 @@ class MiniBlockPages:
         data_type, picks = self._leaf.data_type, wanted.picks
         if picks is None and not isinstance(slots, slice):
             assert slots is not None
-            found, which, within = kernels.locate_rows(_bounds(decoded.counts), slots)
+            found, which, within = kernels.locate_rows(bounds_of(decoded.counts), slots)
             picks = Picks(found[which], within)
         block, picked = self._decode_values(decoded, slots, picks)
         dictionary = head.dictionary(wanted.chunks)
@@ -406,7 +427,7 @@ def _joined_indices(
         # Chunks of one page follow each other, so there are as few runs of slots as pages.
         is_border = np.diff(dictionary.first, prepend=-1) | np.diff(dictionary.count, prepend=-1)
         borders = np.flatnonzero(is_border)
-        starts = np.clip(_bounds(counts)[borders] - picked.start, 0, len(joined))
+        starts = np.clip(bounds_of(counts)[borders] - picked.start, 0, len(joined))
         for chunk, start, stop in zip(
             borders.tolist(), starts.tolist(), [*starts[1:].tolist(), len(joined)], strict=True
         ):
@@ -458,12 +479,6 @@ def _chunks_of_lists(rows: Rows, index: RepetitionIndex) -> Int64s:
             chunks = expand(begins, ends - begins + 1)
             is_first: npt.NDArray[np.bool_] = np.append(True, chunks[1:] != chunks[:-1])
             return chunks[is_first]
-
-
-def _bounds(counts: Int64s) -> Int64s:
-    bounds = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=bounds[1:])
-    return bounds
 
 
 def _decode_levels(

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from lancelet.buffers import Bytes
 from lancelet.encodings.base import BlobSink, EncodedPage, FileVersion, Memo, StoredColumn
+from lancelet.encodings.bundle import Bundle, Columns, open_bundles
 from lancelet.encodings.encode_field import (
     choice_of,
     column_leaves,
@@ -21,11 +22,16 @@ from lancelet.encodings.levels import Path, nest
 from lancelet.encodings.structural import StructuralReader
 from lancelet.encodings.v2_1.blob import build_blob
 from lancelet.encodings.v2_1.messages import message_of, sealed
-from lancelet.encodings.v2_1.open_page import kind_of_page, open_pages
+from lancelet.encodings.v2_1.open_page import (
+    kind_of_bundle,
+    kind_of_page,
+    open_bundle,
+    open_pages,
+)
 from lancelet.encodings.v2_1.tiny import encode_tiny
 from lancelet.format.field import Field
 
-__all__ = ["columns_of", "encode_field", "open_field"]
+__all__ = ["bundle_columns", "columns_of", "encode_field", "open_field"]
 
 
 def encode_field(
@@ -69,6 +75,11 @@ def open_field(
     return StructuralReader(
         nest(field, version), columns, open_pages, memo=memo, kind_of_page=kind_of_page
     )
+
+
+def bundle_columns(columns: Columns, memo: Memo | None = None) -> list[Bundle]:
+    """Prepare to read columns of one type and encoding at once; others are left out."""
+    return open_bundles(columns, kind_of_bundle, open_bundle, memo)
 
 
 def _seal(path: Path, page: PageBody) -> tuple[bytes, tuple[Bytes, ...]]:

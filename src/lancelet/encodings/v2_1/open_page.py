@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
+import numpy as np
+
 from lancelet.encodings.base import StoredPage
+from lancelet.encodings.bundle import BundledPages
 from lancelet.encodings.codecs.fsst import message_with_table
+from lancelet.encodings.constant.bundle import ConstantPages
 from lancelet.encodings.constant.read import ConstantPage
 from lancelet.encodings.envelope import unseal
 from lancelet.encodings.fullzip.read import FullZipPage
 from lancelet.encodings.leaf import LeafContext
 from lancelet.encodings.levels import Layers
 from lancelet.encodings.miniblock.read import MiniBlockPages
+from lancelet.encodings.stored_pages import StoredPages
 from lancelet.encodings.structural import PageReader
 from lancelet.encodings.v2_1.blob import BlobPage, descriptor_context
 from lancelet.encodings.v2_1.messages import (
@@ -50,9 +55,43 @@ def kind_of_page(encoding: bytes) -> bytes | None:
     return kind.SerializeToString()
 
 
+def kind_of_bundle(encoding: bytes) -> bytes | None:
+    """Return what pages of several columns have in common that are read as one, or `None`.
+
+    That is also the width of a value that is in the message itself and is all that a page has.
+    """
+    message = _parse(encoding)
+    if message.WhichOneof("layout") != "constant_layout":
+        return kind_of_page(encoding)
+    constant = message.constant_layout
+    is_bare = list(constant.layers) == [pb.REPDEF_ALL_VALID_ITEM] and not (
+        constant.num_rep_values or constant.num_def_values or not constant.inline_value
+    )
+    return b"one value of %d bytes" % len(constant.inline_value) if is_bare else None
+
+
+def open_bundle(pages: StoredPages, leaf: LeafContext) -> BundledPages:
+    """Return a reader of pages of several columns that are of one kind."""
+    message = _parse(pages.encodings[pages.encoding[0]])
+    match message.WhichOneof("layout"):
+        case "mini_block_layout":
+            return _open_mini_block(message.mini_block_layout, pages, leaf, 0)
+        case "constant_layout":
+            values = {
+                kind: _parse(pages.encodings[kind]).constant_layout.inline_value
+                for kind in np.unique(pages.encoding).tolist()
+            }
+            each = b"".join([values[kind] for kind in pages.encoding.tolist()])
+            layers = Layers.parse(message.constant_layout.layers)
+            return ConstantPages(pages.length, np.frombuffer(each, np.uint8), layers, leaf)
+        case _:
+            return FullZipPage(pages, full_zip_from_message(message.full_zip_layout), leaf)
+
+
 def open_pages(pages: Sequence[StoredPage], leaf: LeafContext, index: int) -> PageReader:
     """Return a reader of pages of one kind; `index` is the number of the first in its column."""
-    layout = _parse(pages[0].encoding)
+    pages = StoredPages.of(pages)
+    layout = _parse(pages.encodings[pages.encoding[0]])
     if layout.WhichOneof("layout") == "blob_layout":
         message = layout.blob_layout
         inner = _open_layout(message.inner_layout, pages, descriptor_context(leaf), index)
@@ -61,35 +100,42 @@ def open_pages(pages: Sequence[StoredPage], leaf: LeafContext, index: int) -> Pa
 
 
 def _open_layout(
-    layout: pb.PageLayout, pages: Sequence[StoredPage], leaf: LeafContext, index: int
+    layout: pb.PageLayout, pages: StoredPages, leaf: LeafContext, index: int
 ) -> PageReader:
-    page = pages[0]
     match layout.WhichOneof("layout"):
         case "mini_block_layout":
-            mini_block = mini_block_from_message(layout.mini_block_layout)
-            alike = [_parse(page.encoding).mini_block_layout for page in pages[1:]]
-            return MiniBlockPages(
-                pages,
-                mini_block,
-                leaf,
-                num_values=[mini_block.num_values, *(message.num_items for message in alike)],
-                num_items=[
-                    mini_block.num_dictionary_items,
-                    *(message.num_dictionary_items for message in alike),
-                ],
-                index=index,
-                symbol_tables=_symbol_tables([layout.mini_block_layout, *alike]),
-            )
+            return _open_mini_block(layout.mini_block_layout, pages, leaf, index)
         case "constant_layout":
+            page = pages[0]
             constant = constant_from_message(layout.constant_layout, num_buffers=len(page.position))
             return ConstantPage(page, constant, leaf)
         case "full_zip_layout":
-            full_zip = full_zip_from_message(layout.full_zip_layout)
-            return FullZipPage(page, full_zip, leaf, following=pages[1:])
+            return FullZipPage(pages, full_zip_from_message(layout.full_zip_layout), leaf)
         case unknown:
             raise UnsupportedError(
                 "a page has a layout that this release does not know", layout=unknown
             )
+
+
+def _open_mini_block(
+    message: pb.MiniBlockLayout, pages: StoredPages, leaf: LeafContext, index: int
+) -> MiniBlockPages:
+    messages = [message]
+    if len(pages) > 1:
+        alike = {
+            kind: _parse(pages.encodings[kind]).mini_block_layout
+            for kind in np.unique(pages.encoding).tolist()
+        }
+        messages = [alike[kind] for kind in pages.encoding.tolist()]
+    return MiniBlockPages(
+        pages,
+        mini_block_from_message(message),
+        leaf,
+        num_values=[each.num_items for each in messages],
+        num_items=[each.num_dictionary_items for each in messages],
+        index=index,
+        symbol_tables=_symbol_tables(messages),
+    )
 
 
 def _symbol_tables(alike: Sequence[pb.MiniBlockLayout]) -> list[bytes]:

@@ -61,7 +61,7 @@ def _open_dense(
             chunked = _chunked(values.chunked, layers, num_values=values.chunked.num_items)
             return _chunks(page, chunked, leaf, index)
         case "zipped":
-            return FullZipPage(page, _zipped(values.zipped, layers), leaf)
+            return FullZipPage([page], _zipped(values.zipped, layers), leaf)
         case "constant":
             return ConstantPage(page, ConstantLayout(layers, values.constant.scalar), leaf)
         case "none":
@@ -158,7 +158,8 @@ def _items(
     """Return a page of zipped values without levels, and how many buffers it has."""
     layout = _zipped(message, _NO_LEVELS)
     num_buffers = 2 if layout.value_bits is None else 1
-    return FullZipPage(_part(page, first, num_buffers, layout.num_items), layout, leaf), num_buffers
+    zipped = _part(page, first, num_buffers, layout.num_items)
+    return FullZipPage([zipped], layout, leaf), num_buffers
 
 
 def _part(page: StoredPage, first: int, num_buffers: int, num_rows: int) -> StoredPage:

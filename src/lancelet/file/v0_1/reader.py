@@ -19,6 +19,7 @@ from lancelet.encodings.v0_1 import FieldPages, StoredBatches, dictionary_fields
 from lancelet.errors import CorruptDataError, FieldNotFoundError
 from lancelet.file.base import PageStatistics, ZoneStatistics
 from lancelet.file.rows import RowReader
+from lancelet.file.selection import OpenedFields
 from lancelet.file.v0_1.metadata import FileMetadata, read_metadata
 from lancelet.file.v0_1.statistics import read_statistics, zone_statistics
 from lancelet.format.field import DictionaryLocation
@@ -39,7 +40,7 @@ class LegacyFileReader(RowReader):
         self._fetch = source.read_ranges
         # A store that answers with the whole file has it in memory, so no task waits for it.
         self._waits = source.read_ranges(NO_RANGES).source.nbytes < metadata.file_bytes
-        self._opened = {}
+        self._opened = OpenedFields()
         self._stored = StoredBatches(metadata.bounds, metadata.pages, {}, metadata.file_bytes)
         self._statistics: Mapping[int, pa.StructArray] | None = None
 

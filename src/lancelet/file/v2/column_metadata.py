@@ -8,6 +8,9 @@ A page knows how many rows it has, not where they begin, so that is a running su
 An encoding is an envelope (`Any`: a type name and a message) that is stored in the metadata
 itself, or, as the format allows and no known writer does, elsewhere in the file. Decoding is
 therefore a `Reading`: it asks for bytes only in the second case.
+
+A file may have ten thousand columns, whose metadata are decoded at once, into columns of numbers
+(`decode_plain_columns`), if they are what all known writers write.
 """
 
 from __future__ import annotations
@@ -18,12 +21,19 @@ from itertools import accumulate, pairwise
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 from google.protobuf.message import DecodeError
 
+from lancelet import kernels
 from lancelet.buffers import Bytes, Int64s, Ranges, Reading, Slices
 from lancelet.encodings.base import StoredColumn, StoredPage
+from lancelet.encodings.stored_pages import StoredPages, bounds_of
 from lancelet.errors import CorruptDataError
 from lancelet.format.protos import encodings20_pb, file2_pb, wire_pb
+
+# Numbers of fields, of `ColumnMetadata` and of `Encoding`.
+_OWN_ENCODING, _PAGES, _DIRECT, _BYTES_OF_DIRECT = 1, 2, 2, 1
+_NONE: Final = np.empty(0, np.int64)
 
 _COLUMN_ENCODING_URL: Final = "/lance.encodings.ColumnEncoding"
 _ROWS_MAX: Final = 1 << 62
@@ -87,6 +97,103 @@ def decode_column(data: Bytes, *, index: int, file_bytes: int) -> Reading[Stored
         )
     )
     return StoredColumn(index, encodings[0], pages, *buffers[0])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlainColumns:
+    """Columns that are nothing but pages; column i has those from `edges[i]` to `edges[i + 1]`."""
+
+    indices: Sequence[int]
+    encodings: Sequence[bytes]
+    pages: StoredPages
+    edges: Int64s
+
+    def column(self, place: int) -> StoredColumn:
+        """Return one of the columns."""
+        start, stop = self.edges[place : place + 2].tolist()
+        pages = self.pages.part(start, stop)
+        return StoredColumn(self.indices[place], self.encodings[place], pages, _NONE, _NONE)
+
+
+def decode_plain_columns(
+    metadata: Slices, indices: Sequence[int], *, file_bytes: int
+) -> PlainColumns | None:
+    """Decode the metadata of many columns, or return None if not all of them are plain.
+
+    What has encodings that lie elsewhere, buffers of its own or any damage is not plain, and for
+    `decode_column` to judge.
+    """
+    if int(metadata.size.sum()) > file_bytes:
+        return None
+    try:
+        return _plain_columns(metadata, indices, file_bytes=file_bytes)
+    except CorruptDataError:
+        return None
+
+
+def _plain_columns(
+    metadata: Slices, indices: Sequence[int], *, file_bytes: int
+) -> PlainColumns | None:
+    source = metadata.source
+    owner, position, size = kernels.find_parts_in(metadata, _PAGES)
+    pages = Slices(source, position, size)
+    own_encodings, encodings = _encodings_in(metadata, _OWN_ENCODING), _encodings_in(pages, 4)
+    found_offsets, found_sizes = _numbers_in(pages, 1), _numbers_in(pages, 2)
+    own_buffers = [len(kernels.find_parts_in(metadata, field)[0]) for field in (3, 4)]
+    unpacked = kernels.read_varints(metadata, np.array([0, 3, 0, 4]))[1].any()
+    numbers, present = kernels.read_varints(pages, np.array([0, 3, 0, 5, 0, 1, 0, 2]))
+    if own_encodings is None or encodings is None or any(own_buffers) or unpacked:
+        return None
+    if present[2:].any() or found_offsets is None or found_sizes is None:
+        return None
+    (counts, offsets), (size_counts, sizes) = found_offsets, found_sizes
+    length, limit = numbers[0], np.uint64(file_bytes)
+    is_sound = np.array_equal(counts, size_counts) and not (
+        (offsets > limit).any() or (sizes > limit - offsets).any() or (length > _ROWS_MAX).any()
+    )
+    if not is_sound or float(length.sum(dtype=np.float64)) > _ROWS_MAX:
+        return None
+    kinds: dict[bytes, int] = {}
+    kind = [kinds.setdefault(encoding, len(kinds)) for encoding in encodings]
+    every = StoredPages(
+        length.view(np.int64),
+        numbers[1].view(np.int64),
+        bounds_of(counts),
+        offsets.view(np.int64),
+        sizes.view(np.int64),
+        np.array(kind, np.int64),
+        tuple(kinds),
+    )
+    edges = owner.searchsorted(np.arange(len(metadata) + 1))
+    return PlainColumns(indices, own_encodings, every, edges)
+
+
+def _encodings_in(messages: Slices, field: int) -> list[bytes] | None:
+    """Return the bytes that each message has in place as an encoding, if every one has."""
+    found = messages
+    for number in (field, _DIRECT, _BYTES_OF_DIRECT):
+        owner, position, size = kernels.find_parts_in(found, number)
+        if not np.array_equal(owner, np.arange(len(messages))):
+            return None
+        # An encoding is one of several kinds, of which the last wins, so it must be alone.
+        head = 2 + (size >= 1 << 7) + (size >= 1 << 14) + (size >= 1 << 21) + (size >= 1 << 28)
+        if number != field and not np.array_equal(size + head, found.size):
+            return None
+        found = Slices(messages.source, position, size)
+    source = messages.source.data
+    stops = (position + size).tolist()
+    return [bytes(source[at:stop]) for at, stop in zip(position.tolist(), stops, strict=True)]
+
+
+def _numbers_in(messages: Slices, field: int) -> tuple[Int64s, npt.NDArray[np.uint64]] | None:
+    """Return how many numbers each message has packed into a field, and all of them."""
+    owner, position, size = kernels.find_parts_in(messages, field)
+    if len(owner) > 1 and not (owner[1:] > owner[:-1]).all():
+        return None
+    found, values = kernels.read_packed(Slices(messages.source, position, size))
+    counts = np.zeros(len(messages), np.int64)
+    counts[owner] = found
+    return counts, values
 
 
 def _direct(encoding: bytes) -> file2_pb.Encoding:

@@ -28,6 +28,7 @@ from lancelet.encodings.base import (
     Memo,
     StoredColumn,
 )
+from lancelet.encodings.bundle import Bundle, Columns
 from lancelet.encodings.encode_field import check_storable as check_storable_with_levels
 from lancelet.encodings.options import EncodingOptions
 from lancelet.encodings.v2_0.columns import check_storable as check_storable_in_2_0
@@ -72,6 +73,13 @@ def generation_of(version: FileVersion) -> Generation:
             return v2_3
         case FileVersion.V0_1:
             raise InternalError("files of version 0.1 have no columns", version=version.value)
+
+
+def bundle_columns(columns: Columns, version: FileVersion, memo: Memo | None) -> Sequence[Bundle]:
+    """Prepare to read columns that are alike at once; others are left out."""
+    if version in (FileVersion.V2_1, FileVersion.V2_2):
+        return v2_1.bundle_columns(columns, memo)
+    return ()
 
 
 def check_storable(fields: Iterable[Field], version: FileVersion) -> None:

@@ -18,9 +18,9 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 
 from lancelet.encodings.base import Memo, StoredColumn
-from lancelet.file.rows import OpenedField
+from lancelet.file.selection import OpenedFields
 from lancelet.file.v2.metadata import FileMetadata
-from lancelet.format.schema import Field, Schema
+from lancelet.format.schema import Schema
 from lancelet.io.cache import CACHE
 
 _COLUMN_BYTES = 2048
@@ -29,9 +29,9 @@ _COLUMN_BYTES = 2048
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KnownFile:
-    """The metadata of a file and what was made of them; both dictionaries fill as it is read.
+    """The metadata of a file and what was made of them: columns and fields fill as it is read.
 
-    Threads may add to the dictionaries at the same time: what they add under a key is the same.
+    Threads may add to both at the same time: what they add under a key is the same.
     """
 
     metadata: FileMetadata
@@ -39,7 +39,7 @@ class KnownFile:
     placement: Mapping[int, int]
     memo: Memo | None
     columns: dict[int, StoredColumn] = field(default_factory=dict)
-    opened: dict[Field, OpenedField] = field(default_factory=dict)
+    opened: OpenedFields = field(default_factory=OpenedFields)
 
     def detached(self) -> KnownFile:
         """Return it apart from the map of the file.

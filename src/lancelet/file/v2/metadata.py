@@ -12,12 +12,14 @@ column is first wanted, since a table may have thousands of columns and a query 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
 from google.protobuf.message import DecodeError
 
-from lancelet.buffers import Bytes, Ranges, Reading
+from lancelet.buffers import Bytes, Ranges, Reading, Slices
 from lancelet.encodings.base import StoredColumn
 from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.file.checksums import (
@@ -26,7 +28,11 @@ from lancelet.file.checksums import (
     check_no_checksums,
     is_checksum_size,
 )
-from lancelet.file.v2.column_metadata import decode_column
+from lancelet.file.v2.column_metadata import (
+    PlainColumns,
+    decode_column,
+    decode_plain_columns,
+)
 from lancelet.file.v2.footer import FOOTER_BYTES, Footer, parse_footer, parse_table, range_at
 from lancelet.format.protos import file_pb
 
@@ -51,28 +57,33 @@ class FileMetadata:
         """Where the bytes that were kept begin."""
         return self.file_bytes - self.tail.nbytes
 
-    def known(self, position: int, size: int) -> Bytes | None:
-        """Return bytes of the file if they are among those that were kept."""
-        start = position - self.tail_position
-        return self.tail[start : start + size] if start >= 0 else None
-
     def detached(self) -> FileMetadata:
         """Return the same metadata over bytes of their own."""
         return replace(self, tail=self.tail.copy())
 
     def read_column(self, index: int) -> Reading[StoredColumn]:
         """Decode the metadata of one column; asks for nothing that opening has read."""
-        if index >= len(self.columns):
+        metadata = yield from self._metadata_of([index])
+        data = metadata.slice_bytes(0)
+        return (yield from decode_column(data, index=index, file_bytes=self.file_bytes))
+
+    def read_plain_columns(self, indices: Sequence[int]) -> Reading[PlainColumns | None]:
+        """Decode the metadata of many columns at once, or return None if some are not plain."""
+        metadata = yield from self._metadata_of(indices)
+        return decode_plain_columns(metadata, indices, file_bytes=self.file_bytes)
+
+    def _metadata_of(self, indices: Sequence[int]) -> Reading[Slices]:
+        if max(indices) >= len(self.columns):
             raise CorruptDataError(
                 "a field is said to be in a column that the file does not have",
-                column=index,
+                column=max(indices),
                 num_columns=len(self.columns),
             )
-        position, size = range_at(self.columns, index)
-        data = self.known(position, size)
-        if data is None:
-            data = (yield Ranges.of((position, size))).slice_bytes(0)
-        return (yield from decode_column(data, index=index, file_bytes=self.file_bytes))
+        which = np.asarray(indices)
+        position, size = self.columns.position[which], self.columns.size[which]
+        if int(position.min()) >= self.tail_position:
+            return Slices(self.tail, position - self.tail_position, size)
+        return (yield Ranges(position, size))
 
     def buffer_range(self, index: int) -> tuple[int, int]:
         """Return position and size of a global buffer."""

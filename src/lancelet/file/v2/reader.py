@@ -15,17 +15,22 @@ from typing import Protocol
 
 import numpy as np
 
-from lancelet.buffers import NO_RANGES, Bytes, Fetch, Int64s, Ranges, run_together
+from lancelet.buffers import NO_RANGES, Bytes, Fetch, Int64s, Ranges, run, run_together
 from lancelet.encodings.base import FieldReader, FileVersion, StoredColumn
+from lancelet.encodings.bundle import Bundle, Columns, is_plain
+from lancelet.encodings.stored_pages import StoredPages
 from lancelet.errors import CorruptDataError, FieldNotFoundError
 from lancelet.file.base import PageStatistics, ZoneStatistics
 from lancelet.file.checksums import VerifiedBytes, Verify
 from lancelet.file.rows import RowReader
-from lancelet.file.v2.generation import generation_of
+from lancelet.file.v2.generation import bundle_columns, generation_of
 from lancelet.file.v2.known import KnownFile
 from lancelet.file.v2.metadata import FileMetadata
 from lancelet.format.schema import Field, Schema
 from lancelet.io.store import ObjectReader
+
+_MANY_COLUMNS = 8
+"""The metadata of so many columns are decoded at once."""
 
 
 class ZoneSource(Protocol):
@@ -190,11 +195,34 @@ class FileReader(RowReader):
     def _columns_of(self, field: Field) -> list[StoredColumn]:
         return [self._columns[index] for index in self._column_indices(field)]
 
+    def _bundle(self, fields: Sequence[Field]) -> Sequence[Bundle]:
+        owned = [
+            (place, field, self._placement[field.id])
+            for place, field in enumerate(fields)
+            if field.id in self._placement and is_plain(field)
+        ]
+        if not owned:
+            return ()
+        places, alike, indices = zip(*owned, strict=True)
+        self._fetch(NO_RANGES)
+        plain = run(self._metadata.read_plain_columns(indices), self._fetch)
+        if plain is None:
+            return ()
+        columns = Columns(places, alike, plain.pages, plain.edges, self.num_rows)
+        return bundle_columns(columns, self.version, self._memo)
+
     def _load_columns(self, indices: Sequence[int]) -> None:
         missing = sorted({index for index in indices if index not in self._columns})
-        if missing:
-            # What opening read may be in a map still, which refuses if the file has shrunk.
-            self._fetch(NO_RANGES)
+        if not missing:
+            return
+        # What opening read may be in a map still, which refuses if the file has shrunk.
+        self._fetch(NO_RANGES)
+        if len(missing) >= _MANY_COLUMNS:
+            plain = run(self._metadata.read_plain_columns(missing), self._fetch)
+            if plain is not None:
+                for place, index in enumerate(missing):
+                    self._columns[index] = plain.column(place)
+                return
         readings = [self._metadata.read_column(index) for index in missing]
         for column in run_together(readings, self._fetch):
             self._columns[column.index] = column
@@ -204,15 +232,12 @@ class FileReader(RowReader):
 
     def _page_borders(self, fields: Sequence[Field]) -> Int64s:
         """Return the rows at which pages of the fields begin, where pages count rows."""
-        borders = [
-            page.first_row
-            for field in fields
-            for column in self._columns_of(field)
-            if column.pages
-            and column.pages[-1].first_row + column.pages[-1].length == self.num_rows
-            for page in column.pages
-        ]
-        return np.unique(np.array(borders, np.int64))
+        borders = [np.empty(0, np.int64)]
+        for column in (column for field in fields for column in self._columns_of(field)):
+            edges = StoredPages.of(column.pages).first_row
+            if edges[-1] == self.num_rows:
+                borders.append(edges[:-1])
+        return np.unique(np.concatenate(borders))
 
 
 @lru_cache(maxsize=4096)

@@ -25,6 +25,29 @@ def find_parts(message: Bytes, field: int) -> tuple[Int64s, Int64s, Int64s]:
     return head, position, size
 
 
+def find_parts_in(slices: Slices, field: int) -> tuple[Int64s, Int64s, Int64s]:
+    """Return the embedded messages `field` of many messages: whose, position and size."""
+    arrays, none = slice_arrays(slices), np.empty(0, np.int64)
+    status = _native.find_parts_in(*arrays, field, none, none, none)
+    count = checked(status, kernel="find_parts_in")
+    owner, position, size = np.empty((3, count), np.int64)
+    if count:
+        status = _native.find_parts_in(*arrays, field, owner, position, size)
+        checked(status, kernel="find_parts_in")
+    return owner, position, size
+
+
+def read_packed(slices: Slices) -> tuple[Int64s, UInt64s]:
+    """Return how many packed numbers each slice has, and all of them end to end."""
+    arrays = slice_arrays(slices)
+    counts = np.empty(len(slices), np.int64)
+    # A number takes a byte at least, of those that are there.
+    room = np.clip(slices.size, 0, slices.source.nbytes)
+    values = np.empty(int(room.sum()), np.uint64)
+    count = checked(_native.read_packed(*arrays, counts, values), kernel="read_packed")
+    return counts, values[:count]
+
+
 def read_varints(slices: Slices, paths: Int64s) -> tuple[UInt64s, Flags]:
     """Return the number at each path of each message, and whether it is there."""
     pairs = as_int64s(paths).reshape(-1)

@@ -49,7 +49,12 @@ from lancelet.kernels.reference.postings import (
     encode_postings,
     encode_streams,
 )
-from lancelet.kernels.reference.protobuf import find_parts, read_varints
+from lancelet.kernels.reference.protobuf import (
+    find_parts,
+    find_parts_in,
+    read_packed,
+    read_varints,
+)
 from lancelet.kernels.reference.read_ahead import read_ahead
 from lancelet.kernels.reference.rle import count_runs, rle_decode_chunks, rle_encode_chunks
 from lancelet.kernels.reference.row_levels import chunks_of_rows, take_row_levels
@@ -61,6 +66,7 @@ from lancelet.kernels.reference.variable import concat_variable, cut_variable, p
 from lancelet.kernels.reference.vectors import (
     nearest_vectors,
     nearest_words,
+    round_rows,
     scaled_codes,
     slice_distances,
     sum_by_label,
@@ -97,6 +103,7 @@ __all__ = [
     "expand_list",
     "fill_filters",
     "find_parts",
+    "find_parts_in",
     "find_words",
     "forget_pages",
     "fsst_decode",
@@ -128,9 +135,11 @@ __all__ = [
     "place_slices",
     "rank_slots",
     "read_ahead",
+    "read_packed",
     "read_varints",
     "rle_decode_chunks",
     "rle_encode_chunks",
+    "round_rows",
     "scaled_codes",
     "scan_partitions",
     "search_graph",

@@ -1,0 +1,146 @@
+"""The fields of a file that are read together, and what every such read needs to know of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from operator import is_
+from typing import TypeVar
+
+import pyarrow as pa
+
+from lancelet.encodings.base import FieldReader, RowRange
+from lancelet.encodings.bundle import Bundle
+from lancelet.encodings.side_by_side import SideBySide
+from lancelet.file.schedule import decoded_row_bytes
+from lancelet.file.storage import from_storage, has_json
+from lancelet.format.schema import Field
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpenedField:
+    """A field that was opened, and the type its users see."""
+
+    field: Field
+    reader: FieldReader
+    data_type: pa.DataType
+    is_as_stored: bool
+
+    @staticmethod
+    def of(field: Field, reader: FieldReader) -> OpenedField:
+        """Find out what users see of a field."""
+        stored = reader.data_type
+        data_type = from_storage(pa.nulls(0, stored), field).type
+        return OpenedField(field, reader, data_type, data_type == stored and not has_json(field))
+
+    def to_user(self, array: pa.Array) -> pa.Array:
+        """Return a stored array as users see it."""
+        return array if self.is_as_stored else from_storage(array, self.field)
+
+
+@dataclass(slots=True, eq=False)
+class OpenedFields:
+    """The fields of a file that were opened, and the last selection of them.
+
+    Whoever opens one twice gets the same.
+    """
+
+    each: dict[Field, OpenedField] = field(default_factory=dict)
+    last: Selection | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """Fields that are read together, and what every such read needs to know of them.
+
+    The reading goes by units: the fields `alone`, which are opened, and behind them `bundles`.
+    """
+
+    fields: tuple[Field, ...]
+    alone: tuple[OpenedField, ...]
+    bundles: tuple[Bundle, ...]
+    num_rows: int
+
+    def is_of(self, fields: Sequence[Field]) -> bool:
+        """Say whether these are the very fields."""
+        return len(fields) == len(self.fields) and all(map(is_, fields, self.fields))
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The schema of batches, as users see them."""
+        return pa.schema(
+            [
+                field.to_arrow().with_type(data_type)
+                for field, data_type in zip(self.fields, self.data_types, strict=True)
+            ]
+        )
+
+    @cached_property
+    def data_types(self) -> list[pa.DataType]:
+        """The type of each field, as users see it."""
+        types = [column.data_type for column in self.alone]
+        for bundle in self.bundles:
+            types += [bundle.data_type] * len(bundle.places)
+        return self.in_order(types)
+
+    @cached_property
+    def units(self) -> list[OpenedField | Bundle]:
+        """What is read for itself."""
+        return [*self.alone, *self.bundles]
+
+    @cached_property
+    def side_by_side(self) -> SideBySide:
+        """The readers of the fields that are alone, for reads of single rows."""
+        return SideBySide([column.reader for column in self.alone])
+
+    @cached_property
+    def row_bytes(self) -> list[float]:
+        """Estimate the decoded bytes per row of each unit."""
+        alone = zip(self.alone, self._encoded_row_bytes, strict=False)
+        bundled = zip(self.bundles, self._encoded_row_bytes[len(self.alone) :], strict=True)
+        return [
+            *(decoded_row_bytes(column.reader.data_type, encoded) for column, encoded in alone),
+            *(
+                len(bundle.places)
+                * decoded_row_bytes(bundle.data_type, encoded / len(bundle.places))
+                for bundle, encoded in bundled
+            ),
+        ]
+
+    @cached_property
+    def is_packed(self) -> bool:
+        """Whether decoding makes twice as many bytes as there are, which takes its time."""
+        return 2 * sum(self._encoded_row_bytes) <= sum(self.row_bytes)
+
+    @cached_property
+    def _encoded_row_bytes(self) -> list[float]:
+        rows, count = RowRange(0, self.num_rows), max(1, self.num_rows)
+        return [
+            *(column.reader.encoded_bytes(rows) / count for column in self.alone),
+            *(bundle.encoded_bytes / count for bundle in self.bundles),
+        ]
+
+    def encoded_bytes(self, rows: RowRange) -> int:
+        """Estimate the bytes that reading these rows would fetch."""
+        bundled = sum(bundle.encoded_bytes for bundle in self.bundles)
+        share = bundled * len(rows) // max(1, self.num_rows)
+        return share + sum(column.reader.encoded_bytes(rows) for column in self.alone)
+
+    def in_order(self, found: list[T]) -> list[T]:
+        """Return what there is of each field, unit by unit, in the order of the fields."""
+        if not self.bundles:
+            return found
+        return [found[at] for at in self._order]
+
+    @cached_property
+    def _order(self) -> list[int]:
+        """Where each field is among the fields of all units."""
+        bundled = [place for bundle in self.bundles for place in bundle.places]
+        rest = set(range(len(self.fields))).difference(bundled)
+        order = [0] * len(self.fields)
+        for at, place in enumerate([*sorted(rest), *bundled]):
+            order[place] = at
+        return order
