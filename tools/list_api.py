@@ -20,7 +20,6 @@ NAMES = Path(__file__).parent / "pylance_names.txt"
 PAGE = Path(__file__).parent.parent / "docs/reference/pylance.md"
 
 REFUSED = {
-    "ScannerBuilder.substrait_aggregate",
     "LanceDataset.partition_expression",
     "LanceScanner.from_dataset",
     "LanceScanner.from_fragment",

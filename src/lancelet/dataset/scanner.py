@@ -23,6 +23,7 @@ from lancelet.dataset.search_filter import (
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.file.arguments import ArgumentTypeError
 from lancelet.format.field import Field
+from lancelet.query.aggregate import Aggregate
 from lancelet.query.blob_scan import (
     blob_columns,
     bytes_schema,
@@ -39,6 +40,7 @@ from lancelet.query.search.hits import Search
 from lancelet.query.search.near_texts import NearTexts
 from lancelet.query.search.text import read_text_search
 from lancelet.query.search.vector import VectorSearch, read_vector_search
+from lancelet.query.substrait import read_aggregate
 from lancelet.table.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -82,6 +84,7 @@ class ScannerBuilder:
         self._scan_stats: Callable[[ScanMetrics], None] | None = None
         self._with_bytes = False
         self._search_filter: SearchFilter | None = None
+        self._aggregate: Aggregate | None = None
         self.apply_defaults(ds.default_scan_options)
 
     def apply_defaults(self, default_opts: Mapping[str, Any]) -> Self:
@@ -174,9 +177,15 @@ class ScannerBuilder:
             raise QueryTypeError(f"minhash_search expects a MinHashQuery, got {found}")
         return self._search(NearTexts(query))
 
-    def substrait_aggregate(self, aggregate: bytes) -> NoReturn:
-        """Refuse: a scan returns rows."""
-        raise UnsupportedError("a scan cannot aggregate", bytes=len(aggregate))
+    def substrait_aggregate(self, aggregate: bytes) -> Self:
+        """Return measures of the rows instead of rows, as a plan of Substrait asks.
+
+        Args:
+            aggregate: The plan. Its first relation is an aggregate over fields of the dataset's
+                schema, with the functions count, sum, min, max and avg.
+        """
+        self._aggregate = read_aggregate(aggregate, self._dataset.schema)
+        return self
 
     def use_scalar_index(self, use_scalar_index: bool | None = True) -> Self:
         """Say whether indices may answer parts of the filter; they may by default."""
@@ -267,6 +276,8 @@ class ScannerBuilder:
             options = replace(options, batch_size=int(os.environ[_BATCH_SIZE_VARIABLE]))
         if options.segments is not None and not isinstance(options.search, VectorSearch):
             raise InvalidInputError("with_index_segments is only supported for vector search")
+        if self._aggregate is not None:
+            return self._aggregated(options, self._aggregate)
         plan = plan_scan(self._dataset.snapshot, options)
         return LanceScanner(
             plan,
@@ -275,6 +286,18 @@ class ScannerBuilder:
             blobs=blob_columns(plan) if self._with_bytes else {},
             search_filter=self._search_filter,
         )
+
+    def _aggregated(self, options: ScanOptions, aggregate: Aggregate) -> LanceScanner:
+        from lancelet.dataset.aggregated import AggregatedScanner  # noqa: PLC0415 - it is a scanner
+
+        if options.limit is not None or options.offset:
+            raise InvalidInputError(
+                "Cannot use limit/offset with aggregate. Apply limit to the result instead."
+            )
+        columns = tuple(aggregate.columns) or tuple(self._dataset.schema.names[:1])
+        wanted = replace(options, columns=columns)
+        plan = plan_scan(self._dataset.snapshot, wanted)
+        return AggregatedScanner(plan, self._dataset, aggregate)
 
     def _set(self, **options: Any) -> Self:
         self._options.update(options)
