@@ -19,7 +19,7 @@ from lancelet.ops.columns.add import (
 from lancelet.ops.columns.alter import Alteration, alter_columns, report_alter_columns
 from lancelet.ops.columns.drop import drop_columns, report_drop_columns
 from lancelet.ops.columns.replace import replace_columns
-from lancelet.ops.dry_run import ChangeReport
+from lancelet.ops.dry_run import ChangeReport, rehearse
 from lancelet.ops.migrate_row_ids import migrate_to_stable_row_ids, report_migration
 from lancelet.ops.rows import read_rows_of
 
@@ -130,17 +130,29 @@ class EvolutionMethods:
         handle.snapshot = drop_columns(handle.snapshot, columns)
         return None
 
-    def replace_columns(self, values: Mapping[int, Any]) -> None:
+    def replace_columns(
+        self, values: Mapping[int, Any], *, dry_run: bool = False
+    ) -> ChangeReport | None:
         """Replace whole columns of some fragments, without touching anything else.
 
         Args:
             values: By the id of a fragment, a row for each of its rows that are not deleted. All
                 bring the same columns, which are those that are replaced.
+            dry_run: Whether to change nothing and return what would change.
         """
         handle = self._handle
         rows = {fragment_id: read_rows_of(data) for fragment_id, data in values.items()}
         columns = dict.fromkeys(name for each in rows.values() for name in each.schema.names)
+        if dry_run:
+            by_id = handle.snapshot.fragments.by_id
+            num_rows = sum(handle.snapshot.live_rows(by_id(each)) for each in rows)
+            return rehearse(
+                handle.snapshot,
+                lambda current: replace_columns(current, list(columns), rows),
+                num_rows,
+            )
         handle.snapshot = replace_columns(handle.snapshot, list(columns), rows)
+        return None
 
     def migrate_to_stable_row_ids(self, *, dry_run: bool = False) -> ChangeReport | None:
         """Give rows ids that they keep when they move, from the next version on.

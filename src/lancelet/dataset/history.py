@@ -10,6 +10,7 @@ import numpy as np
 from lancelet.dataset.handle import Handle, VersionTypeError, open_reference
 from lancelet.errors import DatasetNotFoundError
 from lancelet.format.manifest import NANOSECONDS
+from lancelet.ops.dry_run import ChangeReport, rehearse
 from lancelet.ops.settings import restore
 from lancelet.table.manifests import list_versions
 from lancelet.table.snapshot import Snapshot, open_entry, open_snapshot
@@ -68,11 +69,19 @@ class HistoryMethods:
         if self.latest_version != handle.snapshot.version:
             handle.snapshot = open_snapshot(handle.location)
 
-    def restore(self) -> None:
-        """Make the version that is looked at the latest one again, as a new version."""
+    def restore(self, *, dry_run: bool = False) -> ChangeReport | None:
+        """Make the version that is looked at the latest one again, as a new version.
+
+        With `dry_run` nothing changes, and what would change is returned, with the rows that the
+        table would have.
+        """
         handle = self._handle
         over = self.latest_version
+        if dry_run:
+            rows = handle.snapshot.num_rows
+            return rehearse(handle.snapshot, lambda current: restore(current, over), rows)
         handle.snapshot = restore(handle.snapshot, over)
+        return None
 
 
 def describe_version(snapshot: Snapshot) -> Version:

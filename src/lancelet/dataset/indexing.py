@@ -16,6 +16,7 @@ from lancelet.dataset.progress import IndexProgress
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.index.registry import kind_of_type
+from lancelet.ops.dry_run import ChangeReport, rehearse
 from lancelet.ops.indexing.build import (
     IndexRequest,
     ReportProgress,
@@ -143,9 +144,13 @@ class IndexMethods:
         options = CommitOptions(handler=handle.options.handler)
         handle.snapshot = optimize_indices(handle.snapshot, wanted, options)
 
-    def drop_index(self, name: str) -> None:
-        """Remove an index."""
-        self._handle.snapshot = drop_index(self._handle.snapshot, name)
+    def drop_index(self, name: str, *, dry_run: bool = False) -> ChangeReport | None:
+        """Remove an index, or with `dry_run` return what that would change."""
+        handle = self._handle
+        if dry_run:
+            return rehearse(handle.snapshot, lambda current: drop_index(current, name), 0)
+        handle.snapshot = drop_index(handle.snapshot, name)
+        return None
 
     @property
     def has_index(self) -> bool:

@@ -49,6 +49,8 @@ class ModelMethods:
         if isinstance(data, list) and not data:
             raise InvalidInputError("`data` must be a non-empty list of Pydantic model instances.")
         name = re.sub(r"(?<!^)(?=[A-Z])", "_", model_class.__name__).lower()
-        return write_dataset(
-            models_to_table(data, model_class), name if uri is None else uri, mode=mode, **kwargs
+        rows = models_to_table(data, model_class)
+        written: LanceDataset = write_dataset(
+            rows, name if uri is None else uri, mode=mode, **kwargs
         )
+        return written

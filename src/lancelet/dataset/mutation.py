@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast, overload
 
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.merge_insert import MergeInsertBuilder
@@ -40,12 +40,18 @@ class MutationMethods:
 
     _handle: Handle
 
-    def insert(self, data: Any, *, mode: str = "append", **kwargs: Any) -> None:
+    def insert(
+        self, data: Any, *, mode: str = "append", dry_run: bool = False, **kwargs: Any
+    ) -> ChangeReport | None:
         """Write rows to the dataset and look at the version with them; see `write_dataset`."""
         from lancelet.dataset.write import write_dataset  # noqa: PLC0415 - it makes datasets
 
-        written: LanceDataset = write_dataset(data, self, mode=mode, **kwargs)  # type: ignore[arg-type]  # the mixin is a dataset
+        own = cast("LanceDataset", self)  # what this is mixed into
+        if dry_run:
+            return write_dataset(data, own, mode=mode, dry_run=True, **kwargs)
+        written = write_dataset(data, own, mode=mode, **kwargs)
         self._handle.snapshot = written.snapshot
+        return None
 
     @overload
     def delete(
@@ -91,9 +97,12 @@ class MutationMethods:
         handle.snapshot = deleted.snapshot
         return DeleteResult(num_deleted_rows=deleted.num_rows)
 
-    def truncate_table(self) -> None:
-        """Delete all rows."""
+    def truncate_table(self, *, dry_run: bool = False) -> ChangeReport | None:
+        """Delete all rows, or with `dry_run` return what that would change."""
+        if dry_run:
+            return report_delete(self._handle.snapshot, "true")
         self.delete("true")
+        return None
 
     @overload
     def update(

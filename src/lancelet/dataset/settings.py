@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, overload
 
 import pyarrow as pa
 
 from lancelet.errors import UnsupportedError
 from lancelet.file.arguments import mapping
 from lancelet.ops import settings
+from lancelet.ops.dry_run import ChangeReport, rehearse
 
 if TYPE_CHECKING:
     from lancelet.dataset.handle import Handle
+    from lancelet.table.snapshot import Snapshot
+
+Values = Mapping[str, "str | None"]
 
 
 class SettingsMethods:
@@ -35,44 +39,93 @@ class SettingsMethods:
         """The metadata of the schema."""
         return dict(self._handle.snapshot.schema.metadata)
 
+    @overload
     def update_config(
-        self, values: Mapping[str, str | None], *, replace: bool = False
-    ) -> dict[str, str]:
-        """Change the config; None takes a key away, and `replace` all that are not given."""
-        mapping("values", values)
-        handle = self._handle
-        handle.snapshot = settings.update_config(handle.snapshot, values, replace=replace)
-        return self.config()
+        self, values: Values, *, replace: bool = False, dry_run: Literal[False] = False
+    ) -> dict[str, str]: ...
 
-    def delete_config_keys(self, keys: Sequence[str]) -> None:
+    @overload
+    def update_config(
+        self, values: Values, *, replace: bool = False, dry_run: Literal[True]
+    ) -> ChangeReport: ...
+
+    def update_config(
+        self, values: Values, *, replace: bool = False, dry_run: bool = False
+    ) -> dict[str, str] | ChangeReport:
+        """Change the config; None takes a key away, and `replace` all that are not given.
+
+        With `dry_run` nothing changes, and what would change is returned.
+        """
+        mapping("values", values)
+        report = self._changed(
+            lambda current: settings.update_config(current, values, replace=replace),
+            dry_run=dry_run,
+        )
+        return self.config() if report is None else report
+
+    def delete_config_keys(
+        self, keys: Sequence[str], *, dry_run: bool = False
+    ) -> ChangeReport | None:
         """Take keys of the config away."""
-        self.update_config(dict.fromkeys(keys))
+        values = dict.fromkeys(keys)
+        return self._changed(
+            lambda current: settings.update_config(current, values),
+            dry_run=dry_run,
+        )
+
+    @overload
+    def update_metadata(
+        self, values: Values, *, replace: bool = False, dry_run: Literal[False] = False
+    ) -> dict[str, str]: ...
+
+    @overload
+    def update_metadata(
+        self, values: Values, *, replace: bool = False, dry_run: Literal[True]
+    ) -> ChangeReport: ...
 
     def update_metadata(
-        self, values: Mapping[str, str | None], *, replace: bool = False
-    ) -> dict[str, str]:
+        self, values: Values, *, replace: bool = False, dry_run: bool = False
+    ) -> dict[str, str] | ChangeReport:
         """Change the metadata of the table; see `update_config`."""
         mapping("values", values)
-        handle = self._handle
-        handle.snapshot = settings.update_table_metadata(handle.snapshot, values, replace=replace)
-        return self.metadata
+        report = self._changed(
+            lambda current: settings.update_table_metadata(current, values, replace=replace),
+            dry_run=dry_run,
+        )
+        return self.metadata if report is None else report
+
+    @overload
+    def update_schema_metadata(
+        self, values: Values, *, replace: bool = False, dry_run: Literal[False] = False
+    ) -> dict[str, str]: ...
+
+    @overload
+    def update_schema_metadata(
+        self, values: Values, *, replace: bool = False, dry_run: Literal[True]
+    ) -> ChangeReport: ...
 
     def update_schema_metadata(
-        self, values: Mapping[str, str | None], *, replace: bool = False
-    ) -> dict[str, str]:
+        self, values: Values, *, replace: bool = False, dry_run: bool = False
+    ) -> dict[str, str] | ChangeReport:
         """Change the metadata of the schema; see `update_config`."""
         mapping("values", values)
-        handle = self._handle
-        handle.snapshot = settings.update_schema_metadata(handle.snapshot, values, replace=replace)
-        return self.schema_metadata
+        report = self._changed(
+            lambda current: settings.update_schema_metadata(current, values, replace=replace),
+            dry_run=dry_run,
+        )
+        return self.schema_metadata if report is None else report
 
     def update_field_metadata(
-        self, field_updates: Mapping[str, Mapping[str, str | None]], *, replace: bool = False
-    ) -> None:
+        self,
+        field_updates: Mapping[str, Values],
+        *,
+        replace: bool = False,
+        dry_run: bool = False,
+    ) -> ChangeReport | None:
         """Change the metadata of fields, given by their paths; see `update_config`."""
-        handle = self._handle
-        handle.snapshot = settings.update_field_metadata(
-            handle.snapshot, field_updates, replace=replace
+        return self._changed(
+            lambda current: settings.update_field_metadata(current, field_updates, replace=replace),
+            dry_run=dry_run,
         )
 
     def replace_schema(self, schema: pa.Schema) -> None:
@@ -83,7 +136,9 @@ class SettingsMethods:
             fields=schema.names[:100],
         )
 
-    def replace_schema_metadata(self, new_metadata: Mapping[str, str]) -> None:
+    def replace_schema_metadata(
+        self, new_metadata: Mapping[str, str], *, dry_run: bool = False
+    ) -> ChangeReport | None:
         """Set the metadata of the schema."""
         warnings.warn(
             "replace_schema_metadata is deprecated. "
@@ -91,9 +146,14 @@ class SettingsMethods:
             DeprecationWarning,
             stacklevel=2,
         )
-        self.update_schema_metadata(new_metadata, replace=True)
+        return self._changed(
+            lambda current: settings.update_schema_metadata(current, new_metadata, replace=True),
+            dry_run=dry_run,
+        )
 
-    def replace_field_metadata(self, field_name: str, new_metadata: Mapping[str, str]) -> None:
+    def replace_field_metadata(
+        self, field_name: str, new_metadata: Mapping[str, str], *, dry_run: bool = False
+    ) -> ChangeReport | None:
         """Set the metadata of a field."""
         warnings.warn(
             "replace_field_metadata is deprecated. "
@@ -101,4 +161,15 @@ class SettingsMethods:
             DeprecationWarning,
             stacklevel=2,
         )
-        self.update_field_metadata({field_name: new_metadata}, replace=True)
+        updates = {field_name: new_metadata}
+        return self.update_field_metadata(updates, replace=True, dry_run=dry_run)
+
+    def _changed(
+        self, change: Callable[[Snapshot], Snapshot], *, dry_run: bool
+    ) -> ChangeReport | None:
+        """Change what the table says of itself and look at that, or say what that would do."""
+        handle = self._handle
+        if dry_run:
+            return rehearse(handle.snapshot, change, 0)
+        handle.snapshot = change(handle.snapshot)
+        return None

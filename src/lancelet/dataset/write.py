@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal, overload
 
 import pyarrow as pa
 
@@ -18,9 +18,10 @@ from lancelet.dataset.progress import FragmentWriteProgress
 from lancelet.dataset.session import Session
 from lancelet.dataset.write_request import WriteRequest
 from lancelet.io.open import renew_memory
+from lancelet.ops.dry_run import ChangeReport
 from lancelet.ops.rows import read_rows_of
 from lancelet.ops.write import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
-from lancelet.ops.write_table import write_table
+from lancelet.ops.write_table import report_write, write_table
 
 
 def dataset(
@@ -72,6 +73,7 @@ def dataset(
     )
 
 
+@overload
 def write_dataset(
     data_obj: Any,
     uri: str | os.PathLike[str] | LanceDataset | None = None,
@@ -103,7 +105,61 @@ def write_dataset(
     namespace_client: Any = None,
     table_id: Sequence[str] | None = None,
     session: Session | None = None,
-) -> LanceDataset:
+    dry_run: Literal[False] = False,
+) -> LanceDataset: ...
+
+
+@overload
+def write_dataset(
+    data_obj: Any,
+    uri: str | os.PathLike[str] | LanceDataset | None = None,
+    schema: pa.Schema | None = None,
+    mode: str = "create",
+    *,
+    max_rows_per_file: int = MAX_ROWS_PER_FILE,
+    max_bytes_per_file: int = MAX_BYTES_PER_FILE,
+    storage_options: Mapping[str, str] | None = None,
+    data_storage_version: str | None = None,
+    enable_stable_row_ids: bool = False,
+    initial_bases: Sequence[DatasetBasePath] | None = None,
+    target_bases: Sequence[str] | None = None,
+    dry_run: Literal[True],
+) -> ChangeReport: ...
+
+
+def write_dataset(
+    data_obj: Any,
+    uri: str | os.PathLike[str] | LanceDataset | None = None,
+    schema: pa.Schema | None = None,
+    mode: str = "create",
+    *,
+    max_rows_per_file: int = MAX_ROWS_PER_FILE,
+    max_rows_per_group: int = 1024,
+    max_bytes_per_file: int = MAX_BYTES_PER_FILE,
+    data_cache_bytes: int | None = None,
+    max_page_bytes: int | None = None,
+    commit_lock: Any = None,
+    progress: FragmentWriteProgress | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    data_storage_version: str | None = None,
+    use_legacy_format: bool | None = None,
+    enable_v2_manifest_paths: bool = True,
+    enable_stable_row_ids: bool = False,
+    auto_cleanup_options: Mapping[str, int] | None = None,
+    commit_message: str | None = None,
+    transaction_properties: Mapping[str, str] | None = None,
+    initial_bases: Sequence[DatasetBasePath] | None = None,
+    target_bases: Sequence[str] | None = None,
+    target_all_bases: bool | None = None,
+    base_store_params: Mapping[str, Mapping[str, str]] | None = None,
+    external_blob_mode: str = "reference",
+    allow_external_blob_outside_bases: bool = False,
+    blob_pack_file_size_threshold: int | None = None,
+    namespace_client: Any = None,
+    table_id: Sequence[str] | None = None,
+    session: Session | None = None,
+    dry_run: bool = False,
+) -> LanceDataset | ChangeReport:
     """Write rows as a dataset, or to one.
 
     Args:
@@ -143,6 +199,7 @@ def write_dataset(
         namespace_client: Knows where a table is by its id, in the place of `uri`.
         table_id: The id.
         session: Counts what the dataset reads.
+        dry_run: Whether to write nothing and return what would be written.
     """
     session = session or Session()
     request = WriteRequest(
@@ -175,9 +232,11 @@ def write_dataset(
         session,
     )
     refuse_both(uri, namespace_client)
-    if mode == "create" and isinstance(uri, str):
+    if mode == "create" and isinstance(uri, str) and not dry_run:
         renew_memory(uri)
     location, meter, options = request.locate()
     rows = read_rows_of(data_obj, schema)
+    if dry_run:
+        return report_write(location, rows, request.write_mode, request.options)
     snapshot = write_table(location, rows, request.write_mode, request.options)
     return LanceDataset(location.uri, session=session, _handle=Handle(snapshot, meter, options))

@@ -6,17 +6,32 @@
 The work is done against a store that counts what is written and keeps none of it, so files and
 bytes are what the real run would write, not a guess. Conflicts are with what others committed
 since the version that the change was computed from.
+
+`rehearse` does a change up to the moment at which its version would be published, so it serves
+whatever ends in one commit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime
 
+import numpy as np
+
+from lancelet.buffers import Ranges, Slices, run
+from lancelet.errors import CommitConflictError, InternalError
+from lancelet.format.manifest_file import parse_manifest_file, read_transaction
 from lancelet.format.operation import Operation
+from lancelet.format.seal import sealed
+from lancelet.format.transaction import Transaction
 from lancelet.io.discarding import DiscardingStore
+from lancelet.io.store import Store
 from lancelet.table.conflict.rules import judge
 from lancelet.table.conflict.verdict import Outcome
+from lancelet.table.handlers.base import CommitHandler
+from lancelet.table.location import TableLocation
+from lancelet.table.manifests import ManifestEntry
 from lancelet.table.snapshot import Snapshot, latest_snapshot, open_snapshot
 
 
@@ -50,14 +65,7 @@ class Rehearsal:
     def of(snapshot: Snapshot) -> Rehearsal:
         """Return a rehearsal on a version."""
         store = DiscardingStore(snapshot.location.store)
-        location = snapshot.location.with_stores(
-            store,
-            {
-                base.path: store.beside(snapshot.location.base_store(base))
-                for base in snapshot.manifest.bases.values()
-            },
-        )
-        return Rehearsal(replace(snapshot, location=location), store)
+        return Rehearsal(replace(snapshot, location=_discarding(snapshot, store)), store)
 
     def report(self, operation: Operation, rows: int) -> ChangeReport:
         """Return what the operation would do, which was computed from `snapshot`."""
@@ -83,3 +91,103 @@ def conflicts_since(snapshot: Snapshot, operation: Operation) -> Iterator[str]:
         if verdict.outcome is not Outcome.COMPATIBLE:
             kind = type(theirs.operation).__name__
             yield f"version {version} ({kind}): {verdict.reason}"
+
+
+def rehearse(
+    snapshot: Snapshot, change: Callable[[Snapshot], object], num_rows: int
+) -> ChangeReport:
+    """Return what a change of a version would do that ends in a commit and touches so many rows."""
+    store = DiscardingStore(snapshot.location.store)
+    location = _unpublished(_discarding(snapshot, store))
+    return _reported(store, lambda: change(replace(snapshot, location=location)), num_rows)
+
+
+def rehearse_write(
+    location: TableLocation, write: Callable[[TableLocation], object]
+) -> ChangeReport:
+    """Return what a write would do to a table that may not be there; rows are those written."""
+    latest = latest_snapshot(location)
+    store = DiscardingStore(location.store)
+    other = location.with_stores(store, {}) if latest is None else _discarding(latest, store)
+    return _reported(store, lambda: write(_unpublished(other)), None)
+
+
+def _reported(
+    store: DiscardingStore, change: Callable[[], object], num_rows: int | None
+) -> ChangeReport:
+    try:
+        change()
+    except _ReachedCommitError as reached:
+        transaction = reached.transaction
+    except CommitConflictError as error:
+        return ChangeReport(
+            str(error.facts.get("ours")),
+            num_rows or 0,
+            store.num_objects,
+            store.num_bytes,
+            (str(error),),
+        )
+    else:
+        raise InternalError("a change that was rehearsed did not come to its commit")
+    if num_rows is None:
+        fragments = getattr(transaction.operation, "fragments", ())
+        num_rows = sum(fragment.physical_rows for fragment in fragments)
+    # The file of the transaction belongs to the commit itself.
+    return ChangeReport(
+        type(transaction.operation).__name__,
+        num_rows,
+        store.num_objects - 1,
+        store.num_bytes - len(sealed(transaction.render())),
+    )
+
+
+class _ReachedCommitError(Exception):
+    """Ends a rehearsal where a version would be published; nobody else sees it."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        super().__init__()
+        self.transaction = transaction
+
+
+@dataclass(frozen=True, slots=True)
+class _Unpublishing(CommitHandler):
+    """Finds versions as another handler does, and publishes none."""
+
+    inner: CommitHandler
+
+    def publish(self, store: Store, path: str, data: bytes, *, version: int) -> None:
+        """End the rehearsal with the transaction that was to be published."""
+        del store, path, version
+        whole = np.frombuffer(data, np.uint8)
+
+        def fetch(wanted: Ranges) -> Slices:
+            return Slices(whole, wanted.position, wanted.size)
+
+        transaction = run(read_transaction(parse_manifest_file(whole)), fetch)
+        assert transaction is not None, "manifests of ours hold their transaction"
+        raise _ReachedCommitError(transaction)
+
+    def find_latest(self, store: Store, *, exact: bool = False) -> ManifestEntry | None:
+        """Return what the other handler finds."""
+        return self.inner.find_latest(store, exact=exact)
+
+    def last_change(self, store: Store) -> datetime | None:
+        """Return what the other handler knows."""
+        return self.inner.last_change(store)
+
+    def find_version(self, store: Store, version: int, *, uri: str) -> ManifestEntry:
+        """Return what the other handler finds."""
+        return self.inner.find_version(store, version, uri=uri)
+
+
+def _discarding(snapshot: Snapshot, store: DiscardingStore) -> TableLocation:
+    """Return the location of a version with stores that keep nothing."""
+    bases = {
+        base.path: store.beside(snapshot.location.base_store(base))
+        for base in snapshot.manifest.bases.values()
+    }
+    return snapshot.location.with_stores(store, bases)
+
+
+def _unpublished(location: TableLocation) -> TableLocation:
+    return replace(location, handler=_Unpublishing(location.handler))

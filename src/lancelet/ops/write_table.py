@@ -22,6 +22,7 @@ from lancelet.format.version import DEFAULT_VERSION, FileVersion
 from lancelet.io.trace_events import DATASET_EVENTS, LISTENERS
 from lancelet.ops.bases import BaseChoice, BaseError, number_bases
 from lancelet.ops.blob_input import BlobPolicy, check_thresholds, resolved_blobs
+from lancelet.ops.dry_run import ChangeReport, rehearse_write
 from lancelet.ops.fit import check_new_schema, fit_to_table
 from lancelet.ops.publish import Remarks, commit_transaction, new_transaction
 from lancelet.ops.rows import RowStream
@@ -103,6 +104,14 @@ def write_table(
     transaction = new_transaction(prepared.read_version, prepared.operation, options.remarks)
     committing = replace(prepared.options, settle=lazy.store.settle, known=latest)
     return commit_transaction(location, transaction, committing)
+
+
+def report_write(
+    location: TableLocation, rows: RowStream, mode: WriteMode, options: WriteOptions
+) -> ChangeReport:
+    """Return what a write would do, after doing it on a store that keeps nothing."""
+    there = replace(options, commit=replace(options.commit, handler=None))
+    return rehearse_write(location, lambda other: write_table(other, rows, mode, there))
 
 
 def prepare_write(
