@@ -1,7 +1,7 @@
 """Write the page that lists every public name of pylance as done or planned.
 
 `pylance_names.txt` has the names, by tier, module and path. A name is done if it is found under
-our module of the same name and does not refuse to work; those that refuse are listed here.
+our module of the same name. Names that pylance refuses to serve are done by refusing them too.
 """
 
 from __future__ import annotations
@@ -18,15 +18,6 @@ from typing import Any, NamedTuple
 
 NAMES = Path(__file__).parent / "pylance_names.txt"
 PAGE = Path(__file__).parent.parent / "docs/reference/pylance.md"
-
-REFUSED = {
-    "LanceDataset.partition_expression",
-    "LanceScanner.from_dataset",
-    "LanceScanner.from_fragment",
-    "LanceScanner.from_batches",
-    "LanceScanner.take",
-}
-"""Names that are there so that callers are told what is not available."""
 
 REFUSED_BY_PYLANCE = {
     "LanceDataset.partition_expression",
@@ -67,8 +58,6 @@ def is_done(name: Name) -> bool:
     """Whether we have a name, and it does what it is for."""
     if name.path in REFUSED_BY_PYLANCE:
         return True
-    if name.path in REFUSED:
-        return False
     ours = "lancelet" + name.module.removeprefix("lance")
     try:
         found: Any = importlib.import_module(ours)
