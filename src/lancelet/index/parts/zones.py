@@ -31,9 +31,6 @@ ZONE_FIELDS: Final = tuple(
     for name in ("fragment_id", "zone_start", "zone_length")
 )
 ZONE_ROWS: Final = 8192
-_TABLE_BYTES: Final = 1 << 20
-"""What is known of zones is written in pieces of this size."""
-_TABLES_MAX: Final = 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,20 +158,6 @@ def _staying_rows(rows: RowSet | None, move: Move) -> RowSet:
     """Return the rows that stay where they are."""
     numbers = (rows or NO_ROWS).listed()
     return RowSet.of(numbers[move(numbers) == numbers])
-
-
-def in_pieces(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield the same rows in fewer tables: those of many small fragments together."""
-    waiting: list[pa.Table] = []
-    waiting_bytes = 0
-    for table in tables:
-        waiting.append(table)
-        waiting_bytes += table.nbytes
-        if waiting_bytes >= _TABLE_BYTES or len(waiting) >= _TABLES_MAX:
-            yield pa.concat_tables(waiting)
-            waiting, waiting_bytes = [], 0
-    if waiting:
-        yield pa.concat_tables(waiting)
 
 
 def zone_runs(rows: IndexedRows, zone_rows: int) -> Iterator[ZoneRun]:

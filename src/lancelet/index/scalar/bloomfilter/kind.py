@@ -31,12 +31,12 @@ from lancelet.index.base import (
 )
 from lancelet.index.folder import SegmentFolder, StoredFile
 from lancelet.index.parts.ordering import bits_of
+from lancelet.index.parts.pieces import in_pieces
 from lancelet.index.parts.zones import (
     ZONE_FIELDS,
     ZONE_ROWS,
     NullRows,
     ZonePlaces,
-    in_pieces,
     staying_zones,
     zone_runs,
 )

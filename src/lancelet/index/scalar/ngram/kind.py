@@ -9,8 +9,7 @@ Token 0 stands for texts that are null. A search for fewer than three letters is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -29,23 +28,26 @@ from lancelet.index.base import (
     Parameters,
     ScalarKind,
     Segment,
-    gather,
 )
 from lancelet.index.folder import SegmentFolder
+from lancelet.index.parts.grouping import Groups, group_rows, join_groups, moved_groups
+from lancelet.index.parts.pieces import in_pieces
+from lancelet.index.parts.sorted_runs import Part
 from lancelet.index.question import Contains, IsNull, Question
 from lancelet.index.text.characters import fold, lower
-from lancelet.kernels import counting_order
-from lancelet.rowids.address import NO_ADDRESS, UInt64s
 from lancelet.rowids.selection import NO_ROWS, RowSet
 
 _FILE: Final = "ngram_postings.lance"
 _LETTERS: Final = 3
 _BASE: Final = 37
-_NUM_TOKENS: Final = _BASE**_LETTERS
 _NULL: Final = 0
+_TOKEN: Final = pa.uint32()
+_TEXTS_READ: Final = 1 << 11
+"""A text has as many tokens as letters, so few are taken apart at once."""
+_LISTS_READ: Final = 256
 _SCHEMA: Final = pa.schema(
     [
-        pa.field("tokens", pa.uint32()),
+        pa.field("tokens", _TOKEN),
         pa.field(
             "posting_list",
             pa.binary(),
@@ -116,14 +118,13 @@ class NGramSegment:
         (lists,) = self._file.read(["posting_list"], RowRange(place, place + 1))
         return RowSet(dict(parse_treemap(lists[0].as_py())))
 
-    @cached_property
-    def pairs(self) -> tuple[Int64s, UInt64s]:
-        """Every token with every row it has."""
-        (lists,) = self._file.read(["posting_list"])
-        rows = [RowSet(dict(parse_treemap(each.as_py()))).addresses({}) for each in lists]
-        counts = [len(each) for each in rows]
-        numbers = np.concatenate([np.empty(0, np.uint64), *rows])
-        return np.repeat(self.tokens.astype(np.int64), counts), numbers
+    def groups(self) -> Iterator[Groups]:
+        """Yield the tokens in order, and the rows of each."""
+        for start in range(0, len(self.tokens), _LISTS_READ):
+            stop = min(start + _LISTS_READ, len(self.tokens))
+            (lists,) = self._file.read(["posting_list"], RowRange(start, stop))
+            sets = [RowSet(dict(parse_treemap(each.as_py()))) for each in lists]
+            yield pa.array(self.tokens[start:stop], _TOKEN), sets
 
 
 class NGram(ScalarKind):
@@ -144,7 +145,7 @@ class NGram(ScalarKind):
 
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:  # noqa: ARG002
         """Write the rows of every three letters."""
-        _write([_pairs_of(rows)], folder)
+        _write(group_rows(_tokens_of(rows), _TOKEN), folder)
         return b""
 
     def open(self, folder: SegmentFolder, details: bytes) -> NGramSegment:  # noqa: ARG002
@@ -159,14 +160,14 @@ class NGram(ScalarKind):
         folder: SegmentFolder,
     ) -> bytes:
         """Unite the rows of each token."""
-        parts = [_pairs_of(rows)]
+        parts = [group_rows(_tokens_of(rows), _TOKEN)]
         parts += [_moved(segment, move) for segment, move in zip(segments, moves, strict=True)]
-        _write(parts, folder)
+        _write(join_groups(parts, _TOKEN), folder)
         return b""
 
     def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> bytes:
         """Write the same tokens with other rows."""
-        _write([_moved(segment, move)], folder)
+        _write(_moved(segment, move), folder)
         return b""
 
 
@@ -194,34 +195,35 @@ def _trigrams_of(texts: Sequence[str | None]) -> tuple[Int64s, Int64s]:
     return tokens, np.searchsorted(np.cumsum(sizes), places, side="right")
 
 
-def _pairs_of(rows: IndexedRows) -> tuple[Int64s, UInt64s]:
-    values, numbers = gather(rows)
-    tokens, places = _trigrams_of(values.to_pylist())
-    nulls = numbers[values.is_null().to_numpy(zero_copy_only=False)]
-    return (
-        np.concatenate([tokens, np.full(len(nulls), _NULL, np.int64)]),
-        np.concatenate([numbers[places], nulls]),
-    )
+def _tokens_of(rows: IndexedRows) -> Iterator[Part]:
+    """Yield tokens and the rows that have them, as they come; a row without a text has one too."""
+    for values, numbers in rows.parts:
+        for start in range(0, len(values), _TEXTS_READ):
+            texts, own = values.slice(start, _TEXTS_READ), numbers[start : start + _TEXTS_READ]
+            tokens, places = _trigrams_of(texts.to_pylist())
+            yield pa.array(tokens.astype(np.uint32)), own[places]
+            nulls = own[texts.is_null().to_numpy(zero_copy_only=False)]
+            yield pa.array(np.full(len(nulls), _NULL, np.uint32)), nulls
 
 
-def _moved(segment: Segment, move: Move) -> tuple[Int64s, UInt64s]:
+def _moved(segment: Segment, move: Move) -> Iterator[Groups]:
     assert isinstance(segment, NGramSegment), "segments of one index are of one kind"
-    tokens, numbers = segment.pairs
-    moved = move(numbers)
-    kept = moved != NO_ADDRESS
-    return tokens[kept], moved[kept]
+    return moved_groups(segment.groups(), move)
 
 
-def _write(parts: Sequence[tuple[Int64s, UInt64s]], folder: SegmentFolder) -> None:
-    tokens = np.concatenate([part[0] for part in parts])
-    numbers = np.concatenate([part[1] for part in parts])
-    order = counting_order(tokens.astype(np.uint32), _NUM_TOKENS)
-    tokens, numbers = tokens[order], numbers[order]
-    starts = np.flatnonzero(np.diff(tokens, prepend=-1))
-    groups = np.split(numbers, starts[1:]) if len(starts) else []
-    lists = [render_treemap(_bitmaps(RowSet.of(group))) for group in groups]
-    columns = [pa.array(tokens[starts].astype(np.uint32)), pa.array(lists, pa.binary())]
-    folder.write(_FILE, pa.Table.from_arrays(columns, schema=_SCHEMA))
+def _write(groups: Iterable[Groups], folder: SegmentFolder) -> None:
+    """Write the posting lists of tokens that have rows."""
+    with folder.create(_FILE, _SCHEMA) as file:
+        for table in in_pieces(_listed(groups)):
+            file.write(table)
+
+
+def _listed(groups: Iterable[Groups]) -> Iterator[pa.Table]:
+    for tokens, sets in groups:
+        filled = [place for place, rows in enumerate(sets) if rows]
+        lists = [render_treemap(_bitmaps(sets[place])) for place in filled]
+        columns = [tokens.take(pa.array(filled, pa.int64())), pa.array(lists, pa.binary())]
+        yield pa.Table.from_arrays(columns, schema=_SCHEMA)
 
 
 def _bitmaps(rows: RowSet) -> dict[int, FrozenBitMap]:

@@ -37,6 +37,7 @@ from lancelet.index.base import (
 )
 from lancelet.index.folder import SegmentFolder, StoredFile
 from lancelet.index.parts.ordering import order_of
+from lancelet.index.parts.pieces import in_pieces
 from lancelet.index.parts.spans import interval_of, is_nan
 from lancelet.index.parts.zone_bounds import bounds_of
 from lancelet.index.parts.zones import (
@@ -44,7 +45,6 @@ from lancelet.index.parts.zones import (
     ZONE_ROWS,
     NullRows,
     ZonePlaces,
-    in_pieces,
     staying_zones,
     zone_runs,
 )
