@@ -2,7 +2,7 @@
 
     jieba/<model>      Chinese, the package jieba       <home>/jieba/<model>/dict.txt
     lindera/<model>    Japanese and Korean, lindera     <home>/lindera/<model>/config.yml
-    icu, icu/split     any script, the package PyICU    words by the rules of Unicode
+    icu, icu/split     any script, PyICU or ICU itself  words by the rules of Unicode
 
 `LANCE_LANGUAGE_MODEL_HOME` says where the models are; `~/.local/share/lance/language_models` is
 where they are otherwise. The packages are optional, and a model is loaded once.
@@ -11,6 +11,7 @@ where they are otherwise. The packages are optional, and a model is loaded once.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 import os
 import warnings
@@ -26,6 +27,7 @@ from lancelet.buffers import Slices
 from lancelet.errors import InvalidInputError, StorageError, UnsupportedError
 from lancelet.index.text.characters import letters_and_digits
 from lancelet.index.text.pieces import Cutter, Pieces
+from lancelet.index.text.system_icu import system_icu
 
 HOME_VARIABLE: Final = "LANCE_LANGUAGE_MODEL_HOME"
 _DEFAULT_HOME: Final = "lance/language_models"
@@ -157,16 +159,11 @@ def _lindera(folder: str) -> Words:
 
 @cache
 def _icu(*, splits: bool) -> Words:
-    package = _package("icu", "PyICU", "texts of any script")
+    split = _splitter()
 
     def words(text: str) -> Iterator[tuple[str, int]]:
-        breaks = package.BreakIterator.createWordInstance(package.Locale.getRoot())
-        written = package.UnicodeString(text)
-        breaks.setText(written)
-        start = position = 0
-        for stop in breaks:
-            word = str(written[start:stop])
-            start = stop
+        position = 0
+        for word in split(text):
             # Newer rules of Unicode keep addresses of mail whole; those of the reference do not.
             for part in _runs(word) if splits else word.split("@"):
                 if any(map(_is_member, part)):
@@ -174,6 +171,28 @@ def _icu(*, splits: bool) -> Words:
                     position += 1
 
     return words
+
+
+def _splitter() -> Callable[[str], Iterator[str]]:
+    """Return what splits texts: the package if it is installed, or the system's library."""
+    found = None if _is_installed("icu") else system_icu()
+    if found is not None:
+        return found
+    return partial(_split_by_package, _package("icu", "PyICU", "texts of any script"))
+
+
+def _is_installed(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
+
+
+def _split_by_package(package: Any, text: str) -> Iterator[str]:
+    breaks = package.BreakIterator.createWordInstance(package.Locale.getRoot())
+    written = package.UnicodeString(text)
+    breaks.setText(written)
+    start = 0
+    for stop in breaks:
+        yield str(written[start:stop])
+        start = stop
 
 
 def _runs(word: str) -> list[str]:
