@@ -11,7 +11,8 @@ The kinds of codes, where `c` is the code of a row:
     BYTES      factor * |c - q|^2
     PRODUCTS   base + factor * <q, c>
     VECTORS    by a metric
-    ROTATED    number of the partition + add + scale * (<q, c> + base), add and scale of the row
+    ROTATED    number of the partition + add + scale * (<q, c> + base), add and scale of the row;
+               no number of a code is above twice `factor`
 """
 
 from __future__ import annotations
@@ -27,12 +28,17 @@ from lancelet.buffers import Int64s
 from lancelet.kernels.metric import Floats, Metric
 
 NO_FLOATS: Final[Floats] = np.empty(0, np.float32)
+_NO_BYTES: Final = np.empty(0, np.uint8)
 ENTRIES: Final = 256
 """How many entries a table has for each byte of a code."""
 
 
 def _no_floats() -> Floats:
     return NO_FLOATS
+
+
+def _no_bytes() -> npt.NDArray[np.uint8]:
+    return _NO_BYTES
 
 
 class CodeKind(IntEnum):
@@ -66,12 +72,21 @@ class CodeQuery:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackedCodes:
-    """The codes of a segment; those of a row have so many bytes, and two numbers if ROTATED."""
+    """The codes of a segment; those of a row have so many bytes, and two numbers if ROTATED.
+
+    Of other kinds, what there is besides lets rows be told to be too far by a product of bytes:
+
+    BYTES      add      squares of the bytes less 256 times their sum, times the factor
+    VECTORS    numbers  vectors less the centre (at length one before, for cosine) as `round_rows`
+               add      their squares, for L2
+               scale    -2 times the steps for L2, -1 times else; probes have centres then
+    """
 
     values: npt.NDArray[Any]
     row_bytes: int
     add: Floats = field(default_factory=_no_floats)
     scale: Floats = field(default_factory=_no_floats)
+    numbers: npt.NDArray[np.uint8] = field(default_factory=_no_bytes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

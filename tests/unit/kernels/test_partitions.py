@@ -31,7 +31,7 @@ def case(
     lengths = random.integers(0, 90, int(random.integers(1, 6)))
     lengths[0] += 1200  # more than the kernel looks at in one go
     starts = np.cumsum(lengths) - lengths
-    rows, dimension = int(lengths.sum()), int(random.integers(1, 6)) * 4
+    rows, dimension = int(lengths.sum()), int(random.choice([4, 8, 20, 64, 100, 132]))
     query = random.normal(size=dimension).astype(np.float32)
     add, scale = random.normal(size=(2, rows)).astype(np.float32)
     centers = random.normal(size=(len(lengths), dimension)).astype(np.float32)
@@ -52,11 +52,11 @@ def case(
             extra = {"words": table, "base": 1.0}
         case CodeKind.BYTES:
             query = random.integers(0, 256, dimension).astype(np.uint8)
-            extra = {"factor": 0.25}
+            extra = {"factor": 0.01}
         case CodeKind.PRODUCTS:
             extra = {"factor": -0.5, "base": 2.0}
         case CodeKind.ROTATED | CodeKind.ROTATED_WIDE:
-            factors, extra = (add, scale), {"base": -3.0}
+            factors, extra = (add, scale), {"factor": 127.5, "base": -3.0}
     if kind is CodeKind.VECTORS:
         extra = {"metric": Metric(int(random.integers(0, 3)))}
         values: Any = random.normal(size=rows * dimension).astype(
@@ -68,6 +68,9 @@ def case(
     else:
         values = random.integers(0, 256, rows * per_row).astype(np.uint8)
     codes = PackedCodes(values, per_row * values.itemsize, *factors)
+    if random.random() < 0.7:
+        own = np.repeat(centers, lengths, axis=0)
+        factors = factors or what_bounds_need(kind, values, own, extra)
     order = random.permutation(rows)
     addresses = (order // 300).astype(np.uint64) << np.uint64(32) | (order % 300).astype(np.uint64)
     fragments = np.arange(0, max(rows // 300, 1))  # the last is not one of them
@@ -77,6 +80,27 @@ def case(
     return CodeQuery(kind, query, dimension, **extra), codes, probes, addresses, masks
 
 
+def what_bounds_need(
+    kind: CodeKind, values: Any, centers: Any, extra: dict[str, Any]
+) -> tuple[Any, ...]:
+    """Return what tells rows of some kinds to be too far, as `PackedCodes` says it."""
+    wide = values.reshape(len(centers), -1)
+    if kind is CodeKind.BYTES:
+        whole = wide.astype(np.float32)
+        return (np.float32(extra["factor"]) * (whole * (whole - 256)).sum(axis=1),)
+    if kind is not CodeKind.VECTORS:
+        return ()
+    is_normal = extra["metric"] is Metric.COSINE
+    each = [
+        native.round_rows(row[None], center, is_normal=is_normal)
+        for row, center in zip(wide, centers, strict=True)
+    ]
+    numbers, squares, steps = (np.concatenate(own) for own in zip(*each, strict=True))
+    is_l2 = extra["metric"] is Metric.L2
+    add = squares if is_l2 else np.empty(0, np.float32)
+    return add, steps * np.float32(-2 if is_l2 else -1), numbers.reshape(-1)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @given(seed=st.integers(0, 1 << 30), count=st.sampled_from([1, 7, 64, 5000]))
 def test_finds_what_the_definition_finds(kind: CodeKind, seed: int, count: int) -> None:
@@ -84,10 +108,10 @@ def test_finds_what_the_definition_finds(kind: CodeKind, seed: int, count: int) 
     expected, apart = reference.scan_partitions(*arguments, count)
     found, scores = native.scan_partitions(*arguments, count)
     assert len(found) == len(expected)
-    np.testing.assert_allclose(scores, apart, rtol=2e-4, atol=2e-3)
+    np.testing.assert_allclose(scores, apart, rtol=2e-4, atol=2e-2)
     differ = found != expected
     # Sums in another order may swap rows that are as far, or as good as.
-    np.testing.assert_allclose(scores[differ], apart[differ], rtol=2e-4, atol=2e-3)
+    np.testing.assert_allclose(scores[differ], apart[differ], rtol=2e-4, atol=2e-2)
 
 
 @given(seed=st.integers(0, 1 << 30))
@@ -102,6 +126,7 @@ def test_bounds_leave_out_what_is_not_within(seed: int) -> None:
 def test_scores_that_are_no_numbers_are_never_found() -> None:
     asked, codes, probes, addresses, masks = case(3, CodeKind.VECTORS)
     codes.values[:] = np.nan
+    codes.scale[:] = np.nan
     found, _ = native.scan_partitions(asked, codes, probes, addresses, masks, 10)
     assert len(found) == 0
 

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancelet.errors import InternalError
-from lancelet.kernels import nearest_words, vector_distances
+from lancelet.kernels import nearest_words, round_rows, vector_distances
 from lancelet.kernels.metric import Metric
+from lancelet.kernels.native import vectors as native
 from lancelet.kernels.reference import vectors as reference
 
 FLOATS = ("f2", "f4", "f8")
@@ -83,3 +84,30 @@ def test_what_does_not_fit_together_is_refused():
         vector_distances(four, 2, two, Metric.HAMMING)
     with pytest.raises(InternalError):
         vector_distances(four, 2, two, Metric.L2, np.array([2]))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("is_normal", [False, True])
+@given(dimension=st.integers(1, 80), count=st.integers(0, 9), seed=st.integers(0, 1000))
+def test_rows_are_rounded_to_half_a_step(dtype, is_normal, dimension, count, seed):
+    random = np.random.default_rng(seed)
+    vectors = random.normal(size=(count, dimension)).astype(dtype)
+    center = random.normal(size=dimension).astype(np.float32)
+    numbers, squares, steps = round_rows(vectors, center, is_normal=is_normal)
+    expected = reference.round_rows(vectors, center, is_normal=is_normal)
+    np.testing.assert_allclose(squares, expected[1], rtol=1e-4)
+    np.testing.assert_allclose(steps, expected[2], rtol=1e-4)
+    assert (np.abs(numbers.astype(int) - expected[0]) <= 1).all()
+    wide = vectors.astype(np.float64)
+    if is_normal:
+        wide /= np.linalg.norm(wide, axis=1, keepdims=True)
+    apart = wide - center - (numbers.astype(np.float64) - 128) * steps[:, None]
+    assert (np.abs(apart) <= 0.5001 * steps[:, None] + 1e-6).all()
+
+
+@pytest.mark.parametrize("module", [native, reference])
+def test_rows_that_are_no_numbers_have_no_steps(module):
+    vectors = np.array([[np.nan, 1], [np.inf, 1], [1e30, 1], [0, 0], [2, 4]], np.float32)
+    numbers, squares, steps = module.round_rows(vectors, np.zeros(2, np.float32))
+    assert np.isnan(steps).tolist() == np.isnan(squares).tolist() == [True] * 3 + [False] * 2
+    assert numbers.tolist() == [[128, 128]] * 4 + [[192, 255]]

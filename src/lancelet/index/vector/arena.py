@@ -24,7 +24,7 @@ from lancelet.rowids.address import UInt64s
 
 KEPT_BYTES: Final = 1 << 30
 
-ReadPartition = Callable[[int], tuple[UInt64s, tuple[npt.NDArray[Any], ...]]]
+ReadPartition = Callable[[int], tuple[UInt64s, PackedCodes]]
 """Returns the numbers of the rows of a partition and its codes as kernels want them."""
 
 
@@ -65,24 +65,25 @@ class Arena:
             numbers, codes = self._read(number)
             loaded = self._loaded
             if loaded is None:
-                loaded = self._loaded = self._empty(codes, max(len(numbers), 1))
+                loaded = self._loaded = self._empty(codes, len(numbers))
             start, length = int(self._starts[number]), int(self._lengths[number])
-            rows = slice(start, start + length)
-            loaded.numbers[rows] = numbers
-            packed = loaded.codes
-            per_row = packed.row_bytes // packed.values.itemsize
-            packed.values[start * per_row : (start + length) * per_row] = codes[0].reshape(-1)
-            if len(codes) > 1:
-                packed.add[rows], packed.scale[rows] = codes[1], codes[2]
+            loaded.numbers[start : start + length] = numbers
+            self._bytes += 8 * length
+            for kept, own in zip(_arrays(loaded.codes), _arrays(codes), strict=True):
+                per_row = len(own) // max(length, 1)
+                kept[start * per_row : (start + length) * per_row] = own
+                self._bytes += own.nbytes
             self._is_there[number] = True
-            self._bytes += length * (packed.row_bytes + 8)
         assert self._loaded is not None, "a partition was loaded"
         return self._loaded
 
-    def _empty(self, codes: tuple[npt.NDArray[Any], ...], count: int) -> Loaded:
+    def _empty(self, codes: PackedCodes, count: int) -> Loaded:
         rows = int((self._starts + self._lengths).max(initial=0))
-        per_row = codes[0].size // count
-        values = np.empty(rows * per_row, codes[0].dtype)
-        factors = [np.empty(rows, np.float32) for _ in codes[1:]]
-        packed = PackedCodes(values, max(per_row, 1) * values.itemsize, *factors)
-        return Loaded(np.empty(rows, np.uint64), packed)
+        values, *others = (
+            np.empty(rows * (len(each) // max(count, 1)), each.dtype) for each in _arrays(codes)
+        )
+        return Loaded(np.empty(rows, np.uint64), PackedCodes(values, codes.row_bytes, *others))
+
+
+def _arrays(codes: PackedCodes) -> tuple[npt.NDArray[Any], ...]:
+    return codes.values, codes.add, codes.scale, codes.numbers

@@ -27,7 +27,7 @@ from lancelet.index.vector.model import IvfModel
 from lancelet.index.vector.quantizers.base import Codes, Quantizer, StorageNotes
 from lancelet.index.vector.quantizers.registry import GRAPH, parse_quantizer, quantizer_name
 from lancelet.index.vector.vectors import values_of
-from lancelet.kernels import Graph, Metric
+from lancelet.kernels import Graph, Metric, PackedCodes
 from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import RowSet
 
@@ -131,9 +131,9 @@ class IvfSegment:
         """The centroids in single precision."""
         return self.model.centroids.astype(np.float32)
 
-    def _read(self, number: int) -> tuple[UInt64s, tuple[npt.NDArray[Any], ...]]:
+    def _read(self, number: int) -> tuple[UInt64s, PackedCodes]:
         numbers, codes = self.codes(number)
-        return numbers, self.quantizer.searchable(codes)
+        return numbers, self.quantizer.searchable(codes, self.centers[number])
 
     def codes(self, number: int) -> tuple[UInt64s, Codes]:
         """Return the numbers of the rows of a partition, and their codes row by row."""

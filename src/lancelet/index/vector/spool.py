@@ -10,7 +10,7 @@ So building takes room for one run and one partition, however many rows there ar
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +24,9 @@ from lancelet.rowids.address import UInt64s
 
 RUN_BYTES: Final = 64 << 20
 """How much is held in memory before it is written."""
+
+_LONG_PIECE: Final = 64
+"""From how many rows of a partition it is worth to take them from what came together."""
 
 _NUMBERS: Final = ""
 """The name under which the numbers of rows are kept beside their codes."""
@@ -57,25 +60,41 @@ class Spool(AbstractContextManager["Spool"]):
 
     def parts(self) -> Iterator[tuple[UInt64s, Codes]]:
         """Yield the rows of each partition in turn; nothing if no rows were added."""
-        runs = [*self._runs, *([self._sorted()] if self._waiting else [])]
+        runs = [*self._runs, *self._waiting_runs()]
         self._waiting = []
         if not runs:
             return
         for partition in range(self._partitions):
             found = [run.rows_of(partition) for run in runs]
-            rows = {key: np.concatenate([each[key] for each in found]) for key in found[0]}
+            rows = {key: joined([each[key] for each in found]) for key in found[0]}
             numbers = rows.pop(_NUMBERS)
-            order = np.argsort(numbers, kind="stable")
-            yield numbers[order], {key: each[order] for key, each in rows.items()}
+            if (numbers[1:] < numbers[:-1]).any():
+                order = np.argsort(numbers, kind="stable")
+                numbers, rows = numbers[order], {key: each[order] for key, each in rows.items()}
+            yield numbers, rows
+
+    def _waiting_runs(self) -> list[_Run]:
+        """Return what is held as runs: as it came where pieces are long, else put together."""
+        rows = sum(len(labels) for labels, _ in self._waiting)
+        if rows < _LONG_PIECE * self._partitions * len(self._waiting):
+            return [self._sorted()]
+        return [
+            _Run(self._bounds(labels), rows, np.argsort(labels, kind="stable"))
+            for labels, rows in self._waiting
+        ]
 
     def _sorted(self) -> _Run:
         labels = np.concatenate([each for each, _ in self._waiting])
         order = np.argsort(labels, kind="stable")
         keys = self._waiting[0][1]
         rows = {key: np.concatenate([own[key] for _, own in self._waiting])[order] for key in keys}
+        return _Run(self._bounds(labels), rows)
+
+    def _bounds(self, labels: Int64s) -> Int64s:
+        """Return where the rows of each partition begin once they are sorted."""
         bounds = np.zeros(self._partitions + 1, np.int64)
         np.cumsum(np.bincount(labels, minlength=self._partitions), out=bounds[1:])
-        return _Run(bounds, rows)
+        return bounds
 
     def _spill(self) -> None:
         if self._folder is None:
@@ -91,12 +110,22 @@ class Spool(AbstractContextManager["Spool"]):
 
 
 class _Run:
-    """Rows sorted by partition; those of partition i begin at `bounds[i]`."""
+    """Rows sorted by partition, or their order; those of partition i begin at `bounds[i]`."""
 
-    def __init__(self, bounds: Int64s, rows: dict[str, npt.NDArray[Any]]) -> None:
+    def __init__(
+        self, bounds: Int64s, rows: dict[str, npt.NDArray[Any]], order: Int64s | None = None
+    ) -> None:
         self.bounds = bounds
         self.rows = rows
+        self._order = order
 
     def rows_of(self, partition: int) -> dict[str, npt.NDArray[Any]]:
         chosen = slice(int(self.bounds[partition]), int(self.bounds[partition + 1]))
+        if self._order is not None:
+            return {key: own[self._order[chosen]] for key, own in self.rows.items()}
         return {key: np.asarray(own[chosen]) for key, own in self.rows.items()}
+
+
+def joined(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Return arrays one behind the other; one alone as it is."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)

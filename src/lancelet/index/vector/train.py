@@ -1,6 +1,6 @@
 """What an index of vectors is asked for, and the models that are found for it.
 
-    rows 100000, target 8192       12 partitions, centroids from 256 rows for each
+    rows 100000, target 8192       12 partitions, centroids from 256 rows of the sample for each
     codebook of 16 x 256 words     from 256 residuals for each word
 
 Samples are taken in one pass over the rows, so as much memory is needed as they have, and no more.
@@ -113,10 +113,12 @@ class IvfRequest:
     def sample_size(self, num_rows: int) -> int:
         """Return how many of so many rows the models are found from, at most.
 
-        >>> IvfRequest("IVF_PQ").sample_size(20_000)
-        65536
+        >>> IvfRequest("IVF_PQ").sample_size(20_000), IvfRequest("IVF_FLAT").sample_size(20_000)
+        (65536, 1024)
         """
-        words = 1 << min(self.bits or 8, 8)
+        # Words of a book and bounds of bytes are found from rows as centroids are.
+        is_learned = quantizer_name(self.name) in {"PQ", "SQ"}
+        words = 1 << min(self.bits or 8, 8) if is_learned else 1
         return max(self.count_for(num_rows), words) * self.sample_rate
 
     @staticmethod
@@ -239,7 +241,7 @@ def _model(sample: Matrix, request: IvfRequest, dtype: np.dtype[Any], partitions
             )
         return IvfModel(request.metric, request.centroids.astype(dtype))
     return IvfModel.train(
-        sample,
+        _some(sample, partitions * request.sample_rate, request.seed),
         request.metric,
         dtype,
         partitions=partitions,
@@ -312,10 +314,7 @@ def _product_codes(
             )
         book = request.codebook.reshape(pieces, 1 << bits, dimension // pieces).astype(dtype)
         return ProductCodes(request.metric, book, bits, request.transposed)
-    random = np.random.default_rng(request.seed)
-    most = request.sample_rate << bits
-    if len(sample) > most:
-        sample = sample[np.sort(random.choice(len(sample), most, replace=False))]
+    sample = _some(sample, request.sample_rate << bits, request.seed)
     rest = residuals(sample, model.assign(sample), model.centroids, request.metric)
     return ProductCodes.train(
         rest,
@@ -328,6 +327,14 @@ def _product_codes(
         transposed=request.transposed,
         progress=lambda done: request.progress("train_quantizer", done, pieces),
     )
+
+
+def _some(sample: Matrix, most: int, seed: int) -> Matrix:
+    """Return so many rows of a sample at most, chosen by chance."""
+    if len(sample) <= most:
+        return sample
+    chosen = np.random.default_rng(seed).choice(len(sample), most, replace=False)
+    return sample[np.sort(chosen)]
 
 
 def default_pieces(dimension: int) -> int:

@@ -27,6 +27,7 @@ from lancelet.index.vector import layout
 from lancelet.index.vector.graph import GraphSettings, GraphWriter
 from lancelet.index.vector.model import IvfModel
 from lancelet.index.vector.quantizers.base import Codes, Quantizer
+from lancelet.index.vector.spool import joined
 from lancelet.rowids.address import UInt64s
 
 _GROUP_BYTES: Final = 8 << 20
@@ -110,7 +111,7 @@ def _write_group(
     if not group:
         return
     columns = [
-        array_of(np.concatenate(own), field.type)
+        array_of(joined(own), field.type)
         for field, own in zip(schema, zip(*group, strict=True), strict=True)
     ]
     file.write(pa.Table.from_arrays(columns, schema=schema))

@@ -33,6 +33,7 @@ def scan_partitions(
         codes.row_bytes,
         codes.add,
         codes.scale,
+        codes.numbers,
         as_bytes(asked.query),
         asked.words,
         asked.pieces,

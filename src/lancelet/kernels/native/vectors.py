@@ -121,6 +121,31 @@ def scaled_codes(vectors: Floats, bits: int, percent: int) -> npt.NDArray[np.uin
     return codes
 
 
+def round_rows(
+    vectors: npt.NDArray[Any], center: Floats, *, is_normal: bool = False
+) -> tuple[npt.NDArray[np.uint8], Floats, Floats]:
+    """Return rows less a centre as bytes, the sums of squares of what is rounded, and the steps.
+
+    Where it is asked for, a row is made of length one before. A byte less 128 times the step of
+    its row is at most half a step off. Rows that cannot be rounded have steps that are no numbers.
+    """
+    count, dimension = vectors.shape
+    numbers = np.empty((count, dimension), np.uint8)
+    squares, steps = np.empty(count, np.float32), np.empty(count, np.float32)
+    status = _native.round_rows(
+        as_bytes(vectors.reshape(-1)),
+        vectors.dtype.itemsize,
+        dimension,
+        np.ascontiguousarray(center, np.float32),
+        int(is_normal),
+        numbers.reshape(-1),
+        squares,
+        steps,
+    )
+    checked(status, kernel="round_rows")
+    return numbers, squares, steps
+
+
 def sum_by_label(vectors: npt.NDArray[Any], labels: Int64s, count: int) -> npt.NDArray[np.float64]:
     """Return, for each of so many labels, the sum of the rows that have it."""
     out = np.empty(count * vectors.shape[1])

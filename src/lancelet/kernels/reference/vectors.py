@@ -118,6 +118,30 @@ def scaled_codes(vectors: Floats, bits: int, percent: int) -> npt.NDArray[np.uin
     return codes
 
 
+def round_rows(
+    vectors: npt.NDArray[Any], center: Floats, *, is_normal: bool = False
+) -> tuple[npt.NDArray[np.uint8], Floats, Floats]:
+    """Return rows less a centre as bytes, the sums of squares of what is rounded, and the steps.
+
+    Where it is asked for, a row is made of length one before. A byte less 128 times the step of
+    its row is at most half a step off. Rows that cannot be rounded have steps that are no numbers.
+    """
+    wide = vectors.astype(sum_type(vectors.dtype))
+    with np.errstate(all="ignore"):
+        if is_normal:
+            lengths = np.sqrt((wide * wide).sum(axis=1, keepdims=True))
+            wide = wide / np.where(lengths > 0, lengths, 1)
+        apart = (wide - center).astype(np.float32)
+        squares = _single((apart * apart).sum(axis=1))
+        is_finite = squares < 1e30
+        steps = np.abs(apart).max(axis=1, initial=0) / np.float32(127)
+        steps = np.where(steps * 127 > 1e-20, steps, 0)
+        scaled = np.floor(apart / np.where(steps > 0, steps, np.inf)[:, None] + 0.5) + 128
+    numbers = np.where(is_finite[:, None], scaled, 128).astype(np.uint8)
+    unknown = np.float32(np.nan)
+    return numbers, np.where(is_finite, squares, unknown), np.where(is_finite, steps, unknown)
+
+
 def sum_by_label(vectors: npt.NDArray[Any], labels: Int64s, count: int) -> npt.NDArray[np.float64]:
     """Return, for each of so many labels, the sum of the rows that have it."""
     sums = np.zeros((count, vectors.shape[1]))

@@ -3,7 +3,7 @@
     encode      vectors, their partitions  -> codes: named arrays, row by row
     store       codes of one partition     -> columns as the file has them
     load        columns of one partition   -> codes
-    searchable  codes of one partition     -> arrays, such that distances are found fastest
+    searchable  codes of one partition     -> as kernels want them, with what rows are told far by
     ask         a query                    -> how a kernel scores what is searchable
 
 Only `store` and `load` know how a file packs codes; merging and renumbering select rows of codes.
@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from lancelet.buffers import Int64s
 from lancelet.errors import CorruptDataError
-from lancelet.kernels import CodeQuery, Comparison, Metric
+from lancelet.kernels import CodeQuery, Comparison, Metric, PackedCodes
 from lancelet.kernels.metric import Floats
 
 Matrix: TypeAlias = npt.NDArray[Any]
@@ -85,8 +85,8 @@ class Quantizer(Protocol):
     def load(self, columns: Sequence[npt.NDArray[Any]]) -> Codes:
         """Return the codes of one partition."""
 
-    def searchable(self, codes: Codes) -> tuple[npt.NDArray[Any], ...]:
-        """Return codes as kernels want them, and two numbers for each row if it has such."""
+    def searchable(self, codes: Codes, center: Floats) -> PackedCodes:
+        """Return the codes of a partition, whose centroid is given, as kernels want them."""
 
     def ask(self, query: Matrix) -> CodeQuery:
         """Return how rows are scored for a query that is prepared for the metric."""

@@ -21,7 +21,9 @@ from lancelet.index.vector.quantizers.base import (
     number_of,
     work_type,
 )
-from lancelet.kernels import CodeKind, CodeQuery, Comparison, Metric
+from lancelet.kernels import CodeKind, CodeQuery, Comparison, Metric, PackedCodes, round_rows
+from lancelet.kernels.metric import Floats
+from lancelet.kernels.partitions import NO_FLOATS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +49,7 @@ class Flat:
 
     def encode(self, vectors: Matrix, partitions: Int64s, centroids: Matrix) -> Codes:  # noqa: ARG002
         """Return the vectors."""
-        return {"flat": vectors.astype(self.dtype)}
+        return {"flat": vectors.astype(self.dtype, copy=False)}
 
     def store(self, codes: Codes) -> list[npt.NDArray[Any]]:
         """Return the vectors."""
@@ -57,9 +59,17 @@ class Flat:
         """Return the vectors."""
         return {"flat": columns[0]}
 
-    def searchable(self, codes: Codes) -> tuple[npt.NDArray[Any], ...]:
-        """Return the vectors."""
-        return (codes["flat"],)
+    def searchable(self, codes: Codes, center: Floats) -> PackedCodes:
+        """Return the vectors, and what they are less the centroid, rounded to bytes."""
+        vectors = np.ascontiguousarray(codes["flat"])
+        row_bytes = self.dimension * vectors.itemsize
+        if self.metric is Metric.HAMMING:
+            return PackedCodes(vectors.reshape(-1), row_bytes)
+        is_normal = self.metric is Metric.COSINE
+        numbers, squares, steps = round_rows(vectors, center, is_normal=is_normal)
+        add, share = (squares, -2) if self.metric is Metric.L2 else (NO_FLOATS, -1)
+        scale = steps * np.float32(share)
+        return PackedCodes(vectors.reshape(-1), row_bytes, add, scale, numbers.reshape(-1))
 
     def ask(self, query: Matrix) -> CodeQuery:
         """Return the query in the precision that distances have."""

@@ -39,7 +39,14 @@ from lancelet.index.vector.quantizers.base import (
     residuals,
     work_type,
 )
-from lancelet.kernels import CodeKind, CodeQuery, Comparison, Metric, nearest_words
+from lancelet.kernels import (
+    CodeKind,
+    CodeQuery,
+    Comparison,
+    Metric,
+    PackedCodes,
+    nearest_words,
+)
 from lancelet.kernels.metric import Floats
 
 _SMALL: Final = 4
@@ -128,9 +135,10 @@ class ProductCodes:
         own = columns[0]
         return {"code": own.reshape(own.shape[::-1]).T if self.transposed else own}
 
-    def searchable(self, codes: Codes) -> tuple[npt.NDArray[Any], ...]:
+    def searchable(self, codes: Codes, center: Floats) -> PackedCodes:  # noqa: ARG002
         """Return the codes column by column."""
-        return (np.ascontiguousarray(codes["code"].T),)
+        columns = np.ascontiguousarray(codes["code"].T)
+        return PackedCodes(columns.reshape(-1), len(columns))
 
     def ask(self, query: Matrix) -> CodeQuery:
         """Return the words that are compared with residuals, or the table of all partitions."""

@@ -37,7 +37,7 @@ from lancelet.index.vector.quantizers.base import (
     number_of,
 )
 from lancelet.index.vector.quantizers.rotation import FastRotation, MatrixRotation, Rotation
-from lancelet.kernels import CodeKind, CodeQuery, Metric, scaled_codes
+from lancelet.kernels import CodeKind, CodeQuery, Metric, PackedCodes, scaled_codes
 from lancelet.kernels.metric import Floats
 
 BITS_MAX: Final = 9
@@ -140,17 +140,20 @@ class RotatedCodes:
         codes["values"] = values
         return codes
 
-    def searchable(self, codes: Codes) -> tuple[npt.NDArray[Any], ...]:
+    def searchable(self, codes: Codes, center: Floats) -> PackedCodes:  # noqa: ARG002
         """Return the values, and the two factors that estimate best."""
         add, scale = _EXTRA_FACTORS if self.extra else _FACTORS[:2]
-        return codes["values"], codes[add].reshape(-1), codes[scale].reshape(-1)
+        values = codes["values"]
+        row_bytes = self.dimension * values.itemsize
+        factors = codes[add].reshape(-1), codes[scale].reshape(-1)
+        return PackedCodes(values.reshape(-1), row_bytes, *factors)
 
     def ask(self, query: Matrix) -> CodeQuery:
         """Return the rotated query, whose products with values estimate distances."""
         turned = self._turned(query.astype(np.float32))
         kind = CodeKind.ROTATED_WIDE if self.bits == BITS_MAX else CodeKind.ROTATED
         shift = -self._middle * float(turned.sum(dtype=np.float64))
-        return CodeQuery(kind, turned, self.dimension, base=shift)
+        return CodeQuery(kind, turned, self.dimension, factor=self._middle, base=shift)
 
     def graph_view(self, codes: Codes) -> GraphView:  # noqa: ARG002
         """Refuse: no kind of index has graphs of these codes."""

@@ -26,9 +26,11 @@ from lancelet.index.vector.quantizers.base import (
     list_field,
     number_of,
 )
-from lancelet.kernels import CodeKind, CodeQuery, Comparison, Metric
+from lancelet.kernels import CodeKind, CodeQuery, Comparison, Metric, PackedCodes
+from lancelet.kernels.metric import Floats
 
 _STEPS: Final = 255
+_BLOCK_VALUES: Final = 1 << 15
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,10 +70,17 @@ class ScalarCodes:
 
     def codes_of(self, vectors: Matrix) -> npt.NDArray[np.uint8]:
         """Return the bytes of elements: rounded down, and held to what a byte can be."""
+        found = np.zeros(vectors.shape, np.uint8)
         if self.end <= self.start:
-            return np.zeros(vectors.shape, np.uint8)
-        share = (vectors.astype(np.float64) - self.start) / (self.end - self.start)
-        return np.clip(share * _STEPS, 0, _STEPS).astype(np.uint8)
+            return found
+        rows = max(1, _BLOCK_VALUES // max(self.dimension, 1))
+        for first in range(0, len(vectors), rows):  # few enough that they stay near the processor
+            share = vectors[first : first + rows].astype(np.float64)
+            share -= self.start
+            share /= self.end - self.start
+            share *= _STEPS
+            found[first : first + rows] = np.clip(share, 0, _STEPS, out=share)
+        return found
 
     def around(self, other: ScalarCodes) -> ScalarCodes:
         """Return codes whose bounds hold those of both."""
@@ -93,9 +102,15 @@ class ScalarCodes:
         """Return the bytes."""
         return {"code": columns[0]}
 
-    def searchable(self, codes: Codes) -> tuple[npt.NDArray[Any], ...]:
-        """Return the bytes."""
-        return (codes["code"],)
+    def searchable(self, codes: Codes, center: Floats) -> PackedCodes:  # noqa: ARG002
+        """Return the bytes, and what the distance of a row has of its own."""
+        code = np.ascontiguousarray(codes["code"])
+        if self.metric is Metric.DOT:
+            return PackedCodes(code.reshape(-1), self.dimension)
+        step = (self.end - self.start) / _STEPS
+        wide = code.astype(np.float32)
+        own = np.einsum("ij,ij->i", wide, wide - 256) * np.float32(step * step)
+        return PackedCodes(code.reshape(-1), self.dimension, own)
 
     def ask(self, query: Matrix) -> CodeQuery:
         """Return the bytes of a query, or its elements as weights where products are compared."""

@@ -66,10 +66,11 @@ def test_estimates_are_near_distances(bits, least, metric):
     for key, own in codes.items():
         np.testing.assert_array_equal(loaded[key], own)
     query = random.normal(size=64).astype(np.float32)
-    values, add, scale = codec.searchable(loaded)
+    packed = codec.searchable(loaded, np.zeros(0, np.float32))
     asked = codec.ask(query)
     near = -(query @ centers[0]) if metric is Metric.DOT else ((query - centers[0]) ** 2).sum()
-    found = near + add + scale * (values.astype(np.float32) @ asked.query + asked.base)
+    values = packed.values.reshape(200, 64).astype(np.float32)
+    found = near + packed.add + packed.scale * (values @ asked.query + asked.base)
     exact = 1 - vectors @ query if metric is Metric.DOT else ((vectors - query) ** 2).sum(axis=1)
     assert np.corrcoef(found, exact)[0, 1] > least
     assert abs((found - exact).mean()) < 0.25 * exact.std()

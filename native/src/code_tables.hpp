@@ -1,0 +1,183 @@
+// Codes that are looked up in tables: how far each word is from a query, added up over the pieces.
+//
+//     piece      0    1    2          codes of a row   7 200 31
+//     entries    256  256  256        its distance     t0[7] + t1[200] + t2[31]
+#pragma once
+
+#include "lanes.hpp"
+#include "partition_search.hpp"
+
+#if defined(__AVX512BW__) && defined(__GNUC__)
+#define LANCELET_BOUNDS 1
+#endif
+
+namespace LANCELET_NAMESPACE {
+namespace {
+
+constexpr int64_t kEntries = 256;
+
+// How far the words of each piece are from a query less a centre, 256 entries for each byte.
+LANCELET_INLINE void fill_table(const Query& query, const float* center, int64_t words,
+                                float* rest, float* table) {
+  const int64_t size = query.dimension / query.pieces;
+  for (int64_t k = 0; k < query.dimension; ++k) rest[k] = load<float>(query.data.data + k * 4) - center[k];
+  float small[kEntries];
+  for (int64_t piece = 0; piece < query.pieces; ++piece) {
+    float* LANCELET_RESTRICT entries = words == kEntries ? table + piece * kEntries : small + (piece % 2) * 16;
+    for (int64_t word = 0; word < words; ++word) entries[word] = 0;
+    for (int64_t k = 0; k < size; ++k) {
+      const float own = rest[piece * size + k];
+      const float* LANCELET_RESTRICT line = query.words.data + (piece * size + k) * words;
+      for (int64_t word = 0; word < words; ++word) {
+        const float apart = own - line[word];
+        entries[word] += apart * apart;
+      }
+    }
+    if (words != kEntries && piece % 2 == 1)
+      for (int64_t byte = 0; byte < kEntries; ++byte)
+        table[piece / 2 * kEntries + byte] = small[byte & 15] + small[16 + (byte >> 4)];
+  }
+}
+
+// Adds up entries of a table for rows whose codes lie column by column.
+LANCELET_INLINE void add_entries(const uint8_t* codes, int64_t rows, int64_t columns,
+                                 int64_t first, int64_t count, const float* table, float base,
+                                 float* LANCELET_RESTRICT sums) {
+  for (int64_t row = 0; row < count; ++row) sums[row] = base;
+  int64_t column = 0;
+  for (; column + 4 <= columns; column += 4) {
+    const float* t = table + column * kEntries;
+    const uint8_t* a = codes + column * rows + first;
+    const uint8_t* b = a + rows;
+    const uint8_t* c = b + rows;
+    const uint8_t* d = c + rows;
+    for (int64_t row = 0; row < count; ++row)
+      sums[row] += (t[a[row]] + t[kEntries + b[row]]) +
+                   (t[2 * kEntries + c[row]] + t[3 * kEntries + d[row]]);
+  }
+  for (; column < columns; ++column) {
+    const float* t = table + column * kEntries;
+    const uint8_t* a = codes + column * rows + first;
+    for (int64_t row = 0; row < count; ++row) sums[row] += t[a[row]];
+  }
+}
+
+#if defined(LANCELET_BOUNDS)
+
+// The same sum as that of `add_entries`, of one row.
+LANCELET_INLINE float sum_of_row(const uint8_t* codes, int64_t rows, int64_t columns, int64_t row,
+                                 const float* table, float base) {
+  float sum = base;
+  int64_t column = 0;
+  for (; column + 4 <= columns; column += 4) {
+    const float* t = table + column * kEntries;
+    const uint8_t* a = codes + column * rows + row;
+    sum += (t[a[0]] + t[kEntries + a[rows]]) +
+           (t[2 * kEntries + a[2 * rows]] + t[3 * kEntries + a[3 * rows]]);
+  }
+  for (; column < columns; ++column)
+    sum += table[column * kEntries + codes[column * rows + row]];
+  return sum;
+}
+
+// A table in bytes, rounded down: a sum of entries is at least `low` and `step` times that of bytes.
+struct Bounds {
+  uint8_t* bytes;
+  float low, step;
+
+  // False if there are no finite bounds.
+  bool fill(const float* table, int64_t columns, float base) {
+    float widest = 0;
+    low = base;
+    for (int64_t column = 0; column < columns; ++column) {
+      float least, most;
+      extremes(table + column * kEntries, &least, &most);
+      low += least;
+      widest = larger(widest, most - least);
+    }
+    step = widest / 255;
+    if (!(step > 0) || !(step < 1e30f) || !(low > -1e30f && low < 1e30f)) return false;
+    const float scale = 1 / step;
+    for (int64_t column = 0; column < columns; ++column) {
+      const float* entries = table + column * kEntries;
+      float least, most;
+      extremes(entries, &least, &most);
+      uint8_t* own = bytes + column * kEntries;
+      for (int64_t k = 0; k < kEntries; ++k) {
+        const int32_t whole = static_cast<int32_t>((entries[k] - least) * scale);
+        own[k] = static_cast<uint8_t>(whole > 255 ? 255 : whole);
+      }
+    }
+    return true;
+  }
+
+  static LANCELET_INLINE void extremes(const float* entries, float* least, float* most) {
+    float low_lanes[16], high_lanes[16];
+    for (int64_t lane = 0; lane < 16; ++lane) low_lanes[lane] = high_lanes[lane] = entries[lane];
+    for (int64_t k = 16; k < kEntries; k += 16)
+      for (int64_t lane = 0; lane < 16; ++lane) {
+        const float entry = entries[k + lane];
+        low_lanes[lane] = entry < low_lanes[lane] ? entry : low_lanes[lane];
+        high_lanes[lane] = entry > high_lanes[lane] ? entry : high_lanes[lane];
+      }
+    *least = low_lanes[0];
+    *most = high_lanes[0];
+    for (int64_t lane = 1; lane < 16; ++lane) {
+      *least = smaller(*least, low_lanes[lane]);
+      *most = larger(*most, high_lanes[lane]);
+    }
+  }
+};
+
+// Which of 64 rows have a sum of bytes that is not above `most`.
+__attribute__((target("avx512vbmi,avx512bw,avx512f"))) uint64_t rows_within(
+    const uint8_t* codes, int64_t rows, int64_t columns, const uint8_t* bytes, uint16_t most) {
+  __m512i first = _mm512_setzero_si512(), second = _mm512_setzero_si512();
+  for (int64_t column = 0; column < columns; ++column) {
+    const __m512i own = _mm512_loadu_si512(codes + column * rows);
+    const uint8_t* entries = bytes + column * kEntries;
+    const __m512i low = _mm512_permutex2var_epi8(_mm512_loadu_si512(entries), own,
+                                                 _mm512_loadu_si512(entries + 64));
+    const __m512i high = _mm512_permutex2var_epi8(_mm512_loadu_si512(entries + 128), own,
+                                                  _mm512_loadu_si512(entries + 192));
+    const __m512i found = _mm512_mask_blend_epi8(_mm512_movepi8_mask(own), low, high);
+    first = _mm512_add_epi16(first, _mm512_cvtepu8_epi16(_mm512_castsi512_si256(found)));
+    second = _mm512_add_epi16(second, _mm512_cvtepu8_epi16(_mm512_extracti64x4_epi64(found, 1)));
+  }
+  const __m512i bound = _mm512_set1_epi16(static_cast<int16_t>(most));
+  const uint64_t low = _mm512_cmple_epu16_mask(first, bound);
+  const uint64_t high = _mm512_cmple_epu16_mask(second, bound);
+  return low | high << 32;
+}
+
+// Looks at 64 rows at a time, of which sums are found only where their bound would get them into
+// the heap. Returns how many rows were looked at.
+int64_t look_by_bounds(const uint8_t* codes, int64_t start, int64_t length, int64_t columns,
+                       const float* table, float base, Bounds bounds, Search& search) {
+  constexpr int64_t kMostColumns = 256;  // sums of bytes have 16 bits
+  if (columns > kMostColumns || length < 64 || !__builtin_cpu_supports("avx512vbmi") ||
+      !bounds.fill(table, columns, base))
+    return 0;
+  int64_t first = 0;
+  for (; first + 64 <= length; first += 64) {
+    uint64_t left = ~uint64_t{0};
+    // One more than what bounds say, as they are rounded themselves.
+    const float most = (search.limit() - bounds.low) / bounds.step + 1;
+    if (most < 0) continue;
+    if (most < 65535)
+      left = rows_within(codes + first, length, columns, bounds.bytes,
+                         static_cast<uint16_t>(most));
+    for (; left != 0; left &= left - 1) {
+      const int64_t row = first + trailing_zeros(left);
+      if (!search.admission.admits(search.addresses.data[start + row])) continue;
+      const float score = sum_of_row(codes, length, columns, row, table, base);
+      search.look(start + row, 1, &score);
+    }
+  }
+  return first;
+}
+
+#endif
+
+}  // namespace
+}  // namespace LANCELET_NAMESPACE

@@ -1,0 +1,187 @@
+// Looking at rows of a partition: most are told to be too far by a product of bytes.
+//
+// The score of many kinds is near + add + scale * (<weights, numbers> + base), where numbers of a
+// row are bytes, or nearly are. With weights rounded to bytes too, the product takes a fraction of
+// the work, and says how small the score is at the least:
+//
+//     weight      3.1 -0.4      in steps of 0.025      124 -16
+//     number      0..31         halfway 15.5, so a rest of r is at most 15.5 * |r| off that
+//
+// Only rows that could get into the heap by that are scored as they are.
+#pragma once
+
+#include "distances.hpp"
+#include "partition_search.hpp"
+
+#if defined(__AVX512BW__) && defined(__GNUC__)
+#define LANCELET_ROUNDED 1
+#endif
+
+namespace LANCELET_NAMESPACE {
+namespace {
+
+// What bounds are found from: bytes of each row; where there is no `scale`, it is the same for all.
+struct Numbers {
+  const uint8_t* bytes;
+  int64_t dimension;
+  Span<const float> add, scale;
+};
+
+// Weights in steps of bytes. A product is `step` times that of bytes plus `shift`, at most `slack`
+// off. Without steps, nothing is known of it.
+struct Rounded {
+  int8_t* weights;
+  float step, shift, slack, scale;
+
+  // Numbers lie as far from `middle` as that is from 0, and may be `spread` off (as a vector).
+  void fill(const float* exact, int64_t dimension, float middle, double spread) {
+    float most = 0;
+    for (int64_t k = 0; k < dimension; ++k) most = larger(most, exact[k] < 0 ? -exact[k] : exact[k]);
+    step = most / 127;
+    if (!(step > 1e-30f) || !(step < 1e30f)) {
+      step = 0;
+      return;
+    }
+    double rest = 0, apart = 0, size = 0, squares = 0;
+    for (int64_t k = 0; k < dimension; ++k) {
+      const float scaled = exact[k] / step;
+      const int32_t whole = static_cast<int32_t>(scaled + (scaled < 0 ? -0.5f : 0.5f));
+      weights[k] = static_cast<int8_t>(whole);
+      const double own = static_cast<double>(exact[k]);
+      const double left = own - static_cast<double>(step) * whole;
+      rest += left;
+      apart += left < 0 ? -left : left;
+      size += own < 0 ? -own : own;
+      squares += own * own;
+    }
+    fill_up(dimension);
+    shift = static_cast<float>(middle * rest);
+    // Sums are rounded as well.
+    slack = static_cast<float>(middle * (apart + 2e-5 * size) + spread * root_of(squares));
+  }
+
+  // Takes weights that are bytes less 128.
+  void take(const uint8_t* bytes, int64_t dimension) {
+    for (int64_t k = 0; k < dimension; ++k) weights[k] = static_cast<int8_t>(bytes[k] ^ 128);
+    fill_up(dimension);
+    step = 1;
+    shift = slack = 0;
+  }
+
+  void fill_up(int64_t dimension) {
+    for (int64_t k = dimension; k % 64 != 0; ++k) weights[k] = 0;
+  }
+};
+
+#if defined(LANCELET_ROUNDED)
+
+constexpr int64_t kGroup = 16;
+constexpr int64_t kSums = 4;
+
+LANCELET_INLINE bool can_round() { return __builtin_cpu_supports("avx512vnni"); }
+
+// Numbers of 16 rows, read at once where the rows lie side by side.
+LANCELET_INLINE __m512 of_rows(Span<const float> numbers, const int64_t* places, float other) {
+  if (numbers.size == 0) return _mm512_set1_ps(other);
+  if (places[kGroup - 1] - places[0] == kGroup - 1) return _mm512_loadu_ps(numbers.data + places[0]);
+  float found[kGroup];
+  for (int64_t k = 0; k < kGroup; ++k) found[k] = numbers.data[places[k]];
+  return _mm512_loadu_ps(found);
+}
+
+// The totals of four registers, each in four places: those of register k from place 4 * k on.
+LANCELET_INLINE __m512i totals_of(const __m512i* sums) {
+  const __m512i first = _mm512_add_epi32(_mm512_shuffle_i32x4(sums[0], sums[1], 0x44),
+                                         _mm512_shuffle_i32x4(sums[0], sums[1], 0xee));
+  const __m512i second = _mm512_add_epi32(_mm512_shuffle_i32x4(sums[2], sums[3], 0x44),
+                                          _mm512_shuffle_i32x4(sums[2], sums[3], 0xee));
+  const __m512i four = _mm512_add_epi32(_mm512_shuffle_i32x4(first, second, 0x88),
+                                        _mm512_shuffle_i32x4(first, second, 0xdd));
+  const __m512i two = _mm512_add_epi32(four, _mm512_shuffle_epi32(four, _MM_PERM_BADC));
+  return _mm512_add_epi32(two, _mm512_shuffle_epi32(two, _MM_PERM_CDAB));
+}
+
+// Which of 16 rows may have a score that is not above `limit`, or none that is a number.
+__attribute__((target("avx512vnni"))) uint32_t rows_below(const Numbers& numbers,
+                                                           const int64_t* places,
+                                                           const Rounded& rounded, float base,
+                                                           float near, float limit) {
+  const int64_t dimension = numbers.dimension, whole = dimension / 64 * 64;
+  const __mmask64 rest = (__mmask64{1} << (dimension - whole)) - 1;
+  __m512i products = _mm512_setzero_si512();
+  for (int64_t group = 0; group < kSums; ++group) {
+    const uint8_t* own[kSums];
+    __m512i sums[kSums];
+#pragma GCC unroll 4
+    for (int64_t k = 0; k < kSums; ++k) {
+      own[k] = numbers.bytes + places[k * kSums + group] * dimension;
+      sums[k] = _mm512_setzero_si512();
+    }
+    for (int64_t at = 0; at < whole; at += 64) {
+      const __m512i weights = _mm512_loadu_si512(rounded.weights + at);
+#pragma GCC unroll 4
+      for (int64_t k = 0; k < kSums; ++k)
+        sums[k] = _mm512_dpbusd_epi32(sums[k], _mm512_loadu_si512(own[k] + at), weights);
+    }
+    if (rest != 0) {
+      const __m512i weights = _mm512_loadu_si512(rounded.weights + whole);
+#pragma GCC unroll 4
+      for (int64_t k = 0; k < kSums; ++k)
+        sums[k] = _mm512_dpbusd_epi32(sums[k], _mm512_maskz_loadu_epi8(rest, own[k] + whole),
+                                      weights);
+    }
+    // Each total is in four places, of which one is taken from each group.
+    products = _mm512_mask_mov_epi32(products, static_cast<__mmask16>(0x1111 << group),
+                                     totals_of(sums));
+  }
+  const __m512 add = of_rows(numbers.add, places, 0);
+  const __m512 scale = of_rows(numbers.scale, places, rounded.scale);
+  const __m512 product = _mm512_add_ps(
+      _mm512_mul_ps(_mm512_cvtepi32_ps(products), _mm512_set1_ps(rounded.step)),
+      _mm512_set1_ps(rounded.shift + base));
+  const __m512 size = _mm512_add_ps(_mm512_abs_ps(add), _mm512_set1_ps(near < 0 ? -near : near));
+  const __m512 slack =
+      _mm512_add_ps(_mm512_mul_ps(_mm512_abs_ps(scale), _mm512_set1_ps(rounded.slack)),
+                    _mm512_mul_ps(size, _mm512_set1_ps(1e-5f)));
+  const __m512 score = _mm512_add_ps(_mm512_add_ps(add, _mm512_set1_ps(near)),
+                                     _mm512_mul_ps(scale, product));
+  return _mm512_cmp_ps_mask(_mm512_sub_ps(score, slack), _mm512_set1_ps(limit), _CMP_NGT_UQ);
+}
+
+#else
+
+LANCELET_INLINE bool can_round() { return false; }
+
+#endif
+
+// Looks at rows of a partition: at those only that may be found, if these are few.
+template <class Score>
+LANCELET_INLINE void each_row(int64_t start, int64_t length, [[maybe_unused]] const Numbers& numbers,
+                              [[maybe_unused]] const Rounded& rounded, [[maybe_unused]] float base,
+                              [[maybe_unused]] float near, Search& search, Score score) {
+  int64_t places[kStretch];
+  const bool is_picky = search.admits_few(start, length);
+  for (int64_t first = start; first < start + length; first += kStretch) {
+    int64_t count = smaller(kStretch, start + length - first);
+    if (is_picky) {
+      count = search.admission.pick(search.addresses.data, first, count, places);
+    } else {
+      for (int64_t k = 0; k < count; ++k) places[k] = first + k;
+    }
+    int64_t done = 0;
+#if defined(LANCELET_ROUNDED)
+    if (rounded.step > 0)
+      for (; done + kGroup <= count; done += kGroup) {
+        uint64_t left = rows_below(numbers, places + done, rounded, base, near, search.limit());
+        for (; left != 0; left &= left - 1) {
+          const int64_t place = places[done + trailing_zeros(left)];
+          search.look_at(place, score(place));
+        }
+      }
+#endif
+    for (; done < count; ++done) search.look_at(places[done], score(places[done]));
+  }
+}
+
+}  // namespace
+}  // namespace LANCELET_NAMESPACE
