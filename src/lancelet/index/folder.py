@@ -80,12 +80,14 @@ class StoredFile:
 class IndexLoads:
     """How many segments were opened, and how many parts of them were read to answer questions.
 
-    Of texts it is known too how many parts were `found` in memory.
+    It is known too how many parts were `found` in memory, and for filters how many values, keys
+    or zones were compared with what was asked.
     """
 
     segments: int = 0
     parts: int = 0
     found: int = 0
+    comparisons: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import Final
 import pyarrow as pa
 
 from lancelet.encodings.base import RowRange
+from lancelet.index.folder import IndexLoads
 from lancelet.io.metered import PROCESS_METER, IoMeter, metered
 from lancelet.query.execute import count_rows, execute
 from lancelet.query.indexing.choose import choose_parts
@@ -30,6 +31,7 @@ from lancelet.query.zone_pruning import candidate_ranges
 from lancelet.table.kept import Kept
 
 _READ: Final = "LanceRead:"
+_ASKED: Final = "ScalarIndexQuery:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +68,11 @@ def explain_plan(plan: ScanPlan, *, verbose: bool = False) -> str:
 def analyze_plan(plan: ScanPlan, *, count_only: bool = False) -> str:
     """Run a scan with nothing kept from before, and return its steps with what they took."""
     cold, meter = _measured(plan)
+    loads, before = index_loads(plan.snapshot), replace(index_loads(plan.snapshot))
     started = time.perf_counter()
     rows = count_rows(cold) if count_only else sum(batch.num_rows for batch in execute(cold))
     elapsed_ms = (time.perf_counter() - started) * 1000
-    counts = meter.counts
+    counts, looked = meter.counts, _metrics_of(loads, before)
     predicted = predict(plan)
     scanned = min([predicted.rows, *(part.estimate for part in choose_parts(plan))])
     # A search looks at all rows that are read, and passes the nearest on.
@@ -79,8 +82,13 @@ def analyze_plan(plan: ScanPlan, *, count_only: bool = False) -> str:
         f"bytes_read={counts.read_bytes}, iops={counts.read_iops}, "
         f"requests={counts.read_iops}, rows_scanned={scanned}]"
     )
+    of_index = ", ".join(f"{name}={value}" for name, value in looked.items())
     lines = [
-        line + metrics if line.lstrip().startswith(_READ) else line
+        line + metrics
+        if line.lstrip().startswith(_READ)
+        else f"{line}, metrics=[{of_index}]"
+        if line.lstrip().startswith(_ASKED)
+        else line
         for line in _lines(plan, predicted, verbose=True, counts=count_only)
     ]
     lines.append(
@@ -98,18 +106,31 @@ def measure_scan(
     loads = index_loads(plan.snapshot)
     before = replace(loads)
     yield from execute(cold)
-    counts = meter.counts
+    counts, looked = meter.counts, _metrics_of(loads, before)
     callback(
         ScanMetrics(
             counts.read_iops,
             counts.read_iops,
             counts.read_bytes,
-            loads.segments - before.segments,
-            loads.parts - before.parts,
-            index_cache_hits=loads.found - before.found,
-            index_cache_misses=loads.parts - before.parts,
+            looked["indices_loaded"],
+            looked["parts_loaded"],
+            looked["index_comparisons"],
+            looked["index_cache_hits"],
+            looked["index_cache_misses"],
+            {name: looked[name] for name in ("index_cache_hits", "index_cache_misses")},
         )
     )
+
+
+def _metrics_of(loads: IndexLoads, before: IndexLoads) -> dict[str, int]:
+    """Return what was asked of indices since something, by pylance's names."""
+    return {
+        "indices_loaded": loads.segments - before.segments,
+        "parts_loaded": loads.parts - before.parts,
+        "index_comparisons": loads.comparisons - before.comparisons,
+        "index_cache_hits": loads.found - before.found,
+        "index_cache_misses": loads.parts - before.parts,
+    }
 
 
 def predict(plan: ScanPlan) -> Prediction:
@@ -161,7 +182,7 @@ def _lines(
         )
         steps.append(f"Sort: {keys}")
         bound = bound_of_first_rows(plan)
-        steps += [] if bound is None else [f"ScalarIndexQuery: first rows, {bound}"]
+        steps += [] if bound is None else [f"{_ASKED} first rows, {bound}"]
     early = [each.name for step in plan.steps for each in step.fields]
     late = [each.name for each in plan.projection.fields if each.name not in early]
     if isinstance(options.search, Explained):
@@ -188,7 +209,7 @@ def _steps_of_count(plan: ScanPlan, covered: frozenset[int], predicted: Predicti
 
 def _index_steps(plan: ScanPlan) -> list[str]:
     return [
-        f"ScalarIndexQuery: query={render_part(part.part)}, estimated_rows={part.estimate}"
+        f"{_ASKED} query={render_part(part.part)}, estimated_rows={part.estimate}"
         for part in choose_parts(plan)
     ]
 

@@ -66,6 +66,10 @@ class KeySets:
         """Return the rows of all keys in spans."""
         return self._union(tuple(spans))
 
+    def note_compared(self, count: int) -> None:
+        """Take note that so many keys were compared with what was asked."""
+        self._loads.comparisons += count
+
     def num_rows(self, spans: Iterable[Span]) -> int:
         """Return how many rows the keys in spans have; whether they were in memory is noted."""
         spans, read = tuple(spans), self._loads.parts

@@ -56,6 +56,7 @@ class BitmapSegment:
         """Return the rows exactly."""
         spans = self.key_sets.spans(question)
         assert spans is not None, "only what has an estimate is searched"
+        self.key_sets.note_compared(sum(stop - start for start, stop in spans))
         return Found(self.key_sets.union(spans))
 
     def nulls(self) -> RowSet:

@@ -60,6 +60,7 @@ class BloomFilterSegment:
     def __init__(self, folder: SegmentFolder) -> None:
         """Read the filters."""
         self._file: StoredFile = folder.open(_FILE)
+        self._loads = folder.loads
         names = [*(field.name for field in ZONE_FIELDS), "has_null", "bloom_filter_data"]
         columns = self._file.read(names)
         self.table = pa.Table.from_arrays(columns, names=names)
@@ -92,6 +93,7 @@ class BloomFilterSegment:
             assert self._null_rows is not None, "only what has an estimate is searched"
             return Found(self._null_rows)
         assert isinstance(question, OneOf), "only what has an estimate is searched"
+        self._loads.comparisons += len(self.places)
         return Found(self.places.rows(self._zones(question.values)), is_exact=False)
 
     def nulls(self) -> RowSet | None:

@@ -180,11 +180,14 @@ class BTreeSegment:
         """Return the numbers of rows that answer; None if it cannot, or if they are too many."""
         spans: list[Span] | None = None
         if isinstance(question, OneOf):
+            self._loads.comparisons += len(question.values) * min(self._page_rows, self.num_rows)
             span = self._span_within_page(question.values)
             found = self._ids_by_pages(question.values) if span is None else None
             if found is not None:
                 return found if most is None or len(found) <= most else None
             spans = None if span is None else [span]
+        else:
+            self._loads.comparisons += min(self.estimate(question) or 0, self.num_rows)
         spans = spans_of(question, self._sorted) if spans is None else spans
         if spans is None or (
             most is not None and sum(max(stop - start, 0) for start, stop in spans) > most

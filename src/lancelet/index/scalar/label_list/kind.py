@@ -54,7 +54,7 @@ class LabelListSegment:
         """Return how many rows there are: adding sets up is as cheap as guessing."""
         match question:
             case HasAny() | HasAll():
-                return self.search(question).rows.num_listed
+                return self._search(question).rows.num_listed
             case IsNull():
                 return None if self._null_lists is None else self._null_lists.num_listed
             case _:
@@ -62,6 +62,11 @@ class LabelListSegment:
 
     def search(self, question: Question) -> Found:
         """Return the rows exactly."""
+        if isinstance(question, HasAny | HasAll):
+            self.key_sets.note_compared(len(question.values))
+        return self._search(question)
+
+    def _search(self, question: Question) -> Found:
         match question:
             case HasAny(values):
                 return Found(self._rows_with(values))

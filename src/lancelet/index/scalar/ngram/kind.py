@@ -74,6 +74,7 @@ class NGramSegment:
     def __init__(self, folder: SegmentFolder) -> None:
         """Read the tokens."""
         self._file = folder.open(_FILE)
+        self._loads = folder.loads
         (column,) = self._file.read(["tokens"])
         self.tokens = column.fill_null(0).to_numpy()
         if np.any(self.tokens[1:] <= self.tokens[:-1]):
@@ -83,7 +84,7 @@ class NGramSegment:
         """Return how many rows have all letters of a text, at most; None for short ones."""
         match question:
             case Contains(text) if len(trigrams(text)):
-                return self.search(question).rows.num_rows({})
+                return self._search(question).rows.num_rows({})
             case IsNull():
                 return self.nulls().num_rows({})
             case _:
@@ -94,6 +95,10 @@ class NGramSegment:
         if isinstance(question, IsNull):
             return Found(self.nulls())
         assert isinstance(question, Contains), "only what has an estimate is searched"
+        self._loads.comparisons += len(trigrams(question.text))
+        return self._search(question)
+
+    def _search(self, question: Contains) -> Found:
         rows: RowSet | None = None
         for token in trigrams(question.text).tolist():
             own = self.rows_of(token)

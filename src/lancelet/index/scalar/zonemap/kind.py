@@ -62,6 +62,7 @@ class ZoneMapSegment:
     def __init__(self, folder: SegmentFolder) -> None:
         """Read the zones."""
         self._file: StoredFile = folder.open(_FILE)
+        self._loads = folder.loads
         names = ["min", "max", "null_count", "nan_count", *(field.name for field in ZONE_FIELDS)]
         columns = self._file.read(names)
         self.minimum, self.maximum = columns[:2]
@@ -92,6 +93,7 @@ class ZoneMapSegment:
             return Found(self.null_rows)
         chosen = self._zones(question)
         assert chosen is not None, "only what has an estimate is searched"
+        self._loads.comparisons += len(self.places)
         return Found(self.places.rows(chosen), is_exact=False)
 
     def nulls(self) -> RowSet | None:
