@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.dataset
 
 from lancelet.dataset.handle import Handle
-from lancelet.dataset.sql_database import connect, duckdb_module
+from lancelet.dataset.sql_database import duckdb_module
+from lancelet.dataset.sql_prepared import Prepared, give_back, prepare
 from lancelet.dataset.sql_scan import scan_of_query
-from lancelet.dataset.sql_table import readable_by_duckdb
 from lancelet.errors import ExpressionError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -53,18 +53,22 @@ class SqlQuery:
 
     def to_stream_reader(self) -> pa.RecordBatchReader:
         """Return the rows as they are found."""
-        scanned = self._as_scan()
-        reader, connection = _run(self) if scanned is None else (scanned.to_reader(), None)
-        batches = _batches(reader, connection, self.batch_size_bytes)
-        return pa.RecordBatchReader.from_batches(reader.schema, batches)
+        schema, batches = self._start()
+        return pa.RecordBatchReader.from_batches(schema, batches)
 
     def to_batch_records(self) -> list[pa.RecordBatch]:
         """Return the rows as batches, none if there are no rows."""
-        return [batch for batch in self.to_stream_reader() if batch.num_rows]
+        _, batches = self._start()
+        return [batch for batch in batches if batch.num_rows]
 
     def to_table(self) -> pa.Table:
         """Return the rows as a table."""
         return self.to_stream_reader().read_all()
+
+    def _start(self) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        scanned = self._as_scan()
+        reader, prepared = _run(self) if scanned is None else (scanned.to_reader(), None)
+        return reader.schema, _batches(reader, prepared, self.batch_size_bytes)
 
     def _as_scan(self) -> LanceScanner | None:
         if len(self.tables) != 1:
@@ -159,30 +163,29 @@ def _table(given: SqlTable) -> Any:
     return given
 
 
-def _run(query: SqlQuery) -> tuple[pa.RecordBatchReader, Any]:
+def _run(query: SqlQuery) -> tuple[pa.RecordBatchReader, Prepared]:
     """Start a query; what it reads from has to be kept for as long as it is read."""
     duckdb = duckdb_module()
     try:
-        connection = connect(query.text)
+        prepared = prepare(query.text, query.tables)
     except duckdb.Error as error:
         raise _told(error, query) from error
+    relation = prepared.relation
+    if relation is None:  # a statement that has no rows, not even none
+        return pa.RecordBatchReader.from_batches(pa.schema([]), []), prepared
+    # Its name changed with DuckDB 2.
+    read = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
     try:
-        for name, table in query.tables.items():
-            connection.register(name, readable_by_duckdb(table))
-        relation = connection.sql(query.text)
-        if relation is None:  # a statement that has no rows, not even none
-            return pa.RecordBatchReader.from_batches(pa.schema([]), []), connection
-        # Its name changed with DuckDB 2.
-        read = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
-        return read(query.batch_size), connection
+        return read(query.batch_size), prepared
     except duckdb.Error as error:
-        connection.close()
+        prepared.close()
         raise _told(error, query) from error
 
 
 def _batches(
-    reader: pa.RecordBatchReader, connection: Any, most_bytes: int | None
+    reader: pa.RecordBatchReader, prepared: Prepared | None, most_bytes: int | None
 ) -> Iterator[pa.RecordBatch]:
+    is_done = False
     try:
         for batch in reader:
             if most_bytes is None or batch.nbytes <= most_bytes:
@@ -191,9 +194,10 @@ def _batches(
             step = max(1, batch.num_rows * most_bytes // batch.nbytes)
             for start in range(0, batch.num_rows, step):
                 yield batch.slice(start, step)
+        is_done = True
     finally:
-        if connection is not None:
-            connection.close()
+        if prepared is not None:
+            (give_back if is_done else Prepared.close)(prepared)
 
 
 def _told(error: Exception, query: SqlQuery) -> SqlError:

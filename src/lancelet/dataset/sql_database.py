@@ -5,11 +5,14 @@ connection registers is known to it alone, and a statement that selects leaves n
 
     SELECT ...            a connection to the database that this process keeps
     anything else         a connection to a database of its own, which goes with it
+
+Queries over little data share another database, which has one thread.
 """
 
 from __future__ import annotations
 
 import threading
+from functools import lru_cache
 from typing import Any, Final
 
 from lancelet.errors import UnsupportedError
@@ -25,22 +28,30 @@ def duckdb_module() -> Any:
     return duckdb
 
 
-def connect(query: str) -> Any:
+def connect(query: str, *, alone: bool = False) -> Any:
     """Return a connection for a query, which reads nothing but what is registered with it.
 
-    The caller closes it. A query that cannot be parsed is an error of DuckDB.
+    The caller closes it. A query that cannot be parsed is an error of DuckDB. One that runs
+    `alone` has a single thread: to wake others takes longer than a few thousand rows.
     """
+    if only_selects(query):
+        return (_ALONE if alone else _SHARED).connect()
+    return _new_database()
+
+
+@lru_cache(maxsize=256)
+def only_selects(query: str) -> bool:
+    """Return whether a query is a single statement that leaves nothing behind."""
     duckdb = duckdb_module()
     kinds = [statement.type for statement in duckdb.extract_statements(query)]
-    if kinds == [duckdb.StatementType.SELECT]:
-        return _SHARED.connect()
-    return _new_database()
+    return bool(kinds == [duckdb.StatementType.SELECT])
 
 
 class _Database:
     """A database that is made when it is first asked for; a forked child makes its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, threads: int | None = None) -> None:
+        self._threads = threads
         self._lock = threading.Lock()
         self._connection: Any = None
         renew_after_fork(self, _Database._renew)
@@ -49,7 +60,7 @@ class _Database:
         """Return a connection of its own to the database."""
         with self._lock:
             if self._connection is None:
-                self._connection = _new_database()
+                self._connection = _new_database(self._threads)
             return self._connection.cursor()
 
     def _renew(self) -> None:
@@ -57,11 +68,14 @@ class _Database:
         self._connection = None
 
 
-def _new_database() -> Any:
+def _new_database(threads: int | None = None) -> Any:
     connection = duckdb_module().connect(":memory:")
+    if threads is not None:
+        connection.execute(f"SET threads = {threads}")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
     return connection
 
 
 _SHARED: Final = _Database()
+_ALONE: Final = _Database(threads=1)

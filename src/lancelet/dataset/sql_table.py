@@ -13,6 +13,7 @@ they are columns like others, returned if they are named.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -29,7 +30,7 @@ def readable_by_duckdb(table: Any) -> Any:
     schema = getattr(table, "schema", None)
     if not isinstance(schema, pa.Schema):
         return table
-    is_scanned = _scan_schema(table) is schema
+    is_scanned = _scan_schema(table, schema) is schema
     if is_scanned and _schema_for(schema) == schema and not _default_columns(table):
         return table
     if isinstance(table, pyarrow.dataset.Dataset):
@@ -45,7 +46,7 @@ class _ConvertedDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]  # pyarr
 
     def __init__(self, dataset: pyarrow.dataset.Dataset) -> None:
         self._dataset = dataset
-        self._scanned = _scan_schema(dataset)
+        self._scanned = _scan_schema(dataset, dataset.schema)
         self._converted = _schema_for(self._scanned)
 
     @property
@@ -68,9 +69,8 @@ class _ConvertedDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]  # pyarr
         return pyarrow.dataset.Scanner.from_batches(batches, schema=schema, filter=filter)
 
 
-def _scan_schema(table: Any) -> pa.Schema:
+def _scan_schema(table: Any, schema: pa.Schema) -> pa.Schema:
     """Return what scans return, which differs from the schema where blobs are read as bytes."""
-    schema = table.schema
     if "blob_handling" not in getattr(table, "default_scan_options", {}):
         return schema
     found: pa.Schema = table.scanner(**_default_columns(table)).projected_schema
@@ -89,6 +89,7 @@ def _converted(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
+@lru_cache(maxsize=256)
 def _schema_for(schema: pa.Schema) -> pa.Schema:
     return pa.schema([_field_for(field) for field in schema], metadata=schema.metadata)
 

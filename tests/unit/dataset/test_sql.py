@@ -172,3 +172,39 @@ def test_many_threads_query_at_once(dataset) -> None:
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(count, range(8)))
     assert found == [count(least) for least in range(8)]
+
+
+def test_a_query_that_is_asked_again_reads_what_it_is_given_then(tmp_path) -> None:
+    """What DuckDB understood is used again, for rows that changed and for other tables."""
+    text = "SELECT sum(id) AS s FROM dataset HAVING count(*) > 0"
+    first = lancelet.write_dataset(ROWS, tmp_path / "a")
+    other = lancelet.write_dataset(ROWS.slice(0, 2), tmp_path / "b")
+
+    def asked(dataset) -> int:
+        return dataset.sql(text).build().to_table()["s"].to_pylist()[0]
+
+    assert [asked(first), asked(other), asked(first)] == [4950, 1, 4950]
+    first.delete("id = 99")
+    assert asked(first) == 4851
+    renamed = lancelet.write_dataset(ROWS.rename_columns(["id2", "id", "x"]), tmp_path / "c")
+    with pytest.raises(SqlError, match="sum"):
+        asked(renamed)
+    assert asked(other) == 1
+
+
+def test_a_query_that_runs_is_nobody_elses(dataset) -> None:
+    text = "SELECT id FROM dataset ORDER BY id"
+    readers = [dataset.sql(text).batch_size(7).build().to_stream_reader() for _ in range(3)]
+    begun = [reader.read_next_batch()["id"].to_pylist() for reader in readers]
+    assert begun == [list(range(len(begun[0])))] * 3
+    del readers[0]
+    for reader in readers:
+        assert reader.read_all().num_rows == 100 - len(begun[0])
+    assert dataset.sql(text).build().to_table()["id"].to_pylist() == list(range(100))
+
+
+def test_a_query_that_is_asked_by_many_threads_is_answered_to_each(dataset) -> None:
+    text = "SELECT count(*) AS n FROM dataset WHERE id % 3 = 0"
+    with ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(lambda: dataset.sql(text).build().to_table()) for _ in range(24)]
+        assert {each.result()["n"].to_pylist()[0] for each in asked} == {34}
