@@ -157,6 +157,55 @@ def check_no_checksums(data: Bytes, descriptor: bytes, *, position: int, file_by
         )
 
 
+def are_intact(source: Bytes, start: Int64s, stop: Int64s, *, last_buffer: Int64s) -> bool:
+    """Return whether files, which lie from `start` to `stop` each, have their checksums.
+
+    Either all must have some, in blocks of the usual size, or none. `last_buffer` has position
+    and size of the last global buffer of each file. The checksums themselves are lost: their
+    bytes are set to zero.
+    """
+    sizes = stop - start
+    blocks = -(-sizes // CHECKSUM_BLOCK_BYTES)
+    own_sizes = _HEADER_BYTES + _CRC_BYTES * blocks
+    has_some = last_buffer[:, 1] == own_sizes
+    if not has_some.all():
+        # What has none is unverified, if it does not look as if it had lost them.
+        known = any(map(is_checksum_size, last_buffer[:, 1].tolist(), sizes.tolist()))
+        return not known and _MAGIC not in source.tobytes()
+    own = start + last_buffer[:, 0]
+    heads = source[own[:, None] + np.arange(_HEADER_BYTES)]
+    tables = [
+        source[position + _HEADER_BYTES : position + size]
+        for position, size in zip(own.tolist(), own_sizes.tolist(), strict=True)
+    ]
+    expected = [
+        _HEADER.pack(_MAGIC, CHECKSUM_BLOCK_BYTES, table_crc, position, file_bytes)
+        for table_crc, position, file_bytes in zip(
+            crc32c_slices(Slices(source, own + _HEADER_BYTES, own_sizes - _HEADER_BYTES)).tolist(),
+            last_buffer[:, 0].tolist(),
+            sizes.tolist(),
+            strict=True,
+        )
+    ]
+    sums = np.concatenate(tables).view("<u4").astype(np.uint32)
+    head_crcs = crc32c_slices(Slices(source, own, np.full(len(own), _HEADER.size, np.int64)))
+    is_sound = (
+        heads[:, : _HEADER.size].tobytes() == b"".join(expected)
+        and heads[:, _HEADER.size : _HEADER.size + _CRC_BYTES].tobytes()
+        == head_crcs.astype("<u4").tobytes()
+        and not heads[:, _HEADER.size + _CRC_BYTES :].any()
+    )
+    if not is_sound:
+        return False
+    for position, size in zip(own.tolist(), own_sizes.tolist(), strict=True):
+        source[position : position + size] = 0
+    file = np.repeat(np.arange(len(blocks)), blocks)
+    first = np.arange(len(file)) - np.repeat(np.cumsum(blocks) - blocks, blocks)
+    position = start[file] + first * CHECKSUM_BLOCK_BYTES
+    size = np.minimum(CHECKSUM_BLOCK_BYTES, stop[file] - position)
+    return bool((crc32c_slices(Slices(source, position, size)) == sums).all())
+
+
 class ChecksumBuilder:
     """Computes checksums of a file while it is written, front to back."""
 

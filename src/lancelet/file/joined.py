@@ -12,6 +12,7 @@ as one file does. Bytes are verified file by file before they are joined.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -19,7 +20,7 @@ from typing import Final
 
 import numpy as np
 
-from lancelet.buffers import Int64s, Ranges, Slices
+from lancelet.buffers import Bytes, Int64s, Ranges, Slices
 from lancelet.encodings.base import FieldReader, FileVersion, StoredColumn, StoredPage
 from lancelet.errors import CorruptDataError, InternalError
 from lancelet.file.rows import RowReader
@@ -33,52 +34,43 @@ JOINED_BYTES_MAX: Final = 256 * 1024
 """A file of more bytes is worth a visit of its own."""
 
 
-class JoinedFiles(RowReader):
-    """Reads the rows of several files of one version, in the order in which they are given."""
+class FilesInMemory(RowReader):
+    """Reads the rows of files that lie side by side in memory, as those of one file."""
 
-    def __init__(self, files: Sequence[FileReader]) -> None:
-        """Read files whole, now; their columns are looked at when they are first wanted."""
-        if len({file.version for file in files}) != 1:
-            raise InternalError("files of one version are read as one", files=len(files))
-        self._files = files
+    def __init__(self, source: Bytes, *, path: str, version: FileVersion, num_rows: int) -> None:
+        """Read the bytes of files; `path` is that of the first, the rest is what all have."""
+        self._source = source
+        self._path = path
+        self._version = version
+        self._num_rows = num_rows
         self._opened = OpenedFields()
         self._waits = False
-        self._first_row = list(accumulate((file.num_rows for file in files), initial=0))
-        sizes = [file.metadata.file_bytes for file in files]
-        self._first_byte = list(accumulate(sizes, initial=0))
-        self._source = np.concatenate(
-            [
-                file.fetch(Ranges.of((0, size))).slice_bytes(0)
-                for file, size in zip(files, sizes, strict=True)
-            ]
-        )
         self._fetch = self._slices
 
     @property
     def path(self) -> str:
         """The path of the first file."""
-        return self._files[0].path
+        return self._path
 
     @property
     def version(self) -> FileVersion:
         """The version of the format that all the files were written in."""
-        return self._files[0].version
+        return self._version
 
     @property
     def num_rows(self) -> int:
         """How many rows the files have together."""
-        return self._first_row[-1]
+        return self._num_rows
+
+    @abstractmethod
+    def _joined_columns(self, fields: Sequence[Field]) -> Sequence[Sequence[StoredColumn]]:
+        """Return the columns of each field, with the pages of all files."""
 
     def _open(self, fields: Sequence[Field]) -> list[FieldReader]:
         generation = generation_of(self.version)
-        columns = [file.columns_of(fields) for file in self._files]
         readers: list[FieldReader] = []
-        for place, field in enumerate(fields):
-            joined = [
-                self._joined(parts)
-                for parts in zip(*(each[place] for each in columns), strict=True)
-            ]
-            reader = generation.open_field(field, joined, self.version, None)
+        for field, columns in zip(fields, self._joined_columns(fields), strict=True):
+            reader = generation.open_field(field, columns, self.version, None)
             if reader.num_rows != self.num_rows:
                 raise CorruptDataError(
                     "the pages of a field do not have the rows of the files",
@@ -91,6 +83,41 @@ class JoinedFiles(RowReader):
 
     def _page_borders(self, fields: Sequence[Field]) -> Int64s | None:  # noqa: ARG002 - all is small
         return None
+
+    def _slices(self, ranges: Ranges) -> Slices:
+        check_ranges(ranges, path=self.path, size=self._source.nbytes)
+        return Slices(self._source, ranges.position, ranges.size)
+
+
+class JoinedFiles(FilesInMemory):
+    """Reads the rows of several files of one version, in the order in which they are given."""
+
+    def __init__(self, files: Sequence[FileReader]) -> None:
+        """Read files whole, now; their columns are looked at when they are first wanted."""
+        if len({file.version for file in files}) != 1:
+            raise InternalError("files of one version are read as one", files=len(files))
+        self._files = files
+        sizes = [file.metadata.file_bytes for file in files]
+        self._first_byte = list(accumulate(sizes, initial=0))
+        source = np.concatenate(
+            [
+                file.fetch(Ranges.of((0, size))).slice_bytes(0)
+                for file, size in zip(files, sizes, strict=True)
+            ]
+        )
+        super().__init__(
+            source,
+            path=files[0].path,
+            version=files[0].version,
+            num_rows=sum(file.num_rows for file in files),
+        )
+
+    def _joined_columns(self, fields: Sequence[Field]) -> list[list[StoredColumn]]:
+        columns = [file.columns_of(fields) for file in self._files]
+        return [
+            [self._joined(parts) for parts in zip(*(each[place] for each in columns), strict=True)]
+            for place in range(len(fields))
+        ]
 
     def _joined(self, parts: Sequence[StoredColumn]) -> StoredColumn:
         """Return what is one column of each file as one column."""
@@ -111,7 +138,3 @@ class JoinedFiles(RowReader):
         items = [part.items for part in parts if part.items is not None]
         behind = self._joined(items) if len(items) == len(parts) else None
         return replace(parts[0], pages=tuple(pages), items=behind)
-
-    def _slices(self, ranges: Ranges) -> Slices:
-        check_ranges(ranges, path=self.path, size=self._source.nbytes)
-        return Slices(self._source, ranges.position, ranges.size)

@@ -14,11 +14,14 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
+from lancelet.buffers import Bytes
 from lancelet.errors import StorageError
 from lancelet.io.durable import (
     Flushes,
@@ -104,6 +107,21 @@ class LocalStore(Store):
         """Return all bytes of a file."""
         with as_storage_errors(path), open(self._native(path), "rb", buffering=0) as file:
             return file.readall()
+
+    def read_together(self, paths: Sequence[str], sizes: Sequence[int]) -> Bytes | None:
+        """Return the bytes of small files side by side; to map each would take longer."""
+        read = np.empty(sum(sizes), np.uint8)
+        start = 0
+        for path, size in zip(paths, sizes, strict=True):
+            try:
+                with open(self._native(path), "rb", buffering=0) as file:
+                    found = file.readinto(read[start : start + size].data)
+                    if found != size or os.fstat(file.fileno()).st_size != size:
+                        return None
+            except OSError as error:
+                raise translated(error, path) from error
+            start += size
+        return read
 
     def put(self, path: str, data: BytesLike) -> None:
         """Write a file whole, in place of whatever had the name."""

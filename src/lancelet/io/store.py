@@ -17,7 +17,7 @@ mapped, and nothing was copied.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
@@ -210,6 +210,14 @@ class Store(Protocol):
     def settle(self) -> None:
         """Wait until what was written through this store survives a loss of power."""
         return
+
+    def read_together(self, paths: Sequence[str], sizes: Sequence[int]) -> Bytes | None:  # noqa: ARG002  # for stores that can
+        """Return the bytes of small objects side by side, in memory that the caller may change.
+
+        None if an object does not have the size that is given for it, or if the store does not
+        save anything by this.
+        """
+        return None
 
     def etag_at_hand(self, path: str) -> str | None:  # noqa: ARG002  # for stores that know
         """Return the tag of an object if finding it out costs next to nothing, else None."""

@@ -8,7 +8,7 @@ delegate, so nothing can slip past it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
@@ -106,6 +106,11 @@ class WrappedStore(Store):
     def read(self, path: str) -> bytes:
         """Return all bytes of an object."""
         return self._request("read", path, lambda: self.inner.read(path))
+
+    def read_together(self, paths: Sequence[str], sizes: Sequence[int]) -> Bytes | None:
+        """Return the bytes of small objects side by side, each counted as a read."""
+        request = Request("read_together", paths[0], reads=len(paths))
+        return self.around.request(request, lambda: self.inner.read_together(paths, sizes))
 
     def put(self, path: str, data: BytesLike) -> None:
         """Store an object whole."""

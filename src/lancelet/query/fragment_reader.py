@@ -22,7 +22,7 @@ from lancelet.file.base import DataFileReader, PageStatistics, ZoneStatistics
 from lancelet.file.rows import RowReader
 from lancelet.file.schedule import TASK_BYTES, decoded_row_bytes
 from lancelet.format.field import Field
-from lancelet.format.fragment import TOMBSTONE, Fragment
+from lancelet.format.fragment import TOMBSTONE, DataFile, Fragment
 from lancelet.query.overlays import Overlays
 from lancelet.query.parts import Piece, assemble, part_within
 from lancelet.query.scan_types import read_as, scan_type
@@ -32,16 +32,22 @@ _BATCH_ROWS_MIN: Final = 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FilePart:
+class HeldFields:
     """The parts of fields that one file has, and which of the fields each is a part of.
 
     `read` are the parts as the file is asked for them.
     """
 
-    reader: DataFileReader
     read: tuple[Field, ...]
     parts: tuple[Field, ...]
     places: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FilePart(HeldFields):
+    """Parts of fields with the file that has them."""
+
+    reader: DataFileReader
 
 
 class FragmentReader:
@@ -167,16 +173,8 @@ class FragmentReader:
         return found
 
     def _find_parts(self, fields: tuple[Field, ...]) -> Iterator[FilePart]:
-        taken: set[int] = set()
-        for index, file in enumerate(self._fragment.files):
-            # Old releases gave an id twice; the first file that has it is the one that counts.
-            held = frozenset(file.fields) - taken - {TOMBSTONE}
-            taken |= held
-            parts = [(place, part_within(field, held)) for place, field in enumerate(fields)]
-            own: Mapping[int, Field] = {place: part for place, part in parts if part is not None}
-            if own:
-                read = tuple(map(read_as, own.values()))
-                yield FilePart(self._open(index), read, tuple(own.values()), tuple(own))
+        for index, held in held_fields(self._fragment.files, fields):
+            yield FilePart(held.read, held.parts, held.places, self._open(index))
 
     def _open(self, index: int) -> DataFileReader:
         reader = self._snapshot.open_file(self._fragment.files[index])
@@ -191,9 +189,25 @@ class FragmentReader:
         return reader
 
 
+def held_fields(
+    files: Sequence[DataFile], fields: Sequence[Field]
+) -> Iterator[tuple[int, HeldFields]]:
+    """Yield the files of a fragment that have parts of fields, by number, and which they have."""
+    taken: set[int] = set()
+    for index, file in enumerate(files):
+        # Old releases gave an id twice; the first file that has it is the one that counts.
+        held = frozenset(file.fields) - taken - {TOMBSTONE}
+        taken |= held
+        parts = [(place, part_within(field, held)) for place, field in enumerate(fields)]
+        own: Mapping[int, Field] = {place: part for place, part in parts if part is not None}
+        if own:
+            read = tuple(map(read_as, own.values()))
+            yield index, HeldFields(read, tuple(own.values()), tuple(own))
+
+
 def assembled(
     fields: Sequence[Field],
-    found: Sequence[tuple[FilePart, Sequence[pa.Array]]],
+    found: Sequence[tuple[HeldFields, Sequence[pa.Array]]],
     num_rows: int,
 ) -> list[pa.Array]:
     """Return the values of fields, of which each file has some part."""

@@ -7,6 +7,7 @@ files are read when somebody asks.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -21,6 +22,7 @@ from lancelet.errors import (
 )
 from lancelet.file.base import DataFileReader
 from lancelet.file.open import StoredFields, open_data_file
+from lancelet.file.small_files import SmallFile, SmallFiles, open_together
 from lancelet.format.flags import check_readable
 from lancelet.format.fragment import DataFile, Fragment
 from lancelet.format.fragment_list import FragmentList
@@ -31,6 +33,7 @@ from lancelet.format.paths import DATA, DELETIONS, TRANSACTIONS, ManifestNaming
 from lancelet.format.schema import Schema
 from lancelet.format.seal import unsealed
 from lancelet.format.transaction import Transaction
+from lancelet.io.cache import CACHE
 from lancelet.io.store import Store
 from lancelet.io.uri import name
 from lancelet.rowids.deletion import NO_DELETIONS, DeletionVector
@@ -179,6 +182,32 @@ class Snapshot:
     def _open_file(self, file: DataFile, store: Store, path: str) -> DataFileReader:
         stored = self.stored_fields(file)
         return open_data_file(store, path, size=file.size_bytes or None, stored=stored)
+
+    def open_small_files(
+        self, files: Sequence[DataFile], num_rows: Sequence[int]
+    ) -> SmallFiles | None:
+        """Return a reader of files of one layout, or None if they have to be opened one by one.
+
+        It is kept for the next scan of this version, as far as the cache has room.
+        """
+        first = files[0]
+        if not first.column_indices:
+            return None
+        # This version has what its files were when they were first read, so it is part of the key.
+        key = (self.kept.get_or_make("small files", object), *(file.path for file in files))
+        known: SmallFiles | None = CACHE.get(key)
+        if known is not None:
+            return known
+        bases = self.manifest.bases
+        places = [self.location.place(DATA, file.path, file.base_id, bases) for file in files]
+        small = [
+            SmallFile(place.path, file.size_bytes, rows)
+            for place, file, rows in zip(places, files, num_rows, strict=True)
+        ]
+        opened = open_together(places[0].store, small, self.stored_fields(first))
+        if opened is not None:
+            CACHE.put(key, opened, value_bytes=opened.memory_bytes)
+        return opened
 
     def stored_fields(self, file: DataFile) -> StoredFields:
         """Return the fields that this version knows of a data file, and their columns."""

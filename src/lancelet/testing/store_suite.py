@@ -71,6 +71,16 @@ class StoreSuite:
             assert store.size(path) == len(expected)
             assert store.open_reader(path).size == len(expected)
 
+    def test_objects_are_read_together_or_not_at_all(self, store: Store) -> None:
+        """A store that reads several at once gives their bytes in order, if sizes are as said."""
+        store.put("a", b"first")
+        store.put("b", b"other")
+        found = store.read_together(["b", "a"], [5, 5])
+        assert found is None or found.tobytes() == b"otherfirst"
+        assert found is None or found.flags.writeable
+        assert store.read_together(["a", "b"], [5, 4]) is None
+        assert store.read_together(["a", "b"], [6, 5]) is None
+
     def test_put_replaces(self, store: Store) -> None:
         """The last put is what is read."""
         store.put("a", b"first")

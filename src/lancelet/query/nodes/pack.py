@@ -12,7 +12,7 @@ and so is a pack in which something is wrong, so that the error names the file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -23,10 +23,12 @@ from lancelet.encodings.base import FileVersion, RowIndices, RowRange, Rows
 from lancelet.encodings.take import take_rows
 from lancelet.errors import LanceletError
 from lancelet.file.base import distinct_rows
-from lancelet.file.joined import JOINED_BYTES_MAX, JoinedFiles
+from lancelet.file.joined import JOINED_BYTES_MAX, FilesInMemory, JoinedFiles
+from lancelet.file.small_files import SmallFiles
 from lancelet.file.v2.reader import FileReader
 from lancelet.format.field import Field
-from lancelet.query.fragment_reader import FilePart, assembled
+from lancelet.format.fragment import DataFile
+from lancelet.query.fragment_reader import FilePart, HeldFields, assembled, held_fields
 from lancelet.query.nodes.source import FragmentSource, dense_enough
 from lancelet.rowids.address import UInt64s
 
@@ -34,7 +36,7 @@ PACK_FRAGMENTS_MAX: Final = 64
 _PACK_FRAGMENTS_MIN: Final = 4
 _PACK_ROWS_MAX: Final = 1 << 16
 
-_Joined: TypeAlias = tuple[FilePart, JoinedFiles]
+_Joined: TypeAlias = tuple[HeldFields, FilesInMemory]
 
 
 class Pack:
@@ -45,6 +47,7 @@ class Pack:
         self.members = tuple(members)
         self._bounds = np.cumsum([0, *(member.num_rows for member in members)])
         self._joined: dict[tuple[Field, ...], tuple[_Joined, ...] | None] = {}
+        self._opened: dict[int, SmallFiles | None] = {}
         self._files: dict[tuple[FileReader, ...], JoinedFiles] = {}
         self.num_rows = int(self._bounds[-1])
 
@@ -152,6 +155,28 @@ class Pack:
         """Return the parts of fields with their files, if all fragments have them alike."""
         if any(node.is_blob for field in fields for node in field.walk()):
             return None  # A blob may be a place within its file.
+        return self._opened_together(fields) or self._joined_readers(fields)
+
+    def _opened_together(self, fields: tuple[Field, ...]) -> tuple[_Joined, ...] | None:
+        """Return the parts of fields with files that nobody had to open one by one."""
+        fragments = [member.fragment for member in self.members]
+        layouts = [[_layout(file) for file in fragment.files] for fragment in fragments]
+        if any(layout != layouts[0] for layout in layouts):
+            return None
+        joined: list[_Joined] = []
+        for index, held in held_fields(fragments[0].files, fields):
+            if index not in self._opened:
+                self._opened[index] = self.members[0].snapshot.open_small_files(
+                    [fragment.files[index] for fragment in fragments],
+                    [member.num_rows for member in self.members],
+                )
+            files = self._opened[index]
+            if files is None:
+                return None
+            joined.append((held, files))
+        return tuple(joined)
+
+    def _joined_readers(self, fields: tuple[Field, ...]) -> tuple[_Joined, ...] | None:
         parts = [member.reader.file_parts(fields) for member in self.members]
         if not parts[0] or any(_kinds(each) != _kinds(parts[0]) for each in parts):
             return None
@@ -208,6 +233,10 @@ def is_tiny(source: FragmentSource) -> bool:
 def _pack_of(members: list[FragmentSource]) -> Sequence[FragmentSource | Pack]:
     """Return some fragments as a pack, unless they are so few that it would save nothing."""
     return [Pack(members)] if len(members) >= _PACK_FRAGMENTS_MIN else members
+
+
+def _layout(file: DataFile) -> Hashable:
+    return (file.fields, file.column_indices, file.base_id)
 
 
 def _kinds(parts: Sequence[FilePart]) -> list[object]:
