@@ -87,16 +87,21 @@ def decoded_row_bytes(data_type: pa.DataType, encoded_row_bytes: float) -> float
     >>> decoded_row_bytes(pa.int32(), 1.5), decoded_row_bytes(pa.string(), 12.0)
     (4.0, 28.0)
     """
-    fixed = _fixed_bytes(data_type)
+    fixed = fixed_row_bytes(data_type)
     return 2.0 * encoded_row_bytes + 4.0 if fixed is None else fixed
 
 
-def _fixed_bytes(data_type: pa.DataType) -> float | None:
+def fixed_row_bytes(data_type: pa.DataType) -> float | None:
+    """Return the bytes of every decoded row of a field, or None if it depends on the values.
+
+    >>> fixed_row_bytes(pa.int32()), fixed_row_bytes(pa.string())
+    (4.0, None)
+    """
     if pa.types.is_struct(data_type):
-        children = [_fixed_bytes(data_type.field(i).type) for i in range(data_type.num_fields)]
+        children = [fixed_row_bytes(data_type.field(i).type) for i in range(data_type.num_fields)]
         return None if None in children else sum(filter(None, children))
     if pa.types.is_fixed_size_list(data_type):
-        item = _fixed_bytes(data_type.value_type)
+        item = fixed_row_bytes(data_type.value_type)
         return None if item is None else item * data_type.list_size
     if pa.types.is_null(data_type):
         return 0.0

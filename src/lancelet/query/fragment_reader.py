@@ -20,7 +20,7 @@ from lancelet.encodings.base import RowRange, Rows
 from lancelet.errors import CorruptDataError
 from lancelet.file.base import DataFileReader, PageStatistics, ZoneStatistics
 from lancelet.file.rows import RowReader
-from lancelet.file.schedule import TASK_BYTES, decoded_row_bytes
+from lancelet.file.schedule import TASK_BYTES, decoded_row_bytes, fixed_row_bytes
 from lancelet.format.field import Field
 from lancelet.format.fragment import TOMBSTONE, DataFile, Fragment
 from lancelet.query.overlays import Overlays
@@ -117,8 +117,12 @@ class FragmentReader:
         total = 0.0
         for file in self.file_parts(tuple(fields)):
             for part in file.read:
-                stored = file.reader.encoded_bytes([part], RowRange(0, self.num_rows))
-                total += decoded_row_bytes(scan_type(part), stored / self.num_rows)
+                data_type = scan_type(part)
+                fixed = fixed_row_bytes(data_type)
+                if fixed is None:
+                    stored = file.reader.encoded_bytes([part], RowRange(0, self.num_rows))
+                    fixed = decoded_row_bytes(data_type, stored / self.num_rows)
+                total += fixed
         return total
 
     def encoded_bytes(self, fields: Sequence[Field], rows: Rows) -> int:

@@ -22,16 +22,22 @@ from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowRange
 from lancelet.errors import FieldNotFoundError
 from lancelet.file.base import PageStatistics, ZoneStatistics
+from lancelet.file.schedule import fixed_row_bytes
 from lancelet.format.field_path import format_path
 from lancelet.format.schema import Field, Schema
 from lancelet.query.expression import Expression
 from lancelet.query.fragment_reader import FragmentReader
 from lancelet.query.plan import FilterStep
 from lancelet.query.prune import ColumnZones, Zones, prune
+from lancelet.query.scan_types import scan_type
 from lancelet.query.traversal import columns_of
 
 _ROWS_MIN: Final = 4096
 """Fewer rows than this are read sooner than statistics are."""
+
+_FIXED_ROWS_MIN: Final = 1 << 14
+_NARROW_BYTES: Final = 16
+"""The same for filters of numbers, of which a row takes no more than this."""
 
 
 @dataclass(slots=True)
@@ -47,13 +53,19 @@ def candidate_ranges(
 ) -> list[RowRange]:
     """Return the ranges of rows that can match every step, ascending."""
     ranges = [RowRange(0, reader.num_rows)] if reader.num_rows else []
-    if reader.num_rows < _ROWS_MIN:
+    if reader.num_rows < (_FIXED_ROWS_MIN if _are_narrow(steps) else _ROWS_MIN):
         return ranges
     for step in steps:
         for group in _groups(reader, step.expression, schema):
             mask = _may_match(step.expression, group)
             ranges = _intersect(ranges, _ranges_of(mask, group.edges))
     return ranges
+
+
+def _are_narrow(steps: Sequence[FilterStep]) -> bool:
+    sizes = [fixed_row_bytes(scan_type(each)) for step in steps for each in step.fields]
+    known = [size for size in sizes if size is not None]
+    return len(known) == len(sizes) and sum(known) <= _NARROW_BYTES
 
 
 def _groups(
