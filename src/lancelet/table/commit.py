@@ -76,6 +76,8 @@ _WAIT_MS_FIRST: Final = 2.0
 _WAIT_MS_MAX: Final = 128.0
 _ROUNDS_MAX: Final = 16
 """How often one attempt looks for what was committed while it judged what was there."""
+_LATE_SECONDS: Final = 0.25
+"""How long after reading the latest version a commit looks whether it came too late."""
 _LIBRARY: Final = "lancelet"
 
 
@@ -178,6 +180,7 @@ def _attempt(
 ) -> Snapshot | None:
     """Publish on top of what is the latest version now; None if another writer was faster."""
     ours = resolver.ours
+    began = time.monotonic()
     latest = latest_snapshot(location, options.handler, known=known)
     if latest is None:
         if not isinstance(ours.operation, Overwrite):
@@ -205,6 +208,7 @@ def _attempt(
         # Judging many versions takes a while; a commit on top of the last would come too late.
         if own is not None or resolver.num_judged < 2:
             break
+        began = time.monotonic()
         latest = latest_snapshot(location, options.handler) or latest
         check_writable(latest.manifest.reader_flags, latest.manifest.writer_flags)
         own = resolver.own_version(latest)
@@ -213,7 +217,10 @@ def _attempt(
     if options.mark is not None and options.mark.is_reached(latest.manifest.config):
         return latest
     prepared = _prepare(resolver.rebased(latest), latest, latest.version + 1, options)
-    return _publish(location, prepared, options)
+    published = _publish(location, prepared, options)
+    if published is not None and time.monotonic() - began > _LATE_SECONDS:
+        return None if _is_withdrawn(published, options) else published
+    return published
 
 
 def _prepare_first(transaction: Transaction, options: CommitOptions) -> PreparedCommit:
@@ -334,6 +341,29 @@ def _write_hint(store: Store, version: int) -> None:
         store.put_note(LATEST_VERSION_HINT, render_version_hint(version))
     except StorageError:
         return
+
+
+def _is_withdrawn(published: Snapshot, options: CommitOptions) -> bool:
+    """Take a version back, and say so, if it has a number that was free because it was cleaned up.
+
+    Others may have published that version and more, and cleaned all but the last of them up, while
+    this writer was held up. Then nobody would ever see what it wrote.
+    """
+    location, entry = published.location, published.entry
+    handler = options.handler or location.handler
+    try:
+        latest = handler.find_latest(location.store, exact=True)
+        if latest is None or latest.version <= entry.version:
+            return False
+        after = handler.find_version(location.store, entry.version + 1, uri=location.uri)
+        if after.modified >= location.store.info(entry.path).modified:
+            return False
+    except VersionNotFoundError:
+        pass  # It was cleaned up, and would not have been without this one before it.
+    except StorageError:
+        return False  # What was published is there; only what came then is not known.
+    location.store.delete(entry.path)
+    return True
 
 
 def _wait(attempt: int) -> None:

@@ -1,12 +1,14 @@
 """Commits land whole, in order and once; what cannot follow another says why."""
 
 import threading
+import time
 import uuid
 
 import lance
 import numpy as np
 import pytest
 
+import lancelet
 from lancelet.errors import CommitConflictError, DatasetNotFoundError
 from lancelet.format.operation import (
     Append,
@@ -107,6 +109,35 @@ def test_one_attempt_follows_what_is_committed_while_it_judges(location, monkeyp
     ours = new_transaction(1, UpdateConfig(config=UpdateMap({"k": "v"})))
     monkeypatch.setattr(Resolver, "own_version", slowly)
     assert commit(location, ours, CommitOptions(attempts=2)).version == 6
+
+
+@pytest.mark.parametrize("more", [1, 3])
+def test_a_writer_that_is_held_up_finds_its_version_cleaned_up(location, monkeypatch, more):
+    """Its number is free again, but nobody would look there, so it must not be told that it won."""
+    first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 1))
+    publish = type(location.handler).publish
+    held_up = iter([True])
+
+    def late(handler, store, path, data, *, version):
+        if next(held_up, False):
+            latest = first
+            for row in range(1, 1 + more):
+                latest = append_rows(location, latest, simple_rows(row, row + 1))
+            lancelet.dataset(location.uri).update_config({"a": "b"})
+            for old in range(2, 2 + more):
+                location.store.delete(open_snapshot(location, old).entry.path)
+            time.sleep(0.3)
+        publish(handler, store, path, data, version=version)
+
+    monkeypatch.setattr(type(location.handler), "publish", late)
+    with pytest.raises(CommitConflictError, match="cleaned up"):
+        append_rows(location, first, simple_rows(8, 9))
+    latest = open_snapshot(location)
+    assert (latest.version, latest.manifest.num_rows) == (2 + more, 1 + more)
+    assert [entry["version"] for entry in lancelet.dataset(location.uri).versions()] == [
+        1,
+        2 + more,
+    ]
 
 
 def test_deletions_of_different_rows_are_joined(location):
