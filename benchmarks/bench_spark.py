@@ -30,6 +30,9 @@ from session import SETTINGS, open_session
 Case = tuple[str, float, Callable[[], object], Callable[[], object]]
 # As docs/guide/spark/speed.md recommends.
 SETTINGS["spark.python.unix.domain.socket.enabled"] = "true"
+SETTINGS["spark.driver.extraJavaOptions"] = (
+    "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+)
 DIMENSION = 128
 COLUMNS = 16
 

@@ -5,6 +5,7 @@ included, over all its tasks: workers live as long as their executor.
 """
 
 import os
+import sys
 import threading
 from pathlib import Path
 
@@ -12,9 +13,13 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 
 from lancelet import spark as ls
 from lancelet.testing.spark_cluster import descendants
+
+# Workers of a Connect server cannot import tests, so what is defined here travels by value.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 LIMIT_MB = 1024
 DATA_MB = 256

@@ -21,18 +21,23 @@ from lancelet.spark.writing import write
 
 _OURS: Final = frozenset({None, "parquet", "delta", "files"})
 MODES: Final = ("create", "append", "overwrite")
+_NAMES_OF_SERVERS: Final = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
+"""What says in the environment that a session is one of Connect; Spark refuses a master beside it."""
 
 
 def open_session(master: str | None = None, remote: str | None = None) -> SparkSession:
     """Start or reach Spark: on a master, by Connect, or with every processor of this machine.
 
-    Workers on this machine run the Python that runs this.
+    Workers on this machine run the Python that runs this. What is asked for here counts, whatever
+    the environment says.
     """
     if master is not None and remote is not None:
         raise InvalidInputError("a session is either on a master or remote", found=(master, remote))
     builder = SparkSession.builder.appName("lancelet ingest")
     if remote is not None:
         return builder.remote(remote).getOrCreate()
+    for name in _NAMES_OF_SERVERS:
+        os.environ.pop(name, None)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     quiet = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}

@@ -2,6 +2,7 @@
 
 import argparse
 import io
+import os
 
 import pytest
 
@@ -77,6 +78,13 @@ def test_a_pipeline_runs_on_this_machine_unless_another_is_named(
     assert builder.place == place
     assert (given["source"], given["target"], given["spark"]) == ("in", "t.lance", builder)
     assert isinstance(given["progress"], TerminalBar)
+
+
+def test_a_master_counts_more_than_a_server_of_the_environment(builder, monkeypatch):
+    monkeypatch.setenv("SPARK_REMOTE", "sc://host")
+    loading.open_session("local[1]")
+    assert builder.place == ("master", "local[1]")
+    assert "SPARK_REMOTE" not in os.environ
 
 
 def test_a_session_is_in_one_place(builder):
