@@ -22,7 +22,7 @@ from lancelet.spark.writing import write
 _OURS: Final = frozenset({None, "parquet", "delta", "files"})
 MODES: Final = ("create", "append", "overwrite")
 _NAMES_OF_SERVERS: Final = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
-"""What says in the environment that a session is one of Connect; Spark refuses a master beside it."""
+"""What says in the environment that a session is one of Connect, which has no master."""
 
 
 def open_session(master: str | None = None, remote: str | None = None) -> SparkSession:
