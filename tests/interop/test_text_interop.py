@@ -218,7 +218,7 @@ def test_words_to_leave_out_are_kept_by_the_next_segment(tmp_path):
 
 
 def test_several_partitions_are_one_index(tmp_path, monkeypatch):
-    monkeypatch.setattr("lancelet.index.inverted.kind.POSTINGS_MAX", 4000)
+    monkeypatch.setattr("lancelet.index.inverted.write.POSTINGS_MAX", 4000)
     monkeypatch.setattr("lancelet.index.inverted.kind.TEXTS_TOGETHER", 300)
     path = str(tmp_path / "table.lance")
     dataset = lancelet.write_dataset(rows(0, 900), path, max_rows_per_file=300)

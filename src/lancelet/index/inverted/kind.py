@@ -10,6 +10,7 @@ how segments are made, read, merged and renumbered.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -41,7 +42,7 @@ from lancelet.index.inverted.flat import open_flat
 from lancelet.index.inverted.layout import Codec
 from lancelet.index.inverted.partition import Partition, StoredPartition
 from lancelet.index.inverted.postings import Postings, selected
-from lancelet.index.inverted.write import POSTINGS_MAX, SegmentWriter
+from lancelet.index.inverted.write import WAITING_BYTES, SegmentWriter
 from lancelet.index.question import Question
 from lancelet.index.text.analyzer import Analyzer
 from lancelet.index.text.documents import analyzer_of
@@ -50,6 +51,7 @@ from lancelet.rowids.address import NO_ADDRESS
 from lancelet.rowids.selection import RowSet
 
 _NEWEST: Final = 3
+_MEMORY_VARIABLE: Final = "LANCE_FTS_PARTITION_SIZE"
 _ROWS: Final = "row"
 _ELEMENTS: Final = "elements of lists cannot be documents of their own here, only rows can"
 
@@ -208,9 +210,9 @@ class Inverted(ScalarKind):
         if isinstance(rows.data_type, pa.JsonType):
             options = replace(options, lance_tokenizer="json")
         codec = _codec_of(parameters, options)
-        writer = SegmentWriter(folder, options, codec, POSTINGS_MAX)
-        _add_rows(writer, rows, analyzer_of(options))
-        writer.finish(rows.progress)
+        with SegmentWriter(folder, options, codec, _waiting_bytes(parameters)) as writer:
+            _add_rows(writer, rows, analyzer_of(options))
+            writer.finish(rows.progress)
         return _details(options, codec)
 
     def open(self, folder: SegmentFolder, details: bytes) -> InvertedSegment:
@@ -240,19 +242,19 @@ class Inverted(ScalarKind):
         """Write the documents of all partitions that are still there, and those of the new rows."""
         opened = [_opened(segment) for segment in segments]
         options, codec = opened[-1].options, opened[-1].codec
-        writer = SegmentWriter(folder, options, codec, POSTINGS_MAX)
-        for segment, move in zip(opened, moves, strict=True):
-            _add_segment(writer, segment, move)
-        _add_rows(writer, rows, opened[-1].analyzer)
-        writer.finish()
+        with SegmentWriter(folder, options, codec) as writer:
+            for segment, move in zip(opened, moves, strict=True):
+                _add_segment(writer, segment, move)
+            _add_rows(writer, rows, opened[-1].analyzer)
+            writer.finish()
         return _details(options, codec)
 
     def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> bytes:
         """Write the documents that are still there under their new numbers."""
         own = _opened(segment)
-        writer = SegmentWriter(folder, own.options, own.codec, POSTINGS_MAX)
-        _add_segment(writer, own, move)
-        writer.finish()
+        with SegmentWriter(folder, own.options, own.codec) as writer:
+            _add_segment(writer, own, move)
+            writer.finish()
         return _details(own.options, own.codec)
 
 
@@ -300,6 +302,16 @@ def _add_segment(writer: SegmentWriter, segment: InvertedSegment, move: Move) ->
                 postings.positions,
             )
         writer.add_postings(tokens, postings, numbers, lengths)
+
+
+def _waiting_bytes(parameters: Parameters) -> int:
+    """Return how many bytes of postings may wait in memory, which is given in MiB."""
+    given = parameters.values.get("memory_limit", os.environ.get(_MEMORY_VARIABLE))
+    if given is None:
+        return WAITING_BYTES
+    if not str(given).isdecimal():
+        raise InvalidInputError("a memory limit is a number of MiB", memory_limit=given)
+    return int(given) << 20
 
 
 def _codec_of(parameters: Parameters, options: TextOptions) -> Codec:

@@ -8,7 +8,7 @@ positions  4 0 7 9 1 2 6      as many as the frequency says, each
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,48 +53,21 @@ def invert(words: Words, num_tokens: int, first_doc: int, *, with_position: bool
     return Postings(tokens[starts], docs[starts], freqs, positions)
 
 
-def by_tokens(
-    parts: Sequence[Postings], num_tokens: int, together: int
-) -> Iterator[tuple[int, Postings]]:
-    """Yield how many tokens come next, and their postings of all parts, numbered from 0.
-
-    The documents of parts follow one another. So many postings are put together, or those of one
-    token.
-    """
-    counts = np.zeros(num_tokens, np.int64)
-    for part in parts:
-        counts += part.counts(num_tokens)
-    ends = np.cumsum(counts)
-    begins, positions = [0] * len(parts), [0] * len(parts)
-    first = 0
-    while first < num_tokens:
-        before = int(ends[first - 1]) if first else 0
-        stop = max(int(np.searchsorted(ends, before + together, side="right")), first + 1)
-        own = []
-        for place, part in enumerate(parts):
-            rows = slice(begins[place], int(np.searchsorted(part.tokens, stop)))
-            freqs = part.freqs[rows]
-            begins[place] = rows.stop
-            some = None
-            if part.positions is not None:
-                start = positions[place]
-                positions[place] += int(freqs.sum(dtype=np.int64))
-                some = part.positions[start : positions[place]]
-            own.append(Postings(part.tokens[rows] - np.uint32(first), part.docs[rows], freqs, some))
-        yield stop - first, join(own, stop - first)
-        first = stop
-
-
 def join(parts: Sequence[Postings], num_tokens: int) -> Postings:
-    """Return the posting lists of parts, one at least, whose documents follow one another."""
+    """Return the posting lists of parts, one at least, whose documents follow one another.
+
+    Their frequencies and positions may be of narrower types.
+    """
     tokens = np.concatenate([part.tokens for part in parts])
     docs = np.concatenate([part.docs for part in parts])
-    freqs = np.concatenate([part.freqs for part in parts])
-    order = counting_order(tokens, num_tokens)
-    positions = None
+    freqs = np.concatenate([part.freqs for part in parts], dtype=np.uint32)
     own = [part.positions for part in parts if part.positions is not None]
-    if own:
-        positions = _regrouped(np.concatenate(own), freqs, order)
+    positions = np.concatenate(own, dtype=np.uint32) if own else None
+    if num_tokens == 1:
+        return Postings(tokens, docs, freqs, positions)
+    order = counting_order(tokens, num_tokens)
+    if positions is not None:
+        positions = _regrouped(positions, freqs, order)
     return Postings(tokens[order], docs[order], freqs[order], positions)
 
 

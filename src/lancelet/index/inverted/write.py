@@ -11,11 +11,14 @@ batches have is sorted by token, so that only the postings of some tokens are pu
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lancelet.buffers import Bytes, Int64s
 from lancelet.index.base import Progress, silent
@@ -23,8 +26,9 @@ from lancelet.index.folder import SegmentFolder
 from lancelet.index.inverted import layout
 from lancelet.index.inverted.bm25 import Corpus, norms_of, weights
 from lancelet.index.inverted.layout import Codec
+from lancelet.index.inverted.packed import WaitingPostings
 from lancelet.index.inverted.positions import render_positions
-from lancelet.index.inverted.postings import Postings, by_tokens, invert, join, position_steps
+from lancelet.index.inverted.postings import Postings, invert, join, position_steps
 from lancelet.index.inverted.quantized import length_codes
 from lancelet.index.text.analyzer import Analyzer, Vocabulary
 from lancelet.index.text.options import TextOptions
@@ -37,13 +41,16 @@ UInt32s = npt.NDArray[np.uint32]
 POSTINGS_MAX: Final = 32 * 1024 * 1024
 """So many pairs of token and document make a partition, about."""
 
-_POSTINGS_TOGETHER: Final = 1024 * 1024
+WAITING_BYTES: Final = 16 << 20
+"""So many bytes of postings wait in memory, and the others in a file."""
+
+_POSTINGS_TOGETHER: Final = 128 * 1024
 """The postings of tokens are put together until they are so many."""
 
 _PLAIN: Final = {"lance-encoding:compression": "none"}
 
 
-class SegmentWriter:
+class SegmentWriter(AbstractContextManager["SegmentWriter"]):
     """Writes the partitions of a segment one after another, and then its metadata."""
 
     def __init__(
@@ -51,13 +58,17 @@ class SegmentWriter:
         folder: SegmentFolder,
         options: TextOptions,
         codec: Codec,
-        postings_max: int,
+        waiting_bytes: int = WAITING_BYTES,
     ) -> None:
-        """Write to a folder."""
+        """Write to a folder, with so many bytes of postings in memory until they are written."""
         self._folder, self._options, self._codec = folder, options, codec
-        self._postings_max = postings_max
+        self._waiting_bytes = waiting_bytes
         self._partitions = 0
         self._start()
+
+    def __exit__(self, *_: object) -> None:
+        """Let go of postings that were not written."""
+        self._waiting.close()
 
     def add_texts(self, texts: pa.Array, numbers: UInt64s, analyzer: Analyzer) -> None:
         """Add the rows of texts; those without a token are left out."""
@@ -109,7 +120,7 @@ class SegmentWriter:
 
     def _start(self) -> None:
         self._vocabulary = Vocabulary()
-        self._parts: list[Postings] = []
+        self._waiting = WaitingPostings(self._waiting_bytes)
         self._numbers: list[UInt64s] = []
         self._lengths: list[UInt32s] = []
         self._num_docs = self._num_postings = 0
@@ -122,16 +133,16 @@ class SegmentWriter:
     ) -> None:
         if np.any(postings.tokens[1:] < postings.tokens[:-1]):
             postings = join([postings], len(self._vocabulary.tokens))
-        self._parts.append(postings)
+        self._waiting.add(postings)
         self._numbers.append(numbers)
         self._lengths.append(lengths)
         self._num_docs += len(numbers)
         self._num_postings += len(postings)
-        if self._num_postings >= self._postings_max:
+        if self._num_postings >= POSTINGS_MAX:
             self._flush()
 
     def _flush(self) -> None:
-        tokens = self._vocabulary.tokens
+        num_tokens = len(self._vocabulary.tokens)
         lengths = np.concatenate(self._lengths)
         numbers = np.concatenate(self._numbers)
         number = self._partitions
@@ -142,17 +153,20 @@ class SegmentWriter:
         self._folder.write(
             layout.file_name(number, "docs"), docs, {layout.TOTAL_TOKENS: str(total)}
         )
-        self._folder.write(layout.file_name(number, "tokens"), _token_table(tokens))
-        self._write_lists(layout.file_name(number, "invert"), lengths, len(tokens))
+        self._folder.write(
+            layout.file_name(number, "tokens"), _token_table(self._vocabulary.tokens)
+        )
+        self._vocabulary = Vocabulary()  # the lists need what it takes
+        self._write_lists(layout.file_name(number, "invert"), _Documents.of(lengths), num_tokens)
         self._partitions += 1
+        self._waiting.close()
         self._start()
 
-    def _write_lists(self, name: str, lengths: UInt32s, num_tokens: int) -> None:
+    def _write_lists(self, name: str, documents: _Documents, num_tokens: int) -> None:
         """Write the posting lists of all tokens, those of some tokens at a time."""
-        parts, self._parts = self._parts, []
         tables = (
-            _posting_table(postings, lengths, count, self._codec)
-            for count, postings in by_tokens(parts, num_tokens, _POSTINGS_TOGETHER)
+            _posting_table(postings, documents, count, self._codec)
+            for count, postings in self._waiting.by_tokens(num_tokens, _POSTINGS_TOGETHER)
         )
         first = next(tables)
         with self._folder.create(name, first.schema) as file:
@@ -164,24 +178,35 @@ class SegmentWriter:
                 file.add_schema_metadata(key, value)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Documents:
+    """What scores depend on of the documents of a partition."""
+
+    corpus: Corpus
+    norms: npt.NDArray[np.float32]
+    codes: npt.NDArray[np.uint8]
+
+    @staticmethod
+    def of(lengths: UInt32s) -> _Documents:
+        corpus = Corpus(len(lengths), int(lengths.sum(dtype=np.int64)))
+        norms = norms_of(lengths, corpus.mean_length)
+        return _Documents(corpus, norms, length_codes(lengths).astype(np.uint8))
+
+
 def _token_table(tokens: Sequence[str]) -> pa.Table:
-    order = sorted(range(len(tokens)), key=lambda place: tokens[place].encode())
-    texts = pa.array([tokens[place] for place in order], pa.string())
-    return pa.Table.from_arrays([texts, pa.array(order, pa.uint32())], schema=layout.TOKENS_SCHEMA)
+    texts = pa.array(tokens, pa.string())
+    order = pc.array_sort_indices(texts)  # by their bytes, as readers expect
+    columns = [texts.take(order), order.cast(pa.uint32())]
+    return pa.Table.from_arrays(columns, schema=layout.TOKENS_SCHEMA)
 
 
 def _posting_table(
-    postings: Postings,
-    lengths: UInt32s,
-    num_tokens: int,
-    codec: Codec,
+    postings: Postings, documents: _Documents, num_tokens: int, codec: Codec
 ) -> pa.Table:
     counts = postings.counts(num_tokens)
     blocks, block_counts = block_sizes(counts, codec.block_docs)
-    corpus = Corpus(len(lengths), int(lengths.sum(dtype=np.int64)))
-    idf = np.array([corpus.idf(count) for count in counts.tolist()], np.float32)
-    norms = norms_of(lengths, corpus.mean_length)
-    scores = idf[postings.tokens] * weights(postings.freqs, norms[postings.docs])
+    idf = np.array([documents.corpus.idf(count) for count in counts.tolist()], np.float32)
+    scores = idf[postings.tokens] * weights(postings.freqs, documents.norms[postings.docs])
     block_scores = np.maximum.reduceat(scores, _first(block_counts)) if len(scores) else scores
     best = np.maximum.reduceat(block_scores, _first(blocks)) if len(scores) else scores
     data, ends = encode_postings(
@@ -196,7 +221,9 @@ def _posting_table(
         _field("_posting", pa.list_(pa.large_binary())): _lists(_binaries(data, ends), blocks),
         _field("_max_score", pa.float32()): pa.array(best, pa.float32()),
         _field("_length", pa.uint32()): pa.array(counts.astype(np.uint32)),
-        _field("_impacts", pa.list_(pa.large_binary())): _impacts(postings, counts, lengths, codec),
+        _field("_impacts", pa.list_(pa.large_binary())): _impacts(
+            postings, counts, documents, codec
+        ),
     }
     if postings.positions is not None:
         columns |= _position_columns(postings, postings.positions, blocks, block_counts, codec)
@@ -206,13 +233,12 @@ def _posting_table(
 def _impacts(
     postings: Postings,
     counts: Int64s,
-    lengths: UInt32s,
+    documents: _Documents,
     codec: Codec,
 ) -> pa.Array:
     """Return what may score best in each block of each list, whatever the statistics are."""
-    codes = length_codes(lengths).astype(np.uint8)
     data, ends = encode_impacts(
-        postings.docs, postings.freqs, counts, codes, block_docs=codec.block_docs
+        postings.docs, postings.freqs, counts, documents.codes, block_docs=codec.block_docs
     )
     blocks = -(-counts // codec.block_docs)
     return _lists(_binaries(data, ends), blocks + -(-blocks // BLOCKS_TOGETHER))
