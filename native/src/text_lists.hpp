@@ -36,8 +36,10 @@ struct List {
   int64_t decoded;      // the block whose documents are below
   int64_t held, next;   // how many they are, and the next of them
   int64_t scored;       // the block whose scores are below
+  int64_t asked;        // the block of which one document was asked for its positions
   int64_t placed;       // the block whose positions are below
-  uint32_t* positions;  // as steps; those of document i end at ends[i]
+  uint32_t* positions;  // as steps; those of document i of a block begin at ends[i]
+  uint32_t* steps;      // those of the document that was asked for last
   int64_t room;
   float idf;
   uint32_t docs[kBlockDocs], freqs[kBlockDocs];
@@ -196,35 +198,72 @@ LANCELET_INLINE bool next_good(List& list) {
   return false;
 }
 
-// Reads where the documents of a decoded block have their token.
+int64_t hold_positions(List& list, int64_t block, int64_t count) {
+  if (count <= list.room) return 0;
+  free(list.positions);
+  list.room = count;
+  list.positions = static_cast<uint32_t*>(malloc(count * sizeof(uint32_t)));
+  if (list.positions) return 0;
+  list.room = 0;
+  return fail(kNoMemory, block);
+}
+
+// Reads some of the steps of a stream, of which there are `total`, into `to`: whole runs that have
+// none of them are passed over. Returns false where it is malformed.
+bool get_some(const uint8_t* at, const uint8_t* end, int64_t total, int64_t start, int64_t stop,
+              uint32_t* to) {
+  uint32_t run[kStreamRun];
+  int64_t done = 0;
+  for (; total - done >= kStreamRun && done < stop; done += kStreamRun) {
+    if (done + kStreamRun <= start) {
+      if (at >= end) return false;
+      at += 1 + *at * 16;
+      continue;
+    }
+    if (at >= end || !(at = get_packed<4>(at, end, run))) return false;
+    const int64_t first = larger(start, done), last = smaller(stop, done + kStreamRun);
+    memcpy(to + (first - start), run + (first - done), (last - first) * sizeof(uint32_t));
+  }
+  uint32_t passed;
+  for (; done < stop; ++done)
+    if (!(at = get_varint(at, end, done < start ? &passed : to + (done - start)))) return false;
+  return true;
+}
+
+// Reads where the document at which a list stands has its token: those of the document alone, and
+// of all documents of its block where another of them is asked for.
 int64_t load_positions(const Index& index, List& list) {
-  if (list.placed == list.decoded) return 0;
+  if (list.placed == list.decoded) {
+    list.steps = list.positions + list.ends[list.next];
+    return 0;
+  }
   const int64_t block = list.first + list.decoded;
   const int64_t bytes = index.stream_size.data[block];
   if (!within(index.stream_position.data[block], bytes, index.streams.size))
     return fail(kOutOfSource, block);
-  list.ends[0] = 0;
-  for (int64_t k = 0; k < list.held; ++k) list.ends[k + 1] = list.ends[k] + list.freqs[k];
-  int64_t left = list.ends[list.held];
-  // A run of 128 takes at least a byte.
-  if (left > bytes * kStreamRun) return fail(kBadCount, block);
-  if (left > list.room) {
-    free(list.positions);
-    list.room = left;
-    list.positions = static_cast<uint32_t*>(malloc(left * sizeof(uint32_t)));
-    if (!list.positions) {
-      list.room = 0;
-      return fail(kNoMemory, block);
-    }
-  }
   const uint8_t* at = index.streams.data + index.stream_position.data[block];
   const uint8_t* end = at + bytes;
-  uint32_t* to = list.positions;
-  for (; left >= kStreamRun; left -= kStreamRun, to += kStreamRun)
-    if (!(at = get_packed<4>(at, end, to))) return fail(kBadStream, block);
-  for (; left > 0; --left)
-    if (!(at = get_varint(at, end, to++))) return fail(kBadStream, block);
+  uint64_t before = 0, total = 0;
+  for (int64_t k = 0; k < list.next; ++k) before += list.freqs[k];
+  for (int64_t k = list.next; k < list.held; ++k) total += list.freqs[k];
+  total += before;
+  // A run of 128 takes at least a byte.
+  if (total > static_cast<uint64_t>(bytes) * kStreamRun) return fail(kBadCount, block);
+  const int64_t all = static_cast<int64_t>(total), start = static_cast<int64_t>(before);
+  if (list.asked != list.decoded) {
+    const int64_t count = list.freqs[list.next];
+    if (const int64_t fault = hold_positions(list, block, count)) return fault;
+    list.placed = -1;
+    list.asked = list.decoded;
+    list.steps = list.positions;
+    return get_some(at, end, all, start, start + count, list.steps) ? 0 : fail(kBadStream, block);
+  }
+  if (const int64_t fault = hold_positions(list, block, all)) return fault;
+  if (!get_some(at, end, all, 0, all, list.positions)) return fail(kBadStream, block);
+  list.ends[0] = 0;
+  for (int64_t k = 0; k < list.held; ++k) list.ends[k + 1] = list.ends[k] + list.freqs[k];
   list.placed = list.decoded;
+  list.steps = list.positions + start;
   return 0;
 }
 
@@ -254,7 +293,7 @@ int64_t has_phrase(const Index& index, List* lists, int64_t count, int64_t slop,
   for (int64_t i = 0; i < count; ++i) {
     List& list = lists[i];
     if (const int64_t fault = load_positions(index, list)) return fault;
-    const uint32_t* steps = list.positions + list.ends[list.next];
+    const uint32_t* steps = list.steps;
     const int64_t step = i ? list.place - lists[i - 1].place : 0;
     int64_t position = 0, nearest = -1, num_then = 0;
     for (int64_t k = 0; k < list.freqs[list.next]; ++k) {

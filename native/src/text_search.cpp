@@ -302,8 +302,8 @@ void open_list(const Index& index, int64_t first, int64_t stop, int64_t count, i
   list.bound = static_cast<double>(idf) * best;
   list.glance = glance < 0 ? nullptr : index.glances.data + glance;
   list.at = list.held = list.next = list.place = list.room = 0;
-  list.decoded = list.scored = list.placed = -1;
-  list.positions = nullptr;
+  list.decoded = list.scored = list.asked = list.placed = -1;
+  list.positions = list.steps = nullptr;
 }
 
 // `order` are the lists, to be put into the order of the search.
