@@ -186,3 +186,13 @@ def test_an_index_whose_files_are_gone_is_built_anew_when_retrained(dataset, tmp
     again.optimize.optimize_indices(retrain=True)
     assert again.check("indices") == []
     assert again.to_table(filter="a = 7").num_rows == 1
+
+
+@pytest.mark.parametrize("replace", [True, False])
+def test_an_index_has_the_name_of_no_index_of_another_column(dataset, replace):
+    dataset.create_scalar_index("a", "BTREE", name="x")
+    with pytest.raises(RuntimeError, match="already exists with different fields"):
+        dataset.create_scalar_index("l", "LABEL_LIST", name="x", replace=replace)
+    dataset.create_scalar_index("a", "BITMAP", name="x")
+    (index,) = dataset.describe_indices()
+    assert index.field_names == ["a"]

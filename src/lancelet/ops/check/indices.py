@@ -1,4 +1,4 @@
-"""Checking index segments: files that are there, fields that exist, fragments that are known.
+"""Checking index segments: files that are whole, fields that exist, fragments that are known.
 
 What an index says of rows is checked by its kind: a class with the method of `IndexChecker`, and
 a line in `CHECKERS`. Of other kinds it is noted that their content was not looked at.
@@ -6,18 +6,30 @@ a line in `CHECKERS`. Of other kinds it is noted that their content was not look
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
-from lancelet.errors import LanceletError, ObjectNotFoundError
+from lancelet.errors import (
+    CorruptDataError,
+    LanceletError,
+    ObjectNotFoundError,
+    UnsupportedError,
+)
+from lancelet.file.memo import CachedHeads
+from lancelet.file.open import open_data_file
+from lancelet.file.v2.reader import FileReader
 from lancelet.format.index_metadata import FRAGMENT_REUSE_INDEX, IndexMetadata
 from lancelet.format.paths import INDICES
+from lancelet.ops.check.bytes_of_file import decoded, wrong_bytes
 from lancelet.ops.check.finding import Finding, Level, Severity
 from lancelet.ops.check.scalar_indices import ScalarIndexChecker
 from lancelet.ops.check.vector_indices import VectorIndexChecker
 from lancelet.table.fragment_reuse import fragment_reuse_of
+from lancelet.table.location import Place
 from lancelet.table.snapshot import Snapshot
 
+_SUFFIXES: Final = (".lance", ".idx")
 _DROP: Final = "drop the index and build it anew"
 
 
@@ -40,7 +52,7 @@ def check_indices(
     """Yield what is wrong with the indices of a version."""
     for index in snapshot.indices.indices:
         try:
-            yield from _files(snapshot, index)
+            yield from _files(snapshot, index, level)
             if level >= Level.INDICES:
                 yield from _coverage(snapshot, index)
                 yield from _content(snapshot, index, checkers)
@@ -48,7 +60,7 @@ def check_indices(
             yield _finding(Severity.ERROR, index, str(error))
 
 
-def _files(snapshot: Snapshot, index: IndexMetadata) -> Iterator[Finding]:
+def _files(snapshot: Snapshot, index: IndexMetadata, level: Level) -> Iterator[Finding]:
     bases = snapshot.manifest.bases
     for file in index.files:
         path = f"{index.uuid}/{file.path}"
@@ -61,6 +73,27 @@ def _files(snapshot: Snapshot, index: IndexMetadata) -> Iterator[Finding]:
         if file.size_bytes and size != file.size_bytes:
             what = f"the file {file.path} has {size} bytes instead of {file.size_bytes}"
             yield _finding(Severity.ERROR, index, what)
+        elif level >= Level.FOOTERS and file.path.endswith(_SUFFIXES):
+            for what in _wrong_in(place, size, level):
+                yield _finding(Severity.ERROR, index, f"in the file {file.path} {what}")
+
+
+def _wrong_in(place: Place, size: int, level: Level) -> Iterator[str]:
+    """Yield what is wrong within a file, which is opened anew; its values mean nothing here."""
+    try:
+        reader = open_data_file(place.store, place.path, size=size, memo=CachedHeads())
+        try:
+            checksums = reader.metadata.checksums if isinstance(reader, FileReader) else None
+            if level >= Level.CHECKSUMS and checksums is not None:
+                yield from wrong_bytes(place, checksums)
+            if level >= Level.DECODE:
+                deque(decoded(reader), maxlen=0)
+        finally:
+            reader.close()
+    except UnsupportedError:
+        return  # of a release that is newer, or very old: nothing is known of its bytes
+    except CorruptDataError as error:
+        yield str(error)
 
 
 def _coverage(snapshot: Snapshot, index: IndexMetadata) -> Iterator[Finding]:

@@ -67,14 +67,25 @@ class IndexRequest:
 def create_scalar_index(snapshot: Snapshot, request: IndexRequest) -> Snapshot:
     """Build an index and commit it, in place of one of the same name if there is any."""
     name = request.name or default_name(path_to(snapshot, request.column))
-    replaced = replaced_by(snapshot, name, replaces=request.replaces)
+    replaced = replaced_by(snapshot, name, request.column, replaces=request.replaces)
     built = build_segment(snapshot, request)
     return publish(snapshot, CreateIndex((built,), replaced))
 
 
-def replaced_by(snapshot: Snapshot, name: str, *, replaces: bool) -> tuple[IndexMetadata, ...]:
-    """Return the segments in whose place an index of that name comes."""
+def replaced_by(
+    snapshot: Snapshot, name: str, column: str, *, replaces: bool
+) -> tuple[IndexMetadata, ...]:
+    """Return the segments of a column in whose place an index of that name comes."""
     replaced = tuple(index for index in snapshot.indices.indices if index.name == name)
+    field_id = int(fields_to(snapshot, column)[-1].id)
+    others = [index for index in replaced if tuple(index.fields) != (field_id,)]
+    if others:
+        raise IndexNameTakenError(
+            "an index of that name already exists with different fields; choose another name",
+            index=name,
+            column=column,
+            fields=list(others[0].fields),
+        )
     if replaced and not replaces:
         raise IndexNameTakenError(
             "an index of that name already exists; choose another or replace it", index=name

@@ -56,7 +56,7 @@ def resume_scalar_index(
     groups = list(_groups(snapshot, fragments_to_index(snapshot, request), part_rows))
     if len(groups) < 2 or kind.path_within is not None:
         return create_scalar_index(snapshot, request)
-    replaced = replaced_by(snapshot, name, replaces=request.replaces)
+    replaced = replaced_by(snapshot, name, request.column, replaces=request.replaces)
     notes = [_note_of(snapshot, request, group) for group in groups]
     parts = [
         _part(snapshot, replace(request, fragments=tuple(group), uuid=None), note)

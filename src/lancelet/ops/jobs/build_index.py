@@ -80,7 +80,7 @@ def create_index(
 
     def attempt(snapshot: Snapshot) -> Snapshot:
         name = request.name or default_name(path_to(snapshot, request.column))
-        replaced = replaced_by(snapshot, name, replaces=request.replaces)
+        replaced = replaced_by(snapshot, name, request.column, replaces=request.replaces)
         at = table.at(snapshot.version)
         groups = plan_groups(snapshot, request, options.bytes_per_task)
         shared = _with_models(job, at, request, groups)
