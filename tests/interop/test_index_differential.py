@@ -191,10 +191,11 @@ def is_asked(theirs, text):
     It does not take literals for decimals, and where rows have ids of their own it finds rows in
     old segments of a BITMAP that newer segments have; there is a test of its own.
     """
-    segments = [each.name for each in lancelet.dataset(theirs.uri).describe_indices()]
+    described = lancelet.dataset(theirs.uri).describe_indices()
+    segments = {each.name: len(each.segments) for each in described}
     names = names_in(text)
     has_stale = theirs.has_stable_row_ids and any(
-        segments.count(f"{name}_BITMAP") > 1 for name in names
+        segments.get(f"{name}_BITMAP", 0) > 1 for name in names
     )
     return "m" not in names and not has_stale
 
