@@ -53,6 +53,7 @@ from lancelet.errors import DatasetNotFoundError, InvalidInputError, NotFoundErr
 from lancelet.io.metered import IoCounts, IoMeter
 from lancelet.io.open import open_folder
 from lancelet.ops.validate import validate
+from lancelet.query.indexing.segments import index_loads
 from lancelet.query.row_columns import ROW_FIELDS
 from lancelet.table.manifests import find_latest
 from lancelet.table.snapshot import Snapshot
@@ -251,6 +252,12 @@ class LanceDataset(
                 return
             raise DatasetNotFoundError("there is no dataset to drop", uri=text_of(base_uri))
         store.delete_folder("")
+
+    def index_cache_hit_rate(self) -> float:
+        """Return of the parts of indices that searches needed so far, how many were in memory."""
+        loads = index_loads(self.snapshot)
+        needed = loads.found + loads.parts
+        return loads.found / needed if needed else 0.0
 
     @property
     def _ds(self) -> LanceDataset:

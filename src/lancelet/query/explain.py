@@ -22,7 +22,7 @@ from lancelet.query.indexing.choose import choose_parts
 from lancelet.query.indexing.first_rows import bound_of_first_rows
 from lancelet.query.indexing.render import render_part
 from lancelet.query.indexing.search import find_candidates
-from lancelet.query.indexing.segments import column_indices, index_loads
+from lancelet.query.indexing.segments import column_indices, index_loads, vector_indices
 from lancelet.query.nodes.source import sources
 from lancelet.query.plan import ScanPlan
 from lancelet.query.search.hits import Explained
@@ -162,6 +162,7 @@ def _measured(plan: ScanPlan) -> tuple[ScanPlan, IoMeter]:
     snapshot = replace(plan.snapshot, location=apart)
     column_indices(snapshot, of=plan.snapshot)
     text_indices(snapshot, of=plan.snapshot)
+    vector_indices(snapshot, of=plan.snapshot)
     return replace(plan, snapshot=snapshot), meter
 
 

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet.buffers import Int64s
+from lancelet.index.folder import IndexLoads
 from lancelet.kernels import PackedCodes
 from lancelet.rowids.address import UInt64s
 
@@ -39,8 +40,15 @@ class Loaded:
 class Arena:
     """The partitions of a segment, read when they are first asked for; for any thread."""
 
-    def __init__(self, starts: Int64s, lengths: Int64s, read: ReadPartition) -> None:
-        """Hold nothing yet."""
+    def __init__(
+        self,
+        starts: Int64s,
+        lengths: Int64s,
+        read: ReadPartition,
+        loads: IndexLoads | None = None,
+    ) -> None:
+        """Hold nothing yet; what is read and what was there already is counted in `loads`."""
+        self._loads = IndexLoads() if loads is None else loads
         self._starts = starts
         self._lengths = lengths
         self._read = read
@@ -54,11 +62,15 @@ class Arena:
         with self._lock:
             loaded = self._loaded
             if loaded is not None and self._is_there[partitions].all():
+                self._loads.found += len(partitions)
                 return loaded
             if self._bytes > KEPT_BYTES or loaded is None:
                 self._is_there[:] = False
                 self._loaded, self._bytes = None, 0
-            return self._fill(partitions[~self._is_there[partitions]].tolist())
+            missing = partitions[~self._is_there[partitions]].tolist()
+            self._loads.parts += len(missing)
+            self._loads.found += len(partitions) - len(missing)
+            return self._fill(missing)
 
     def _fill(self, missing: Iterable[int]) -> Loaded:
         for number in missing:

@@ -70,7 +70,7 @@ class IvfSegment:
         self.notes = notes.values
         columns = [field for field in self._storage.schema if field.name != "_rowid"]
         self.quantizer: Quantizer = parse_quantizer(self.name, notes, metric, columns)
-        self._arena = Arena(self.starts, self.lengths, self._read)
+        self._arena = Arena(self.starts, self.lengths, self._read, folder.loads)
         self._kept_graphs: dict[int, tuple[Graph, npt.NDArray[Any]]] = {}
 
     def estimate(self, question: Question) -> None:

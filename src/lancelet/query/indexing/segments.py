@@ -346,8 +346,15 @@ def column_indices(
     )
 
 
-def vector_indices(snapshot: Snapshot) -> Mapping[tuple[str, ...], tuple[ColumnIndex, ...]]:
-    """Return the indices of vectors that can be used, by the path of their column."""
+def vector_indices(
+    snapshot: Snapshot, of: Snapshot | None = None
+) -> Mapping[tuple[str, ...], tuple[ColumnIndex, ...]]:
+    """Return the indices of vectors that can be used, by the path of their column.
+
+    With `of` they are from then on those of another snapshot, as with `column_indices`.
+    """
+    if of is not None:
+        return snapshot.kept.get_or_make("vector indices", lambda: vector_indices(of))
     return snapshot.kept.get_or_make(
         "vector indices", lambda: _find(snapshot, lambda segment: segment.kind is IVF)
     )
