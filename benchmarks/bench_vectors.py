@@ -1,8 +1,12 @@
 """Nearest vectors beside the reference: queries of one index by both, exact search, builds.
 
 python benchmarks/bench_vectors.py [--rows 100000] [--dims 128] [--rounds 5] [--kinds IVF_PQ ...]
-python benchmarks/bench_vectors.py --rows 500000
-python benchmarks/bench_vectors.py --rows 200000 --dims 768
+python benchmarks/bench_vectors.py --rows 500000 --kinds IVF_PQ IVF_HNSW_SQ --folder /tmp/large
+python benchmarks/bench_vectors.py --rows 200000 --dims 768 --parts builds queries
+
+Parts are `builds`, `queries`, `memory` and `curves`. Tables are kept in a folder that is given, one
+for each kind with its index, so that parts can be measured one after the other: without `builds`,
+what is there is searched.
 
 Vectors lie in clusters. Both search the same files, those of the reference, with the same number
 of partitions, so that recall is the same; it is printed. A case is 20 queries. What more recall
@@ -39,6 +43,7 @@ PROBES = (1, 2, 4, 8, 16, 32, 64)
 BEAMS = (10, 20, 40, 80, 160)
 COLORS = ("#c0392b", "#2c6fbb", "#7f8c8d", "#27ae60")
 KINDS = ("IVF_PQ", "IVF_HNSW_SQ", "IVF_SQ", "IVF_FLAT", "IVF_RQ")
+PARTS = ("builds", "queries", "memory", "curves")
 MEMORY = """
 import json, sys, {module} as module
 options = json.loads(sys.argv[3])
@@ -55,42 +60,49 @@ def main() -> None:
     parser.add_argument("--dims", "--dimension", dest="dimension", type=int, default=128)
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--folder", type=Path, help="where tables are kept, else nowhere")
     parser.add_argument("--save", type=Path, default=Path(__file__).parent / "results")
     arguments = parser.parse_args()
     print(HEADER)
-    with tempfile.TemporaryDirectory() as folder:
-        found = list(cases(Path(folder), arguments))
-        peaks = {
-            kind: peaks_of(Path(folder), kind, arguments.dimension) for kind in arguments.kinds
-        }
-        lines = curves(Path(folder), arguments.rows, arguments.dimension)
-    facts = {
-        "rows": arguments.rows,
-        "dimension": arguments.dimension,
-        "build_peak_mib": peaks,
-        "curves": lines,
-    }
-    print("MiB at most while building", peaks)
+    with tempfile.TemporaryDirectory() as temporary:
+        own = f"{arguments.rows}x{arguments.dimension}"
+        folder = (arguments.folder or Path(temporary)) / own
+        found = list(cases(folder, arguments))
+        facts: dict[str, Any] = {"rows": arguments.rows, "dimension": arguments.dimension}
+        if "memory" in arguments.parts:
+            facts["build_peak_mib"] = {
+                kind: peaks_of(folder, kind, arguments) for kind in arguments.kinds
+            }
+            print("MiB at most while building", facts["build_peak_mib"])
+        if "curves" in arguments.parts:
+            facts["curves"] = curves(folder, arguments)
     name = "vectors" if arguments.dimension == 128 else f"vectors-{arguments.dimension}"
     arguments.save.mkdir(parents=True, exist_ok=True)
-    (arguments.save / f"{name}.svg").write_text(drawn(lines))
+    if "curves" in facts:
+        (arguments.save / f"{name}.svg").write_text(drawn(facts["curves"]))
     print("saved", save(name, found, facts, arguments.save))
 
 
 def cases(folder: Path, arguments: argparse.Namespace) -> Iterator[Comparison]:
     """Search exactly, then build and search an index of each kind."""
-    num_rows, dimension, rounds = arguments.rows, arguments.dimension, arguments.rounds
-    path = str(folder / "vectors")
-    vectors, queries = clustered(num_rows, dimension)
-    column = pa.FixedSizeListArray.from_arrays(vectors.reshape(-1), dimension)
-    table = pa.table({"id": np.arange(num_rows), "g": np.arange(num_rows) % 100, "v": column})
-    reference.write_dataset(table, path)
-    exact = search(ours.dataset(path), queries, {"use_index": False})
-    for name, condition in FILTERS.items():
+    dimension, rounds = arguments.dimension, arguments.rounds
+    has_builds, has_queries = "builds" in arguments.parts, "queries" in arguments.parts
+    queries = clustered(arguments.rows, dimension)[1]
+    path = table_of(folder, "exact", arguments)
+    exact = search(ours.dataset(path), queries, {"use_index": False}) if has_queries else []
+    for name, condition in FILTERS.items() if has_queries else ():
         yield searched(f"exact, {name}", path, queries, {"use_index": False}, condition, rounds)
     for kind in arguments.kinds:
+        path = table_of(folder, kind, arguments)
         build = partial(built, path=path, kind=kind, options=options_of(kind, dimension))
-        yield compare(f"build {kind}", partial(build, ours), partial(build, reference), rounds=1)
+        if has_builds:
+            own, other = partial(build, ours), partial(build, reference)
+            yield compare(f"build {kind}", own, other, rounds=1)
+        elif has_queries and not reference.dataset(path).describe_indices():
+            build(reference)
+        if not has_queries:
+            continue
         wanted = {"nprobes": 20, "refine_factor": 4}
         found = search(ours.dataset(path), queries, wanted)
         hits = sum(len(set(own) & set(truth)) for own, truth in zip(found, exact, strict=True))
@@ -100,32 +112,45 @@ def cases(folder: Path, arguments: argparse.Namespace) -> Iterator[Comparison]:
             yield searched(case, path, queries, wanted, condition, rounds)
 
 
+def table_of(folder: Path, kind: str, arguments: argparse.Namespace) -> str:
+    """Return where the table of a kind is, which is written if it is not there."""
+    path = folder / kind
+    if not path.exists():
+        count = arguments.rows
+        vectors, _ = clustered(count, arguments.dimension)
+        column = pa.FixedSizeListArray.from_arrays(vectors.reshape(-1), arguments.dimension)
+        table = pa.table({"id": np.arange(count), "g": np.arange(count) % 100, "v": column})
+        reference.write_dataset(table, str(path))
+    return str(path)
+
+
 def options_of(kind: str, dimension: int) -> dict[str, Any]:
     """Return what an index of a kind is asked for."""
     return {"num_sub_vectors": dimension // 8} if kind.endswith("PQ") else {}
 
 
-def peaks_of(folder: Path, kind: str, dimension: int) -> dict[str, int]:
+def peaks_of(folder: Path, kind: str, arguments: argparse.Namespace) -> dict[str, int]:
     """Return how many MiB each takes to build an index, files that are mapped included."""
-    arguments = [str(folder / "vectors"), kind, json.dumps(options_of(kind, dimension))]
+    options = json.dumps(options_of(kind, arguments.dimension))
+    given = [table_of(folder, kind, arguments), kind, options]
     found = {}
     for module in ("lancelet", "lance"):
         code = MEMORY.format(module=module)
-        run = [sys.executable, "-c", code, *arguments]
+        run = [sys.executable, "-c", code, *given]
         done = subprocess.run(run, check=True, capture_output=True, text=True)
         found[module] = int(done.stdout.split()[-1])
     return found
 
 
-def curves(folder: Path, num_rows: int, dimension: int) -> dict[str, list[tuple[float, float]]]:
+def curves(folder: Path, arguments: argparse.Namespace) -> dict[str, list[tuple[float, float]]]:
     """Return, for each library, recall and milliseconds of CPU of a search, by probes."""
-    path = str(folder / "vectors")
-    vectors, queries = clustered(num_rows, dimension)
+    path = table_of(folder, "curves", arguments)
+    vectors, queries = clustered(arguments.rows, arguments.dimension)
     exact = search(ours.dataset(path), queries, {"use_index": False})
     found: dict[str, list[tuple[float, float]]] = {}
-    reference.dataset(path).create_index(
-        "v", "IVF_PQ", replace=True, num_partitions=256, num_sub_vectors=dimension // 8
-    )
+    if not reference.dataset(path).describe_indices():
+        options = options_of("IVF_PQ", arguments.dimension)
+        reference.dataset(path).create_index("v", "IVF_PQ", num_partitions=256, **options)
     for name, module in (("lancelet", ours), ("pylance", reference)):
         dataset = module.dataset(path)
         found[name] = [
