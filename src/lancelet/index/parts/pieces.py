@@ -23,7 +23,7 @@ def in_pieces(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         waiting.append(table)
         waiting_bytes += table.nbytes
         if waiting_bytes >= _BYTES or len(waiting) >= _TABLES_MAX:
-            yield pa.concat_tables(waiting)
+            yield pa.concat_tables(waiting).combine_chunks()
             waiting, waiting_bytes = [], 0
     if waiting:
-        yield pa.concat_tables(waiting)
+        yield pa.concat_tables(waiting).combine_chunks()
