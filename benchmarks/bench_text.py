@@ -1,6 +1,6 @@
 """Text indices beside the reference: building them, and searching rare and frequent words.
 
-python benchmarks/bench_text.py [--scale 1.0] [--rounds 5]
+python benchmarks/bench_text.py [--scale 1.0] [--rows N] [--rounds 5]
 
 Each side builds its index in a process of its own, whose peak of memory is measured. Where the
 package tantivy is installed its times stand beside, as a yardstick: a library for texts alone,
@@ -28,6 +28,7 @@ import lancelet
 import lancelet.query
 
 RESULTS = Path(__file__).parent / "results"
+ROWS = 500_000
 WORDS = 200_000
 LENGTH = 50
 OPTIONS = {"with_position": True, "stem": False, "remove_stop_words": False}
@@ -36,18 +37,20 @@ OPTIONS = {"with_position": True, "stem": False, "remove_stop_words": False}
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--rows", type=int, help="how many texts, in place of a scale of 500,000")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
+    scale = arguments.scale if arguments.rows is None else arguments.rows / ROWS
     print(HEADER)
     with tempfile.TemporaryDirectory() as folder:
-        results, extra = cases(Path(folder), arguments.scale, arguments.rounds)
-    save("text", results, {"scale": arguments.scale, **extra}, RESULTS)
+        results, extra = cases(Path(folder), scale, arguments.rounds)
+    save("text", results, {"scale": scale, **extra}, RESULTS)
 
 
 def cases(
     folder: Path, scale: float, rounds: int
 ) -> tuple[list[Comparison], dict[str, dict[str, float]]]:
-    count = int(500_000 * scale)
+    count = int(ROWS * scale)
     table = table_of(count)
     ours, theirs = str(folder / "ours"), str(folder / "theirs")
     for path in (ours, theirs):
@@ -77,11 +80,12 @@ def cases(
     return found, extra
 
 
+# What `getrusage` says of a new process begins with the peak of the one that started it.
 BUILD = """
-import resource, sys
+import re, sys
 module = __import__(sys.argv[1])
 module.dataset(sys.argv[2]).create_scalar_index("text", "INVERTED", {options})
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+print(int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024)
 """
 
 
