@@ -85,7 +85,7 @@ class ChangeMethods:
             )
         if min(begin, end) < 0:
             raise NegativeVersionError("versions are counted from 1", version=min(begin, end))
-        return DatasetDelta(open_delta(self._handle.location, begin, end))
+        return DatasetDelta(open_delta(self._handle.snapshot, begin, end))
 
     def changes(
         self,

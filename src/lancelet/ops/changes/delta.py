@@ -42,6 +42,8 @@ class Delta:
     location: TableLocation
     begin_version: int
     end_version: int
+    opened: Snapshot | None = None
+    """A version that is open already, and of which much is known therefore."""
 
     def transactions(self) -> Iterator[Transaction]:
         """Yield what was committed, oldest first; what a version does not say is left out."""
@@ -66,7 +68,7 @@ class Delta:
         end = self._end()
         if self.begin_version == 0:
             return pa.RecordBatchReader.from_batches(schema, [])
-        begin = open_snapshot(self.location, self.begin_version)
+        begin = self._open(self.begin_version)
         batches = (
             pa.record_batch([pa.array(rows.ids)], schema=schema)
             for rows in rows_deleted(begin, end)
@@ -81,10 +83,10 @@ class Delta:
 
     def _end(self) -> Snapshot:
         """Open the last version, and see that rows have recorded their versions since the first."""
-        end = open_snapshot(self.location, self.end_version)
+        end = self._open(self.end_version)
         known = [end]
         if self.begin_version:
-            known.append(open_snapshot(self.location, self.begin_version))
+            known.append(self._open(self.begin_version))
         for snapshot in known:
             if not snapshot.manifest.uses_stable_row_ids:
                 raise RowsNotTrackedError(
@@ -95,8 +97,16 @@ class Delta:
                 )
         return end
 
+    def _open(self, version: int) -> Snapshot:
+        if self.opened is not None and self.opened.version == version:
+            return self.opened
+        return open_snapshot(self.location, version)
 
-def open_delta(location: TableLocation, begin_version: int, end_version: int) -> Delta:
-    """Return what changed after a version of a table, up to another; 0 is before the first."""
+
+def open_delta(opened: Snapshot, begin_version: int, end_version: int) -> Delta:
+    """Return what changed after a version of a table, up to another; 0 is before the first.
+
+    `opened` is any version of the table.
+    """
     check_order(begin_version, end_version)
-    return Delta(location, begin_version, end_version)
+    return Delta(opened.location, begin_version, end_version, opened)
