@@ -32,6 +32,8 @@ from lancelet.ops.cleanup.policy import UNVERIFIED_AGE, CleanupPolicy
 from lancelet.table.snapshot import Snapshot
 
 _NEAR_THREADS: Final = 8
+_FEW_FILES: Final = 256
+_FEW_BYTES: Final = 256 << 20
 _FOLDERS: Final = (VERSIONS, DATA, DELETIONS, TRANSACTIONS, INDICES)
 
 
@@ -98,6 +100,7 @@ class _Deleter:
         # The system deletes files of this machine one after the other, yet sooner if asked at once.
         is_near = parse_uri(self._store.uri).scheme in {"file", "memory"}
         self._threads = policy.delete_concurrency or (_NEAR_THREADS if is_near else IO_THREADS)
+        self._may_go_alone = is_near and policy.delete_concurrency is None
         self._pace = _Pace(policy.delete_rate_limit)
         self.failed = 0
 
@@ -105,8 +108,11 @@ class _Deleter:
         """Delete files and return those that are gone."""
         if not files:
             return []
-        with ThreadPoolExecutor(min(self._threads, len(files))) as pool:
-            outcomes = list(pool.map(self._delete, files))
+        if self._may_go_alone and _are_gone_at_once(files):
+            outcomes = list(map(self._delete, files))
+        else:
+            with ThreadPoolExecutor(min(self._threads, len(files))) as pool:
+                outcomes = list(pool.map(self._delete, files))
         self.failed += outcomes.count(False)
         return [file for file, is_gone in zip(files, outcomes, strict=True) if is_gone]
 
@@ -118,6 +124,11 @@ class _Deleter:
             # Counted as failed; the next cleanup finds the file again.
             return False
         return True
+
+
+def _are_gone_at_once(files: Sequence[CleanupCandidateFile]) -> bool:
+    """Return whether to delete files of this machine takes no longer than to start threads."""
+    return len(files) <= _FEW_FILES and sum(file.size_bytes for file in files) <= _FEW_BYTES
 
 
 class _Pace:
