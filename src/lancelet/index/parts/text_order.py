@@ -83,14 +83,14 @@ def _shared(values: pa.Array) -> int:
 def _words(padded: npt.NDArray[np.uint8], starts: Int64s, lengths: Int64s, at: int) -> UInt64s:
     """Return eight bytes of each value from a place on as a number; missing bytes are zero."""
     windows: npt.NDArray[Any] = np.ndarray((len(padded) - _WORD + 1,), ">u8", padded, 0, (1,))
-    if len(lengths) and lengths.min() >= at + _WORD:
-        return windows[starts + at].astype(np.uint64)
-    rest = np.clip(lengths - at, 0, _WORD)
-    first = np.where(rest > 0, starts + at, 0)
-    words = windows[first].astype(np.uint64)
-    shift = ((_WORD - rest) * 8).astype(np.uint64)
-    kept: UInt64s = np.where(rest > 0, (words >> shift) << shift, np.uint64(0))
-    return kept
+    words: UInt64s = windows[np.minimum(starts + at, len(windows) - 1)].astype(np.uint64)
+    # Most values are longer, so only the others are looked at once more.
+    short = np.flatnonzero(lengths < at + _WORD)
+    if len(short):
+        rest = np.maximum(lengths[short] - at, 0)
+        shift = ((_WORD - rest) * 8).astype(np.uint64)
+        words[short] = np.where(rest > 0, (words[short] >> shift) << shift, np.uint64(0))
+    return words
 
 
 def _is_new(ordered: UInt64s) -> npt.NDArray[np.bool_]:
