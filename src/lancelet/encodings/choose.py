@@ -51,7 +51,7 @@ from lancelet.encodings.codecs.words import WORDS, from_words
 from lancelet.encodings.cost import LOOK_UP_NS, Cost, raw_bytes, try_values
 from lancelet.encodings.options import ByteStreamSplitMode, Compression, EncodingOptions
 from lancelet.encodings.sample import sample_of, sample_of_long
-from lancelet.encodings.trials import COMPRESS_FROM_BYTES, best_of, try_all
+from lancelet.encodings.trials import best_of, try_all
 
 SMALL_CHUNK_VALUES_BYTES: Final = 16000
 """The most bytes of values in a chunk of 2.1, which leaves half of the chunk to levels."""
@@ -68,6 +68,9 @@ _FAR_TOO_MANY: Final = 8
 
 TINY_BYTES: Final = 512
 """So few bytes are stored as they are: what describes them takes more than could be saved."""
+
+COMPRESS_ITEMS_FROM_BYTES: Final = 4096
+"""Fewer bytes of a dictionary's items are not worth a general compression."""
 
 INDICES_MAX: Final = 0.95
 """Indices must be expected to take less than this share of the best without a dictionary."""
@@ -135,7 +138,7 @@ def encode_items(items: Block, options: EncodingOptions) -> EncodedBlock:
     if isinstance(items, FixedWidth) and items.bits in WORDS and is_free:
         choices.append(OutOfLineBitpacking())
     level = options.dict_values_compression_level
-    may_compress = is_free and raw_bytes(items) >= COMPRESS_FROM_BYTES
+    may_compress = is_free and raw_bytes(items) >= COMPRESS_ITEMS_FROM_BYTES
     match options.dict_values_compression:
         case Compression.LZ4 | Compression.ZSTD as wanted:
             choices = [General(plain, wanted, level)]

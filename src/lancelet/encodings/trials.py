@@ -49,8 +49,12 @@ CODED_AIM: Final = 8192
 WORDS_AIM: Final = 16 * 1024
 """... and for words, which are read as fast as ten times fewer of the others."""
 
-COMPRESS_FROM_BYTES: Final = 4096
-"""Fewer bytes than this are not worth a general compression."""
+COMPRESS_FROM_BYTES: Final = 16 * 1024
+"""Fewer bytes than this are not worth a general compression.
+
+A table of a thousand columns is written a thousand rows at a time, and trying compressions would
+take ten times as long as all else.
+"""
 
 GENERAL: Final = (Compression.LZ4, Compression.ZSTD)
 
@@ -98,7 +102,8 @@ def try_all(
     trials = [_try(codec, sample, limits) for codec in proposed]
     plain_bytes = raw_bytes(sample) / max(sample.count, 1)
     entropy, repeats = 0.0, True
-    if options.compression is None and isinstance(sample, FixedWidth) and _has_planes(sample):
+    may_compress = options.compression is None and page_bytes >= COMPRESS_FROM_BYTES
+    if may_compress and isinstance(sample, FixedWidth) and _has_planes(sample):
         entropy, repeats = planes_entropy(sample), _values_repeat(sample)
     for codec in _compressed(sample, proposed, page_bytes, options):
         if _may_pay(codec, trials, entropy, plain_bytes, repeats=repeats):

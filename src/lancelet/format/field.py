@@ -126,6 +126,9 @@ class Field:
 
     def to_arrow(self) -> pa.Field:
         """Return the Arrow field that users see."""
+        simple = None if self.metadata else logical_type.simple_type_of(self.logical_type)
+        if simple is not None and not self.children:
+            return pa.field(self.name, simple, self.nullable)
         stored = self.to_stored_arrow()
         if any(_has_extension(node) for node in self.walk()):
             return extension.restore_extensions(stored)
@@ -221,6 +224,9 @@ def _arrow_field(node: Field, data_type: pa.DataType) -> pa.Field:
 def _type_of(node: Field, child_of: Callable[[Field], pa.Field]) -> pa.DataType:
     """Return the Arrow type of a field whose children are seen as `child_of` says."""
     kind = node.logical_type
+    simple = logical_type.simple_type_of(kind)
+    if simple is not None and not node.children:
+        return simple
     if kind == logical_type.STRUCT:
         return pa.struct([child_of(child) for child in node.children])
     if kind in logical_type.LISTS:
@@ -284,7 +290,7 @@ def _from_arrow(arrow: pa.Field, ids: Iterator[int], *, parent_id: FieldId, blob
         children=children,
         encoding=encoding_of(kind),
     )
-    return stored.with_metadata(metadata)
+    return stored.with_metadata(metadata) if metadata else stored
 
 
 def _asks_for_blob(data_type: pa.DataType, metadata: Mapping[str, str]) -> bool:

@@ -67,6 +67,9 @@ _SIMPLE: Final[dict[str, pa.DataType]] = {
 _NAMES: Final = {
     data_type: name for name, data_type in _SIMPLE.items() if name not in (JSON, BFLOAT16)
 }
+_SEEN_AS_STORED: Final = {
+    name: data_type for name, data_type in _SIMPLE.items() if name not in (JSON, BFLOAT16, "null")
+}
 _NORMALISED: Final = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 _DICTIONARY_KEYS: Final = frozenset(
     {"int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"}
@@ -104,8 +107,9 @@ def logical_type_of(data_type: pa.DataType) -> str:
     'fixed_size_list:fixed_size_list:int8:2:3'
     """
     data_type = _NORMALISED.get(data_type, data_type)
-    if data_type in _NAMES:
-        return _NAMES[data_type]
+    name = _NAMES.get(data_type)
+    if name is not None:
+        return name
     if pa.types.is_timestamp(data_type):
         return f"timestamp:{data_type.unit}:{data_type.tz or '-'}"
     if pa.types.is_fixed_size_binary(data_type):
@@ -140,6 +144,15 @@ def storage_type_of(logical_type: str) -> pa.DataType:
     FixedSizeListType(fixed_size_list<item: timestamp[us]>[8])
     """
     return _parse(logical_type, depth=0)
+
+
+def simple_type_of(logical_type: str) -> pa.DataType | None:
+    """Return the type of values whose logical type has no parameters, as users see them too.
+
+    >>> simple_type_of("int32"), simple_type_of("json"), simple_type_of("list")
+    (DataType(int32), None, None)
+    """
+    return _SEEN_AS_STORED.get(logical_type)
 
 
 def list_size_of(logical_type: str) -> int | None:

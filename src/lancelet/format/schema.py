@@ -44,6 +44,7 @@ from lancelet.format.wire import unknown_fields
 __all__ = ["DictionaryLocation", "Encoding", "Field", "FieldId", "Schema"]
 
 _NESTING_MAX: Final = 100
+_ENCODINGS: Final = {int(encoding): encoding for encoding in Encoding}
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,8 +287,12 @@ def _from_proto(
         logical_type=proto.logical_type,
         parent_id=FieldId(proto.parent_id),
         nullable=proto.nullable,
-        children=tuple(_from_proto(child, children, depth=depth + 1) for child in own_children),
-        metadata={key: decode_text(value) for key, value in proto.metadata.items()},
+        children=(
+            tuple([_from_proto(child, children, depth=depth + 1) for child in own_children])
+            if own_children
+            else ()
+        ),
+        metadata=_texts(proto.metadata),
         encoding=_encoding(proto.encoding),
         dictionary=dictionary,
         extension_name=proto.extension_name,
@@ -297,10 +302,16 @@ def _from_proto(
     )
 
 
+def _texts(metadata: Mapping[str, bytes]) -> dict[str, str]:
+    if not metadata:
+        return {}
+    return {key: decode_text(value) for key, value in metadata.items()}
+
+
 def _encoding(number: int) -> Encoding:
     try:
-        return Encoding(number)
-    except ValueError:
+        return _ENCODINGS[number]
+    except KeyError:
         raise CorruptDataError("a field has an unknown encoding", encoding=number) from None
 
 

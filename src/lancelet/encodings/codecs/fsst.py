@@ -40,6 +40,9 @@ from lancelet.errors import CorruptDataError
 from lancelet.format.protos import encodings21_pb as pb21
 
 TABLE_BYTES: Final = 2312
+
+PROPOSED_FROM_BYTES: Final = 16 * 1024
+"""Of fewer bytes the table, and making it, take most of what codes save."""
 _MAGIC: Final = 0x46535354
 _HEAD_BYTES: Final = 8
 _SYMBOL_BYTES: Final = 8
@@ -87,10 +90,10 @@ class Fsst(Codec):
 
     @classmethod
     def propose(cls, block: Block) -> Iterator[Codec]:
-        """Propose codes for strings of a few bytes and more."""
+        """Propose codes for strings of a few bytes and more, if there are many of them."""
         if isinstance(block, Variable) and block.count:
-            mean = (int(block.offsets[-1]) - int(block.offsets[0])) / block.count
-            if mean >= 4:
+            total = int(block.offsets[-1]) - int(block.offsets[0])
+            if total >= max(PROPOSED_FROM_BYTES, 4 * block.count):
                 yield cls(table=SymbolTable(*kernels.fsst_train(block.offsets, block.data)))
 
     def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:

@@ -34,7 +34,7 @@ from lancelet.encodings.encode_leaf import WIDE_BYTES
 from lancelet.encodings.layout import ConstantLayout, MiniBlockLayout
 from lancelet.encodings.levels import LayerKind, Layers
 from lancelet.encodings.miniblock.frame import ALIGNMENT, PAD_BYTE
-from lancelet.encodings.options import EncodingOptions
+from lancelet.encodings.options import has_other_defaults
 from lancelet.encodings.v2_1.messages import message_of, sealed
 from lancelet.format.field import Field
 
@@ -53,7 +53,6 @@ _FLAT_TYPES: Final = frozenset(
 _Page: TypeAlias = tuple[tuple[Bytes, ...], bytes, str]
 """The buffers of a page, its message, and what that says."""
 
-_DEFAULT: Final = EncodingOptions()
 _LAYERS: Final = Layers.of([LayerKind.ALL_VALID_ITEM])
 _MESSAGE_OF_ONE_TEXT: Final = sealed(
     message_of(ConstantLayout(_LAYERS, inline_value=None, has_value_buffer=True))
@@ -71,7 +70,7 @@ def encode_tiny(array: pa.Array, field: Field, version: FileVersion) -> EncodedP
         or array.null_count
         or not len(array)
         or field.metadata
-        or EncodingOptions.from_metadata(field.name, None) != _DEFAULT
+        or has_other_defaults()
     ):
         return None
     block = block_from_arrow(array)

@@ -34,6 +34,7 @@ from lancelet.encodings.options import EncodingOptions
 from lancelet.encodings.v2_0.columns import check_storable as check_storable_in_2_0
 from lancelet.errors import InternalError
 from lancelet.file.v2.column_metadata import PLAIN_COLUMN_ENCODING
+from lancelet.format import logical_type
 from lancelet.format.field import Field
 
 _FIELDS_KEPT: Final = 4096
@@ -84,10 +85,14 @@ def bundle_columns(columns: Columns, version: FileVersion, memo: Memo | None) ->
 
 def check_storable(fields: Iterable[Field], version: FileVersion) -> None:
     """Raise unless files of a version can store the fields, in the way that each asks for."""
+    EncodingOptions.from_metadata("", None)  # what the environment asks for, of all fields
     for field in fields:
-        _check_type(field, version)
+        is_simple = logical_type.simple_type_of(field.logical_type) is not None
+        if field.children or field.metadata or not is_simple:
+            _check_type(field, version)
         for node in field.walk():
-            EncodingOptions.from_metadata(node.name, node.metadata)
+            if node.metadata:
+                EncodingOptions.from_metadata(node.name, node.metadata)
 
 
 # Files of one schema are written again and again, with the same answers to what follows.
@@ -101,9 +106,15 @@ def _check_type(field: Field, version: FileVersion) -> None:
         check_storable_with_levels(field, version)
 
 
-@lru_cache(_FIELDS_KEPT)
 def columns_of(field: Field, version: FileVersion) -> tuple[Field, ...]:
     """Return the fields within `field` that own a column each, in order."""
+    if not field.children and logical_type.simple_type_of(field.logical_type) is not None:
+        return (field,)
+    return _columns_of(field, version)
+
+
+@lru_cache(_FIELDS_KEPT)
+def _columns_of(field: Field, version: FileVersion) -> tuple[Field, ...]:
     return generation_of(version).columns_of(field, version)
 
 
@@ -113,7 +124,6 @@ def place_columns(fields: Iterable[Field], version: FileVersion) -> Mapping[int,
     return {owner.id: index for index, owner in enumerate(owners)}
 
 
-@lru_cache(_FIELDS_KEPT)
 def column_encodings(field: Field, version: FileVersion) -> tuple[bytes, ...]:
     """Return the envelope that says what the pages of each column of a field are."""
     if version is FileVersion.V2_0:

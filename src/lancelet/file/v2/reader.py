@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -23,7 +22,7 @@ from lancelet.errors import CorruptDataError, FieldNotFoundError
 from lancelet.file.base import PageStatistics, ZoneStatistics
 from lancelet.file.checksums import VerifiedBytes, Verify
 from lancelet.file.rows import RowReader
-from lancelet.file.v2.generation import bundle_columns, generation_of
+from lancelet.file.v2.generation import bundle_columns, columns_of, generation_of
 from lancelet.file.v2.known import KnownFile
 from lancelet.file.v2.metadata import FileMetadata
 from lancelet.format.schema import Field, Schema
@@ -165,7 +164,7 @@ class FileReader(RowReader):
         return self._zones
 
     def _column_indices(self, field: Field) -> list[int]:
-        owners = _owners(field, self.version)
+        owners = columns_of(field, self.version)
         missing = [owner for owner in owners if owner.id not in self._placement]
         if missing:
             raise FieldNotFoundError(
@@ -238,9 +237,3 @@ class FileReader(RowReader):
             if edges[-1] == self.num_rows:
                 borders.append(edges[:-1])
         return np.unique(np.concatenate(borders))
-
-
-@lru_cache(maxsize=4096)
-def _owners(field: Field, version: FileVersion) -> tuple[Field, ...]:
-    """Return the fields that own the columns of a field, which is asked of file after file."""
-    return generation_of(version).columns_of(field, version)
