@@ -93,7 +93,8 @@ def in_order(postings: Postings) -> Postings:
 
 def position_steps(positions: UInt32s, freqs: UInt32s) -> UInt32s:
     """Return how far each position is from the one before it in the same document."""
-    steps = np.diff(positions, prepend=np.uint32(0))
+    steps = np.empty_like(positions)
+    np.subtract(positions[1:], positions[:-1], out=steps[1:])
     ends = np.cumsum(freqs, dtype=np.int64)
     starts = ends - freqs
     steps[starts] = positions[starts]
