@@ -3,8 +3,8 @@
 //     vector  0.9 0.4    scale 2 -> 1 0, with halves 1.5 0.5     scale 3 -> 2 1, with halves 2.5 1.5
 //     how well they point  <x, q + 1/2> / |q + 1/2|              the best of all scales is taken
 //
-// Numbers change only at scales k / x_i. These are visited in their order, by a heap that has the
-// next one of each element.
+// Numbers change only at scales k / x_i. These are visited in their order: each is put into a bucket
+// by its size, where the few that share one are kept in order.
 #include <math.h>
 
 #include "kernel.hpp"
@@ -12,46 +12,37 @@
 namespace LANCELET_NAMESPACE {
 namespace {
 
+constexpr int64_t kBucketsMin = 64;
+constexpr int64_t kBucketsMax = 4096;
+
 struct Step {
   double scale;
-  int64_t element;
+  int32_t element, next;
 };
 
-LANCELET_INLINE bool sooner(Step a, Step b) {
-  return a.scale < b.scale || (a.scale == b.scale && a.element < b.element);
-}
-
+// Steps of one vector; `first` has the first of each bucket, or -1.
 struct Steps {
   Step* items;
-  int64_t size;
+  int32_t* first;
+  int64_t buckets, size;
+  double low, share;
 
-  LANCELET_INLINE void push(Step item) {
-    int64_t at = size++;
-    while (at > 0) {
-      const int64_t parent = (at - 1) / 2;
-      if (!sooner(item, items[parent])) break;
-      items[at] = items[parent];
-      at = parent;
-    }
-    items[at] = item;
+  void begin(double low_, double high) {
+    size = 0;
+    low = low_;
+    share = high > low_ ? static_cast<double>(buckets) / (high - low_) : 0;
+    memset(first, 255, static_cast<size_t>(buckets) * 4);
   }
 
-  LANCELET_INLINE void replace_first(Step item) {
-    int64_t at = 0;
-    for (;;) {
-      int64_t child = 2 * at + 1;
-      if (child >= size) break;
-      if (child + 1 < size && sooner(items[child + 1], items[child])) ++child;
-      if (!sooner(items[child], item)) break;
-      items[at] = items[child];
-      at = child;
-    }
-    items[at] = item;
-  }
-
-  LANCELET_INLINE void drop_first() {
-    const Step last = items[--size];
-    if (size > 0) replace_first(last);
+  // Steps of one element come in their order, and elements do: what is equal is behind.
+  LANCELET_INLINE void add(double scale, int64_t element) {
+    const double where = (scale - low) * share;
+    const int64_t bucket =
+        where < 1 ? 0 : smaller(static_cast<int64_t>(smaller(where, 1e9)), buckets - 1);
+    int32_t* link = first + bucket;
+    while (*link >= 0 && items[*link].scale <= scale) link = &items[*link].next;
+    items[size] = {scale, static_cast<int32_t>(element), *link};
+    *link = static_cast<int32_t>(size++);
   }
 };
 
@@ -70,10 +61,15 @@ int64_t scaled_codes(Span<const float> vectors, int64_t dimension, int64_t bits,
     return fail(kBadCount, 0);
   if (vectors.size % dimension != 0 || codes.size != vectors.size) return fail(kBadLength, 0);
   const int64_t top = (int64_t{1} << bits) - 1;
-  Steps steps{static_cast<Step*>(malloc(static_cast<size_t>(dimension) * sizeof(Step))), 0};
+  int64_t buckets = kBucketsMin;
+  while (buckets < kBucketsMax && buckets * 4 < dimension * top) buckets *= 2;
+  if (dimension > 0x7fffffff / top) return fail(kBadCount, 1);
+  Steps steps{static_cast<Step*>(malloc(static_cast<size_t>(dimension * top) * sizeof(Step))),
+              static_cast<int32_t*>(malloc(static_cast<size_t>(buckets) * 4)), buckets, 0, 0, 0};
   int64_t* own = static_cast<int64_t*>(malloc(static_cast<size_t>(dimension) * 8));
-  if (steps.items == nullptr || own == nullptr) {
+  if (steps.items == nullptr || steps.first == nullptr || own == nullptr) {
     free(steps.items);
+    free(steps.first);
     free(own);
     return fail(kNoMemory, 0);
   }
@@ -88,37 +84,39 @@ int64_t scaled_codes(Span<const float> vectors, int64_t dimension, int64_t bits,
     }
     const double last = static_cast<double>(top + 10) / highest;
     double best_scale = last * static_cast<double>(percent) / 100, along = 0, square = 0;
-    steps.size = 0;
+    steps.begin(best_scale, last);
     for (int64_t k = 0; k < dimension; ++k) {
-      own[k] = code_at(best_scale, x[k], top);
+      const double element = static_cast<double>(x[k]);
+      own[k] = code_at(best_scale, element, top);
       const double value = static_cast<double>(own[k]) + 0.5;
-      along += value * static_cast<double>(x[k]);
+      along += value * element;
       square += value * value;
-      const double next = static_cast<double>(own[k] + 1) / static_cast<double>(x[k]);
-      if (x[k] > 0 && own[k] < top && next < last) steps.push({next, k});
+      if (!(element > 0)) continue;
+      for (int64_t number = own[k] + 1; number <= top; ++number) {
+        const double scale = static_cast<double>(number) / element;
+        if (!(scale < last)) break;
+        steps.add(scale, k);
+      }
     }
     double best = along / sqrt(square);
-    while (steps.size > 0) {
-      const Step step = steps.items[0];
-      const int64_t k = step.element;
-      ++own[k];
-      along += static_cast<double>(x[k]);
-      square += 2 * static_cast<double>(own[k]);
-      const double now = along / sqrt(square);
-      if (now > best) {
-        best = now;
-        best_scale = step.scale;
+    for (int64_t bucket = 0; bucket < buckets; ++bucket)
+      for (int32_t at = steps.first[bucket]; at >= 0; at = steps.items[at].next) {
+        const Step& step = steps.items[at];
+        const int64_t k = step.element;
+        ++own[k];
+        along += static_cast<double>(x[k]);
+        square += 2 * static_cast<double>(own[k]);
+        const double now = along / sqrt(square);
+        if (now > best) {
+          best = now;
+          best_scale = step.scale;
+        }
       }
-      const double next = static_cast<double>(own[k] + 1) / static_cast<double>(x[k]);
-      if (own[k] < top && next < last)
-        steps.replace_first({next, k});
-      else
-        steps.drop_first();
-    }
     for (int64_t k = 0; k < dimension; ++k)
       found[k] = static_cast<uint8_t>(code_at(best_scale, x[k], top));
   }
   free(steps.items);
+  free(steps.first);
   free(own);
   return 0;
 }

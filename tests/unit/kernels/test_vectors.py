@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancelet.errors import InternalError
-from lancelet.kernels import nearest_words, round_rows, vector_distances
+from lancelet.kernels import nearest_words, round_rows, turn_rows, vector_distances
 from lancelet.kernels.metric import Metric
 from lancelet.kernels.native import vectors as native
 from lancelet.kernels.reference import vectors as reference
@@ -111,3 +111,19 @@ def test_rows_that_are_no_numbers_have_no_steps(module):
     numbers, squares, steps = module.round_rows(vectors, np.zeros(2, np.float32))
     assert np.isnan(steps).tolist() == np.isnan(squares).tolist() == [True] * 3 + [False] * 2
     assert numbers.tolist() == [[128, 128]] * 4 + [[192, 255]]
+
+
+@given(
+    dimension=st.integers(1, 20).map(lambda each: 8 * each),
+    count=st.integers(1, 40),
+    seed=st.integers(0, 1000),
+)
+def test_rows_are_turned_as_the_definition_turns_them(dimension, count, seed):
+    random = np.random.default_rng(seed)
+    vectors = random.normal(size=(count, dimension)).astype(np.float32)
+    signs = random.integers(0, 256, 4 * (dimension // 8)).astype(np.uint8)
+    expected = reference.turn_rows(vectors, signs)
+    found = turn_rows(vectors, signs)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    lengths = np.linalg.norm(vectors, axis=1)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), lengths, rtol=1e-4)

@@ -121,6 +121,24 @@ def scaled_codes(vectors: Floats, bits: int, percent: int) -> npt.NDArray[np.uin
     return codes
 
 
+def turn_rows(vectors: Floats, signs: npt.NDArray[np.uint8]) -> Floats:
+    """Return the rows of a matrix turned by sign bits, so many bytes for each of four rounds.
+
+    In each, elements change sign and are added up crosswise:
+
+        [a b c d]  ->  [a+b a-b c+d c-d]  ->  [a+b+c+d a-b+c-d a+b-c-d a-b-c+d], times 1 / sqrt(4)
+
+    Where the dimension is no power of two the largest below takes turns at the beginning and the
+    end, and halves are added crosswise after each.
+    """
+    out = np.empty(vectors.shape, np.float32)
+    own = np.ascontiguousarray(vectors, np.float32).reshape(-1)
+    turns = np.ascontiguousarray(signs, np.uint8).reshape(-1)
+    status = _native.turn_rows(own, vectors.shape[1], turns, out.reshape(-1))
+    checked(status, kernel="turn_rows")
+    return out
+
+
 def round_rows(
     vectors: npt.NDArray[Any], center: Floats, *, is_normal: bool = False
 ) -> tuple[npt.NDArray[np.uint8], Floats, Floats]:

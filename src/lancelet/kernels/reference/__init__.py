@@ -70,6 +70,7 @@ from lancelet.kernels.reference.vectors import (
     scaled_codes,
     slice_distances,
     sum_by_label,
+    turn_rows,
     vector_distances,
 )
 from lancelet.kernels.reference.words import counting_order, find_words, intern_slices
@@ -153,6 +154,7 @@ __all__ = [
     "take_fixed",
     "take_row_levels",
     "take_variable",
+    "turn_rows",
     "unpack_blocks",
     "unpack_chunks",
     "unpack_levels",

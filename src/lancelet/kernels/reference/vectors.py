@@ -7,7 +7,7 @@ The metrics are those of the format: cosine is 1 - cos, dot is 1 - product, Hamm
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,8 @@ import numpy.typing as npt
 from lancelet.buffers import Int64s, Slices
 from lancelet.errors import CorruptDataError
 from lancelet.kernels.metric import Floats, Metric, check_vectors, sum_type
+
+_ROUNDS: Final = 4
 
 
 def vector_distances(
@@ -116,6 +118,47 @@ def scaled_codes(vectors: Floats, bits: int, percent: int) -> npt.NDArray[np.uin
                 best, chosen = now, scale
         codes[row] = np.minimum(np.floor(chosen * own + 1e-5), top)
     return codes
+
+
+def turn_rows(vectors: Floats, signs: npt.NDArray[np.uint8]) -> Floats:
+    """Return the rows of a matrix turned by sign bits, so many bytes for each of four rounds.
+
+    In each, elements change sign and are added up crosswise:
+
+        [a b c d]  ->  [a+b a-b c+d c-d]  ->  [a+b+c+d a-b+c-d a+b-c-d a-b-c+d], times 1 / sqrt(4)
+
+    Where the dimension is no power of two the largest below takes turns at the beginning and the
+    end, and halves are added crosswise after each.
+    """
+    size = vectors.shape[1]
+    power = 1 << (size.bit_length() - 1)
+    scale = np.float32(1 / np.sqrt(power))
+    turned = vectors.astype(np.float32)
+    flips = np.unpackbits(signs.reshape(_ROUNDS, -1), axis=1, bitorder="little")
+    for round_, flip in enumerate(flips[:, :size].astype(np.float32)):
+        turned = turned * (1 - 2 * flip)
+        if power == size:
+            turned = _crosswise(turned) * scale
+            continue
+        first = 0 if round_ % 2 == 0 else size - power
+        part = slice(first, first + power)
+        turned[:, part] = _crosswise(turned[:, part]) * scale
+        half = size // 2
+        low, high = turned[:, :half].copy(), turned[:, half : 2 * half].copy()
+        turned[:, :half], turned[:, half : 2 * half] = low + high, low - high
+    return turned if power == size else turned * np.float32(0.25)
+
+
+def _crosswise(vectors: Floats) -> Floats:
+    """Return sums and differences of elements 1 apart, then 2, then 4, up to half of them."""
+    count, size = vectors.shape
+    step = 1
+    while step < size:
+        pairs = vectors.reshape(count, -1, 2, step)
+        low, high = pairs[:, :, 0], pairs[:, :, 1]
+        vectors = np.stack([low + high, low - high], axis=2).reshape(count, size)
+        step *= 2
+    return vectors
 
 
 def round_rows(
