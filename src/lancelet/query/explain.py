@@ -143,7 +143,7 @@ def predict(plan: ScanPlan) -> Prediction:
     for source in sources(plan.snapshot, plan.options.fragments):
         ranges = [RowRange(0, source.num_rows)]
         if plan.is_filtered and plan.options.use_statistics:
-            ranges = candidate_ranges(source.reader, plan.steps, plan.snapshot.schema)
+            ranges = candidate_ranges(source.reader, plan.steps, plan.snapshot)
         if not ranges:
             continue
         fragments += 1

@@ -31,13 +31,15 @@ from lancelet.query.plan import FilterStep
 from lancelet.query.prune import ColumnZones, Zones, prune
 from lancelet.query.scan_types import scan_type
 from lancelet.query.traversal import columns_of
+from lancelet.table.snapshot import Snapshot
 
 _ROWS_MIN: Final = 4096
 """Fewer rows than this are read sooner than statistics are."""
 
-_FIXED_ROWS_MIN: Final = 1 << 14
+_SMALL_FRAGMENTS: Final = 4
+_SMALL_ROWS: Final = 1 << 14
 _NARROW_BYTES: Final = 16
-"""The same for filters of numbers, of which a row takes no more than this."""
+"""The same holds of a table that is so small, for filters of numbers of not more bytes a row."""
 
 
 @dataclass(slots=True)
@@ -49,17 +51,22 @@ class _ZoneGroup:
 
 
 def candidate_ranges(
-    reader: FragmentReader, steps: Sequence[FilterStep], schema: Schema
+    reader: FragmentReader, steps: Sequence[FilterStep], snapshot: Snapshot
 ) -> list[RowRange]:
-    """Return the ranges of rows that can match every step, ascending."""
+    """Return the ranges of rows of one fragment that can match every step, ascending."""
     ranges = [RowRange(0, reader.num_rows)] if reader.num_rows else []
-    if reader.num_rows < (_FIXED_ROWS_MIN if _are_narrow(steps) else _ROWS_MIN):
+    if reader.num_rows < _ROWS_MIN or (_is_small(snapshot) and _are_narrow(steps)):
         return ranges
     for step in steps:
-        for group in _groups(reader, step.expression, schema):
+        for group in _groups(reader, step.expression, snapshot.schema):
             mask = _may_match(step.expression, group)
             ranges = _intersect(ranges, _ranges_of(mask, group.edges))
     return ranges
+
+
+def _is_small(snapshot: Snapshot) -> bool:
+    fragments = snapshot.fragments
+    return len(fragments) <= _SMALL_FRAGMENTS and fragments.num_rows <= _SMALL_ROWS
 
 
 def _are_narrow(steps: Sequence[FilterStep]) -> bool:

@@ -100,7 +100,7 @@ def _splits_of_range(
     # What an index left of a large fragment is read sooner than statistics of all of it are.
     is_narrow = len(within) <= _NARROW_ROWS < source.num_rows
     if plan.options.use_statistics and steps and not is_narrow:
-        ranges = candidate_ranges(source.reader, steps, plan.snapshot.schema)
+        ranges = candidate_ranges(source.reader, steps, plan.snapshot)
     # Whatever values take, so few rows are one task.
     has_many = any(len(rows) > _ROWS_MIN for rows in ranges)
     step = _rows_per_split(plan, source, steps) if has_many else _ROWS_MIN
