@@ -36,10 +36,21 @@ def main() -> None:
 
 
 def cases(folder: Path, scale: float, rounds: int) -> Iterator[Comparison]:
-    """Compact small fragments, large ones with deletions, page by page; clean up versions."""
+    """Compact fragments: tiny, small, with deletions, page by page; clean up versions."""
     small = folder / "small"
     reference.write_dataset(rows(int(500_000 * scale)), small, max_rows_per_file=1_000)
     yield on_copies("compact 500 fragments of 1,000 rows", small, compact(), rounds)
+    for stable in (False, True):
+        tiny = folder / f"tiny {stable}"
+        ours.write_dataset(
+            rows(int(10_000 * scale)),
+            tiny,
+            max_rows_per_file=10,
+            enable_stable_row_ids=stable,
+            storage_options={"local_sync": "false"},
+        )
+        name = "with stable row ids" if stable else "without"
+        yield on_copies(f"compact 1,000 fragments of 10 rows {name}", tiny, compact(), rounds)
     large = folder / "large"
     dataset = reference.write_dataset(
         rows(int(2_000_000 * scale)), large, max_rows_per_file=int(500_000 * scale)

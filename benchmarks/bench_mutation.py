@@ -60,16 +60,52 @@ def cases(folder: Path, scale: float, rounds: int) -> list[Comparison]:
         "update 2 % of rows": lambda dataset: dataset.update({"price": "price * 2"}, "kind < 20"),
         "update all rows": lambda dataset: dataset.update({"price": "price * 2"}),
     }
-    return [
-        compare(
-            name,
-            lambda change=change: change(lancelet.dataset(str(folder / "t"))),
-            lambda change=change: change(lance.dataset(str(folder / "t"))),
-            rounds=rounds if name != "update all rows" else 2,
-            prepare=lambda: fresh(base, folder / "t"),
-        )
+    found = [
+        on_copies(base, folder / "t", name, change, rounds if name != "update all rows" else 2)
         for name, change in work.items()
     ]
+    return found + tiny_cases(folder, max(10, int(1_000 * scale)), rounds)
+
+
+def tiny_cases(folder: Path, fragments: int, rounds: int) -> list[Comparison]:
+    """Change a table that was written row by row."""
+    base = folder / "tiny"
+    lancelet.write_dataset(
+        table_of(np.arange(fragments), 1),
+        str(base),
+        max_rows_per_file=1,
+        storage_options={"local_sync": "false"},
+    )
+    one = table_of(np.array([3]), 2)
+    work = {
+        "read": lambda dataset: dataset.to_table(filter="id = 7"),
+        "update a row": lambda dataset: dataset.update({"price": "price * 2"}, "id = 7"),
+        "delete a row": lambda dataset: dataset.delete("id = 7"),
+        "append a row": lambda dataset: dataset.insert(one),
+        "upsert a row": lambda dataset: (
+            dataset.merge_insert("id")
+            .when_matched_update_all()
+            .when_not_matched_insert_all()
+            .execute(one)
+        ),
+    }
+    return [
+        on_copies(base, folder / "t", f"{name} of {fragments:,} fragments", change, rounds)
+        for name, change in work.items()
+    ]
+
+
+def on_copies(
+    base: Path, copy: Path, name: str, change: Callable[[Any], object], rounds: int
+) -> Comparison:
+    """Compare a change, on a fresh copy of a table each time."""
+    return compare(
+        name,
+        lambda: change(lancelet.dataset(str(copy))),
+        lambda: change(lance.dataset(str(copy))),
+        rounds=rounds,
+        prepare=lambda: fresh(base, copy),
+    )
 
 
 def fresh(base: Path, copy: Path) -> None:
