@@ -66,6 +66,10 @@ def fold(text: str) -> str:
     return text if text.isascii() else text.translate(_table("folding.txt"))
 
 
+_KEPT: Final = "Kept"
+"""The list of words that are stop words of a language, but not of texts of any language."""
+
+
 @cache
 def stop_words(language: str) -> frozenset[str]:
     """Return the words of a language that say nothing, none if it has no list."""
@@ -74,6 +78,20 @@ def stop_words(language: str) -> frozenset[str]:
         if name == language:
             return frozenset(words)
     return frozenset()
+
+
+@cache
+def stop_words_of_all() -> frozenset[str]:
+    """Return the words of all languages, and of those that put no blanks between words.
+
+    Some that mean something elsewhere are kept, as the reference does.
+
+    >>> {"the", "der", "的"} <= stop_words_of_all(), "die" in stop_words_of_all()
+    (True, False)
+    """
+    lists = [line.split() for line in _lines("stop_words.txt")]
+    words = frozenset(word for _, *own in lists for word in own)
+    return words - stop_words(_KEPT)
 
 
 @cache

@@ -8,16 +8,19 @@ Thé       thé       thé     the         a stop word only before its mark was 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from lancelet.errors import UnsupportedError
-from lancelet.index.text.characters import fold, lower, stop_words
+from lancelet.index.text.characters import fold, lower, stop_words, stop_words_of_all
 from lancelet.index.text.options import TextOptions
 
 try:
     import Stemmer
 except ImportError:
     Stemmer = None
+
+
+_ICU: Final = "icu"
 
 
 class _Stemmer(Protocol):
@@ -31,7 +34,13 @@ def token_filter(options: TextOptions) -> Callable[[str], str | None]:
     stopped: frozenset[str] = frozenset()
     if options.remove_stop_words:
         own = options.custom_stop_words
-        stopped = stop_words(options.language) if own is None else frozenset(own)
+        if own is not None:
+            stopped = frozenset(own)
+        elif options.base_tokenizer.partition("/")[0] == _ICU:
+            # Such texts may be of any language.
+            stopped = stop_words_of_all()
+        else:
+            stopped = stop_words(options.language)
 
     def make(piece: str) -> str | None:
         if longest is not None and len(piece.encode()) >= longest:

@@ -82,6 +82,21 @@ def test_the_library_of_the_system_cuts_as_the_reference_does(monkeypatch, name)
     models._icu.cache_clear()
 
 
+def test_stop_words_of_all_languages_are_left_out_of_texts_in_any_script(monkeypatch):
+    monkeypatch.setattr(models, "_is_installed", lambda _: False)
+    models._icu.cache_clear()
+    if system_icu() is None:
+        assert ctypes.util.find_library("icuuc") is None
+        return
+    text = "the 的 lance der и の och data 是 これ a por 그 useful"
+    theirs, ours = (
+        [token.text for token in module.tokenize(text, base_tokenizer="icu", stem=False)]
+        for module in (lance, lancelet)
+    )
+    assert ours == theirs == ["lance", "data", "useful"]
+    models._icu.cache_clear()
+
+
 def test_texts_are_split_on_many_threads_at_once():
     split = system_icu()
     if split is None:
