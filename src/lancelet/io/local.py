@@ -108,6 +108,11 @@ class LocalStore(Store):
         with as_storage_errors(path), open(self._native(path), "rb", buffering=0) as file:
             return file.readall()
 
+    @property
+    def reads_together(self) -> bool:
+        """Files are."""
+        return True
+
     def read_together(self, paths: Sequence[str], sizes: Sequence[int]) -> Bytes | None:
         """Return the bytes of small files side by side; to map each would take longer."""
         read = np.empty(sum(sizes), np.uint8)

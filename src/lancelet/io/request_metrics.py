@@ -26,6 +26,7 @@ T = TypeVar("T")
 
 _OPERATIONS: Final = {
     "read": "get",
+    "read_together": "get",
     "read_ranges": "get",
     "read_tail": "get",
     "info": "head",

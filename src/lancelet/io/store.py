@@ -211,6 +211,11 @@ class Store(Protocol):
         """Wait until what was written through this store survives a loss of power."""
         return
 
+    @property
+    def reads_together(self) -> bool:
+        """Whether `read_together` ever returns anything."""
+        return False
+
     def read_together(self, paths: Sequence[str], sizes: Sequence[int]) -> Bytes | None:  # noqa: ARG002  # for stores that can
         """Return the bytes of small objects side by side, in memory that the caller may change.
 

@@ -78,6 +78,11 @@ class WrappedStore(Store):
         """The URI of the root."""
         return self.inner.uri
 
+    @property
+    def reads_together(self) -> bool:
+        """Whether several objects can be read at once."""
+        return self.inner.reads_together
+
     def at(self, folder: str) -> WrappedStore:
         """Return the same store with a folder as its root, wrapped alike."""
         return WrappedStore(self.inner.at(folder), self.around)
@@ -109,6 +114,8 @@ class WrappedStore(Store):
 
     def read_together(self, paths: Sequence[str], sizes: Sequence[int]) -> Bytes | None:
         """Return the bytes of small objects side by side, each counted as a read."""
+        if not self.inner.reads_together:
+            return None
         request = Request("read_together", paths[0], reads=len(paths))
         return self.around.request(request, lambda: self.inner.read_together(paths, sizes))
 

@@ -5,6 +5,7 @@ import pytest
 
 from lancelet.buffers import Ranges
 from lancelet.errors import ObjectNotFoundError
+from lancelet.io.local import LocalStore
 from lancelet.io.memory import MemoryStore
 from lancelet.io.metered import PROCESS_METER, IoCounts, IoMeter, metered
 
@@ -71,3 +72,19 @@ def test_process_has_a_meter():
     before = PROCESS_METER.counts
     metered(MemoryStore("metered-5"), PROCESS_METER.scope()).put("a", b"12")
     assert PROCESS_METER.counts.written_bytes == before.written_bytes + 2
+
+
+def test_objects_that_are_read_together_are_counted_one_by_one(tmp_path):
+    meter = IoMeter()
+    store = metered(LocalStore(tmp_path, sync=False), meter)
+    store.put("a", b"12345")
+    store.put("b", b"123")
+    meter.take()
+    assert store.read_together(["a", "b"], [5, 3]).tobytes() == b"12345123"
+    assert meter.take() == IoCounts(read_iops=2, read_bytes=8)
+
+
+def test_what_a_store_does_not_read_together_is_not_counted():
+    meter = IoMeter()
+    assert metered(MemoryStore("metered-together"), meter).read_together(["a"], [5]) is None
+    assert meter.counts == IoCounts()
