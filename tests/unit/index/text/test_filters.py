@@ -1,0 +1,23 @@
+"""What is left of words is what the reference leaves, whatever cut the texts."""
+
+import lance
+import pytest
+
+from lancelet.index.text.filters import token_filter
+from lancelet.index.text.options import TextOptions
+
+
+@pytest.mark.parametrize("word", ["dog", "die", "sale", "unseren", "von", "the", "der", "los"])
+def test_words_that_say_much_in_another_language_are_kept_where_it_is_not_known(word: str) -> None:
+    options = {"base_tokenizer": "icu", "stem": False, "language": "Danish"}
+    theirs = [token.text for token in lance.tokenize(word, **options)]
+    ours = token_filter(TextOptions.of(options))(word)
+    assert ([] if ours is None else [ours]) == theirs
+
+
+@pytest.mark.parametrize("word", ["\u0219i", "\u015fi", "\u00een", "\u021b\u0103", "cas\u0103"])
+def test_romanian_words_are_left_out_however_their_marks_are_written(word: str) -> None:
+    options = {"language": "Romanian", "stem": False, "ascii_folding": False}
+    theirs = [token.text for token in lance.tokenize(word, **options)]
+    ours = token_filter(TextOptions.of(options))(word)
+    assert ([] if ours is None else [ours]) == theirs
