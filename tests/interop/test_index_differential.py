@@ -197,7 +197,9 @@ def is_asked(theirs, text):
     has_stale = theirs.has_stable_row_ids and any(
         segments.get(f"{name}_BITMAP", 0) > 1 for name in names
     )
-    return "m" not in names and not has_stale
+    # With a ZONEMAP it loses NaN where an interval is negated; there is a test of that too.
+    has_negated_zones = "f_ZONEMAP" in segments and "f" in names and "NOT (" in text
+    return "m" not in names and not has_stale and not has_negated_zones
 
 
 def live_through(path, seed):
@@ -228,6 +230,16 @@ def live_through(path, seed):
             assert ours.count_rows(text) == len(expected), ("count", seed, stable, history, text)
             if is_asked(theirs, text) and ids(theirs, text, use_scalar_index=False) == expected:
                 assert ids(theirs, text) == expected, ("pylance", seed, stable, history, text)
+
+
+def test_nan_is_found_where_an_interval_is_negated(tmp_path):
+    path, text = str(tmp_path / "t.lance"), "NOT (f > 0.0 AND f <= -1.5)"
+    lance.write_dataset(pa.table({"id": [0], "f": [float("nan")]}), path)
+    lance.dataset(path).create_scalar_index("f", "ZONEMAP")
+    assert ids(lancelet.dataset(path), text) == [0]
+    assert ids(lance.dataset(path), text, use_scalar_index=False) == [0]
+    # What the reference answers through its index; once it is mended, so is `is_asked`.
+    assert ids(lance.dataset(path), text) == []
 
 
 def test_rows_that_an_update_moved_are_found_in_the_segment_that_has_them(tmp_path):
