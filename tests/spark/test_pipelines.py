@@ -9,6 +9,12 @@ import lance
 import pyarrow as pa
 import pytest
 
+OTHER_SERVER = {
+    "SPARK_REMOTE",
+    "SPARK_LOCAL_REMOTE",
+    "SPARK_CONNECT_MODE_ENABLED",
+    "SPARK_CONNECT_AUTHENTICATE_TOKEN",
+}
 SPECIFICATION = """
 name: demo
 storage: file://{folder}/state
@@ -37,8 +43,14 @@ def test_a_flow_appends_to_a_sink(tmp_path):
     (tmp_path / "spark-pipeline.yml").write_text(SPECIFICATION.format(folder=tmp_path))
     (tmp_path / "flows" / "flow.py").write_text(FLOW.format(folder=tmp_path))
     command = Path(sys.executable).with_name("spark-pipelines")
-    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    environment.pop("SPARK_REMOTE", None)
+    # The run has a server of its own, beside that of a session of Connect in this process: without
+    # what tells of the other, and at a port that is free, as Spark chooses one for its own tests.
+    given = {name: text for name, text in os.environ.items() if name not in OTHER_SERVER}
+    environment = given | {
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_TESTING": "1",
+    }
     output = tmp_path / "output.txt"
     # A pipe would stay open for as long as any process that the run left behind.
     with output.open("w") as written:
