@@ -25,9 +25,8 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "1g",
-    # A JVM that lives for minutes is done before its best compiler is; the rest the guide tells.
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 "
-    "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false",
+    # A JVM that lives for minutes is done before its best compiler is.
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     # Workers that need not import everything anew; those of the cluster's tests do.
     "spark.python.daemon.module": "lancelet.spark.daemon",
     "spark.sql.session.timeZone": "UTC",

@@ -5,7 +5,7 @@
         cluster.kill_executor(pid)     the executor above a Python worker, at once
         cluster.kill_worker(0)         a machine is gone, with everything that ran on it
         cluster.add_worker()
-        cluster.start_connect_server(settings)     its address, sc://127.0.0.1:...
+        with cluster.connect_server(settings) as address:     sc://127.0.0.1:...
 
 Each worker has an address of its own, since Spark runs no second attempt of a task on the host of
 the first. Whatever was started ends with the context, also when its start fails, and with the
@@ -21,7 +21,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
@@ -82,8 +82,9 @@ class SparkCluster:
         self._workers.append(process)
         self._wait_for(log, r"Successfully registered with master", process)
 
-    def start_connect_server(self, settings: Mapping[str, str]) -> str:
-        """Start a server of Spark Connect whose jobs run on the cluster; return its address."""
+    @contextlib.contextmanager
+    def connect_server(self, settings: Mapping[str, str]) -> Iterator[str]:
+        """Give the address of a server of Spark Connect, which has cores of the cluster inside."""
         name = "org.apache.spark.sql.connect.service.SparkConnectServer"
         own = {
             **settings,
@@ -97,8 +98,11 @@ class SparkCluster:
         # To Spark's launcher this server is a daemon, whatever its settings say.
         memory = {"SPARK_DAEMON_MEMORY": settings.get("spark.driver.memory", "1g")}
         process, log = self._start(submit, "127.0.0.1", arguments, memory)
-        found = self._wait_for(log, r"Connect server started at: \S*?:(\d+)", process)
-        return f"sc://127.0.0.1:{found[1]}"
+        try:
+            found = self._wait_for(log, r"Connect server started at: \S*?:(\d+)", process)
+            yield f"sc://127.0.0.1:{found[1]}"
+        finally:
+            _end([process])
 
     def kill_worker(self, number: int) -> None:
         """End a worker and its executors at once, as if their machine had lost its power."""
@@ -123,13 +127,7 @@ class SparkCluster:
 
     def stop(self) -> None:
         """End everything that was started."""
-        for process in self._processes:
-            process.terminate()
-        deadline = time.monotonic() + _SECONDS_TO_END
-        for process in self._processes:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(max(0.0, deadline - time.monotonic()))
-            _kill_group(process)
+        _end(self._processes)
 
     def _start_master(self) -> str:
         name = "org.apache.spark.deploy.master.Master"
@@ -231,6 +229,17 @@ def _processes() -> dict[int, tuple[int, str]]:
     listing = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603 - constant
     rows = (line.split(None, 2) for line in listing.splitlines())
     return {int(row[0]): (int(row[1]), row[2]) for row in rows if len(row) == 3}
+
+
+def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """End processes, kindly if they let us."""
+    for process in processes:
+        process.terminate()
+    deadline = time.monotonic() + _SECONDS_TO_END
+    for process in processes:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(max(0.0, deadline - time.monotonic()))
+        _kill_group(process)
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:

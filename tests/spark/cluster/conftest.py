@@ -1,5 +1,6 @@
 """A standalone cluster and an S3 server on loopback, and drivers in processes of their own."""
 
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -68,6 +69,7 @@ def start_driver(tmp_path_factory, environment, cluster):
     In Connect mode it is a client without a JVM, and a server of its own.
     """
 
+    @contextlib.contextmanager
     def start(settings=None):
         folder = tmp_path_factory.mktemp("driver")
         given = SETTINGS | {
@@ -76,9 +78,11 @@ def start_driver(tmp_path_factory, environment, cluster):
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             **(settings or {}),
         }
-        if MODE == "connect":
-            given = {"spark.remote": cluster.start_connect_server(given)}
-        return Driver(given, environment, log=folder / "driver.log", dumps=cloudpickle.dumps)
+        with contextlib.ExitStack() as stack:
+            if MODE == "connect":
+                given = {"spark.remote": stack.enter_context(cluster.connect_server(given))}
+            log = folder / "driver.log"
+            yield stack.enter_context(Driver(given, environment, log=log, dumps=cloudpickle.dumps))
 
     return start
 
@@ -89,10 +93,11 @@ def driver(start_driver):
         yield made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def server_address(cluster):
     """Return where a server of Spark Connect is, whose jobs run on the cluster."""
-    return cluster.start_connect_server(SETTINGS)
+    with cluster.connect_server(SETTINGS) as address:
+        yield address
 
 
 @pytest.fixture
