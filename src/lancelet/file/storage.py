@@ -117,7 +117,7 @@ def check_nulls(array: pa.Array, field: Field) -> None:
     >>> field = Field.from_arrow(pa.field("x", pa.int8(), nullable=False), iter(range(1)))
     >>> check_nulls(pa.array([1, None], pa.int8()), field)
     Traceback (most recent call last):
-    lancelet.errors.InvalidInputError: ... (field='x', nulls=1)
+    lancelet.file.storage.UnexpectedNullError: ... (field='x', nulls=1)
     """
     if all(node.nullable for node in field.walk()):
         return

@@ -95,6 +95,16 @@ def test_damaged_sizes_are_read_alike_or_refused(agree, damage, chunks, seed, si
     agree("zstd_decompress_chunks", Slices(damaged, packed.position, packed.size))
 
 
+@pytest.mark.parametrize("sized", [False, True])
+def test_a_slice_outside_behind_a_damaged_frame_is_corrupt(agree, sized):
+    packed = kernels.zstd_compress_chunks(slices_of([b"one", b"two"]), level=1, sized=sized)
+    source = packed.source[:-1].copy()
+    source[8 if sized else 0] ^= 1
+    damaged = Slices(source, packed.position, packed.size)
+    sizes = None if sized else np.array([3, 3])
+    assert agree("zstd_decompress_chunks", damaged, sizes) is CorruptDataError
+
+
 @given(st.binary(max_size=60), st.integers(0, 300))
 def test_any_bytes_behind_the_magic_are_read_alike_or_refused(agree, data, size):
     frame = np.frombuffer(b"\x28\xb5\x2f\xfd" + data, np.uint8)

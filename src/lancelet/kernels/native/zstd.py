@@ -36,7 +36,8 @@ def zstd_decompress_chunks(slices: Slices, out_sizes: Int64s | None = None) -> S
     out = empty_bytes(total + _SLACK)
     status = _native.zstd_decompress_chunks(*slice_arrays(frames, out_size), out_size, out)
     if status < 0 and -status % 16 == Fault.BAD_STREAM:
-        return decompress_frames(frames, sizes)
+        # The kernel stops at the first fault, so what is behind it was not looked at.
+        return decompress_frames(*zstd_frames(slices, out_sizes))
     checked(status, kernel="zstd_decompress_chunks")
     return slices_of_sizes(out[:total], out_size)
 

@@ -41,8 +41,9 @@ _SHIFT: Final = np.uint64(32)
 def fill_filters(hashes: Hashes, stops: Int64s, filter_bytes: int) -> Bytes:
     """Return filters one after another: each has the hashes up to its stop.
 
-    >>> fill_filters(np.array([7, 8], np.uint64), np.array([1, 2]), 32).reshape(2, 32).any(1).all()
-    True
+    >>> filters = fill_filters(np.array([7, 8], np.uint64), np.array([1, 2]), 32)
+    >>> np.unpackbits(filters.reshape(2, 32), axis=1).sum(axis=1).tolist()
+    [8, 8]
     """
     check_filters((), filter_bytes)
     if (np.diff(stops, prepend=0) < 0).any() or (len(stops) and stops[-1] > len(hashes)):
