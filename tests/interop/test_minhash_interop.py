@@ -92,7 +92,8 @@ def test_files_are_those_of_the_reference(tmp_path, parameters):
     for module, name in ((lance, "theirs"), (lancelet, "ours")):
         config = module.indices.IndexConfig(index_type="minhashlsh", parameters=parameters)
         module.dataset(path).create_scalar_index("t", config, name=name)
-    folders = {each.name: each.segments[0].uuid for each in lancelet.dataset(path).describe_indices()}
+    described = lancelet.dataset(path).describe_indices()
+    folders = {each.name: each.segments[0].uuid for each in described}
     for file in ("signatures.lance", "bands.lance"):
         one, other = (
             lance.file.LanceFileReader(f"{path}/_indices/{folders[name]}/{file}")
