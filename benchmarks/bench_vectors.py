@@ -1,7 +1,7 @@
 """Nearest vectors beside the reference: queries of one index by both, exact search, builds.
 
 python benchmarks/bench_vectors.py [--rows 100000] [--dims 128] [--rounds 5] [--kinds IVF_PQ ...]
-python benchmarks/bench_vectors.py --rows 500000 --kinds IVF_PQ IVF_HNSW_SQ --folder /tmp/large
+python benchmarks/bench_vectors.py --rows 500000 --kinds IVF_PQ IVF_HNSW_SQ --folder FOLDER
 python benchmarks/bench_vectors.py --rows 200000 --dims 768 --parts builds queries
 
 Parts are `builds`, `queries`, `memory` and `curves`. Tables are kept in a folder that is given, one

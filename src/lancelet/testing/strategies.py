@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import decimal
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -190,6 +190,17 @@ def tables(
             random_chunks(rng, data_type, num_rows, spread, chunks=draw(st.integers(1, 3)))
         )
     return pa.table(columns, schema=pa.schema(fields))
+
+
+@st.composite
+def cut_tables(
+    draw: st.DrawFn, versions: Sequence[FileVersion]
+) -> tuple[FileVersion, pa.Table, list[int]]:
+    """Return a version, a table, and the rows at which files begin and end; none is empty."""
+    version = draw(st.sampled_from(versions))
+    table = draw(tables(version, rows_max=100).filter(lambda each: each.num_rows > 1))
+    cuts = draw(st.sets(st.integers(1, table.num_rows - 1), min_size=1, max_size=6))
+    return version, table, [0, *sorted(cuts), table.num_rows]
 
 
 def holds_struct(data_type: pa.DataType) -> bool:

@@ -18,7 +18,7 @@ from lancelet.file.v2.writer import WriterOptions
 from lancelet.format.schema import Schema
 from lancelet.format.version import FileVersion
 from lancelet.io.memory import MemoryStore
-from lancelet.testing.strategies import assert_same_rows, stored_table, tables
+from lancelet.testing.strategies import assert_same_rows, cut_tables, stored_table
 
 VERSIONS = [FileVersion.V2_1, FileVersion.V2_2, FileVersion.V2_3]
 NAMES = itertools.count()
@@ -37,17 +37,8 @@ def joined(store, count):
     return JoinedFiles([open_data_file(store, f"{number}.lance") for number in range(count)])
 
 
-@st.composite
-def cut_tables(draw):
-    """A table, and the rows at which files begin; no file is empty."""
-    version = draw(st.sampled_from(VERSIONS))
-    table = draw(tables(version, rows_max=100).filter(lambda each: each.num_rows > 1))
-    cuts = draw(st.sets(st.integers(1, table.num_rows - 1), min_size=1, max_size=6))
-    return version, table, [0, *sorted(cuts), table.num_rows]
-
-
 @settings(max_examples=40)
-@given(cut_tables(), st.data())
+@given(cut_tables(VERSIONS), st.data())
 def test_joined_files_are_one_after_the_other(cut_table, data):
     version, table, cuts = cut_table
     parts = [table.slice(start, stop - start) for start, stop in itertools.pairwise(cuts)]
