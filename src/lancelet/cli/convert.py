@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +25,13 @@ from lancelet.cli.table_arguments import (
     storage_options_of,
 )
 from lancelet.dataset import write_dataset
-from lancelet.errors import AlreadyExistsError, InvalidInputError
+from lancelet.errors import (
+    AlreadyExistsError,
+    CorruptDataError,
+    InvalidInputError,
+    UnsupportedError,
+)
+from lancelet.io.durable import as_storage_errors
 
 _SUFFIXES: Final = (".parquet", ".pq")
 
@@ -52,7 +59,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
     """Convert, and print how many rows there were."""
-    rows = _to_table(arguments, out) if _is_parquet(arguments.uri) else _to_parquet(arguments, out)
+    if _is_parquet(arguments.uri):
+        with _errors_of_parquet(arguments.uri):
+            rows = _to_table(arguments, out)
+    else:
+        with _errors_of_parquet(arguments.target):
+            rows = _to_parquet(arguments, out)
     out.facts({"source": arguments.uri, "target": arguments.target, "rows": rows})
     return ExitCode.DONE
 
@@ -62,6 +74,20 @@ def _is_parquet(source: str) -> bool:
         return True
     folder = Path(source)
     return folder.is_dir() and any(next(folder.rglob(f"*{end}"), None) for end in _SUFFIXES)
+
+
+@contextmanager
+def _errors_of_parquet(path: str) -> Iterator[None]:
+    """Translate what Arrow and the system say about Parquet at a path into our errors."""
+    try:
+        with as_storage_errors(path):
+            yield
+    except pa.ArrowInvalid as error:
+        raise CorruptDataError("this is not sound Parquet", path=path, reason=str(error)) from error
+    except pa.ArrowNotImplementedError as error:
+        raise UnsupportedError(
+            "Parquet cannot hold it; choose other columns", path=path, reason=str(error)
+        ) from error
 
 
 def _to_table(arguments: argparse.Namespace, out: Output) -> int:

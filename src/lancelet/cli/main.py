@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 
 from lancelet.about import __version__
@@ -38,6 +39,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return ExitCode.DONE
     except KeyboardInterrupt:
         return ExitCode.STOPPED
+    except Exception as error:
+        # The interpreter would end with 1, which says that a check found something.
+        traceback.print_exc()
+        raise SystemExit(ExitCode.BUG) from error
 
 
 def _parser() -> argparse.ArgumentParser:

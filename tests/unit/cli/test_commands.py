@@ -248,6 +248,32 @@ def test_parquet_becomes_a_table_and_the_reverse(tmp_path: Path, table: str, tol
     assert sorted(each.name for each in tmp_path.glob("*.unfinished")) == []
 
 
+def test_parquet_that_is_not_there_or_damaged_is_an_error_with_its_path(
+    tmp_path: Path, table: str, call
+) -> None:
+    missing, damaged = str(tmp_path / "none.parquet"), tmp_path / "bad.parquet"
+    damaged.write_bytes(b"PAR1 and nothing else")
+    for words, expected in [
+        ((missing, str(tmp_path / "a.lance")), ExitCode.NOT_FOUND),
+        ((str(damaged), str(tmp_path / "a.lance")), ExitCode.CORRUPT),
+        ((table, str(tmp_path / "none" / "t.parquet")), ExitCode.NOT_FOUND),
+    ]:
+        code, out, err = call("convert", *words)
+        assert (code, out) == (expected, "")
+        assert "parquet" in err
+
+
+def test_a_bug_is_not_taken_for_something_found(monkeypatch, table: str, capsys) -> None:
+    def broken(arguments, out):
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(load_command("count"), "run", broken)
+    with pytest.raises(SystemExit) as end:
+        main(["count", table])
+    assert end.value.code == ExitCode.BUG
+    assert "ZeroDivisionError: a bug" in capsys.readouterr().err
+
+
 def test_statistics_of_columns_are_shown(table: str, told) -> None:
     rows = told("stats", table, "id", "name", "s.x", "--distinct")
     assert [
