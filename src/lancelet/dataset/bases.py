@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lancelet.format.base_paths import BasePath
 from lancelet.ops.bases import absolute_path, add_bases
+from lancelet.ops.dry_run import rehearse
 from lancelet.ops.publish import Remarks
 
 if TYPE_CHECKING:
@@ -51,11 +52,15 @@ class BaseMethods:
         self,
         new_bases: Sequence[DatasetBasePath],
         transaction_properties: Mapping[str, str] | None = None,
+        *,
+        dry_run: bool = False,
     ) -> Any:
-        """Register base paths, and look at the version with them."""
+        """Register base paths, and look at the version with them; see `delete` for `dry_run`."""
         remarks = Remarks(properties=dict(transaction_properties or {}))
-        handle = self._handle
-        handle.snapshot = add_bases(handle.snapshot, bases_from_user(new_bases), remarks)
+        handle, bases = self._handle, bases_from_user(new_bases)
+        if dry_run:
+            return rehearse(handle.snapshot, lambda now: add_bases(now, bases, remarks), 0)
+        handle.snapshot = add_bases(handle.snapshot, bases, remarks)
         return self
 
 

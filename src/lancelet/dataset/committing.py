@@ -11,7 +11,7 @@ import uuid as uuids
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, overload
 
 from lancelet.dataset.handle import (
     Handle,
@@ -27,6 +27,7 @@ from lancelet.errors import InvalidInputError, UnsupportedError, VersionNotFound
 from lancelet.format import transaction as stored
 from lancelet.format.operation import Append
 from lancelet.format.paths import ManifestNaming
+from lancelet.ops.dry_run import ChangeReport, rehearse_apart, rehearse_write
 from lancelet.ops.publish import Remarks, commit_transaction, new_transaction
 from lancelet.ops.rename_manifests import rename_manifests
 from lancelet.table.commit import CommitOptions
@@ -89,6 +90,18 @@ class _Destination:
         snapshot = commit_transaction(location, transaction, self.options)
         return LanceDataset(self.uri, _handle=Handle(snapshot, meter, self.opening))
 
+    def rehearse(self, transaction: stored.Transaction) -> ChangeReport:
+        """Return what publishing a transaction would do; its files are there already."""
+        location, _ = self._place()
+        if self.options.detached:
+            _check_naming(location)
+        options = replace(self.options, handler=None)
+        return rehearse_write(
+            location,
+            lambda there: commit_transaction(there, transaction, options),
+            if_nothing=type(transaction.operation).__name__,
+        )
+
     def latest_version(self) -> int:
         """Return the number of the latest version, or 0 if there is no table."""
         latest = latest_snapshot(self._place()[0])
@@ -113,6 +126,7 @@ class CommitMethods:
 
     _handle: Handle
 
+    @overload
     @staticmethod
     def commit(
         base_uri: str | os.PathLike[str] | LanceDataset,
@@ -131,7 +145,43 @@ class CommitMethods:
         namespace_client_managed_versioning: bool = False,
         base_store_params: Mapping[str, Mapping[str, str]] | None = None,
         commit_timeout: timedelta | None = _TIMEOUT,
-    ) -> LanceDataset:
+        dry_run: Literal[False] = False,
+    ) -> LanceDataset: ...
+
+    @overload
+    @staticmethod
+    def commit(
+        base_uri: str | os.PathLike[str] | LanceDataset,
+        operation: LanceOperation.BaseOperation | Transaction,
+        read_version: int | None = None,
+        *,
+        storage_options: Mapping[str, str] | None = None,
+        detached: bool = False,
+        namespace_client: Any = None,
+        table_id: Sequence[str] | None = None,
+        dry_run: Literal[True],
+    ) -> ChangeReport: ...
+
+    @staticmethod
+    def commit(
+        base_uri: str | os.PathLike[str] | LanceDataset,
+        operation: LanceOperation.BaseOperation | Transaction,
+        read_version: int | None = None,
+        commit_lock: Any = None,
+        storage_options: Mapping[str, str] | None = None,
+        enable_v2_manifest_paths: bool | None = None,
+        detached: bool = False,
+        max_retries: int = _ATTEMPTS,
+        *,
+        commit_message: str | None = None,
+        enable_stable_row_ids: bool | None = None,
+        namespace_client: Any = None,
+        table_id: Sequence[str] | None = None,
+        namespace_client_managed_versioning: bool = False,
+        base_store_params: Mapping[str, Mapping[str, str]] | None = None,
+        commit_timeout: timedelta | None = _TIMEOUT,
+        dry_run: bool = False,
+    ) -> LanceDataset | ChangeReport:
         """Publish an operation as a new version, and return the dataset there.
 
         Args:
@@ -153,6 +203,7 @@ class CommitMethods:
             namespace_client_managed_versioning: Has no effect: the namespace says it.
             base_store_params: Storage options of base paths, by path.
             commit_timeout: For how long to adjust to others.
+            dry_run: Whether to publish nothing and return what would change.
         """
         del namespace_client_managed_versioning
         named = named_table(base_uri, namespace_client, table_id)
@@ -173,7 +224,8 @@ class CommitMethods:
                     "commit_message is not supported when calling commit with a Transaction. "
                     "Set the message on the transaction properties instead."
                 )
-            return destination.publish(transaction_from_user(operation))
+            given = transaction_from_user(operation)
+            return destination.rehearse(given) if dry_run else destination.publish(given)
         change = operation_from_user(operation)
         if read_version is None:
             if not isinstance(operation, LanceOperation.Overwrite | LanceOperation.Restore):
@@ -181,7 +233,35 @@ class CommitMethods:
                     "read_version is required for all operations except Overwrite and Restore"
                 )
             read_version = destination.latest_version()
-        return destination.publish(new_transaction(read_version, change, Remarks(commit_message)))
+        made = new_transaction(read_version, change, Remarks(commit_message))
+        return destination.rehearse(made) if dry_run else destination.publish(made)
+
+    @overload
+    @staticmethod
+    def commit_batch(
+        dest: str | os.PathLike[str] | LanceDataset,
+        transactions: Sequence[Transaction],
+        commit_lock: Any = None,
+        storage_options: Mapping[str, str] | None = None,
+        enable_v2_manifest_paths: bool | None = None,
+        detached: bool | None = False,
+        max_retries: int = _ATTEMPTS,
+        base_store_params: Mapping[str, Mapping[str, str]] | None = None,
+        commit_timeout: timedelta | None = _TIMEOUT,
+        *,
+        dry_run: Literal[False] = False,
+    ) -> BulkCommitResult: ...
+
+    @overload
+    @staticmethod
+    def commit_batch(
+        dest: str | os.PathLike[str] | LanceDataset,
+        transactions: Sequence[Transaction],
+        *,
+        storage_options: Mapping[str, str] | None = None,
+        detached: bool | None = False,
+        dry_run: Literal[True],
+    ) -> ChangeReport: ...
 
     @staticmethod
     def commit_batch(
@@ -194,7 +274,9 @@ class CommitMethods:
         max_retries: int = _ATTEMPTS,
         base_store_params: Mapping[str, Mapping[str, str]] | None = None,
         commit_timeout: timedelta | None = _TIMEOUT,
-    ) -> BulkCommitResult:
+        *,
+        dry_run: bool = False,
+    ) -> BulkCommitResult | ChangeReport:
         """Publish many appends as one version; see `commit` for the other arguments."""
         destination = _destination(
             dest,
@@ -215,6 +297,8 @@ class CommitMethods:
         fragments = tuple(fragment for append in appends for fragment in append.fragments)
         read_version = min(each.read_version for each in transactions)
         merged = new_transaction(read_version, Append(fragments))
+        if dry_run:
+            return destination.rehearse(merged)
         published = destination.publish(merged)
         return BulkCommitResult(dataset=published, merged=transaction_to_user(merged))
 
@@ -236,14 +320,17 @@ class CommitMethods:
             version -= 1
         return found
 
-    def migrate_manifest_paths_v2(self) -> None:
+    def migrate_manifest_paths_v2(self, *, dry_run: bool = False) -> ChangeReport | None:
         """Give all manifests the names that list newest first; nobody else may write meanwhile."""
         location = self._handle.location
+        if dry_run:
+            return rehearse_apart(location, "RenameManifests", rename_manifests)
         rename_manifests(location)
         entry = location.handler.find_version(
             location.store, self._handle.snapshot.version, uri=location.uri
         )
         self._handle.snapshot = replace(self._handle.snapshot, entry=entry)
+        return None
 
 
 def transaction_from_user(transaction: Transaction) -> stored.Transaction:

@@ -12,12 +12,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from lancelet.dataset.metadata import FragmentMetadata, fragment_to_user
 from lancelet.errors import InvalidInputError
 from lancelet.format.fragment import Fragment
 from lancelet.ops import compact
+from lancelet.ops.dry_run import ChangeReport
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
@@ -142,20 +143,62 @@ class Compaction:
             compact.plan_compaction(dataset.snapshot, options_of(dataset, options))
         )
 
+    @overload
     @staticmethod
-    def execute(dataset: LanceDataset, options: Mapping[str, Any]) -> compact.CompactionMetrics:
+    def execute(
+        dataset: LanceDataset, options: Mapping[str, Any], *, dry_run: Literal[False] = False
+    ) -> compact.CompactionMetrics: ...
+
+    @overload
+    @staticmethod
+    def execute(
+        dataset: LanceDataset, options: Mapping[str, Any], *, dry_run: Literal[True]
+    ) -> ChangeReport: ...
+
+    @staticmethod
+    def execute(
+        dataset: LanceDataset, options: Mapping[str, Any], *, dry_run: bool = False
+    ) -> compact.CompactionMetrics | ChangeReport:
         """Plan, rewrite and commit; the dataset then looks at the new version."""
-        return dataset.run_compaction(options_of(dataset, options))
+        wanted = options_of(dataset, options)
+        if dry_run:
+            return dataset.run_compaction(wanted, dry_run=True)
+        return dataset.run_compaction(wanted)
+
+    @overload
+    @staticmethod
+    def commit(
+        dataset: LanceDataset,
+        rewrites: Iterable[RewriteResult],
+        options: Mapping[str, Any] | None = None,
+        *,
+        dry_run: Literal[False] = False,
+    ) -> compact.CompactionMetrics: ...
+
+    @overload
+    @staticmethod
+    def commit(
+        dataset: LanceDataset,
+        rewrites: Iterable[RewriteResult],
+        options: Mapping[str, Any] | None = None,
+        *,
+        dry_run: Literal[True],
+    ) -> ChangeReport: ...
 
     @staticmethod
     def commit(
         dataset: LanceDataset,
         rewrites: Iterable[RewriteResult],
         options: Mapping[str, Any] | None = None,
-    ) -> compact.CompactionMetrics:
+        *,
+        dry_run: bool = False,
+    ) -> compact.CompactionMetrics | ChangeReport:
         """Put results in place of what they were made from; those that failed are left out."""
         results = [rewrite._result for rewrite in rewrites]  # noqa: SLF001 - the value of a facade
-        return dataset.commit_compaction(results, options_of(dataset, options or {}))
+        wanted = options_of(dataset, options or {})
+        if dry_run:
+            return dataset.commit_compaction(results, wanted, dry_run=True)
+        return dataset.commit_compaction(results, wanted)
 
 
 def options_of(dataset: LanceDataset, wishes: Mapping[str, Any]) -> compact.CompactionOptions:

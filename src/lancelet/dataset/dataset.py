@@ -51,10 +51,11 @@ from lancelet.dataset.text_methods import TextMethods
 from lancelet.dataset.vector_indexing import VectorIndexMethods
 from lancelet.errors import DatasetNotFoundError, InvalidInputError, NotFoundError
 from lancelet.io.metered import IoCounts, IoMeter
-from lancelet.io.open import open_folder
+from lancelet.ops.dry_run import ChangeReport, rehearse_apart
 from lancelet.ops.validate import validate
 from lancelet.query.indexing.segments import index_loads
 from lancelet.query.row_columns import ROW_FIELDS
+from lancelet.table.location import TableLocation
 from lancelet.table.manifests import find_latest
 from lancelet.table.snapshot import Snapshot
 
@@ -244,14 +245,22 @@ class LanceDataset(
         base_uri: str | os.PathLike[str],
         storage_options: Mapping[str, str] | None = None,
         ignore_not_found: bool | None = None,
-    ) -> None:
-        """Delete a table with all its versions; a folder that is no table is left alone."""
-        store = open_folder(text_of(base_uri), storage_options)
-        if find_latest(store) is None:
-            if ignore_not_found:
-                return
-            raise DatasetNotFoundError("there is no dataset to drop", uri=text_of(base_uri))
-        store.delete_folder("")
+        *,
+        dry_run: bool = False,
+    ) -> ChangeReport | None:
+        """Delete a table with all its versions; a folder that is no table is left alone.
+
+        With `dry_run` nothing is deleted, and how much would be is returned.
+        """
+        location = TableLocation.open(text_of(base_uri), storage_options)
+        if find_latest(location.store) is None:
+            if not ignore_not_found:
+                raise DatasetNotFoundError("there is no dataset to drop", uri=text_of(base_uri))
+            return ChangeReport("Drop", 0, 0, 0) if dry_run else None
+        if dry_run:
+            return rehearse_apart(location, "Drop", lambda there: there.store.delete_folder(""))
+        location.store.delete_folder("")
+        return None
 
     def index_cache_hit_rate(self) -> float:
         """Return of the parts of indices that searches needed so far, how many were in memory."""

@@ -8,7 +8,7 @@ driver       commit_existing_index_segments(name, column, [5f.., a3..]), or merg
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self, overload
 
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.index_values import Index, index_from_user, index_to_user
@@ -18,6 +18,7 @@ from lancelet.dataset.vector_request import VectorIndexArguments
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.index.base import silent
 from lancelet.index.vector.quantizers.registry import KINDS
+from lancelet.ops.dry_run import ChangeReport, rehearse
 from lancelet.ops.indexing.build import build_segment, commit_segments
 from lancelet.ops.indexing.optimize import merge_segments
 from lancelet.ops.indexing.staged import merge_staged
@@ -170,14 +171,35 @@ class IndexSegmentMethods:
         progress = silent if progress_callback is None else by_stages(progress_callback)
         merge_staged(self._handle.snapshot, index_type, parse_uuid(index_uuid), progress)
 
+    @overload
     def commit_existing_index_segments(
         self,
         index_name: str,
         column: str,
         segments: Sequence[Index],
-    ) -> Self:
+        *,
+        dry_run: Literal[False] = False,
+    ) -> Self: ...
+
+    @overload
+    def commit_existing_index_segments(
+        self, index_name: str, column: str, segments: Sequence[Index], *, dry_run: Literal[True]
+    ) -> ChangeReport: ...
+
+    def commit_existing_index_segments(
+        self,
+        index_name: str,
+        column: str,
+        segments: Sequence[Index],
+        *,
+        dry_run: bool = False,
+    ) -> Self | ChangeReport:
         """Make segments that were written an index, in place of one of the same name."""
         stored = [index_from_user(segment) for segment in segments]
         handle = self._handle
+        if dry_run:
+            return rehearse(
+                handle.snapshot, lambda now: commit_segments(now, index_name, column, stored), 0
+            )
         handle.snapshot = commit_segments(handle.snapshot, index_name, column, stored)
         return self

@@ -31,6 +31,7 @@ from lancelet.ops.indexing.describe import (
 )
 from lancelet.ops.indexing.drop import drop_index
 from lancelet.ops.indexing.optimize import OptimizeIndices, optimize_indices
+from lancelet.ops.indexing.report import report_optimize, report_scalar_index
 from lancelet.ops.indexing.resume import resume_scalar_index
 from lancelet.ops.indexing.staged import check_parts, is_staged, stage_segment
 from lancelet.query import DocumentGranularity
@@ -98,8 +99,9 @@ class IndexMethods:
         format_version: int | str | None = None,
         document_granularity: DocumentGranularity | str = DocumentGranularity.ROW,
         resume: bool = False,
+        dry_run: bool = False,
         **parameters: Any,
-    ) -> None:
+    ) -> ChangeReport | None:
         """Build an index that answers filters.
 
         Args:
@@ -119,6 +121,7 @@ class IndexMethods:
             resume: Whether the index is built in parts of whole fragments, about a million rows
                 each, that outlive a build that is stopped: the same call again writes only those
                 that are missing. The parts are merged in the end.
+            dry_run: Whether to build the index, keep nothing of it, and return what would change.
             parameters: What the kind takes beside.
         """
         granularity = getattr(document_granularity, "value", document_granularity)
@@ -132,17 +135,25 @@ class IndexMethods:
         if progress_callback is not None:
             built = replace_fields(built, progress=_reporting(progress_callback))
         check_parts(built)
+        if dry_run:
+            return report_scalar_index(self._handle.snapshot, built)
         if is_staged(built):
             stage_segment(self._handle.snapshot, built)
-            return
+            return None
         build = resume_scalar_index if resume else create_scalar_index
         self._handle.snapshot = build(self._handle.snapshot, built)
+        return None
 
-    def run_optimize_indices(self, wanted: OptimizeIndices) -> None:
+    def run_optimize_indices(
+        self, wanted: OptimizeIndices, *, dry_run: bool = False
+    ) -> ChangeReport | None:
         """Bring indices up to date, and look at the version with them."""
         handle = self._handle
+        if dry_run:
+            return report_optimize(handle.snapshot, wanted)
         options = CommitOptions(handler=handle.options.handler)
         handle.snapshot = optimize_indices(handle.snapshot, wanted, options)
+        return None
 
     def drop_index(self, name: str, *, dry_run: bool = False) -> ChangeReport | None:
         """Remove an index, or with `dry_run` return what that would change."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, overload
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,7 @@ from lancelet.ops.cleanup import (
     cleanup_old_versions,
     plan_cleanup,
     policy_of,
+    report_cleanup,
 )
 from lancelet.ops.dry_run import ChangeReport
 from lancelet.ops.indexing.optimize import OptimizeIndices
@@ -65,21 +66,87 @@ class MaintenanceMethods:
         moved = reuse.translate(np.asarray(addrs, np.uint64))
         return pa.array(moved, pa.uint64(), mask=moved == NO_ADDRESS)
 
-    def run_compaction(self, options: compact.CompactionOptions) -> compact.CompactionMetrics:
+    @overload
+    def run_compaction(
+        self, options: compact.CompactionOptions, *, dry_run: Literal[False] = False
+    ) -> compact.CompactionMetrics: ...
+
+    @overload
+    def run_compaction(
+        self, options: compact.CompactionOptions, *, dry_run: Literal[True]
+    ) -> ChangeReport: ...
+
+    def run_compaction(
+        self, options: compact.CompactionOptions, *, dry_run: bool = False
+    ) -> compact.CompactionMetrics | ChangeReport:
         """Rewrite small fragments and those with many deleted rows, and look at the result."""
         handle = self._handle
+        if dry_run:
+            return compact.report_compaction(handle.snapshot, options)
         done = compact.compact_files(handle.snapshot, options, self._committing())
         handle.snapshot = done.snapshot
         return done.metrics
 
+    @overload
     def commit_compaction(
-        self, results: Sequence[compact.RewriteResult], options: compact.CompactionOptions
-    ) -> compact.CompactionMetrics:
+        self,
+        results: Sequence[compact.RewriteResult],
+        options: compact.CompactionOptions,
+        *,
+        dry_run: Literal[False] = False,
+    ) -> compact.CompactionMetrics: ...
+
+    @overload
+    def commit_compaction(
+        self,
+        results: Sequence[compact.RewriteResult],
+        options: compact.CompactionOptions,
+        *,
+        dry_run: Literal[True],
+    ) -> ChangeReport: ...
+
+    def commit_compaction(
+        self,
+        results: Sequence[compact.RewriteResult],
+        options: compact.CompactionOptions,
+        *,
+        dry_run: bool = False,
+    ) -> compact.CompactionMetrics | ChangeReport:
         """Commit what tasks of a compaction made, and look at the version with it."""
         handle = self._handle
+        if dry_run:
+            return compact.report_results(handle.snapshot, results)
         done = compact.commit_results(handle.snapshot, results, options, self._committing())
         handle.snapshot = done.snapshot
         return done.metrics
+
+    @overload
+    def cleanup_old_versions(
+        self,
+        older_than: timedelta | None = None,
+        retain_versions: int | None = None,
+        *,
+        delete_unverified: bool = False,
+        error_if_tagged_old_versions: bool = True,
+        delete_rate_limit: int | None = None,
+        versions: Sequence[int] | None = None,
+        delete_concurrency: int | None = None,
+        clones: Sequence[str] = (),
+        dry_run: Literal[False] = False,
+    ) -> CleanupStats: ...
+
+    @overload
+    def cleanup_old_versions(
+        self,
+        older_than: timedelta | None = None,
+        retain_versions: int | None = None,
+        *,
+        delete_unverified: bool = False,
+        error_if_tagged_old_versions: bool = True,
+        versions: Sequence[int] | None = None,
+        clones: Sequence[str] = (),
+        dry_run: Literal[True],
+    ) -> ChangeReport: ...
 
     def cleanup_old_versions(
         self,
@@ -92,7 +159,8 @@ class MaintenanceMethods:
         versions: Sequence[int] | None = None,
         delete_concurrency: int | None = None,
         clones: Sequence[str] = (),
-    ) -> CleanupStats:
+        dry_run: bool = False,
+    ) -> CleanupStats | ChangeReport:
         """Delete old versions, and the files that no version needs.
 
         The version that is looked at stays, and so do those after it and those with a tag; files
@@ -108,6 +176,8 @@ class MaintenanceMethods:
             versions: Only these versions.
             delete_concurrency: How many files to delete at a time.
             clones: Shallow clones of this table elsewhere, whose files must stay.
+            dry_run: Whether to delete nothing and return how much would be deleted; which files,
+                and why, is what `explain_cleanup_old_versions` says.
         """
         snapshot = self._handle.snapshot
         policy = _policy(
@@ -123,6 +193,8 @@ class MaintenanceMethods:
                 clones=tuple(clones),
             ),
         )
+        if dry_run:
+            return report_cleanup(snapshot, policy)
         return cleanup_old_versions(snapshot, policy)
 
     def explain_cleanup_old_versions(
@@ -287,8 +359,9 @@ class DatasetOptimizer:
         num_indices_to_merge: int | None = None,
         index_names: Sequence[str] | None = None,
         retrain: bool = False,
+        dry_run: bool = False,
         **kwargs: Any,
-    ) -> None:
+    ) -> ChangeReport | None:
         """Index the rows that indices lack, and merge segments.
 
         Args:
@@ -296,22 +369,38 @@ class DatasetOptimizer:
                 a segment, and by default the latest one grows.
             index_names: The indices to bring up to date, by default all.
             retrain: Whether to build them anew from all rows.
+            dry_run: Whether to keep nothing of the work and return what would change.
             kwargs: Not available.
         """
         if kwargs:
             raise UnsupportedError("indices cannot be optimised that way", options=sorted(kwargs))
         names = None if index_names is None else tuple(index_names)
-        self._dataset.run_optimize_indices(OptimizeIndices(names, num_indices_to_merge, retrain))
+        wanted = OptimizeIndices(names, num_indices_to_merge, retrain)
+        return self._dataset.run_optimize_indices(wanted, dry_run=dry_run)
 
-    def enable_auto_cleanup(self, auto_cleanup_config: AutoCleanupConfig, **kwargs: Any) -> None:  # noqa: ARG002 - pylance's signature
+    def enable_auto_cleanup(
+        self,
+        auto_cleanup_config: AutoCleanupConfig,
+        *,
+        dry_run: bool = False,
+        **kwargs: Any,  # noqa: ARG002 - pylance's signature
+    ) -> ChangeReport | None:
         """Clean up whenever so many versions were committed."""
-        self._dataset.update_config(
-            {
-                f"{_CLEANUP}.interval": str(auto_cleanup_config["interval"]),
-                f"{_CLEANUP}.older_than": f"{auto_cleanup_config['older_than_seconds']}s",
-            }
-        )
+        config = {
+            f"{_CLEANUP}.interval": str(auto_cleanup_config["interval"]),
+            f"{_CLEANUP}.older_than": f"{auto_cleanup_config['older_than_seconds']}s",
+        }
+        if dry_run:
+            return self._dataset.update_config(config, dry_run=True)
+        self._dataset.update_config(config)
+        return None
 
-    def disable_auto_cleanup(self, **kwargs: Any) -> None:  # noqa: ARG002 - pylance's signature
+    def disable_auto_cleanup(
+        self,
+        *,
+        dry_run: bool = False,
+        **kwargs: Any,  # noqa: ARG002 - pylance's signature
+    ) -> ChangeReport | None:
         """Clean up only when asked to."""
-        self._dataset.delete_config_keys([f"{_CLEANUP}.interval", f"{_CLEANUP}.older_than"])
+        keys = [f"{_CLEANUP}.interval", f"{_CLEANUP}.older_than"]
+        return self._dataset.delete_config_keys(keys, dry_run=dry_run)

@@ -9,9 +9,10 @@ with dataset.mem_wal_writer(shard_id) as writer:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self, overload
 
 import pyarrow as pa
 
@@ -19,6 +20,7 @@ from lancelet.dataset.handle import Handle
 from lancelet.dataset.lance_schema import LanceSchema
 from lancelet.dataset.mem_wal_reading import LsmScanner, ShardSnapshot, parse_shard_id
 from lancelet.errors import InvalidInputError
+from lancelet.ops.dry_run import ChangeReport, rehearse, rehearse_apart
 from lancelet.ops.mem_wal import sharding
 from lancelet.ops.mem_wal.merged import MemoryRows, MergedRead, shard_tables
 from lancelet.ops.mem_wal.sharding import ShardingField, ShardingSpec
@@ -154,7 +156,8 @@ class MemWalMethods:
         backpressure_log_interval_ms: int | None = None,
         stats_log_interval_ms: int | None = None,
         hnsw_params: Mapping[str, Mapping[str, int]] | None = None,
-    ) -> None:
+        dry_run: bool = False,
+    ) -> ChangeReport | None:
         """Give the dataset a write-ahead log, once.
 
         Args:
@@ -174,6 +177,7 @@ class MemWalMethods:
             backpressure_log_interval_ms: Has no effect: nothing has to wait.
             stats_log_interval_ms: Has no effect: nothing is logged.
             hnsw_params: Has no effect: shards have no graphs.
+            dry_run: Whether to change nothing and return what would change.
         """
         del hnsw_params
         config = {
@@ -198,25 +202,50 @@ class MemWalMethods:
                 "bucket sharding requires both `bucket_column` and `num_buckets`"
             )
         spec, shards = self._spec(bucket_column, num_buckets, identity_column, unsharded)
-        self._handle.snapshot = initialize_mem_wal(
-            self._handle.snapshot,
-            spec,
+        initialize = partial(
+            initialize_mem_wal,
+            spec=spec,
             num_shards=shards,
             maintained=maintained_indexes,
             writer_config={name: value for name, value in config.items() if value is not None},
         )
+        if dry_run:
+            return rehearse(self._handle.snapshot, initialize, 0)
+        self._handle.snapshot = initialize(self._handle.snapshot)
+        return None
 
-    def collect_mem_wal(self) -> CollectedLog:
+    @overload
+    def collect_mem_wal(self, *, dry_run: Literal[False] = False) -> CollectedLog: ...
+
+    @overload
+    def collect_mem_wal(self, *, dry_run: Literal[True]) -> ChangeReport: ...
+
+    def collect_mem_wal(self, *, dry_run: bool = False) -> CollectedLog | ChangeReport:
         """Delete entries of the log and flushed tables whose rows are in all versions of the table.
 
         Versions that are to be kept need their flushed tables: clean old ones up first. A writer of
         a shard that loses tables has to be opened again.
         """
-        return collect_log(self._handle.snapshot)
+        snapshot = self._handle.snapshot
+        if dry_run:
+            return rehearse_apart(
+                snapshot.location,
+                "CollectMemWal",
+                lambda location: collect_log(replace(snapshot, location=location)),
+            )
+        return collect_log(snapshot)
 
-    def seal_mem_wal_shard(self, shard_id: str) -> None:
+    def seal_mem_wal_shard(self, shard_id: str, *, dry_run: bool = False) -> ChangeReport | None:
         """See to it that nobody writes a shard any more; its writer has to be closed before."""
-        seal_shard(self._handle.snapshot, parse_shard_id(shard_id))
+        snapshot, shard = self._handle.snapshot, parse_shard_id(shard_id)
+        if dry_run:
+            return rehearse_apart(
+                snapshot.location,
+                "SealMemWalShard",
+                lambda location: seal_shard(replace(snapshot, location=location), shard),
+            )
+        seal_shard(snapshot, shard)
+        return None
 
     def mem_wal_index_details(self) -> dict[str, Any] | None:
         """Return what the dataset says of its log, or None if it has none."""

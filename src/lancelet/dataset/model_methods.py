@@ -5,16 +5,43 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from lancelet.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
+    from lancelet.ops.dry_run import ChangeReport
 
 
 class ModelMethods:
     """Writes datasets of models."""
+
+    @overload
+    @classmethod
+    def from_pydantic_model(
+        cls,
+        model_class: Any,
+        data: Sequence[Any],
+        uri: str | os.PathLike[str] | None = None,
+        mode: str = "create",
+        *,
+        dry_run: Literal[False] = False,
+        **kwargs: Any,
+    ) -> LanceDataset: ...
+
+    @overload
+    @classmethod
+    def from_pydantic_model(
+        cls,
+        model_class: Any,
+        data: Sequence[Any],
+        uri: str | os.PathLike[str] | None = None,
+        mode: str = "create",
+        *,
+        dry_run: Literal[True],
+        **kwargs: Any,
+    ) -> ChangeReport: ...
 
     @classmethod
     def from_pydantic_model(
@@ -23,8 +50,10 @@ class ModelMethods:
         data: Sequence[Any],
         uri: str | os.PathLike[str] | None = None,
         mode: str = "create",
+        *,
+        dry_run: bool = False,
         **kwargs: Any,
-    ) -> LanceDataset:
+    ) -> LanceDataset | ChangeReport:
         """Write models as rows; the class says the schema, so that None needs no type.
 
         Args:
@@ -32,6 +61,7 @@ class ModelMethods:
             data: The models, at least one.
             uri: Where to write; by default the name of the class in snake case.
             mode: See `write_dataset`, which takes the other arguments.
+            dry_run: Whether to write nothing and return what would be written.
             **kwargs: For `write_dataset`.
         """
         import pydantic  # noqa: PLC0415 - an extra
@@ -50,7 +80,8 @@ class ModelMethods:
             raise InvalidInputError("`data` must be a non-empty list of Pydantic model instances.")
         name = re.sub(r"(?<!^)(?=[A-Z])", "_", model_class.__name__).lower()
         rows = models_to_table(data, model_class)
-        written: LanceDataset = write_dataset(
-            rows, name if uri is None else uri, mode=mode, **kwargs
-        )
+        target = name if uri is None else uri
+        if dry_run:
+            return write_dataset(rows, target, mode=mode, dry_run=True, **kwargs)
+        written: LanceDataset = write_dataset(rows, target, mode=mode, **kwargs)
         return written

@@ -13,17 +13,20 @@ from __future__ import annotations
 
 import builtins
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar, cast, overload
 
 from lancelet.dataset.handle import Handle, OpenOptions, locate, open_reference, text_of
 from lancelet.errors import InvalidInputError
 from lancelet.format import refs as stored
 from lancelet.format.manifest import NANOSECONDS
+from lancelet.ops.dry_run import ChangeReport, rehearse_apart, rehearse_write
 from lancelet.table import refs
 from lancelet.table.clone import deep_clone, shallow_clone
 from lancelet.table.fast_forward import fast_forward
+from lancelet.table.location import TableLocation
 from lancelet.table.manifests import list_versions
 
 if TYPE_CHECKING:
@@ -83,23 +86,37 @@ class Tags:
         """Return the version that a tag names."""
         return refs.get_tag(_main(self._dataset), tag).version
 
-    def create(self, tag: str, reference: VersionLike = None) -> None:
-        """Give a name to a version, by default to the one that is looked at."""
-        target = _target(self._dataset, reference)
-        refs.create_tag(_main(self._dataset), tag, *target)
+    def create(
+        self, tag: str, reference: VersionLike = None, *, dry_run: bool = False
+    ) -> ChangeReport | None:
+        """Give a name to a version, by default to the one that is looked at.
 
-    def update(self, tag: str, reference: VersionLike = None) -> None:
+        With `dry_run` nothing changes, and what would be written or deleted is returned; so it is
+        for the other changes.
+        """
+        target = _target(self._dataset, reference)
+        create = partial(refs.create_tag, name=tag, version=target[0], branch=target[1])
+        return _done(self._dataset, "CreateTag", create, dry_run=dry_run)
+
+    def update(
+        self, tag: str, reference: VersionLike = None, *, dry_run: bool = False
+    ) -> ChangeReport | None:
         """Move a tag to another version, by default to the one that is looked at."""
         target = _target(self._dataset, reference)
-        refs.update_tag(_main(self._dataset), tag, *target)
+        update = partial(refs.update_tag, name=tag, version=target[0], branch=target[1])
+        return _done(self._dataset, "UpdateTag", update, dry_run=dry_run)
 
-    def delete(self, tag: str) -> None:
+    def delete(self, tag: str, *, dry_run: bool = False) -> ChangeReport | None:
         """Take a tag away; the version stays."""
-        refs.delete_tag(_main(self._dataset), tag)
+        delete = partial(refs.delete_tag, name=tag)
+        return _done(self._dataset, "DeleteTag", delete, dry_run=dry_run)
 
-    def replace_metadata(self, tag: str, metadata: Mapping[str, str]) -> None:
+    def replace_metadata(
+        self, tag: str, metadata: Mapping[str, str], *, dry_run: bool = False
+    ) -> ChangeReport | None:
         """Set what is noted of a tag."""
-        refs.replace_tag_metadata(_main(self._dataset), tag, metadata)
+        replace = partial(refs.replace_tag_metadata, name=tag, metadata=metadata)
+        return _done(self._dataset, "ReplaceTagMetadata", replace, dry_run=dry_run)
 
 
 class Branches:
@@ -118,22 +135,34 @@ class Branches:
         """Return all branches, those made of the highest versions first, or last with `asc`."""
         return _ordered(self.list(), order, lambda branch: branch["parent_version"])
 
-    def fast_forward(self, branch: str) -> LanceDataset:
+    @overload
+    def fast_forward(self, branch: str, *, dry_run: Literal[False] = False) -> LanceDataset: ...
+
+    @overload
+    def fast_forward(self, branch: str, *, dry_run: Literal[True]) -> ChangeReport: ...
+
+    def fast_forward(self, branch: str, *, dry_run: bool = False) -> LanceDataset | ChangeReport:
         """Make what a branch has the next version of its parent, and return the parent there.
 
         The files of the branch are copied, and it stays as it is. It is a conflict if the parent
         has versions that the branch did not start from.
         """
-        created = fast_forward(_main(self._dataset), branch)
-        return self._dataset.at(created)
+        forward = partial(fast_forward, name=branch)
+        if dry_run:
+            return rehearse_write(_main(self._dataset), forward, if_nothing="Overwrite")
+        return self._dataset.at(forward(_main(self._dataset)))
 
-    def delete(self, branch: str) -> None:
+    def delete(self, branch: str, *, dry_run: bool = False) -> ChangeReport | None:
         """Remove a branch with its files, unless a tag or another branch needs it."""
-        refs.delete_branch(_main(self._dataset), branch)
+        delete = partial(refs.delete_branch, name=branch)
+        return _done(self._dataset, "DeleteBranch", delete, dry_run=dry_run)
 
-    def replace_metadata(self, branch: str, metadata: Mapping[str, str]) -> None:
+    def replace_metadata(
+        self, branch: str, metadata: Mapping[str, str], *, dry_run: bool = False
+    ) -> ChangeReport | None:
         """Set what is noted of a branch."""
-        refs.replace_branch_metadata(_main(self._dataset), branch, metadata)
+        replace = partial(refs.replace_branch_metadata, name=branch, metadata=metadata)
+        return _done(self._dataset, "ReplaceBranchMetadata", replace, dry_run=dry_run)
 
 
 class RefMethods:
@@ -156,42 +185,121 @@ class RefMethods:
         entries = list_versions(self._handle.location.store)
         return [VersionRef(version=entry.version) for entry in entries]
 
+    @overload
     def create_branch(
         self,
         branch: str,
         reference: VersionLike = None,
         storage_options: Mapping[str, str] | None = None,
-    ) -> LanceDataset:
-        """Start a branch at a version, by default the one that is looked at, and look at it."""
+        *,
+        dry_run: Literal[False] = False,
+    ) -> LanceDataset: ...
+
+    @overload
+    def create_branch(
+        self,
+        branch: str,
+        reference: VersionLike = None,
+        storage_options: Mapping[str, str] | None = None,
+        *,
+        dry_run: Literal[True],
+    ) -> ChangeReport: ...
+
+    def create_branch(
+        self,
+        branch: str,
+        reference: VersionLike = None,
+        storage_options: Mapping[str, str] | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> LanceDataset | ChangeReport:
+        """Start a branch at a version, by default the one that is looked at, and look at it.
+
+        With `dry_run` nothing is written, and what would be is returned.
+        """
         del storage_options  # a branch is in the folder of its table
         source = open_reference(self._handle, reference)
-        created = refs.create_branch(refs.main_location(source), branch, source)
-        return cast("LanceDataset", self).at(created)
+        create = partial(refs.create_branch, name=branch, source=source)
+        if dry_run:
+            return rehearse_write(refs.main_location(source), create)
+        return cast("LanceDataset", self).at(create(refs.main_location(source)))
+
+    @overload
+    def shallow_clone(
+        self,
+        target_path: str | os.PathLike[str],
+        reference: VersionLike,
+        storage_options: Mapping[str, str] | None = None,
+        *,
+        dry_run: Literal[False] = False,
+        **kwargs: Any,
+    ) -> LanceDataset: ...
+
+    @overload
+    def shallow_clone(
+        self,
+        target_path: str | os.PathLike[str],
+        reference: VersionLike,
+        storage_options: Mapping[str, str] | None = None,
+        *,
+        dry_run: Literal[True],
+    ) -> ChangeReport: ...
 
     def shallow_clone(
         self,
         target_path: str | os.PathLike[str],
         reference: VersionLike,
         storage_options: Mapping[str, str] | None = None,
+        *,
+        dry_run: bool = False,
         **kwargs: Any,
-    ) -> LanceDataset:
+    ) -> LanceDataset | ChangeReport:
         """Start a table whose files are those of a version, where they are."""
         source = open_reference(self._handle, reference)
         uri, options = self._clone_target(target_path, storage_options)
-        shallow_clone(source, locate(uri, options)[0])
+        location, clone = locate(uri, options)[0], partial(shallow_clone, source)
+        if dry_run:
+            return rehearse_write(location, clone)
+        clone(location)
         return self._opened(uri, options, kwargs)
+
+    @overload
+    def deep_clone(
+        self,
+        target_path: str | os.PathLike[str],
+        reference: VersionLike,
+        storage_options: Mapping[str, str] | None = None,
+        *,
+        dry_run: Literal[False] = False,
+        **kwargs: Any,
+    ) -> LanceDataset: ...
+
+    @overload
+    def deep_clone(
+        self,
+        target_path: str | os.PathLike[str],
+        reference: VersionLike,
+        storage_options: Mapping[str, str] | None = None,
+        *,
+        dry_run: Literal[True],
+    ) -> ChangeReport: ...
 
     def deep_clone(
         self,
         target_path: str | os.PathLike[str],
         reference: VersionLike,
         storage_options: Mapping[str, str] | None = None,
+        *,
+        dry_run: bool = False,
         **kwargs: Any,
-    ) -> LanceDataset:
+    ) -> LanceDataset | ChangeReport:
         """Start a table with copies of all files of a version, wherever they are."""
         source = open_reference(self._handle, reference)
         uri, options = self._clone_target(target_path, storage_options)
-        deep_clone(source, locate(uri, options)[0])
+        location, clone = locate(uri, options)[0], partial(deep_clone, source)
+        if dry_run:
+            return rehearse_write(location, clone, source.num_rows)
+        clone(location)
         return self._opened(uri, options, kwargs)
 
     def _clone_target(
@@ -212,8 +320,22 @@ class RefMethods:
         )
 
 
-def _main(dataset: LanceDataset) -> Any:
+def _main(dataset: LanceDataset) -> TableLocation:
     return refs.main_location(dataset.snapshot)
+
+
+def _done(
+    dataset: LanceDataset,
+    operation: str,
+    change: Callable[[TableLocation], object],
+    *,
+    dry_run: bool,
+) -> ChangeReport | None:
+    """Change the names of the main table, or say what that would write and delete."""
+    if dry_run:
+        return rehearse_apart(_main(dataset), operation, change)
+    change(_main(dataset))
+    return None
 
 
 def _target(dataset: LanceDataset, reference: VersionLike) -> tuple[int, str | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
 
 import pyarrow as pa
 
@@ -15,6 +15,8 @@ from lancelet.dataset.progress import by_stages
 from lancelet.dataset.vector_request import VectorIndexArguments
 from lancelet.errors import FieldNotFoundError, InvalidInputError, UnsupportedError
 from lancelet.index.vector.writer import array_of
+from lancelet.ops.dry_run import ChangeReport
+from lancelet.ops.indexing.report import report_vector_index
 from lancelet.ops.indexing.vector_models import model_of_index, name_of_index_on
 from lancelet.ops.indexing.vectors import create_vector_index
 
@@ -30,6 +32,54 @@ class VectorIndexMethods:
     """Builds indices of vectors."""
 
     _handle: Handle
+
+    @overload
+    def create_index(
+        self,
+        column: str | Sequence[str],
+        index_type: str,
+        name: str | None = None,
+        metric: str = "L2",
+        replace: bool = False,
+        num_partitions: int | None = None,
+        ivf_centroids: Any = None,
+        pq_codebook: Any = None,
+        num_sub_vectors: int | None = None,
+        accelerator: Any = None,
+        index_cache_size: int | None = None,
+        shuffle_partition_batches: int | None = None,
+        shuffle_partition_concurrency: int | None = None,
+        ivf_centroids_file: str | None = None,
+        precomputed_partition_dataset: str | None = None,
+        storage_options: Any = None,
+        filter_nan: bool = True,
+        train: bool = True,
+        fragment_ids: Sequence[int] | None = None,
+        index_uuid: str | None = None,
+        *,
+        target_partition_size: int | None = None,
+        streaming_sample_rate: int | None = None,
+        streaming_coreset_rate: int | None = None,
+        streaming_refine_passes: int | None = None,
+        skip_transpose: bool = False,
+        rabitq_model: str | None = None,
+        progress_callback: Callable[..., None] | None = None,
+        dry_run: Literal[False] = False,
+        **parameters: Any,
+    ) -> Self: ...
+
+    @overload
+    def create_index(
+        self,
+        column: str | Sequence[str],
+        index_type: str,
+        name: str | None = None,
+        metric: str = "L2",
+        replace: bool = False,
+        *,
+        dry_run: Literal[True],
+        **parameters: Any,
+    ) -> ChangeReport: ...
 
     def create_index(
         self,
@@ -61,8 +111,9 @@ class VectorIndexMethods:
         skip_transpose: bool = False,
         rabitq_model: str | None = None,
         progress_callback: Callable[..., None] | None = None,
+        dry_run: bool = False,
         **parameters: Any,
-    ) -> Self:
+    ) -> Self | ChangeReport:
         """Build an index that finds the nearest vectors.
 
         Rows without a vector, or with NaN or infinity in it, are left out.
@@ -96,6 +147,7 @@ class VectorIndexMethods:
             skip_transpose: Whether codes of PQ are stored row by row.
             rabitq_model: The rotation of RQ and its bits as JSON, so that segments share it.
             progress_callback: Called with the phase, what is done of it, and how much it is.
+            dry_run: Whether to build the index, keep nothing of it, and return what would change.
             parameters: `num_bits`, `max_iters`, `sample_rate`, and for graphs `m`,
                 `ef_construction` and `max_level`.
         """
@@ -144,6 +196,8 @@ class VectorIndexMethods:
         )
         handle = self._handle
         request = arguments.request(handle.snapshot.schema)
+        if dry_run:
+            return report_vector_index(handle.snapshot, request)
         handle.snapshot = create_vector_index(handle.snapshot, request)
         return self
 

@@ -2,17 +2,20 @@
 
     put("a", b"abc"), put("b", b"")      num_objects 2, num_bytes 3, and neither object is there
 
-What is written is counted when it is complete. Objects that are deleted stay where they are.
+What is written is counted when it is complete. Objects that are deleted are counted and stay where
+they are; one that is moved counts as written and deleted.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from lancelet.io.store import BytesLike, ObjectWriter, Store, as_memoryview, check_path
+from lancelet.errors import ObjectNotFoundError
+from lancelet.io.store import BytesLike, ObjectInfo, ObjectWriter, Store, as_memoryview, check_path
 from lancelet.io.wrapped import Request, WrappedStore
 
 T = TypeVar("T")
@@ -20,10 +23,11 @@ T = TypeVar("T")
 
 @dataclass(slots=True, eq=False)
 class _Counts:
-    """What was written, from any thread."""
+    """What was written and what was deleted, from any thread."""
 
     num_objects: int = 0
     num_bytes: int = 0
+    deleted: dict[tuple[str, str], int] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, size: int) -> None:
@@ -31,8 +35,12 @@ class _Counts:
             self.num_objects += 1
             self.num_bytes += size
 
+    def remove(self, root: str, info: ObjectInfo) -> None:
+        with self.lock:
+            self.deleted[root, info.path] = info.size
 
-class _ReadsOnly:
+
+class ReadsOnly:
     """Lets requests pass that look, and answers others as if they were done."""
 
     def request(self, request: Request, action: Callable[[], T]) -> T:
@@ -41,11 +49,11 @@ class _ReadsOnly:
 
 
 class DiscardingStore(WrappedStore):
-    """Reads from `inner`; writes are counted and vanish."""
+    """Reads from `inner`; writes and deletions are counted and have no effect."""
 
     def __init__(self, inner: Store, counts: _Counts | None = None) -> None:
         """Read from a store."""
-        super().__init__(inner, _ReadsOnly())
+        super().__init__(inner, ReadsOnly())
         self._counts = counts or _Counts()
 
     @property
@@ -57,6 +65,16 @@ class DiscardingStore(WrappedStore):
     def num_bytes(self) -> int:
         """How many bytes they have."""
         return self._counts.num_bytes
+
+    @property
+    def num_deleted(self) -> int:
+        """How many objects were deleted."""
+        return len(self._counts.deleted)
+
+    @property
+    def deleted_bytes(self) -> int:
+        """How many bytes they have."""
+        return sum(self._counts.deleted.values())
 
     def beside(self, other: Store) -> DiscardingStore:
         """Return the same for another store, with the same counts."""
@@ -87,6 +105,27 @@ class DiscardingStore(WrappedStore):
         """Start an object that is counted when it is closed."""
         check_path(path)
         return _CountingWriter(self._counts)
+
+    def delete(self, path: str) -> None:
+        """Count an object that would be gone, if it is there."""
+        with suppress(ObjectNotFoundError):
+            self._counts.remove(self.uri, self.inner.info(path))
+
+    def delete_many(self, paths: Iterable[str]) -> None:
+        """Count the objects that would be gone."""
+        for path in paths:
+            self.delete(path)
+
+    def delete_folder(self, folder: str) -> None:
+        """Count all objects below a folder."""
+        for info in self.inner.list(folder):
+            self._counts.remove(self.uri, info)
+
+    def rename_if_absent(self, source: str, target: str) -> None:
+        """Count an object under its new name, and that it would be gone under the old one."""
+        check_path(target)
+        self._counts.add(self.inner.info(source).size)
+        self.delete(source)
 
 
 class _CountingWriter(ObjectWriter):

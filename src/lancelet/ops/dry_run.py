@@ -8,14 +8,16 @@ bytes are what the real run would write, not a guess. Conflicts are with what ot
 since the version that the change was computed from.
 
 `rehearse` does a change up to the moment at which its version would be published, so it serves
-whatever ends in one commit.
+whatever ends in one commit; `rehearse_apart` does what makes no version, such as deleting a tag.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Protocol
 
 import numpy as np
 
@@ -26,6 +28,8 @@ from lancelet.format.operation import Operation
 from lancelet.format.seal import sealed
 from lancelet.format.transaction import Transaction
 from lancelet.io.discarding import DiscardingStore
+from lancelet.io.local import LocalStore
+from lancelet.io.scratch import ScratchStore
 from lancelet.io.store import Store
 from lancelet.table.conflict.rules import judge
 from lancelet.table.conflict.verdict import Outcome
@@ -45,6 +49,9 @@ class ChangeReport:
         files: The files that would be written, without those of the commit itself.
         bytes: The bytes of these files.
         conflicts: What was committed since and stands in the way, a sentence each.
+        deleted_files: The files that would be deleted at once; those that only old versions need
+            are left to cleaning up.
+        deleted_bytes: The bytes of these.
     """
 
     operation: str
@@ -52,6 +59,8 @@ class ChangeReport:
     files: int
     bytes: int
     conflicts: tuple[str, ...] = ()
+    deleted_files: int = 0
+    deleted_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,26 +103,97 @@ def conflicts_since(snapshot: Snapshot, operation: Operation) -> Iterator[str]:
 
 
 def rehearse(
-    snapshot: Snapshot, change: Callable[[Snapshot], object], num_rows: int
+    snapshot: Snapshot,
+    change: Callable[[Snapshot], object],
+    num_rows: int,
+    *,
+    if_nothing: str | None = None,
 ) -> ChangeReport:
-    """Return what a change of a version would do that ends in a commit and touches so many rows."""
+    """Return what a change of a version would do that ends in a commit and touches so many rows.
+
+    A change that may come to nothing has `if_nothing` as its operation then.
+    """
     store = DiscardingStore(snapshot.location.store)
     location = _unpublished(_discarding(snapshot, store))
-    return _reported(store, lambda: change(replace(snapshot, location=location)), num_rows)
+    other = replace(snapshot, location=location)
+    return _reported(store, lambda: change(other), num_rows, if_nothing)
+
+
+def rehearse_reading_back(
+    snapshot: Snapshot, change: Callable[[Snapshot], object], num_rows: int, if_nothing: str
+) -> ChangeReport:
+    """Return the same of a change that reads what it wrote, which is kept until it ends."""
+    with tempfile.TemporaryDirectory(prefix="lancelet-dry-run-") as folder:
+        scratch = LocalStore(folder, sync=False)
+        store = ScratchStore(snapshot.location.store, scratch)
+        location = _unpublished(snapshot.location.with_stores(store, {}))
+        other = replace(snapshot, location=location)
+        return _reported(_Scratch(scratch), lambda: change(other), num_rows, if_nothing)
 
 
 def rehearse_write(
-    location: TableLocation, write: Callable[[TableLocation], object]
+    location: TableLocation,
+    write: Callable[[TableLocation], object],
+    num_rows: int | None = None,
+    *,
+    if_nothing: str | None = None,
 ) -> ChangeReport:
-    """Return what a write would do to a table that may not be there; rows are those written."""
+    """Return what a write would do to a table that may not be there.
+
+    The rows are those of new fragments unless they are given.
+    """
     latest = latest_snapshot(location)
     store = DiscardingStore(location.store)
     other = location.with_stores(store, {}) if latest is None else _discarding(latest, store)
-    return _reported(store, lambda: write(_unpublished(other)), None)
+    return _reported(store, lambda: write(_unpublished(other)), num_rows, if_nothing)
+
+
+def rehearse_apart(
+    location: TableLocation, operation: str, work: Callable[[TableLocation], object]
+) -> ChangeReport:
+    """Return what work at a location would write and delete that makes no version."""
+    store = DiscardingStore(location.store)
+    work(location.with_stores(store, {}))
+    return ChangeReport(
+        operation,
+        0,
+        store.num_objects,
+        store.num_bytes,
+        deleted_files=store.num_deleted,
+        deleted_bytes=store.deleted_bytes,
+    )
+
+
+class _Counting(Protocol):
+    """What knows how much was written."""
+
+    @property
+    def num_objects(self) -> int: ...
+
+    @property
+    def num_bytes(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Scratch:
+    """Counts what is left in a scratch."""
+
+    store: Store
+
+    @property
+    def num_objects(self) -> int:
+        return sum(1 for _ in self.store.list())
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(info.size for info in self.store.list())
 
 
 def _reported(
-    store: DiscardingStore, change: Callable[[], object], num_rows: int | None
+    written: _Counting,
+    change: Callable[[], object],
+    num_rows: int | None,
+    if_nothing: str | None,
 ) -> ChangeReport:
     try:
         change()
@@ -123,12 +203,14 @@ def _reported(
         return ChangeReport(
             str(error.facts.get("ours")),
             num_rows or 0,
-            store.num_objects,
-            store.num_bytes,
+            written.num_objects,
+            written.num_bytes,
             (str(error),),
         )
     else:
-        raise InternalError("a change that was rehearsed did not come to its commit")
+        if if_nothing is None:
+            raise InternalError("a change that was rehearsed did not come to its commit")
+        return ChangeReport(if_nothing, 0, written.num_objects, written.num_bytes)
     if num_rows is None:
         fragments = getattr(transaction.operation, "fragments", ())
         num_rows = sum(fragment.physical_rows for fragment in fragments)
@@ -136,8 +218,8 @@ def _reported(
     return ChangeReport(
         type(transaction.operation).__name__,
         num_rows,
-        store.num_objects - 1,
-        store.num_bytes - len(sealed(transaction.render())),
+        written.num_objects - 1,
+        written.num_bytes - len(sealed(transaction.render())),
     )
 
 
@@ -178,6 +260,10 @@ class _Unpublishing(CommitHandler):
     def find_version(self, store: Store, version: int, *, uri: str) -> ManifestEntry:
         """Return what the other handler finds."""
         return self.inner.find_version(store, version, uri=uri)
+
+    def below(self, folder: str) -> _Unpublishing:
+        """Return the same around the handler of a branch."""
+        return _Unpublishing(self.inner.below(folder))
 
 
 def _discarding(snapshot: Snapshot, store: DiscardingStore) -> TableLocation:

@@ -38,7 +38,10 @@ def test_nothing_is_deleted_or_moved(inner):
     store.rename_if_absent("a", "b")
     store.put_note("c", b"")
     assert [info.path for info in inner.list()] == ["a"]
-    assert store.num_objects == 1
+    assert (store.num_objects, store.num_bytes) == (2, 3)  # under its new name, and the note
+    assert (store.num_deleted, store.deleted_bytes) == (1, 3)
+    store.delete("never there")
+    assert store.num_deleted == 1
 
 
 def test_names_are_checked_as_by_any_store(inner):

@@ -9,6 +9,7 @@ from lancelet.io import Store, open_folder
 from lancelet.io.local import LocalStore
 from lancelet.io.memory import MemoryStore
 from lancelet.io.metered import IoMeter, metered
+from lancelet.io.scratch import ScratchStore
 from lancelet.testing.s3_server import S3Server
 from lancelet.testing.store_suite import StoreSuite
 
@@ -47,6 +48,14 @@ class TestRemoteFolder(StoreSuite):
         bucket = f"suite-{next(_numbers)}"
         s3_server.make_bucket(bucket)
         return open_folder(f"s3://{bucket}/some/folder.lance", s3_server.storage_options)
+
+
+class TestScratchStore(StoreSuite):
+    @pytest.fixture
+    def store(self) -> Store:
+        return ScratchStore(
+            MemoryStore(f"suite-{next(_numbers)}"), MemoryStore(f"suite-{next(_numbers)}")
+        )
 
 
 class TestMeteredStore(StoreSuite):

@@ -9,7 +9,12 @@ from lancelet.ops.cleanup.plan import (
     plan_cleanup,
 )
 from lancelet.ops.cleanup.policy import CleanupInputError, CleanupPolicy, policy_of
-from lancelet.ops.cleanup.run import CleanupStats, cleanup_old_versions, run_cleanup
+from lancelet.ops.cleanup.run import (
+    CleanupStats,
+    cleanup_old_versions,
+    report_cleanup,
+    run_cleanup,
+)
 
 __all__ = [
     "CleanupCandidateFile",
@@ -25,5 +30,6 @@ __all__ = [
     "parse_duration",
     "plan_cleanup",
     "policy_of",
+    "report_cleanup",
     "run_cleanup",
 ]

@@ -29,6 +29,7 @@ from lancelet.ops.cleanup.plan import (
     plan_cleanup,
 )
 from lancelet.ops.cleanup.policy import UNVERIFIED_AGE, CleanupPolicy
+from lancelet.ops.dry_run import ChangeReport
 from lancelet.table.snapshot import Snapshot
 
 _NEAR_THREADS: Final = 8
@@ -72,6 +73,19 @@ def cleanup_old_versions(snapshot: Snapshot, policy: CleanupPolicy) -> CleanupSt
     """Delete old versions of a table and the files that no version needs."""
     plan = plan_cleanup(snapshot, policy)
     return run_cleanup(plan, policy)
+
+
+def report_cleanup(snapshot: Snapshot, policy: CleanupPolicy) -> ChangeReport:
+    """Return how much a cleanup would delete; `plan_cleanup` says which files, and why."""
+    gone = plan_cleanup(snapshot, policy).candidates
+    return ChangeReport(
+        "CleanupOldVersions",
+        0,
+        0,
+        0,
+        deleted_files=len(gone),
+        deleted_bytes=sum(file.size_bytes for file in gone),
+    )
 
 
 def run_cleanup(plan: CleanupPlan, policy: CleanupPolicy) -> CleanupStats:

@@ -4,7 +4,7 @@ from lancelet.ops.compact.commit import Compacted, commit_results
 from lancelet.ops.compact.options import CompactionMode, CompactionOptions
 from lancelet.ops.compact.plan import CompactionPlan, CompactionTask, plan_compaction
 from lancelet.ops.compact.rewrite import CompactionMetrics, RewriteResult, execute_task
-from lancelet.ops.compact.run import compact_files, report_compaction
+from lancelet.ops.compact.run import compact_files, report_compaction, report_results
 
 __all__ = [
     "Compacted",
@@ -19,4 +19,5 @@ __all__ = [
     "execute_task",
     "plan_compaction",
     "report_compaction",
+    "report_results",
 ]

@@ -7,7 +7,7 @@ round 2    that one
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -72,7 +72,15 @@ def report_compaction(snapshot: Snapshot, options: CompactionOptions) -> ChangeR
     """Return what a compaction would do, after doing the work on a store that keeps nothing."""
     check_deferrable(snapshot, options)
     rehearsal = Rehearsal.of(snapshot)
-    results = run_tasks(rehearsal.snapshot, plan_compaction(snapshot, options))
+    return _report(rehearsal, run_tasks(rehearsal.snapshot, plan_compaction(snapshot, options)))
+
+
+def report_results(snapshot: Snapshot, results: Sequence[RewriteResult]) -> ChangeReport:
+    """Return what committing what tasks made would do; its files are there already."""
+    return _report(Rehearsal.of(snapshot), results)
+
+
+def _report(rehearsal: Rehearsal, results: Sequence[RewriteResult]) -> ChangeReport:
     groups = tuple(
         RewriteGroup(result.original_fragments, result.new_fragments) for result in results
     )
