@@ -14,12 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lancelet.buffers import Int64s
 from lancelet.errors import UnsupportedError
+
+_SLICED_FROM: Final = 4
+"""A smaller share of an array, one of so many, is copied, so that it does not hold the rest."""
 
 
 def take_rows(array: pa.Array, indices: pa.Array) -> pa.Array:
@@ -32,6 +37,26 @@ def take_rows(array: pa.Array, indices: pa.Array) -> pa.Array:
     if _holds_nested_fixed_lists(array.type):
         array = pa.concat_arrays([array, array.slice(0, 0)])
     return array.take(indices)
+
+
+def rows_at(array: pa.Array, rows: Int64s) -> pa.Array:
+    """Return values by index, ascending; most of an array that lie beside each other are a slice.
+
+    >>> rows_at(pa.array([5, 6, 7, 8]), np.array([1, 2])).to_pylist()
+    [6, 7]
+    """
+    if _SLICED_FROM * len(rows) >= len(array) and follow_each_other(rows):
+        return array.slice(rows[0], len(rows))
+    return take_rows(array, pa.array(rows))
+
+
+def follow_each_other(rows: Int64s) -> bool:
+    """Return whether ascending rows are all those between the first and the last.
+
+    >>> follow_each_other(np.array([3, 4, 5])), follow_each_other(np.array([3, 5]))
+    (True, False)
+    """
+    return len(rows) > 0 and int(rows[-1] - rows[0]) + 1 == len(rows)
 
 
 def take_from_batch(batch: pa.RecordBatch, indices: pa.Array) -> pa.RecordBatch:

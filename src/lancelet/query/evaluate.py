@@ -70,11 +70,15 @@ def evaluate_filter(expression: Expression, rows: Rows) -> pa.BooleanArray:
     """
     parts = expression.operands if isinstance(expression, ex.And) else (expression,)
     batch = _Batch.of(rows)
-    kept = pa.repeat(pa.scalar(True), batch.num_rows)
+    kept: pa.BooleanArray | None = None
     for part in sorted(parts, key=can_fail):
         with _explained(part):
-            truth = spread(_where(part, kept, batch), batch.num_rows)
-        kept = pc.and_(kept, pc.fill_null(truth, False))
+            value = _value(part, batch) if kept is None else _where(part, kept, batch)
+        truth = spread(value, batch.num_rows)
+        if truth.null_count:
+            truth = pc.fill_null(truth, False)
+        kept = truth if kept is None else pc.and_(kept, truth)
+    assert kept is not None, "a conjunction has parts"
     return kept
 
 

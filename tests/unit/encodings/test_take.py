@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from lancelet.encodings.take import (
     join_arrays,
     keep_of_batch,
+    rows_at,
     take_from_batch,
     take_from_table,
     take_rows,
@@ -43,6 +44,20 @@ def test_rows_of_batches_and_tables_are_taken_from_slices(chunks):
     assert keep_of_batch(batch, kept).to_pylist() == expected
     table = pa.Table.from_batches([batch[: 18 // chunks], batch[18 // chunks :]])
     assert take_from_table(table, pa.array(picks)).to_pylist() == expected
+
+
+@given(st.sets(st.integers(0, 99)), st.integers(0, 5))
+def test_ascending_rows_are_taken_whether_they_follow_each_other_or_not(picks, start):
+    values = pa.array([None if i % 7 == 3 else i for i in range(110)])[start : start + 100]
+    rows = np.array(sorted(picks), np.int64)
+    assert rows_at(values, rows).equals(values.take(pa.array(rows)))
+
+
+def test_a_few_rows_do_not_hold_the_others():
+    values = pa.array(np.arange(1000))
+    most, few = rows_at(values, np.arange(200, 900)), rows_at(values, np.arange(200, 210))
+    assert most.buffers()[1].address == values.buffers()[1].address
+    assert few.buffers()[1].size < values.nbytes
 
 
 def test_rows_of_batches_without_columns_are_counted():

@@ -17,6 +17,7 @@ from lancelet.ops.write import FileLimits, FileOptions
 from lancelet.ops.write_table import WriteMode, WriteOptions, write_table
 from lancelet.query.execute import count_rows, execute, execute_to_table
 from lancelet.query.explain import analyze_plan, explain_plan, predict
+from lancelet.query.fragment_reader import FragmentReader
 from lancelet.query.nodes import read
 from lancelet.query.nodes.filter import splits
 from lancelet.query.plan import plan_scan
@@ -171,6 +172,30 @@ def test_zones_that_cannot_match_are_not_read(tmp_path):
     without = plan_scan(snapshot, replace(plan.options, use_statistics=False))
     assert predict(without).rows == count
     assert execute_to_table(plan) == execute_to_table(without) == data.slice(20000, 10)
+
+
+@pytest.mark.parametrize(
+    ("text", "matches", "visits"),
+    [
+        ("id >= 20000 AND id < 20010", lambda ids: (ids >= 20_000) & (ids < 20_010), 1),
+        ("id < 9000 AND other > 2", lambda ids: (ids < 9_000) & (ids % 5 > 2), 1),
+        ("other = 3", lambda ids: ids % 5 == 3, 2),
+    ],
+)
+def test_what_statistics_left_is_read_at_once(tmp_path, monkeypatch, text, matches, visits):
+    count = 40_000
+    ids = np.arange(count)
+    data = pa.table({"id": ids, "other": pa.array(ids % 5, mask=ids % 11 == 0), "more": ids / 2})
+    snapshot = make_table(str(tmp_path / "t.lance"), data, rows_per_file=count)
+    snapshot = delete_rows(snapshot, "id % 9 = 2").snapshot
+    kept = matches(ids) & (ids % 9 != 2) & ((ids % 11 != 0) | ("other" not in text))
+    read, asked = FragmentReader.read, []
+    monkeypatch.setattr(
+        FragmentReader, "read", lambda *given: asked.append(given[2]) or read(*given)
+    )
+    plan = plan_scan(snapshot, ScanOptions(filter=text))
+    assert execute_to_table(plan) == data.filter(pa.array(kept))
+    assert len(asked) == visits * len(list(splits(plan)))
 
 
 def test_pages_of_large_values_that_cannot_match_are_not_read(tmp_path):

@@ -37,8 +37,15 @@ class Order(Protocol):
     def keys(self, ordered: pa.Array) -> Any:
         """Return ordered values in the form that is searched; whoever asks often keeps it."""
 
+    def sought(self, values: pa.Array) -> Any:
+        """Return values in the form that is looked for; whoever looks often makes it once."""
+
+    def place(self, keys: Any, sought: Any, side: Side) -> Int64s:
+        """Return where each of what is looked for would stand, before or behind its equals."""
+
     def find(self, keys: Any, values: pa.Array, side: Side) -> Int64s:
         """Return where each value would stand among keys, before or behind its equals."""
+        return self.place(keys, self.sought(values), side)
 
     def search(self, ordered: pa.Array, values: pa.Array, side: Side) -> Int64s:
         """Return where each value would stand among ordered ones, before or behind its equals."""
@@ -110,8 +117,11 @@ class _NumberOrder(Order):
     def keys(self, ordered: pa.Array) -> npt.NDArray[Any]:
         return bits_of(ordered, self._dtype)
 
-    def find(self, keys: npt.NDArray[Any], values: pa.Array, side: Side) -> Int64s:
-        places: Int64s = keys.searchsorted(bits_of(values, self._dtype), side)
+    def sought(self, values: pa.Array) -> npt.NDArray[Any]:
+        return bits_of(values, self._dtype)
+
+    def place(self, keys: npt.NDArray[Any], sought: npt.NDArray[Any], side: Side) -> Int64s:
+        places: Int64s = keys.searchsorted(sought, side)
         return places
 
     def sort(self, values: pa.Array) -> Int64s:
@@ -133,16 +143,17 @@ class _FloatOrder(Order):
     def keys(self, ordered: pa.Array) -> npt.NDArray[Any]:
         return _float_keys(_floats(ordered))
 
-    def find(self, keys: npt.NDArray[Any], values: pa.Array, side: Side) -> Int64s:
-        wanted = _floats(values)
-        zero = np.where(wanted == 0, 1, 0).astype(bool)
-        bounds = wanted.copy()
-        bounds[zero] = -0.0 if side == "left" else 0.0
-        sought = _float_keys(bounds)
-        info = np.iinfo(sought.dtype)
-        infinity = int(_float_keys(np.array([np.inf], wanted.dtype))[0])
-        sought[np.isnan(wanted)] = infinity + 1 if side == "left" else info.max
-        places: Int64s = keys.searchsorted(sought, side)
+    def sought(self, values: pa.Array) -> npt.NDArray[Any]:
+        return _floats(values)
+
+    def place(self, keys: npt.NDArray[Any], sought: npt.NDArray[Any], side: Side) -> Int64s:
+        bounds = sought.copy()
+        bounds[sought == 0] = -0.0 if side == "left" else 0.0
+        wanted = _float_keys(bounds)
+        info = np.iinfo(wanted.dtype)
+        infinity = int(_float_keys(np.array([np.inf], sought.dtype))[0])
+        wanted[np.isnan(sought)] = infinity + 1 if side == "left" else info.max
+        places: Int64s = keys.searchsorted(wanted, side)
         return places
 
     def sort(self, values: pa.Array) -> Int64s:
@@ -158,12 +169,15 @@ class _ValueOrder(Order):
     def keys(self, ordered: pa.Array) -> pa.Array:
         return ordered
 
-    def find(self, keys: pa.Array, values: pa.Array, side: Side) -> Int64s:
-        if len(values) > _FEW:
-            return _ranks(keys, values, side)
+    def sought(self, values: pa.Array) -> pa.Array | list[Any]:
+        return values if len(values) > _FEW else values.to_pylist()
+
+    def place(self, keys: pa.Array, sought: pa.Array | list[Any], side: Side) -> Int64s:
+        if not isinstance(sought, list):
+            return _ranks(keys, sought, side)
         find = bisect.bisect_left if side == "left" else bisect.bisect_right
         items = _Items(keys)
-        return np.array([find(items, value.as_py()) for value in values], np.int64)
+        return np.array([find(items, value) for value in sought], np.int64)
 
     def sort(self, values: pa.Array) -> Int64s:
         if not values.null_count and is_bytes(values.type):

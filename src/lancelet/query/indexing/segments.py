@@ -107,8 +107,7 @@ class TableSegment:
             numbers = _present(self.moved(numbers))
         if len(numbers) == 1:
             fragment_id, offset = divmod(int(numbers[0]), OFFSETS_MAX)
-            sizes = physical_rows_of(self.snapshot)
-            if fragment_id in self.covered and offset < sizes[fragment_id]:
+            if fragment_id in self.covered and offset < self._physical_rows[fragment_id]:
                 return numbers
         rows = self._rows_covered.rows_of(fragments_of(numbers))
         behind = offsets_of(numbers) >= rows
@@ -125,7 +124,11 @@ class TableSegment:
 
     @cached_property
     def _rows_covered(self) -> _FragmentSizes:
-        return _FragmentSizes.of(self.covered, physical_rows_of(self.snapshot))
+        return _FragmentSizes.of(self.covered, self._physical_rows)
+
+    @cached_property
+    def _physical_rows(self) -> PhysicalRows:
+        return physical_rows_of(self.snapshot)
 
     @cached_property
     def _has_moved_rows(self) -> bool:
@@ -181,7 +184,7 @@ class TableSegment:
                     num_rows=sizes[fragment_id],
                 )
 
-    @property
+    @cached_property
     def is_by_id(self) -> bool:
         """Whether its rows are numbered by stable ids."""
         by_address = self.kind.uses_addresses(self.metadata.index_version or 0)

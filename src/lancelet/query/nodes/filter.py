@@ -7,6 +7,9 @@
 
 Splits are worked on side by side, each from its first step to its rows, and handed on in order.
 A split is so small that its rows fit in memory several times over even if all of them survive.
+
+Where statistics or an index have left a few rows beside each other, most of them are likely to
+survive, and a second visit costs more than values that nobody wants: all columns are read at once.
 """
 
 from __future__ import annotations
@@ -22,10 +25,10 @@ from pyroaring import FrozenBitMap
 
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowRange
-from lancelet.encodings.take import take_rows
+from lancelet.encodings.take import rows_at
 from lancelet.errors import CorruptDataError
 from lancelet.file.pool import map_ordered
-from lancelet.file.schedule import TASK_BYTES
+from lancelet.file.schedule import TASK_BYTES, fixed_row_bytes
 from lancelet.format.field import Field
 from lancelet.format.roaring import numbers_of
 from lancelet.query.evaluate import evaluate_filter
@@ -44,17 +47,23 @@ _ROWS_MIN: Final = 4096
 _NARROW_ROWS: Final = 1 << 15
 _ROWS_MAX: Final = 1 << 20
 _CANDIDATES_PER_SPLIT: Final = 1 << 16
+_LITTLE_BYTES: Final = 1 << 19
+_LITTLE_FIELDS: Final = 16
 _NO_OFFSETS: Final = FrozenBitMap()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Split:
-    """Rows of a fragment that one task filters: `offsets` within `rows`, or all of them."""
+    """Rows of a fragment that one task filters: `offsets` within `rows`, or all of them.
+
+    `is_left` says that other rows of the fragment are known not to match.
+    """
 
     source: FragmentSource | Pack
     rows: RowRange
     steps: tuple[FilterStep, ...]
     offsets: Int64s | None = None
+    is_left: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,10 +113,11 @@ def _splits_of_range(
     # Whatever values take, so few rows are one task.
     has_many = any(len(rows) > _ROWS_MIN for rows in ranges)
     step = _rows_per_split(plan, source, steps) if has_many else _ROWS_MIN
+    is_left = sum(map(len, ranges)) < source.num_rows
     for rows in ranges:
         first, stop = max(rows.start, within.start), min(rows.stop, within.stop)
         for start in range(first, stop, step):
-            yield Split(source, RowRange(start, min(start + step, stop)), steps)
+            yield Split(source, RowRange(start, min(start + step, stop)), steps, is_left=is_left)
 
 
 def _splits_of_candidates(
@@ -224,6 +234,10 @@ def _survivors(
         offsets = split.source.visible(split.rows)
     columns: dict[Field, pa.Array] = {}
     count = len(split.rows) if offsets is None else len(offsets)
+    at_once = tuple(dict.fromkeys(field for step in steps for field in (*step.fields, *kept)))
+    if count and split.is_left and _is_little(at_once, len(split.rows)):
+        arrays = split.source.read(at_once, split.rows, offsets)
+        columns.update(zip(at_once, arrays, strict=True))
     for place, step in enumerate(steps):
         if not count:
             break
@@ -234,12 +248,19 @@ def _survivors(
         count = passed.true_count
         chosen = np.flatnonzero(passed.to_numpy(zero_copy_only=False)).astype(np.int64)
         offsets = chosen + split.rows.start if offsets is None else offsets[chosen]
-        indices = pa.array(chosen)
         later = {*kept, *(field for after in steps[place + 1 :] for field in after.fields)}
         columns = {
-            field: take_rows(array, indices) for field, array in columns.items() if field in later
+            field: rows_at(array, chosen) for field, array in columns.items() if field in later
         }
     return Survivors(offsets, columns, count)
+
+
+def _is_little(fields: Sequence[Field], num_rows: int) -> bool:
+    """Return whether all values of so many rows are read sooner than somebody could choose."""
+    if not 1 < len({field.id for field in fields}) == len(fields) <= _LITTLE_FIELDS:
+        return False
+    widths = [fixed_row_bytes(field.arrow_type) for field in fields]
+    return None not in widths and num_rows * sum(filter(None, widths)) <= _LITTLE_BYTES
 
 
 def _rows_of_step(

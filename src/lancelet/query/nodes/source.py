@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowIndices, RowRange
-from lancelet.encodings.take import take_rows
+from lancelet.encodings.take import follow_each_other, take_rows
 from lancelet.format.field import Field
 from lancelet.format.fragment import Fragment
 from lancelet.query.fragment_reader import FragmentReader
@@ -96,6 +96,8 @@ class FragmentSource:
             return self.reader.read(fields, rows)
         if len(selected) <= _FEW or not dense_enough(len(selected), len(rows)):
             return self.reader.read(fields, RowIndices(selected))
+        if follow_each_other(selected):
+            return self.reader.read(fields, RowRange(int(selected[0]), int(selected[-1]) + 1))
         chosen = pa.array(selected - rows.start)
         return [take_rows(array, chosen) for array in self.reader.read(fields, rows)]
 

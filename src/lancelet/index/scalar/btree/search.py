@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, assert_never
 
@@ -35,7 +36,7 @@ from lancelet.index.question import (
     StartsWith,
 )
 from lancelet.index.scalar.btree.layout import BATCH_SIZE, PAGE_DATA, PAGE_LOOKUP, PAGE_ROWS
-from lancelet.index.scalar.btree.pages import Pages, rows_within
+from lancelet.index.scalar.btree.pages import Page, Pages, rows_within
 from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import RowSet
 
@@ -45,6 +46,23 @@ _VALUES_BY_PAGES: Final = 1024
 """So few values are looked up page by page, unless that is almost every page."""
 _GAPS: Final = 3
 """If they are more, and every third page or so, all between the first and the last are read."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Place:
+    """Rows of a page that follow each other."""
+
+    page: Page
+    start: int
+    stop: int
+
+    @property
+    def ids(self) -> UInt64s:
+        """The numbers of the rows."""
+        return self.page.ids[self.start : self.stop]
+
+
+_NOWHERE: Final = _Place(Page(0, pa.nulls(0), None, np.empty(0, np.uint64)), 0, 0)
 
 
 class BTreeSegment:
@@ -73,6 +91,7 @@ class BTreeSegment:
         self._minimum = minimum.slice(self._first_page)
         self._maximum = maximum.slice(self._first_page)
         self._order: Order = order_of(maximum.type)
+        self._is_floating = pa.types.is_floating(maximum.type)
         self._last_keys = self._order.keys(self._maximum)
         self._first_keys = self._order.keys(self._minimum.drop_null())
         self._pages = Pages(
@@ -131,9 +150,9 @@ class BTreeSegment:
             case IsNull():
                 return self._num_nulls
             case OneOf(values):
-                start, end = self._span_within_page(values) or (0, -1)
-                if end >= start:
-                    return end - start
+                one = self._place_of_one(values)
+                if one is not None:
+                    return one.stop - one.start
                 first = self._order.find(self._last_keys, values, "left")
                 stop = self._stop_pages(values)
                 pages = np.maximum(stop - first, 0)
@@ -178,17 +197,15 @@ class BTreeSegment:
 
     def _numbers(self, question: Question, most: int | None) -> UInt64s | None:
         """Return the numbers of rows that answer; None if it cannot, or if they are too many."""
-        spans: list[Span] | None = None
         if isinstance(question, OneOf):
             self._loads.comparisons += len(question.values) * min(self._page_rows, self.num_rows)
-            span = self._span_within_page(question.values)
-            found = self._ids_by_pages(question.values) if span is None else None
+            one = self._place_of_one(question.values)
+            found = self._ids_by_pages(question.values) if one is None else one.ids
             if found is not None:
                 return found if most is None or len(found) <= most else None
-            spans = None if span is None else [span]
         else:
             self._loads.comparisons += min(self.estimate(question) or 0, self.num_rows)
-        spans = spans_of(question, self._sorted) if spans is None else spans
+        spans = spans_of(question, self._sorted)
         if spans is None or (
             most is not None and sum(max(stop - start, 0) for start, stop in spans) > most
         ):
@@ -200,7 +217,7 @@ class BTreeSegment:
 
         It is None if they are found sooner otherwise.
         """
-        if not 1 < len(values) <= _VALUES_BY_PAGES or pa.types.is_floating(values.type):
+        if not 1 < len(values) <= _VALUES_BY_PAGES or self._is_floating:
             return None
         ordered = values.take(pa.array(self._order.sort(values)))
         pages = self._order.find(self._last_keys, ordered, "left")
@@ -261,22 +278,25 @@ class BTreeSegment:
         stops += self._minimum.null_count
         return stops
 
-    def _span_within_page(self, values: pa.Array) -> Span | None:
-        """Return the rows of one value if they are of one page, as they mostly are."""
-        if len(values) != 1 or pa.types.is_floating(values.type):
+    def _place_of_one(self, values: pa.Array) -> _Place | None:
+        """Return where one value is if all its rows are of one page, as they mostly are."""
+        if len(values) != 1 or self._is_floating:
             return None
-        number = int(self._order.find(self._last_keys, values, "left")[0])
-        if number == len(self._maximum):
-            return 0, 0
-        page = self._pages.page(number)
-        stop = page.first + int(self._order.find(page.keys, values, "right")[0])
-        if stop == page.stop < self.num_rows:
+        sought = self._order.sought(values)
+        page = self._pages.whole
+        if page is None:
+            number = int(self._order.place(self._last_keys, sought, "left")[0])
+            if number == len(self._maximum):
+                return _NOWHERE
+            page = self._pages.page(number)
+        stop = int(self._order.place(page.keys, sought, "right")[0])
+        if stop == len(page.ids) and page.stop < self.num_rows:
             return None
-        return page.first + int(self._order.find(page.keys, values, "left")[0]), stop
+        return _Place(page, int(self._order.place(page.keys, sought, "left")[0]), stop)
 
     def _both_places(self, values: pa.Array) -> tuple[Int64s, Int64s]:
         """Return where the equals of each value start and stop; pages are read once for both."""
-        if len(values) <= _TOGETHER or pa.types.is_floating(values.type):
+        if len(values) <= _TOGETHER or self._is_floating:
             return self._places(values, "left"), self._places(values, "right")
         ordered = values.take(pa.array(self._order.sort(values)))
         whole = self._pages.whole_of(len(values))

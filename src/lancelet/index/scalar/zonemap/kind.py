@@ -74,6 +74,7 @@ class ZoneMapSegment:
         known = self._has_values | self.minimum.is_valid().to_numpy(zero_copy_only=False)
         without_value = self.null_counts.astype(np.int64) + self.nan_counts
         self._has_any: npt.NDArray[np.bool_] = ~known & (without_value < self.places.lengths)
+        self._last: tuple[Question, npt.NDArray[np.bool_] | None] | None = None
 
     @property
     def data_type(self) -> pa.DataType:
@@ -118,7 +119,13 @@ class ZoneMapSegment:
         return RowSet.parse(self._file.global_buffer(number))
 
     def _zones(self, question: Question) -> npt.NDArray[np.bool_] | None:
-        """Return which zones may have an answer."""
+        """Return which zones may have an answer; what is estimated is mostly searched next."""
+        last = self._last
+        if last is None or last[0] is not question:
+            self._last = last = question, self._find_zones(question)
+        return last[1]
+
+    def _find_zones(self, question: Question) -> npt.NDArray[np.bool_] | None:
         match question:
             case IsNull() if not pa.types.is_null(self.minimum.type):
                 return _some(self.null_counts)
