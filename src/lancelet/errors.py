@@ -109,8 +109,12 @@ class ObjectNotFoundError(NotFoundError, FileNotFoundError, ValueError):
     """No object of that name is in the store."""
 
 
-class VersionNotFoundError(NotFoundError, ValueError, OSError):
+class VersionNotFoundError(NotFoundError, OSError, ValueError):
     """The version was never committed, or was cleaned up."""
+
+
+class VersionRemovedError(VersionNotFoundError, ObjectNotFoundError):
+    """The version was cleaned up while somebody was reading it; open one that is there."""
 
 
 class RefNotFoundError(NotFoundError, ValueError, OSError):

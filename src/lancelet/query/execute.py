@@ -24,6 +24,11 @@ from lancelet.query.search.scored import ScoredScan
 
 def execute(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a scan as batches; none has more rows or bytes than was asked for."""
+    with plan.snapshot.while_there():
+        yield from _batches(plan)
+
+
+def _batches(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
     options = plan.options
     if options.search is not None:
         yield from ScoredScan(plan).batches()
@@ -63,7 +68,8 @@ def count_rows(plan: ScanPlan) -> int:
     if plan.is_empty:
         return 0
     if plan.is_filtered:
-        total = count_matching(plan)
+        with plan.snapshot.while_there():
+            total = count_matching(plan)
     elif options.fragments is None and not options.with_deleted:
         total = plan.snapshot.num_rows
     else:

@@ -83,6 +83,11 @@ def live_addresses(snapshot: Snapshot, row_ids: UInt64s) -> UInt64s:
 
 def take_addresses(snapshot: Snapshot, addresses: UInt64s, projection: Projection) -> pa.Table:
     """Return the rows at these addresses, in their order."""
+    with snapshot.while_there():
+        return _taken(snapshot, addresses, projection)
+
+
+def _taken(snapshot: Snapshot, addresses: UInt64s, projection: Projection) -> pa.Table:
     schema = projection.schema
     fragment_ids = fragments_of(addresses)
     if len(fragment_ids) and bool((fragment_ids == fragment_ids[0]).all()):

@@ -7,7 +7,8 @@ files are read when somebody asks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -17,7 +18,9 @@ from lancelet.buffers import run
 from lancelet.errors import (
     CorruptDataError,
     DatasetNotFoundError,
+    NotFoundError,
     ObjectNotFoundError,
+    VersionRemovedError,
     corrupt_within,
 )
 from lancelet.file.base import DataFileReader
@@ -87,7 +90,7 @@ class Snapshot:
         if self.stored.positions.index is None:
             return IndexSection()
         reader = self.location.store.open_reader(self.entry.path, self.entry.size)
-        with corrupt_within(path=self.entry.path, uri=self.location.uri):
+        with self.while_there(), corrupt_within(path=self.entry.path, uri=self.location.uri):
             return run(read_indices(self.stored), reader.read_ranges)
 
     @cached_property
@@ -118,6 +121,36 @@ class Snapshot:
         with corrupt_within(path=path, uri=self.location.uri):
             return Transaction.parse(unsealed(np.frombuffer(data, np.uint8)).data)
 
+    @contextmanager
+    def while_there(self) -> Iterator[None]:
+        """Say of a file that is missing that the version was cleaned up, if it was.
+
+        As long as the version has its manifest, the file is missed where it should be.
+        """
+        try:
+            yield
+        except VersionRemovedError:
+            raise
+        except ObjectNotFoundError as error:
+            if self._is_there():
+                raise
+            raise VersionRemovedError(
+                "the version was cleaned up while it was read; open the latest one, or give "
+                "versions that are still read a tag, which cleaning up respects",
+                **{"version": self.version, "uri": self.location.uri, **error.facts},
+            ) from error
+
+    def _is_there(self) -> bool:
+        """Return whether the version can still be found, where it was or where it is now."""
+        store, path = self.location.store, self.entry.path
+        if not path or store.exists(path):
+            return True
+        try:
+            found = self.location.handler.find_version(store, self.version, uri=self.location.uri)
+        except NotFoundError:
+            return False
+        return store.exists(found.path)
+
     def lazily(self) -> Snapshot:
         """Return the same version; what is written beside it need not survive until `settle`."""
         return self.beside(replace(self.location, store=self.location.store.lazily()))
@@ -136,7 +169,7 @@ class Snapshot:
         store, path = self.location.place(
             DELETIONS, name(deletion.path(fragment.id)), deletion.base_id, self.manifest.bases
         )
-        with corrupt_within(path=path, uri=store.uri):
+        with self.while_there(), corrupt_within(path=path, uri=store.uri):
             return self.location.kept.get_or_make(
                 (store.uri, path),
                 lambda: DeletionVector.parse(store.read(path), deletion.file_type),
@@ -181,7 +214,8 @@ class Snapshot:
 
     def _open_file(self, file: DataFile, store: Store, path: str) -> DataFileReader:
         stored = self.stored_fields(file)
-        return open_data_file(store, path, size=file.size_bytes or None, stored=stored)
+        with self.while_there():
+            return open_data_file(store, path, size=file.size_bytes or None, stored=stored)
 
     def open_small_files(
         self, files: Sequence[DataFile], num_rows: Sequence[int]
@@ -204,7 +238,8 @@ class Snapshot:
             SmallFile(place.path, file.size_bytes, rows)
             for place, file, rows in zip(places, files, num_rows, strict=True)
         ]
-        opened = open_together(places[0].store, small, self.stored_fields(first))
+        with self.while_there():
+            opened = open_together(places[0].store, small, self.stored_fields(first))
         if opened is not None:
             CACHE.put(key, opened, value_bytes=opened.memory_bytes)
         return opened

@@ -1,0 +1,78 @@
+"""Who reads a version that was cleaned up is told so; a file that is missing otherwise is named."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import lancelet
+from lancelet.errors import ObjectNotFoundError, VersionNotFoundError, VersionRemovedError
+from lancelet.testing.s3_server import S3Server
+
+ROWS = pa.table({"k": range(100), "s": [f"w{k}" for k in range(100)]})
+
+READS = {
+    "table": lambda d: d.to_table(),
+    "batches": lambda d: list(d.to_batches(filter="k > 4")),
+    "count": lambda d: d.count_rows("k > 4"),
+    "take": lambda d: d.take([5, 70]),
+    "fragment": lambda d: d.get_fragments()[0].to_table(),
+    "delete": lambda d: d.delete("k = 3"),
+    "update": lambda d: d.update({"s": "'x'"}),
+    "merge": lambda d: d.merge_insert("k").when_matched_update_all().execute(ROWS),
+    "index": lambda d: d.create_scalar_index("k", "BTREE"),
+    "compact": lambda d: d.optimize.compact_files(),
+}
+
+
+def clean_up(uri, options=None):
+    latest = lancelet.write_dataset(ROWS[:1], uri, mode="overwrite", storage_options=options)
+    latest.cleanup_old_versions(timedelta(0))
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_version_that_was_cleaned_up_is_named_with_what_to_do(tmp_path, name):
+    uri = str(tmp_path / "t")
+    reader = lancelet.write_dataset(ROWS, uri, max_rows_per_file=30)
+    reader.delete("k = 1")
+    clean_up(uri)
+    with pytest.raises(VersionRemovedError, match="was cleaned up while it was read") as caught:
+        READS[name](lancelet.dataset(uri).at(reader.snapshot))
+    assert caught.value.facts["version"] == 2
+    assert caught.value.facts["uri"] == reader.uri
+    assert isinstance(caught.value, VersionNotFoundError | FileNotFoundError | ValueError)
+    assert isinstance(caught.value.__cause__, ObjectNotFoundError)
+
+
+def test_files_of_a_bucket_that_are_open_are_missed_too():
+    with S3Server() as server:
+        server.make_bucket("removed")
+        uri, options = "s3://removed/t", server.storage_options
+        reader = lancelet.write_dataset(ROWS, uri, storage_options=options)
+        reader.take([0])
+        clean_up(uri, options)
+        for name in ("table", "count", "take"):
+            with pytest.raises(VersionRemovedError):
+                READS[name](reader)
+
+
+def test_a_missing_file_of_a_version_that_is_there_is_an_error_of_its_own(tmp_path):
+    uri = str(tmp_path / "t")
+    lancelet.write_dataset(ROWS, uri)
+    (file,) = Path(uri, "data").glob("*.lance")
+    file.unlink()
+    with pytest.raises(ObjectNotFoundError) as caught:
+        lancelet.dataset(uri).to_table()
+    assert not isinstance(caught.value, VersionNotFoundError)
+    assert caught.value.facts["path"] == f"data/{file.name}"
+
+
+def test_a_version_whose_manifest_got_another_name_is_there(tmp_path):
+    uri = str(tmp_path / "t")
+    reader = lancelet.write_dataset(ROWS, uri, enable_v2_manifest_paths=False)
+    lancelet.dataset(uri).migrate_manifest_paths_v2()
+    next(Path(uri, "data").glob("*.lance")).unlink()
+    with pytest.raises(ObjectNotFoundError) as caught:
+        lancelet.dataset(uri).at(reader.snapshot).to_table()
+    assert not isinstance(caught.value, VersionNotFoundError)
