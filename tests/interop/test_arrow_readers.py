@@ -8,6 +8,7 @@ import datetime as dt
 from decimal import Decimal
 
 import duckdb
+import lance
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -105,6 +106,32 @@ def test_polars_reads_and_pushes_down(ds):
     assert (
         lazy.group_by("b").len().sort("b").collect().equals(expected.group_by("b").len().sort("b"))
     )
+
+
+def test_frames_of_polars_are_written_merged_and_joined_as_by_the_reference(tmp_path):
+    made = []
+    for package in (lance, lancelet):
+        rows = pl.DataFrame({"id": [1, 2], "s": ["a", "b"]})
+        table = package.write_dataset(rows, str(tmp_path / package.__name__))
+        changed = pl.DataFrame({"id": [2, 3], "s": ["B", "c"]})
+        builder = table.merge_insert("id").when_matched_update_all()
+        builder.when_not_matched_insert_all().execute(changed)
+        table.merge(pl.DataFrame({"id": [1, 2], "t": ["x", "y"]}), "id")
+        table.add_columns(pl.DataFrame({"u": ["1", "2", "3"]}))
+        table.insert(pl.DataFrame({"id": [4], "s": ["d"], "t": ["z"], "u": ["4"]}))
+        made.append(table.to_table())
+    assert made[0].equals(made[1])
+
+
+@pytest.mark.parametrize("key", ["text", "id"])
+def test_columns_of_views_are_merged_and_joined(tmp_path, key):
+    views = pa.list_(pa.field("item", pa.struct([("x", pa.string_view())])))
+    nested = pa.array([[{"x": "a"}], None], views)
+    rows = pa.table({"id": [1, 2], "text": pa.array(["a", "b"], pa.string_view()), "n": nested})
+    table = lancelet.write_dataset(rows, str(tmp_path / "t"))
+    table.merge_insert(key).when_matched_update_all().execute(rows.slice(1))
+    table.merge(rows.rename_columns({"n": "joined"}).select([key, "joined"]), key)
+    assert table.to_table()["joined"].to_pylist() == [[{"x": "a"}], None]
 
 
 def test_pandas_reads(ds):

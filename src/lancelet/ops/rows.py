@@ -4,6 +4,9 @@ table, batch, dict of columns, list of dicts       what is there
 list of Pydantic models                            the schema is that of their class
 reader, scanner, dataset, iterable of batches      read as it is written
 pandas, Polars, anything that offers an Arrow stream
+
+Texts of Polars are `large_string`, as they are for the reference: a table that holds them keeps
+that type, and only rows with it can be appended.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from lancelet.errors import InvalidInputError, SchemaMismatchError
+from lancelet.format.schema import Schema
 
 
 class RowsTypeError(InvalidInputError, TypeError):
@@ -48,6 +52,27 @@ def read_rows_of(data: Any, schema: pa.Schema | None = None) -> RowStream:
     return RowStream(schema, _converted(stream, schema))
 
 
+def without_views(stream: RowStream) -> RowStream:
+    """Return a stream with texts and bytes as tables store them: Arrow takes no rows of views.
+
+    >>> stream = read_rows_of(pa.table({"a": pa.array(["x"], pa.string_view())}))
+    >>> [str(batch["a"].type) for batch in without_views(stream).batches]
+    ['string']
+    """
+    if not any(_has_views(field.type) for field in stream.schema):
+        return stream
+    stored = Schema.from_arrow(stream.schema).to_arrow()
+    return RowStream(stored, _converted(stream, stored), stream.is_in_memory)
+
+
+def _has_views(data_type: pa.DataType) -> bool:
+    return (
+        pa.types.is_string_view(data_type)
+        or pa.types.is_binary_view(data_type)
+        or any(_has_views(data_type.field(place).type) for place in range(data_type.num_fields))
+    )
+
+
 def _stream_of(data: Any, schema: pa.Schema | None) -> RowStream:
     match data:
         case pa.Table():
@@ -67,6 +92,8 @@ def _stream_of(data: Any, schema: pa.Schema | None) -> RowStream:
     if type(data).__module__.split(".")[0] == "pandas":
         table = pa.Table.from_pandas(data, schema=schema, preserve_index=False)
         return _stream_of(table.replace_schema_metadata(schema and schema.metadata), None)
+    if type(data).__module__.startswith("polars") and hasattr(data, "to_arrow"):
+        return _stream_of(data.to_arrow(), None)
     if hasattr(data, "__arrow_c_stream__"):
         return _stream_of(pa.RecordBatchReader.from_stream(data), None)
     if isinstance(data, Iterable):

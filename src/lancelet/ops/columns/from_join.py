@@ -24,7 +24,7 @@ from lancelet.format.schema import Schema
 from lancelet.ops.columns.fields import ColumnError, keeps_nullability
 from lancelet.ops.columns.plan import ColumnPlan, grown_schema
 from lancelet.ops.columns.rows import read_live
-from lancelet.ops.rows import RowStream
+from lancelet.ops.rows import RowStream, without_views
 from lancelet.query.projection import Projection, project
 from lancelet.query.row_columns import ROW_FIELDS
 from lancelet.table.snapshot import Snapshot
@@ -42,6 +42,7 @@ class Joined:
         """Read all rows of a stream."""
         if key not in stream.schema.names:
             raise ColumnError(f"Column {key} does not exist in the right side dataset", column=key)
+        stream = without_views(stream)
         rows = pa.Table.from_batches(stream.batches, stream.schema)
         keys = rows.column(key).combine_chunks()
         return Joined(keys, rows.drop_columns([key]))

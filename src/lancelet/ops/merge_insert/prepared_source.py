@@ -16,7 +16,7 @@ from lancelet.ops.merge_insert.key_passes import KeyPasses
 from lancelet.ops.merge_insert.key_range import KeyRanges
 from lancelet.ops.merge_insert.source import SourceRows
 from lancelet.ops.merge_insert.spec import MergeSpec
-from lancelet.ops.rows import RowStream
+from lancelet.ops.rows import RowStream, without_views
 from lancelet.query.plan import FilterStep
 
 
@@ -38,6 +38,7 @@ class Source:
 @contextmanager
 def prepared(table: Schema, stream: RowStream, spec: MergeSpec) -> Iterator[Source]:
     """Read the source and its keys, and forget them at the end."""
+    stream = without_views(stream)
     key = KeyColumns.of(table, spec.on)
     part = fit_to_table(table, stream.schema, may_lack_required=not spec.inserts)
     key.of_rows(pa.RecordBatch.from_pylist([], stream.schema))
