@@ -100,6 +100,10 @@ class DimensionError(InvalidInputError, OSError):
     """Lists of a fixed size have no elements, so that nothing tells how many there are."""
 
 
+class NoColumnsError(InvalidInputError, OSError):
+    """Rows have no columns, so that a data file could not tell that they are there."""
+
+
 class _FragmentWriter:
     """Writes one file after another."""
 
@@ -117,6 +121,10 @@ class _FragmentWriter:
         """Take rows, beginning a new file wherever a limit is reached."""
         limits = self._options.limits
         start = 0
+        if batch.num_rows and not batch.num_columns:
+            raise NoColumnsError(
+                "rows without columns cannot be stored; bring a column", rows=batch.num_rows
+            )
         while start < batch.num_rows:
             _, _, writer = self._open or self._begin()
             count = min(batch.num_rows - start, limits.max_rows_per_file - writer.num_rows)

@@ -22,6 +22,7 @@ WRONG = {
         pa.table([pa.array([1]), pa.array([2])], ["a", "a"]), d.uri + "x"
     ),
     "a name with a dot": lambda m, d: m.write_dataset(pa.table({"a.b": [1]}), d.uri + "y"),
+    "rows without columns": lambda _, d: d.insert(ROWS.select([])),
     "no rows": lambda m, d: m.write_dataset(None, d.uri + "z"),
     "a fragment of nothing": lambda m, _: m.fragment.FragmentMetadata.from_json("{}"),
     "fewer than no transactions": lambda _, d: d.get_transactions(-1),

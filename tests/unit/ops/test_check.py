@@ -17,6 +17,7 @@ from lancelet.ops.publish import publish
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
 
+HISTORICAL = Path(__file__).parents[2] / "golden" / "historical"
 NO_SYNC = {"local_sync": "false"}
 
 
@@ -224,6 +225,19 @@ def test_indices_are_checked_and_dropped(tmp_path):
     assert lance.dataset(uri).describe_indices() == []
     with pytest.raises(NotFoundError, match="no index of that name"):
         dataset.repair(drop_indices=["id_idx"])
+
+
+def test_what_old_releases_left_in_indices_is_told_from_damage(tmp_path):
+    uri = str(tmp_path / "t")
+    shutil.copytree(HISTORICAL / "v0.21.0" / "bad_index_fragment_bitmap", uri)
+    findings = lancelet.dataset(uri).check("indices")
+    assert [f.what for f in findings if f.severity is Severity.WARNING] == [
+        "vector_idx: another segment covers the fragments [0] too"
+    ]
+    # The reference mends what segments cover with the next commit, and names their files.
+    lance.dataset(uri).delete("false")
+    findings = lancelet.dataset(uri).check("indices")
+    assert {f.severity for f in findings} == {Severity.NOTE}
 
 
 def test_blobs_in_files_of_their_own_are_looked_for(tmp_path):

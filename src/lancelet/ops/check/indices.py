@@ -10,6 +10,9 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
+from pyroaring import FrozenBitMap
+
+from lancelet.encodings.base import FileVersion
 from lancelet.errors import (
     CorruptDataError,
     LanceletError,
@@ -18,6 +21,7 @@ from lancelet.errors import (
 )
 from lancelet.file.memo import CachedHeads
 from lancelet.file.open import open_data_file
+from lancelet.file.v2.footer import VERSION_BYTES, parse_version
 from lancelet.file.v2.reader import FileReader
 from lancelet.format.index_metadata import FRAGMENT_REUSE_INDEX, IndexMetadata
 from lancelet.format.paths import INDICES
@@ -29,7 +33,8 @@ from lancelet.table.fragment_reuse import fragment_reuse_of
 from lancelet.table.location import Place
 from lancelet.table.snapshot import Snapshot
 
-_SUFFIXES: Final = (".lance", ".idx")
+_VECTORS: Final = ".idx"
+_SUFFIXES: Final = (".lance", _VECTORS)
 _DROP: Final = "drop the index and build it anew"
 
 
@@ -56,8 +61,12 @@ def check_indices(
             if level >= Level.INDICES:
                 yield from _coverage(snapshot, index)
                 yield from _content(snapshot, index, checkers)
+        except UnsupportedError as error:
+            yield _unchecked(index, str(error))
         except LanceletError as error:
             yield _finding(Severity.ERROR, index, str(error))
+    if level >= Level.INDICES:
+        yield from _overlaps(snapshot)
 
 
 def _files(snapshot: Snapshot, index: IndexMetadata, level: Level) -> Iterator[Finding]:
@@ -81,6 +90,8 @@ def _files(snapshot: Snapshot, index: IndexMetadata, level: Level) -> Iterator[F
 def _wrong_in(place: Place, size: int, level: Level) -> Iterator[str]:
     """Yield what is wrong within a file, which is opened anew; its values mean nothing here."""
     try:
+        if place.path.endswith(_VECTORS) and _is_of_older_layout(place, size):
+            return
         reader = open_data_file(place.store, place.path, size=size, memo=CachedHeads())
         try:
             checksums = reader.metadata.checksums if isinstance(reader, FileReader) else None
@@ -94,6 +105,13 @@ def _wrong_in(place: Place, size: int, level: Level) -> Iterator[str]:
         return  # of a release that is newer, or very old: nothing is known of its bytes
     except CorruptDataError as error:
         yield str(error)
+
+
+def _is_of_older_layout(place: Place, size: int) -> bool:
+    """Whether a file of vectors only ends like a data file, as those of old releases do."""
+    with place.store.open_reader(place.path, size) as source:
+        tail = source.read_tail(VERSION_BYTES)
+    return parse_version(tail, file_bytes=size) is FileVersion.V0_1
 
 
 def _coverage(snapshot: Snapshot, index: IndexMetadata) -> Iterator[Finding]:
@@ -111,6 +129,18 @@ def _coverage(snapshot: Snapshot, index: IndexMetadata) -> Iterator[Finding]:
         yield _finding(Severity.ERROR, index, what)
 
 
+def _overlaps(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield segments that cover what others of the same index cover: rows would be found twice."""
+    covered: dict[str, FrozenBitMap] = {}
+    for index in snapshot.indices.indices:
+        before = covered.get(index.name, FrozenBitMap())
+        own = index.fragment_bitmap or FrozenBitMap()
+        if both := before & own:
+            what = f"another segment covers the fragments {list(both)[:10]} too"
+            yield _finding(Severity.WARNING, index, what)
+        covered[index.name] = before | own
+
+
 def _content(
     snapshot: Snapshot, index: IndexMetadata, checkers: Sequence[IndexChecker]
 ) -> Iterator[Finding]:
@@ -121,8 +151,11 @@ def _content(
     if own is not None:
         yield from own.findings(snapshot, index)
         return
-    kind = "unknown" if index.details is None else index.details.type_name
-    yield Finding(
+    yield _unchecked(index, "unknown" if index.details is None else index.details.type_name)
+
+
+def _unchecked(index: IndexMetadata, kind: str) -> Finding:
+    return Finding(
         Severity.NOTE,
         index.directory,
         f"the content of index {index.name} ({kind}) was not checked",
