@@ -2,6 +2,7 @@
 
 import uuid
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -193,6 +194,30 @@ def test_an_index_has_the_name_of_no_index_of_another_column(dataset, replace):
     dataset.create_scalar_index("a", "BTREE", name="x")
     with pytest.raises(RuntimeError, match="already exists with different fields"):
         dataset.create_scalar_index("l", "LABEL_LIST", name="x", replace=replace)
+    segment = dataset.create_index_uncommitted("l", "LABEL_LIST", fragment_ids=[0])
+    with pytest.raises(RuntimeError, match="already exists with different fields"):
+        dataset.commit_existing_index_segments("x", "l", [segment])
     dataset.create_scalar_index("a", "BITMAP", name="x")
     (index,) = dataset.describe_indices()
     assert index.field_names == ["a"]
+
+
+@pytest.mark.parametrize("replace", [True, False])
+def test_an_index_of_vectors_has_the_name_of_no_other_either(tmp_path, replace):
+    vectors = pa.FixedSizeListArray.from_arrays(np.arange(1024, dtype=np.float32), 8)
+    table = pa.table({"a": range(128), "v": vectors, "w": vectors})
+    dataset = lancelet.write_dataset(table, str(tmp_path / "v.lance"))
+    dataset.create_scalar_index("a", "BTREE", name="x")
+    dataset.create_index("w", "IVF_FLAT", name="y", num_partitions=1)
+    for name in ("x", "y"):
+        with pytest.raises(RuntimeError, match="already exists with different fields"):
+            dataset.create_index("v", "IVF_FLAT", name=name, num_partitions=1, replace=replace)
+    assert {index.name: index.field_names for index in dataset.describe_indices()} == {
+        "x": ["a"],
+        "y": ["w"],
+    }
+
+
+def test_names_that_the_format_keeps_for_itself_are_refused(dataset):
+    with pytest.raises(RuntimeError, match="keeps that name"):
+        dataset.create_scalar_index("a", "BTREE", name="__lance_frag_reuse")

@@ -20,7 +20,7 @@ from pyroaring import FrozenBitMap
 from lancelet.errors import AlreadyExistsError, FieldNotFoundError, InvalidInputError
 from lancelet.format.field import Field
 from lancelet.format.field_path import format_path, parse_path
-from lancelet.format.index_metadata import AnyDetails, IndexMetadata
+from lancelet.format.index_metadata import SYSTEM_INDICES, AnyDetails, IndexMetadata
 from lancelet.format.operation import CreateIndex
 from lancelet.format.paths import index_directory
 from lancelet.index.base import IndexedRows, Parameters, Progress, ScalarKind, indexed_type
@@ -42,6 +42,10 @@ class IndexNameTakenError(AlreadyExistsError, RuntimeError):
 
 
 class UnknownColumnError(FieldNotFoundError, KeyError):
+class IndexNameReservedError(InvalidInputError, RuntimeError):
+    """No index of a column can have that name."""
+
+
     """No column has that name."""
 
 
@@ -76,21 +80,37 @@ def replaced_by(
     snapshot: Snapshot, name: str, column: str, *, replaces: bool
 ) -> tuple[IndexMetadata, ...]:
     """Return the segments of a column in whose place an index of that name comes."""
-    replaced = tuple(index for index in snapshot.indices.indices if index.name == name)
-    field_id = int(fields_to(snapshot, column)[-1].id)
-    others = [index for index in replaced if tuple(index.fields) != (field_id,)]
-    if others:
-        raise IndexNameTakenError(
-            "an index of that name already exists with different fields; choose another name",
-            index=name,
-            column=column,
-            fields=list(others[0].fields),
-        )
+    return replaced_on(snapshot, name, fields_to(snapshot, column)[-1], replaces=replaces)
+
+
+def replaced_on(
+    snapshot: Snapshot, name: str, leaf: Field, *, replaces: bool
+) -> tuple[IndexMetadata, ...]:
+    """Return the segments of a field in whose place an index of that name comes."""
+    replaced = _of_name(snapshot, name, leaf)
     if replaced and not replaces:
         raise IndexNameTakenError(
             "an index of that name already exists; choose another or replace it", index=name
         )
     return replaced
+
+
+def _of_name(snapshot: Snapshot, name: str, leaf: Field) -> tuple[IndexMetadata, ...]:
+    """Return the segments of an index, all of which must be of one field."""
+    if name in SYSTEM_INDICES:
+        raise IndexNameReservedError(
+            "the format keeps that name for itself; choose another", index=name
+        )
+    found = tuple(index for index in snapshot.indices.indices if index.name == name)
+    others = [index for index in found if tuple(index.fields) != (int(leaf.id),)]
+    if others:
+        raise IndexNameTakenError(
+            "an index of that name already exists with different fields; choose another name",
+            index=name,
+            column=snapshot.schema.path_of(leaf.id),
+            fields=list(others[0].fields),
+        )
+    return found
 
 
 def commit_segments(
@@ -111,8 +131,8 @@ def commit_segments(
         covered |= own
     replaced = tuple(
         index
-        for index in snapshot.indices.indices
-        if index.name == name and (not covered or covered & set(index.fragment_bitmap or ()))
+        for index in _of_name(snapshot, name, leaf)
+        if not covered or covered & set(index.fragment_bitmap or ())
     )
     named = tuple(replace(segment, name=name) for segment in segments)
     return publish(snapshot, CreateIndex(named, replaced))

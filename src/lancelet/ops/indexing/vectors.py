@@ -20,10 +20,10 @@ from lancelet.index.vector.kind import IVF, RQ_VERSION
 from lancelet.index.vector.quantizers.registry import quantizer_name
 from lancelet.index.vector.train import IvfRequest
 from lancelet.ops.indexing.build import (
-    IndexNameTakenError,
     UnknownColumnError,
     default_name,
     new_folder,
+    replaced_on,
 )
 from lancelet.ops.indexing.rows import rows_to_index
 from lancelet.ops.publish import publish
@@ -46,18 +46,15 @@ class VectorIndexRequest:
 def create_vector_index(snapshot: Snapshot, request: VectorIndexRequest) -> Snapshot:
     """Build an index and commit it, in place of one of the same name if there is any."""
     name = request.name or default_name(request.column)
-    replaced = tuple(index for index in snapshot.indices.indices if index.name == name)
-    if replaced and not request.replaces:
-        raise IndexNameTakenError(f"Index {name} already exists; choose another or replace it")
+    replaced = replaced_on(
+        snapshot, name, _leaf(snapshot, request.column), replaces=request.replaces
+    )
     return publish(snapshot, CreateIndex((build_vector_segment(snapshot, request),), replaced))
 
 
 def build_vector_segment(snapshot: Snapshot, request: VectorIndexRequest) -> IndexMetadata:
     """Write the files of a segment, which no version lists yet."""
-    try:
-        leaf = snapshot.schema.fields_on_path(request.column)[-1]
-    except FieldNotFoundError as error:
-        raise UnknownColumnError(f"{request.column} not found in schema", **error.facts) from error
+    leaf = _leaf(snapshot, request.column)
     IVF.check_type(leaf.arrow_type, request.column)
     known: list[int] = snapshot.fragments.ids.tolist()
     covered = known if request.fragments is None else sorted(set(request.fragments))
@@ -73,6 +70,13 @@ def build_vector_segment(snapshot: Snapshot, request: VectorIndexRequest) -> Ind
         return _metadata(snapshot, folder, segment_id, name, leaf, details.render(), ())
     written = IVF.train(rows, folder, Parameters({"request": request.ivf}))
     return _metadata(snapshot, folder, segment_id, name, leaf, written, covered)
+
+
+def _leaf(snapshot: Snapshot, column: str) -> Field:
+    try:
+        return snapshot.schema.fields_on_path(column)[-1]
+    except FieldNotFoundError as error:
+        raise UnknownColumnError(f"{column} not found in schema", **error.facts) from error
 
 
 def _by_address(snapshot: Snapshot) -> bool:
