@@ -41,11 +41,11 @@ class IndexNameTakenError(AlreadyExistsError, RuntimeError):
     """An index has that name."""
 
 
-class UnknownColumnError(FieldNotFoundError, KeyError):
 class IndexNameReservedError(InvalidInputError, RuntimeError):
     """No index of a column can have that name."""
 
 
+class UnknownColumnError(FieldNotFoundError, KeyError):
     """No column has that name."""
 
 
