@@ -235,8 +235,9 @@ def write_dataset(
     if mode == "create" and isinstance(uri, str) and not dry_run:
         renew_memory(uri)
     location, meter, options = request.locate()
+    known = uri.snapshot if isinstance(uri, LanceDataset) else None
     rows = read_rows_of(data_obj, schema)
     if dry_run:
         return report_write(location, rows, request.write_mode, request.options)
-    snapshot = write_table(location, rows, request.write_mode, request.options)
+    snapshot = write_table(location, rows, request.write_mode, request.options, known=known)
     return LanceDataset(location.uri, session=session, _handle=Handle(snapshot, meter, options))

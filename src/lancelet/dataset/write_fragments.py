@@ -25,7 +25,8 @@ from lancelet.ops.fragments import write_fragment
 from lancelet.ops.publish import new_transaction
 from lancelet.ops.rows import read_rows_of
 from lancelet.ops.write import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
-from lancelet.ops.write_table import latest_or_none, prepare_write
+from lancelet.ops.write_table import prepare_write
+from lancelet.table.snapshot import latest_snapshot
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
@@ -89,7 +90,7 @@ def write_fragments(
     request.check_session()
     location, _, _ = request.locate()
     rows = read_rows_of(data, schema)
-    latest = latest_or_none(location)
+    latest = latest_snapshot(location)
     prepared = prepare_write(location, latest, rows, request.write_mode, request.options)
     operation = prepared.operation
     if not isinstance(operation, Append | Overwrite):
@@ -105,7 +106,7 @@ def create_fragment(data: Any, schema: pa.Schema | None, request: WriteRequest) 
     """Write rows as one fragment; see `LanceFragment.create`."""
     location, _, _ = request.locate()
     rows = read_rows_of(data, schema)
-    latest = latest_or_none(location)
+    latest = latest_snapshot(location)
     return fragment_to_user(
         write_fragment(location, latest, rows, request.write_mode, request.options)
     )

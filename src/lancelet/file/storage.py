@@ -13,7 +13,7 @@ mean something else than the field says are refused, never converted.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import pyarrow as pa
@@ -94,6 +94,15 @@ def _holds_null(data_type: pa.DataType) -> bool:
     return pa.types.is_null(data_type) or any(map(_holds_null, children))
 
 
+def stored_columns(
+    batch: pa.RecordBatch | pa.Table, fields: Sequence[Field]
+) -> list[list[pa.Array]]:
+    """Return the values of fields, found by name, as they are stored and known to fit."""
+    if batch.schema.names == [field.name for field in fields]:
+        return [_stored(column, field) for column, field in zip(batch.columns, fields, strict=True)]
+    return [stored_column(batch, field) for field in fields]
+
+
 def stored_column(batch: pa.RecordBatch | pa.Table, field: Field) -> list[pa.Array]:
     """Return the values of a field, found by its name, as they are stored and known to fit."""
     index = batch.schema.get_field_index(field.name)
@@ -103,8 +112,13 @@ def stored_column(batch: pa.RecordBatch | pa.Table, field: Field) -> list[pa.Arr
             field=field.name,
             found=batch.schema.names[:100],
         )
-    column = batch.column(index)
+    return _stored(batch.column(index), field)
+
+
+def _stored(column: pa.Array | pa.ChunkedArray, field: Field) -> list[pa.Array]:
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    if column.type == _plain_type(field):
+        return chunks
     arrays = [to_storage(chunk, field) for chunk in chunks]
     for array in arrays:
         check_nulls(array, field)
@@ -137,6 +151,13 @@ def check_nulls(array: pa.Array, field: Field) -> None:
         check_nulls(pc.list_flatten(_map_as_list(array)), field.children[0])
     else:
         check_nulls(pc.list_flatten(array), field.children[0])
+
+
+@lru_cache(maxsize=4096)
+def _plain_type(field: Field) -> pa.DataType | None:
+    """Return the type of arrays that are stored as they come, or None if some have to be seen."""
+    is_plain = not field.children and field.nullable and not has_json(field)
+    return field.storage_type if is_plain else None
 
 
 @lru_cache(maxsize=4096)

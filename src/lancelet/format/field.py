@@ -66,6 +66,10 @@ class Field:
     clustering_key: int | None = None
     unknown: bytes = b""
 
+    def __hash__(self) -> int:
+        """Return what nearly always tells fields apart; much is looked up by field."""
+        return hash((self.id, self.name, self.logical_type))
+
     @staticmethod
     def from_arrow(
         arrow: pa.Field,
@@ -92,6 +96,11 @@ class Field:
         return self.to_arrow().type
 
     @property
+    def is_list(self) -> bool:
+        """Whether values are lists of any length."""
+        return self.logical_type.startswith(("list", "large_list"))
+
+    @property
     def is_leaf(self) -> bool:
         """Whether the field has no child fields."""
         return not self.children
@@ -115,7 +124,10 @@ class Field:
         return any(_is_true(self.metadata.get(key)) for key in _PACKED_KEYS)
 
     def walk(self) -> Iterator[Field]:
-        """Yield the field and all fields within it, parents first."""
+        """Return the field and all fields within it, parents first."""
+        return self._walk() if self.children else iter((self,))
+
+    def _walk(self) -> Iterator[Field]:
         yield self
         for child in self.children:
             yield from child.walk()

@@ -9,13 +9,13 @@ manifest that sets only one of the two bits contradicts itself.
 
 from __future__ import annotations
 
-from enum import IntFlag
+from enum import IntEnum
 from typing import Final
 
 from lancelet.errors import CorruptDataError, UnsupportedError
 
 
-class Feature(IntFlag):
+class Feature(IntEnum):
     """The bits of both words."""
 
     DELETION_FILES = 1
@@ -78,7 +78,7 @@ DERIVED: Final = (
 def check_readable(reader: int, writer: int) -> None:
     """Refuse a manifest with a reader feature that this release does not understand."""
     _check(reader, "read")
-    lone = (reader ^ writer) & int(PAIRED)
+    lone = (reader ^ writer) & PAIRED
     if lone:
         raise CorruptDataError(
             "a feature must be set for readers and writers alike",
@@ -86,10 +86,10 @@ def check_readable(reader: int, writer: int) -> None:
             reader_flags=reader,
             writer_flags=writer,
         )
-    if reader & int(WRITERS_ONLY):
+    if reader & WRITERS_ONLY:
         raise CorruptDataError(
             "a feature that only writers need is asked of readers",
-            feature=feature_names(reader & int(WRITERS_ONLY)),
+            feature=feature_names(reader & WRITERS_ONLY),
         )
 
 
@@ -117,16 +117,14 @@ def commit_flags(
     ...              spilled_lineage=False)
     (0, 8)
     """
-    both = int(
+    both = (
         deletion_files * Feature.DELETION_FILES
         | base_paths * Feature.BASE_PATHS
         | spilled_lineage * Feature.SPILLED_ROW_LINEAGE
         | data_overlays * Feature.DATA_OVERLAYS
     )
-    # The complement of an IntFlag has none of the bits that have no name, so it must be an int's.
-    kept = ~int(DERIVED)
-    own = int(config * Feature.TABLE_CONFIG)
-    return reader & kept | both, writer & kept | both | own
+    own = config * Feature.TABLE_CONFIG
+    return reader & ~DERIVED | both, writer & ~DERIVED | both | own
 
 
 def feature_names(flags: int) -> list[str]:
@@ -141,7 +139,7 @@ def feature_names(flags: int) -> list[str]:
 
 
 def _check(flags: int, verb: str) -> None:
-    strange = flags & ~int(UNDERSTOOD)
+    strange = flags & ~UNDERSTOOD
     if strange:
         raise UnsupportedError(
             f"a newer release is needed to {verb} this version of the table",

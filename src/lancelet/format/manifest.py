@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final, Self
 
 from lancelet.buffers import Bytes
@@ -23,12 +24,14 @@ from lancelet.format.fragment_list import (
     split_fragments,
 )
 from lancelet.format.protos import table_pb
-from lancelet.format.schema import Schema
+from lancelet.format.schema import Field, Schema
 from lancelet.format.version import DEFAULT_VERSION, FileVersion
 from lancelet.format.wire import parse_message, render_message, unknown_fields
 
 NANOSECONDS: Final = 1_000_000_000
 FILE_FORMAT: Final = "lance"
+
+_SCHEMAS_KEPT: Final = 16
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECONDS_MAX: Final = 253_402_300_799  # the end of the year 9999, as of the message's definition
@@ -199,7 +202,6 @@ def parse_manifest(message: Bytes) -> tuple[Manifest, SectionPositions]:
 def render_manifest(manifest: Manifest, positions: SectionPositions) -> tuple[bytes, Bytes]:
     """Return the message of a manifest in two pieces, of which the second is the fragments."""
     proto = table_pb.Manifest(
-        fields=manifest.schema.to_protos(),
         version=manifest.version,
         version_aux_data=manifest.version_aux_data,
         schema_metadata=manifest.schema.metadata_bytes(),
@@ -218,6 +220,7 @@ def render_manifest(manifest: Manifest, positions: SectionPositions) -> tuple[by
         max_allocated_field_id=manifest.max_allocated_field_id,
         max_clustering_id=manifest.max_clustering_id,
     )
+    proto.MergeFrom(_message_of(manifest.schema.fields))
     proto.data_format.file_format = FILE_FORMAT
     proto.data_format.version = manifest.data_version.value
     proto.timestamp.seconds, proto.timestamp.nanos = divmod(manifest.timestamp_ns, NANOSECONDS)
@@ -234,6 +237,12 @@ def render_manifest(manifest: Manifest, positions: SectionPositions) -> tuple[by
             id=item.id, columns=item.columns, provider=item.provider, version=item.version
         )
     return render_message(proto) + manifest.unknown, manifest.fragments.wire
+
+
+@lru_cache(_SCHEMAS_KEPT)
+def _message_of(fields: tuple[Field, ...]) -> table_pb.Manifest:
+    """Return a message with the fields of a schema, which is copied into others."""
+    return table_pb.Manifest(fields=Schema(fields).to_protos())
 
 
 def _check(manifest: Manifest) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 import pyarrow as pa
@@ -29,6 +30,7 @@ from lancelet.io.store import StorageOptions
 from lancelet.query.blobs import BlobPlace, read_places
 from lancelet.query.kinds import is_bytes
 
+_SCHEMAS_KEPT: Final = 16
 _THRESHOLD: Final = re.compile(r"lance-encoding:blob-.*-size-threshold")
 
 
@@ -40,10 +42,15 @@ class ExternalBlobError(BlobInputError):
     """A blob lies where nobody said that it will stay."""
 
 
+@lru_cache(_SCHEMAS_KEPT)
+def blob_columns(fields: tuple[Field, ...]) -> tuple[Field, ...]:
+    """Return the fields of a schema that are blobs or hold some."""
+    return tuple(each for each in fields if any(node.is_blob_v2 for node in each.walk()))
+
+
 def with_blob_structs(batch: pa.RecordBatch, fields: Sequence[Field]) -> pa.RecordBatch:
     """Return a batch whose blob columns have the form that the fields are stored in."""
-    changed = [each for each in fields if any(node.is_blob_v2 for node in each.walk())]
-    for each in changed:
+    for each in blob_columns(tuple(fields)):
         place = batch.schema.get_field_index(each.name)
         array = _as_stored(batch.column(place), each)
         own = pa.field(each.name, array.type, each.nullable)
@@ -72,7 +79,7 @@ def resolved_blobs(
     batches: Iterator[pa.RecordBatch], fields: Sequence[Field], policy: BlobPolicy
 ) -> Iterator[pa.RecordBatch]:
     """Return batches whose blobs that are given by URI were treated as a policy says."""
-    blobs = [each for each in fields if any(node.is_blob_v2 for node in each.walk())]
+    blobs = blob_columns(tuple(fields))
     return _with_resolved(batches, blobs, policy) if blobs else batches
 
 

@@ -12,6 +12,7 @@ import contextlib
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
@@ -32,6 +33,8 @@ from lancelet.ops.blob_input import with_blob_structs
 
 MAX_ROWS_PER_FILE: Final = 1024 * 1024
 MAX_BYTES_PER_FILE: Final = 90 * 1024**3
+
+_SCHEMAS_KEPT: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +111,7 @@ class _FragmentWriter:
     """Writes one file after another."""
 
     def __init__(self, targets: list[Target], schema: Schema, options: FileOptions) -> None:
-        for column in schema.fields:
-            _check_dimensions(column)
+        _check_dimensions(schema.fields)
         self._targets = targets
         self._schema = schema
         self._options = options
@@ -203,12 +205,15 @@ def _path(target: Target, name: str) -> str:
     return f"{target.folder}/{name}" if target.folder else name
 
 
-def _check_dimensions(column: Field) -> None:
-    for node in column.walk():
-        if pa.types.is_fixed_size_list(node.arrow_type) and not node.arrow_type.list_size:
-            raise DimensionError(
-                "the dimension must be a positive integer", column=column.name, field=node.name
-            )
+@lru_cache(_SCHEMAS_KEPT)
+def _check_dimensions(columns: tuple[Field, ...]) -> None:
+    for column in columns:
+        for node in column.walk():
+            kind = node.arrow_type
+            if pa.types.is_fixed_size_list(kind) and not kind.list_size:
+                raise DimensionError(
+                    "the dimension must be a positive integer", column=column.name, field=node.name
+                )
 
 
 def checked_batches(

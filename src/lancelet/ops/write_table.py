@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from lancelet.errors import AlreadyExistsError, DatasetNotFoundError, InvalidInputError
+from lancelet.errors import AlreadyExistsError, InvalidInputError
 from lancelet.format.base_paths import BasePath
 from lancelet.format.fragment import Fragment
 from lancelet.format.operation import Append, Operation, Overwrite
@@ -31,7 +31,7 @@ from lancelet.table.apply.state import with_true_version
 from lancelet.table.commit import CommitOptions
 from lancelet.table.dictionaries import dictionary_values_of
 from lancelet.table.location import TableLocation
-from lancelet.table.snapshot import Snapshot, open_snapshot
+from lancelet.table.snapshot import Snapshot, latest_snapshot
 
 
 class WriteMode(Enum):
@@ -91,12 +91,20 @@ class PreparedWrite:
 
 
 def write_table(
-    location: TableLocation, rows: RowStream, mode: WriteMode, options: WriteOptions
+    location: TableLocation,
+    rows: RowStream,
+    mode: WriteMode,
+    options: WriteOptions,
+    *,
+    known: Snapshot | None = None,
 ) -> Snapshot:
-    """Write rows and commit them; see `WriteMode`."""
+    """Write rows and commit them; see `WriteMode`.
+
+    `known` is a version that was read already, which is not read again if it is the latest.
+    """
     LISTENERS.tell(DATASET_EVENTS, event="loading", uri=location.uri)
     LISTENERS.tell(DATASET_EVENTS, event="writing", uri=location.uri, mode=mode.value.capitalize())
-    latest = latest_or_none(location)
+    latest = latest_snapshot(location, known=known)
     # Nothing leads to the new files before the commit, so they are flushed beside its work.
     lazy = replace(location, store=location.store.lazily())
     known = None if latest is None else replace(latest, location=lazy)
@@ -160,14 +168,6 @@ def append_fragments(
     policy = options.blob_policy(latest.manifest.bases.values(), latest.location)
     rows = RowStream(rows.schema, resolved_blobs(rows.batches, schema.fields, policy))
     return _write(targets, rows, schema, files)
-
-
-def latest_or_none(location: TableLocation) -> Snapshot | None:
-    """Return the latest version of the table at a location, or None if there is no table."""
-    try:
-        return open_snapshot(location)
-    except DatasetNotFoundError:
-        return None
 
 
 def _version_of_table(latest: Snapshot | None, options: WriteOptions) -> FileVersion:

@@ -30,14 +30,13 @@ from lancelet.ops.fit import fit_to_table
 from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.ops.publish import Remarks, commit_transaction, new_transaction
 from lancelet.ops.write import FileLimits, FileOptions, Target, write_fragments
-from lancelet.ops.write_table import latest_or_none
 from lancelet.spark.convert import convert_batch
 from lancelet.spark.options import WriteSettings
 from lancelet.spark.write_schema import schema_for_new_table, schema_for_table
 from lancelet.table.apply.state import with_true_version
 from lancelet.table.commit import CommitOptions
 from lancelet.table.mark import Mark
-from lancelet.table.snapshot import Snapshot
+from lancelet.table.snapshot import Snapshot, latest_snapshot
 
 _PAGE_ROWS: Final = 65536
 _PAGE_BYTES: Final = 16 * 1024 * 1024
@@ -135,7 +134,7 @@ def publish_rows(
     try:
         return commit_transaction(location, transaction, options)
     except AlreadyExistsError:
-        latest = latest_or_none(location)
+        latest = latest_snapshot(location)
         if latest is None or how.replaces or latest.schema.fields != plan.schema.fields:
             raise
         return _append(plan, latest.version, fragments, how) if fragments else None
@@ -153,7 +152,7 @@ def delete_files(plan: FilePlan, fragments: Iterable[Fragment]) -> None:
 
 def latest_of(table: TableRef) -> Snapshot | None:
     """Return the latest version of a table or branch, or None if there is none."""
-    return latest_or_none(replace(table, version=None).locate())
+    return latest_snapshot(replace(table, version=None).locate())
 
 
 def _append(

@@ -15,16 +15,16 @@ What is not flat and plain, has nulls or asks for an encoding is left to the gen
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from lancelet.buffers import Bytes
 from lancelet.encodings import registry
-from lancelet.encodings.arrow import block_from_arrow
-from lancelet.encodings.base import ColumnChoice, EncodedPage, FileVersion, FixedWidth, Variable
+from lancelet.encodings.base import ColumnChoice, EncodedPage, FileVersion, Variable
 from lancelet.encodings.choose import TINY_BYTES
 from lancelet.encodings.codecs.flat import flat_encoding
 from lancelet.encodings.codecs.variable import PAD_BYTE as TEXT_PAD_BYTE
@@ -38,20 +38,25 @@ from lancelet.encodings.options import has_other_defaults
 from lancelet.encodings.v2_1.messages import message_of, sealed
 from lancelet.format.field import Field
 
-_FLAT_TYPES: Final = frozenset(
+_FIXED_TYPES: Final = frozenset(
     data_type.id
     for data_type in (
         *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
         *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
         *(pa.float16(), pa.float32(), pa.float64(), pa.decimal128(1)),
         *(pa.date32(), pa.date64(), pa.time32("s"), pa.time64("us")),
-        *(pa.timestamp("s"), pa.duration("s"), pa.string(), pa.large_string()),
-        *(pa.binary(), pa.large_binary()),
+        *(pa.timestamp("s"), pa.duration("s")),
     )
 )
+_OFFSETS: Final = {
+    pa.string().id: np.dtype(np.int32),
+    pa.binary().id: np.dtype(np.int32),
+    pa.large_string().id: np.dtype(np.int64),
+    pa.large_binary().id: np.dtype(np.int64),
+}
 
-_Page: TypeAlias = tuple[tuple[Bytes, ...], bytes, str]
-"""The buffers of a page, its message, and what that says."""
+_Page: TypeAlias = tuple[tuple[Bytes, ...], bytes, str, str]
+"""The buffers of a page, its message, its layout and what its message says."""
 
 _LAYERS: Final = Layers.of([LayerKind.ALL_VALID_ITEM])
 _MESSAGE_OF_ONE_TEXT: Final = sealed(
@@ -62,67 +67,88 @@ _PADDING: Final = bytes([PAD_BYTE]) * ALIGNMENT
 _TEXT_PADDING: Final = bytes([TEXT_PAD_BYTE]) * ALIGNMENT
 
 
+def encode_tiny_fields(
+    arrays: Sequence[pa.Array], fields: Sequence[Field], version: FileVersion
+) -> list[EncodedPage | None]:
+    """Return the one page of the values of each field, or None if they are not few and plain."""
+    if has_other_defaults():
+        return [None] * len(fields)
+    return [
+        _encode_tiny(array, field, version) for array, field in zip(arrays, fields, strict=True)
+    ]
+
+
 def encode_tiny(array: pa.Array, field: Field, version: FileVersion) -> EncodedPage | None:
     """Return the one page of a field's values, or None if they are not few and plain."""
-    if (
-        array.nbytes > 2 * TINY_BYTES
-        or array.type.id not in _FLAT_TYPES
-        or array.null_count
-        or not len(array)
-        or field.metadata
-        or has_other_defaults()
-    ):
+    return encode_tiny_fields([array], [field], version)[0]
+
+
+def _encode_tiny(array: pa.Array, field: Field, version: FileVersion) -> EncodedPage | None:
+    count, num_bytes = len(array), array.nbytes
+    if num_bytes > 2 * TINY_BYTES or field.metadata or not count or array.null_count:
         return None
-    block = block_from_arrow(array)
-    assert isinstance(block, FixedWidth | Variable), "the type says so"
-    value = _repeated(block) if version >= FileVersion.V2_2 else None
-    page = _mini_block_page(block, version) if value is None else _constant_page(value)
+    data_type = array.type
+    if data_type.id in _FIXED_TYPES:
+        page = _page_of_numbers(array, data_type.bit_width, version)
+    elif data_type.id in _OFFSETS:
+        page = _page_of_texts(array, _OFFSETS[data_type.id], version)
+    else:
+        return None
     if page is None:
         return None
-    buffers, encoding, description = page
-    layout = "constant" if description == "constant" else "mini-block"
+    buffers, encoding, layout, description = page
     encoded_bytes = sum(map(len, buffers))
-    choice = ColumnChoice(field.name, layout, description, array.nbytes, encoded_bytes)
-    return EncodedPage(0, 0, len(array), buffers, encoding, (choice,))
+    choice = ColumnChoice(field.name, layout, description, num_bytes, encoded_bytes)
+    return EncodedPage(0, 0, count, buffers, encoding, (choice,))
 
 
-def _mini_block_page(block: FixedWidth | Variable, version: FileVersion) -> _Page | None:
-    """Return a page of one chunk, or None if the values are not few, or long."""
-    data = _chunk_of(block) if isinstance(block, Variable) else block.data.tobytes()
-    if data is None or (isinstance(block, FixedWidth) and len(data) > TINY_BYTES):
+def _page_of_numbers(array: pa.Array, bits: int, version: FileVersion) -> _Page | None:
+    count, width = len(array), bits // 8
+    start = array.offset * width
+    data = array.buffers()[1][start : start + count * width].to_pybytes()
+    has_large_chunks = version is not FileVersion.V2_1
+    if has_large_chunks and data == data[:width] * count:
+        return (), _message_of_one(data[:width]), "constant", "constant"
+    if len(data) > TINY_BYTES:
         return None
-    has_large_chunks = version >= FileVersion.V2_2
+    return _mini_block_page(data, *_message(bits, None, count, has_large_chunks), has_large_chunks)
+
+
+def _page_of_texts(array: pa.Array, offsets: np.dtype[Any], version: FileVersion) -> _Page | None:
+    _, ends, text = array.buffers()
+    block = Variable(
+        np.frombuffer(ends, offsets, len(array) + 1, array.offset * offsets.itemsize),
+        np.empty(0, np.uint8) if text is None else np.frombuffer(text, np.uint8),
+    )
+    has_large_chunks = version is not FileVersion.V2_1
+    if has_large_chunks and _is_one_text(block):
+        value = build_value(Variable(block.offsets[:2], block.data))
+        return (value,), _MESSAGE_OF_ONE_TEXT, "constant", "constant"
+    data = _chunk_of(block)
+    if data is None:
+        return None
+    message = _message(0, offsets.itemsize * 8, block.count, has_large_chunks)
+    return _mini_block_page(data, *message, has_large_chunks)
+
+
+def _mini_block_page(
+    data: bytes, encoding: bytes, description: str, has_large_chunks: bool
+) -> _Page:
+    """Return a page of one chunk."""
     head = struct.pack("<HI" if has_large_chunks else "<HH", 0, len(data))
     chunk = _padded(head) + _padded(data)
     words = struct.pack("<I" if has_large_chunks else "<H", (len(chunk) // ALIGNMENT - 1) << 4)
-    offset_bits = block.offsets.itemsize * 8 if isinstance(block, Variable) else None
-    value_bits = block.bits if isinstance(block, FixedWidth) else 0
-    encoding, description = _message(value_bits, offset_bits, block.count, has_large_chunks)
-    return (np.frombuffer(words, np.uint8), np.frombuffer(chunk, np.uint8)), encoding, description
+    buffers = (np.frombuffer(words, np.uint8), np.frombuffer(chunk, np.uint8))
+    return buffers, encoding, "mini-block", description
 
 
-def _constant_page(value: FixedWidth | Variable) -> _Page:
-    """Return a page of one value, which is in the message if its width is fixed."""
-    if isinstance(value, FixedWidth):
-        layout = ConstantLayout(_LAYERS, inline_value=value.data.tobytes())
-        return (), sealed(message_of(layout)), "constant"
-    return (build_value(value),), _MESSAGE_OF_ONE_TEXT, "constant"
-
-
-def _repeated(block: FixedWidth | Variable) -> FixedWidth | Variable | None:
-    """Return the one value that all are, as a block of one, or None."""
-    count = block.count
-    if isinstance(block, FixedWidth):
-        data, width = block.data.tobytes(), block.bits // 8
-        return (
-            FixedWidth(block.bits, block.data[:width], 1) if data == data[:width] * count else None
-        )
+def _is_one_text(block: Variable) -> bool:
+    """Whether all values are the same."""
     start, stop = int(block.offsets[0]), int(block.offsets[-1])
     length = int(block.offsets[1]) - start
     text = block.data[start:stop].tobytes()
-    if text != text[:length] * count or not (np.diff(block.offsets) == length).all():
-        return None
-    return Variable(block.offsets[:2], block.data)
+    is_repeated = text == text[:length] * block.count
+    return is_repeated and bool((np.diff(block.offsets) == length).all())
 
 
 def _chunk_of(block: Variable) -> bytes | None:
@@ -139,6 +165,11 @@ def _chunk_of(block: Variable) -> bytes | None:
 
 def _padded(data: bytes) -> bytes:
     return data + _PADDING[: -len(data) % ALIGNMENT]
+
+
+@lru_cache(64)
+def _message_of_one(value: bytes) -> bytes:
+    return sealed(message_of(ConstantLayout(_LAYERS, inline_value=value)))
 
 
 @lru_cache(1024)

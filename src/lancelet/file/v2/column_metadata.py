@@ -49,8 +49,8 @@ PLAIN_COLUMN_ENCODING: Final = wire_pb.Any(
 class WrittenPage:
     """A page whose buffers are in the file, ready for the metadata."""
 
-    positions: tuple[int, ...]
-    sizes: tuple[int, ...]
+    positions: Sequence[int]
+    sizes: Sequence[int]
     length: int
     encoding: bytes
     priority: int

@@ -79,18 +79,12 @@ class Container:
     def write_buffer(self, data: Bytes) -> Place:
         """Write bytes at the next aligned position, which is returned with their size."""
         with self._lock:
-            position, size = self._position, data.nbytes
-            padding = _PADDING[: padding_after(position + size)]
-            self._position += size + len(padding)
-            if size >= _SMALL_BYTES:
-                self._write_small()
-                self._append(data)
-            else:
-                self._small += data.data
-            self._small += padding
-            if len(self._small) >= _SMALL_BYTES:
-                self._write_small()
-            return position, size
+            return self._take(data)
+
+    def write_buffers(self, buffers: Sequence[Bytes]) -> list[Place]:
+        """Write buffers one after another, and return their places."""
+        with self._lock:
+            return [self._take(data) for data in buffers]
 
     def finish(self, description: Description) -> int:
         """Write what describes the file, make it visible, and return its size."""
@@ -115,6 +109,20 @@ class Container:
     def abort(self) -> None:
         """Leave nothing behind."""
         self._target.abort()
+
+    def _take(self, data: Bytes) -> Place:
+        position, size = self._position, data.nbytes
+        padding = _PADDING[: -(position + size) % ALIGNMENT]
+        self._position += size + len(padding)
+        if size >= _SMALL_BYTES:
+            self._write_small()
+            self._append(data)
+        else:
+            self._small += data.data
+        self._small += padding
+        if len(self._small) >= _SMALL_BYTES:
+            self._write_small()
+        return position, size
 
     def _write_small(self) -> None:
         """Write what waits."""

@@ -83,6 +83,15 @@ def bundle_columns(columns: Columns, version: FileVersion, memo: Memo | None) ->
     return ()
 
 
+def encode_tiny_fields(
+    arrays: Sequence[pa.Array], fields: Sequence[Field], version: FileVersion
+) -> Sequence[EncodedPage | None]:
+    """Encode a few plain values of each field as its only page; others are None."""
+    if version in (FileVersion.V2_1, FileVersion.V2_2):
+        return v2_1.encode_tiny_fields(arrays, fields, version)
+    return [None] * len(fields)
+
+
 def check_storable(fields: Iterable[Field], version: FileVersion) -> None:
     """Raise unless files of a version can store the fields, in the way that each asks for."""
     EncodingOptions.from_metadata("", None)  # what the environment asks for, of all fields

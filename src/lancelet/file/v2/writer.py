@@ -28,16 +28,12 @@ from lancelet.encodings.blob_v1 import is_blob_v1, place_blobs
 from lancelet.file.base import WriteSummary
 from lancelet.file.pool import submit
 from lancelet.file.sidecars import SidecarSink
-from lancelet.file.storage import stored_column
+from lancelet.file.storage import stored_columns
 from lancelet.file.v2.column_metadata import WrittenPage, encode_column
+from lancelet.file.v2.column_plan import plan_columns
 from lancelet.file.v2.container import Container, Description, Place
 from lancelet.file.v2.descriptor import descriptor_bytes
-from lancelet.file.v2.generation import (
-    column_encodings,
-    columns_of,
-    generation_of,
-    place_columns,
-)
+from lancelet.file.v2.generation import columns_of, encode_tiny_fields, generation_of
 from lancelet.file.v2.waiting import joined
 from lancelet.file.zones import ZONE_ROWS, LeafBounds
 from lancelet.format.schema import Field, Schema
@@ -74,12 +70,18 @@ class _Pending:
 
     field: Field
     first_column: int
-    num_columns: int
     first_row: int = 0
     arrays: list[pa.Array] = field_of(default_factory=list)
     rows: int = 0
     bytes: int = 0
     has_blobs: bool = False
+
+    def take(self) -> list[pa.Array]:
+        """Return what waits, which then does no more."""
+        arrays = self.arrays
+        self.first_row += self.rows
+        self.arrays, self.rows, self.bytes = [], 0, 0
+        return arrays
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,15 +125,22 @@ class FileWriter:
         """Write rows of `schema` to `target`; types that the version lacks are refused here."""
         self._options = options
         self._schema = schema
-        self._placement = place_columns(schema.fields, options.version)
+        self._plan = plan_columns(schema.fields, options.version)
         self._generation = generation_of(options.version)
         self._container = Container(target, with_checksums=options.checksums)
         self._blobs = blobs
         if blobs is not None:
             blobs.attach(self._container)
         self._zones = zones
-        self._columns: list[list[WrittenPage]] = [[] for _ in self._placement]
-        self._pending = self._make_pending()
+        self._columns: list[list[WrittenPage]] = [[] for _ in self._plan.encodings]
+        self._pending = [
+            _Pending(each.field, each.first_column, has_blobs=each.has_blobs)
+            for each in self._plan.fields
+        ]
+        self._page_bytes_max = _page_bytes_max(options)
+        cached = options.data_cache_bytes
+        field_bytes = _FIELD_BYTES if cached is None else cached // max(1, len(self._pending))
+        self._page_bytes = max(1, min(field_bytes, self._page_bytes_max))
         self._encoding: deque[tuple[_Pending, int, int, Future[_Encoded] | _Encoded]] = deque()
         self._metadata = dict(schema.metadata)
         self._global_buffers: list[Place] = []
@@ -146,7 +155,7 @@ class FileWriter:
     @property
     def placement(self) -> Mapping[int, int]:
         """The column of each field that owns one, by the id of the field."""
-        return self._placement
+        return self._plan.placement
 
     @property
     def num_rows(self) -> int:
@@ -178,7 +187,7 @@ class FileWriter:
 
     def write(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Take rows; the columns are found by name, and others are left alone."""
-        columns = [stored_column(batch, pending.field) for pending in self._pending]
+        columns = stored_columns(batch, self._schema.fields)
         for pending, arrays in zip(self._pending, columns, strict=True):
             for array in arrays:
                 self._append(pending, self._placed(pending.field, array))
@@ -188,6 +197,8 @@ class FileWriter:
         """Write what still waits and the metadata, and make the file visible."""
         if self._zones is not None and not self._zones.wants(self._num_rows):
             self._zones = None
+        if self._zones is None:
+            self._flush_tiny()
         for pending in self._pending:
             self._flush(pending)
         self._write_encoded(keep=0)
@@ -226,21 +237,15 @@ class FileWriter:
 
     # --- cutting pages ------------------------------------------------------------------------
 
-    def _make_pending(self) -> list[_Pending]:
-        pending: list[_Pending] = []
-        version = self._options.version
-        first_column = 0
-        for node in self._schema.fields:
-            count = len(columns_of(node, version))
-            has_blobs = any(part.is_blob for part in node.walk())
-            pending.append(_Pending(node, first_column, count, has_blobs=has_blobs))
-            first_column += count
-        return pending
-
     def _append(self, pending: _Pending, array: pa.Array) -> None:
         """Add values to a page in the making, and cut as many pages as they fill."""
         limit, most = self._page_bytes, self._page_bytes_max
         num_bytes = _value_bytes(array)
+        if pending.bytes + num_bytes < limit:
+            pending.arrays.append(array)
+            pending.rows += len(array)
+            pending.bytes += num_bytes
+            return
         if pending.bytes + num_bytes > most:
             self._flush(pending)
         rows = max(1, int(len(array) * most / max(num_bytes, 1)))
@@ -252,27 +257,24 @@ class FileWriter:
             if pending.bytes >= limit or len(array) - start > rows:
                 self._flush(pending)
 
-    @property
-    def _page_bytes(self) -> int:
-        options = self._options
-        cached = options.data_cache_bytes
-        field_bytes = _FIELD_BYTES if cached is None else cached // max(1, len(self._pending))
-        return max(1, min(field_bytes, self._page_bytes_max))
-
-    @property
-    def _page_bytes_max(self) -> int:
-        # From 2.1 on pages are cut where they are read, so what was asked for has no effect.
-        if self._options.version is not FileVersion.V2_0:
-            return _PAGE_BYTES_MAX
-        return max(1, self._options.max_page_bytes or _PAGE_BYTES_MAX)
+    def _flush_tiny(self) -> None:
+        """Write at once what waits of fields if it is so little that it is a page as it is."""
+        self._write_encoded(keep=0)
+        small = [each for each in self._pending if each.rows and each.bytes < _SMALL_BYTES]
+        arrays = [joined(each.arrays, each.field) for each in small]
+        fields = [each.field for each in small]
+        pages = encode_tiny_fields(arrays, fields, self._options.version)
+        for pending, page in zip(small, pages, strict=True):
+            if page is not None:
+                self._write_page(pending, pending.first_row, page)
+                pending.take()
 
     def _flush(self, pending: _Pending) -> None:
         """Start encoding what waits, and write what is encoded."""
         if not pending.rows:
             return
-        arrays, first_row, num_bytes = pending.arrays, pending.first_row, pending.bytes
-        pending.first_row += pending.rows
-        pending.arrays, pending.rows, pending.bytes = [], 0, 0
+        first_row, num_bytes = pending.first_row, pending.bytes
+        arrays = pending.take()
         task = partial(self._encode, pending.field, arrays, first_row)
         if pending.has_blobs:
             # What was cut before goes into the file before the blobs of this page do.
@@ -317,10 +319,10 @@ class FileWriter:
                 self._zones.add(pending.field, found.bounds)
 
     def _write_page(self, pending: _Pending, first_row: int, page: EncodedPage) -> None:
-        places = [self._container.write_buffer(buffer) for buffer in page.buffers]
+        places = self._container.write_buffers(page.buffers)
         written = WrittenPage(
-            positions=tuple(position for position, _ in places),
-            sizes=tuple(size for _, size in places),
+            positions=[position for position, _ in places],
+            sizes=[size for _, size in places],
             length=page.length,
             encoding=page.encoding,
             priority=first_row + page.first_row,
@@ -343,15 +345,17 @@ class FileWriter:
                 self._write_page(pending, 0, page)
 
     def _column_metadata(self) -> list[bytes]:
-        encodings = [
-            encoding
-            for node in self._schema.fields
-            for encoding in column_encodings(node, self._options.version)
-        ]
         return [
             encode_column(pages, encoding=encoding)
-            for pages, encoding in zip(self._columns, encodings, strict=True)
+            for pages, encoding in zip(self._columns, self._plan.encodings, strict=True)
         ]
+
+
+def _page_bytes_max(options: WriterOptions) -> int:
+    # From 2.1 on pages are cut where they are read, so what was asked for has no effect.
+    if options.version is not FileVersion.V2_0:
+        return _PAGE_BYTES_MAX
+    return max(1, options.max_page_bytes or _PAGE_BYTES_MAX)
 
 
 def _joins(page: WrittenPage, following: WrittenPage) -> bool:
