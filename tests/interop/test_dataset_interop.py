@@ -112,6 +112,19 @@ def test_nested_columns_in_expressions_of_pyarrow_work_here(table):
     assert found == theirs.to_table(filter="s.x < 4")
 
 
+@pytest.mark.parametrize(
+    "columns",
+    [["s.q", "s.p"], ["s.p", "a", "s"], ["a", "a"], ["l.item.u"], ["_rowid", "s.q.x", "`s`.p"]],
+)
+def test_fields_within_a_column_are_taken_within_it(tmp_path, columns):
+    rows = [{"a": n, "s": {"p": n, "q": {"x": n, "y": 0}}, "l": [{"u": n, "v": 0}]} for n in (1, 2)]
+    theirs = lance.write_dataset(pa.Table.from_pylist([*rows, {"a": 3}]), str(tmp_path / "t"))
+    ours = lancelet.dataset(theirs.uri)
+    assert ours.take([2, 0], columns=columns).equals(theirs.take([2, 0], columns=columns))
+    assert ours._take_rows([1], columns=columns).equals(theirs._take_rows([1], columns=columns))
+    assert ours.sample(3, columns).schema == theirs.sample(3, columns).schema
+
+
 def test_rows_are_taken_by_place_and_by_id(table):
     ours, theirs = both(table)
     places = [7, 0, 30, 7, 12]

@@ -29,7 +29,7 @@ from lancelet.errors import UnsupportedError
 from lancelet.format.fragment import Fragment
 from lancelet.ops.fragments import delete_matching, delete_offsets, fragment_of_file
 from lancelet.query.nodes.source import FragmentSource
-from lancelet.query.projection import project
+from lancelet.query.projection import project_parts
 from lancelet.query.take import RowNotFoundError, take_addresses
 from lancelet.rowids.address import addresses_of
 
@@ -281,7 +281,7 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
         offsets = source.hidden.physical_offsets(places)
         kept = columns if columns is None or isinstance(columns, Mapping) else tuple(columns)
         addresses = addresses_of(self._fragment.id, offsets)
-        return take_addresses(snapshot, addresses, project(snapshot.schema, kept))
+        return take_addresses(snapshot, addresses, project_parts(snapshot.schema, kept))
 
     def open_session(
         self,

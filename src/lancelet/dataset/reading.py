@@ -14,9 +14,10 @@ from lancelet.dataset.scan_request import ScanRequest, shows_arguments
 from lancelet.dataset.scanner import LanceScanner
 from lancelet.errors import InvalidInputError
 from lancelet.file.arguments import OutOfRangeError
-from lancelet.query.plan import projection_of
+from lancelet.query.projection import Projection, project_parts
 from lancelet.query.scan_options import Columns
 from lancelet.query.take import addresses_at, live_addresses, take_addresses
+from lancelet.table.snapshot import Snapshot
 
 _OF_ARROW: Final = frozenset(
     {"cache_metadata", "fragment_scan_options", "memory_pool", "use_threads"}
@@ -200,7 +201,7 @@ class ReadingMethods:
         places = whole_numbers(indices)
         if len(places) and int(places.min()) < 0:
             raise OutOfRangeError("the place of a row is negative", row=int(places.min()))
-        projection = projection_of(snapshot, _kept(columns), may_repeat=True)
+        projection = _parts(snapshot, _kept(columns))
         return take_addresses(snapshot, addresses_at(snapshot, places), projection)
 
     def _take_rows(
@@ -213,7 +214,7 @@ class ReadingMethods:
         del kwargs
         snapshot = self._handle.snapshot
         ids = whole_numbers(row_ids).astype(np.uint64)
-        projection = projection_of(snapshot, _kept(columns), may_repeat=True)
+        projection = _parts(snapshot, _kept(columns))
         return take_addresses(snapshot, live_addresses(snapshot, ids), projection)
 
     def sample(
@@ -232,3 +233,12 @@ class ReadingMethods:
 
 def _kept(columns: Sequence[str] | Mapping[str, str] | None) -> Columns:
     return columns if columns is None or isinstance(columns, Mapping) else tuple(columns)
+
+
+def _parts(snapshot: Snapshot, columns: Columns) -> Projection:
+    """Return how to take columns; worked out once for names of columns."""
+    if isinstance(columns, Mapping):
+        return project_parts(snapshot.schema, columns)
+    return snapshot.kept.get_or_make(
+        ("parts", columns), lambda: project_parts(snapshot.schema, columns)
+    )

@@ -185,14 +185,13 @@ def projection_of(
     columns: Columns,
     *,
     behind: tuple[str, ...] = (),
-    may_repeat: bool = False,
 ) -> Projection:
     """Return how to compute columns of a version; worked out once for names of columns."""
     if isinstance(columns, Mapping):
         return project(snapshot.schema, columns, behind=behind)
     return snapshot.kept.get_or_make(
-        ("projection", columns, behind, may_repeat),
-        lambda: project(snapshot.schema, columns, behind=behind, may_repeat=may_repeat),
+        ("projection", columns, behind),
+        lambda: project(snapshot.schema, columns, behind=behind),
     )
 
 

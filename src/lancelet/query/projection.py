@@ -84,9 +84,7 @@ def scan_schema(schema: Schema) -> pa.Schema:
     return pa.schema([*fields, *extra])
 
 
-def project(
-    schema: Schema, columns: Columns, *, behind: Sequence[str] = (), may_repeat: bool = False
-) -> Projection:
+def project(schema: Schema, columns: Columns, *, behind: Sequence[str] = ()) -> Projection:
     """Return how to compute the columns asked for, with some row columns behind them."""
     names = scan_schema(schema)
     if columns is None:
@@ -99,10 +97,43 @@ def project(
     found += [
         OutputColumn(ROW_FIELDS[name], Column((name,))) for name in behind if name not in present
     ]
-    if not may_repeat:
-        _check_distinct(found)
+    _check_distinct(found)
     fields, row_columns = needed(schema, (column.expression for column in found))
     return Projection(tuple(found), fields, row_columns)
+
+
+def project_parts(schema: Schema, columns: Columns) -> Projection:
+    """Return how takes read columns: fields of a struct stay in it, and no column comes twice.
+
+    asked for   ["s.y", "a", "s.x", "a"]
+    returned    s{x, y}, a
+    """
+    if columns is None or isinstance(columns, Mapping):
+        return project(schema, columns)
+    own = set(schema.names)
+    row_columns = dict.fromkeys(name for name in columns if name in ROW_FIELDS.keys() - own)
+    paths = [
+        format_path([path]) if path in own else path for path in columns if path not in row_columns
+    ]
+    whole = {field.name: field for field in schema.fields}
+    parts = {
+        part.name: _in_schema_order(whole[part.name], part) for part in schema.project(paths).fields
+    }
+    tops = [path if path in own or path in row_columns else parse_path(path)[0] for path in columns]
+    found = tuple(
+        OutputColumn(
+            ROW_FIELDS[name] if name in row_columns else scan_field(parts[name]), Column((name,))
+        )
+        for name in dict.fromkeys(tops)
+    )
+    return Projection(found, tuple(parts.values()), tuple(row_columns))
+
+
+def _in_schema_order(whole: Field, part: Field) -> Field:
+    kept = {child.id: child for child in part.children}
+    return part.with_children(
+        _in_schema_order(child, kept[child.id]) for child in whole.children if child.id in kept
+    )
 
 
 def needed(
