@@ -160,16 +160,16 @@ int64_t look_by_bounds(const uint8_t* codes, int64_t start, int64_t length, int6
     return 0;
   int64_t first = 0;
   for (; first + 64 <= length; first += 64) {
-    uint64_t left = ~uint64_t{0};
+    const __m512i admitted = _mm512_loadu_si512(search.admission.mask.data + start + first);
+    uint64_t left = _mm512_test_epi8_mask(admitted, admitted);
     // One more than what bounds say, as they are rounded themselves.
     const float most = (search.limit() - bounds.low) / bounds.step + 1;
-    if (most < 0) continue;
+    if (most < 0 || left == 0) continue;
     if (most < 65535)
-      left = rows_within(codes + first, length, columns, bounds.bytes,
-                         static_cast<uint16_t>(most));
+      left &= rows_within(codes + first, length, columns, bounds.bytes,
+                          static_cast<uint16_t>(most));
     for (; left != 0; left &= left - 1) {
       const int64_t row = first + trailing_zeros(left);
-      if (!search.admission.admits(search.addresses.data[start + row])) continue;
       const float score = sum_of_row(codes, length, columns, row, table, base);
       search.look(start + row, 1, &score);
     }

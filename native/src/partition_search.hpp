@@ -1,7 +1,7 @@
 // What a search of partitions keeps: which rows may be found, and the best so far.
 //
-// Looking up whether a row may be found costs about as much as scoring few bytes. So where most may,
-// only rows that would get into the heap are looked up; where few may, these are picked out first.
+// Where most rows may be found, only those that would get into the heap are looked up; where few
+// may, these are picked out first.
 #pragma once
 
 #include "best.hpp"
@@ -11,53 +11,20 @@ namespace {
 
 constexpr int64_t kStretch = 1024;
 
-// Which rows may be found: a byte for each row of each fragment.
+// Which rows may be found: a byte for each row of the segment.
 struct Admission {
-  ConstInts fragments;
-  ConstInts starts;
   ConstBytes mask;
 
-  LANCELET_INLINE bool admits(uint64_t address) const {
-    const Part part = part_of_fragment(static_cast<int64_t>(address >> 32));
-    const int64_t offset = static_cast<int64_t>(address & 0xffffffffu);
-    return offset < part.count && part.mask[offset] != 0;
-  }
+  LANCELET_INLINE bool admits(int64_t place) const { return mask.data[place] != 0; }
 
   // Keeps the places of rows that may be found, of rows from `first` on. Returns how many they are.
-  LANCELET_INLINE int64_t pick(const uint64_t* addresses, int64_t first, int64_t count,
-                               int64_t* picked) const {
-    int64_t kept = 0, known = -1;
-    Part part{nullptr, 0};
+  LANCELET_INLINE int64_t pick(int64_t first, int64_t count, int64_t* picked) const {
+    int64_t kept = 0;
     for (int64_t row = first; row < first + count; ++row) {
-      const int64_t fragment = static_cast<int64_t>(addresses[row] >> 32);
-      const int64_t offset = static_cast<int64_t>(addresses[row] & 0xffffffffu);
-      if (fragment != known) {
-        part = part_of_fragment(fragment);
-        known = fragment;
-      }
       picked[kept] = row;
-      kept += offset < part.count && part.mask[offset] != 0;
+      kept += mask.data[row] != 0;
     }
     return kept;
-  }
-
- private:
-  struct Part {
-    const uint8_t* mask;
-    int64_t count;
-  };
-
-  LANCELET_INLINE Part part_of_fragment(int64_t fragment) const {
-    int64_t low = 0, high = fragments.size;
-    while (low < high) {
-      const int64_t middle = (low + high) / 2;
-      if (fragments.data[middle] < fragment)
-        low = middle + 1;
-      else
-        high = middle;
-    }
-    if (low == fragments.size || fragments.data[low] != fragment) return {mask.data, 0};
-    return {mask.data + starts.data[low], starts.data[low + 1] - starts.data[low]};
   }
 };
 
@@ -86,7 +53,7 @@ struct Search {
     if (count < kLooks) return false;
     int64_t admitted = 0;
     for (int64_t k = 0; k < kLooks; ++k)
-      admitted += admission.admits(addresses.data[first + k * (count / kLooks)]);
+      admitted += admission.admits(first + k * (count / kLooks));
     return admitted < kLooks * 3 / 4;
   }
 
@@ -95,7 +62,7 @@ struct Search {
     if (best.size == best.scores.size && !(score <= best.scores.data[0])) return;
     if (!(score >= lower) || !(score < upper)) return;
     const Row row{score, addresses.data[place]};
-    if (best.takes(row) && admission.admits(row.address)) best.add(row);
+    if (best.takes(row) && admission.admits(place)) best.add(row);
   }
 
   // The same for rows from `first` on.

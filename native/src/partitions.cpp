@@ -112,20 +112,17 @@ int64_t scan_partitions(int64_t kind, ConstBytes code_bytes, int64_t row_bytes,
                         Span<const float> words, int64_t pieces, int64_t metric,
                         int64_t element_bytes, int64_t dimension, Span<const float> numbers,
                         Span<const float> centers, Span<const float> bases, ConstInts starts,
-                        ConstInts lengths, Span<const uint64_t> addresses, ConstInts fragments,
-                        ConstInts fragment_starts, ConstBytes mask,
+                        ConstInts lengths, Span<const uint64_t> addresses, ConstBytes admitted,
                         Span<uint64_t> best_addresses, Span<float> best_scores) {
   if (numbers.size != 4 || starts.size != lengths.size || dimension < 1 || row_bytes < 1 ||
       best_addresses.size != best_scores.size || best_scores.size < 1)
     return fail(kBadCount, 0);
-  if (fragment_starts.size != fragments.size + 1 ||
-      fragment_starts.data[fragments.size] > mask.size)
-    return fail(kBadLength, 0);
+  if (admitted.size != addresses.size) return fail(kBadLength, 0);
   const Codes codes{code_bytes, row_bytes, add, scale, row_numbers};
   const Query query{query_bytes, words,     pieces,          metric, element_bytes,
                     dimension,   numbers.data[2], numbers.data[3]};
   Search search{addresses,
-                {fragments, fragment_starts, mask},
+                {admitted},
                 numbers.data[0],
                 numbers.data[1],
                 {best_scores, best_addresses, 0}};

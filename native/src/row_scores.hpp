@@ -164,7 +164,7 @@ LANCELET_INLINE void each_row(int64_t start, int64_t length, [[maybe_unused]] co
   for (int64_t first = start; first < start + length; first += kStretch) {
     int64_t count = smaller(kStretch, start + length - first);
     if (is_picky) {
-      count = search.admission.pick(search.addresses.data, first, count, places);
+      count = search.admission.pick(first, count, places);
     } else {
       for (int64_t k = 0; k < count; ++k) places[k] = first + k;
     }

@@ -24,6 +24,7 @@ from lancelet.kernels.zstd import zstd_compress_chunks
 if NATIVE:
     from lancelet.kernels.native import (
         ask_filters,
+        admit_rows,
         bit_widths,
         bucket_rows,
         build_graph,
@@ -120,6 +121,7 @@ else:
     from lancelet.kernels.reference import (
         ask_filters,
         bit_widths,
+        admit_rows,
         bucket_rows,
         build_graph,
         chunks_of_rows,
@@ -216,6 +218,7 @@ __all__ = [
     "NATIVE",
     "CodeKind",
     "CodeQuery",
+    "admit_rows",
     "Comparison",
     "Graph",
     "LevelLimits",

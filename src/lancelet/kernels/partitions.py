@@ -2,7 +2,7 @@
 
 codes     of a whole segment, a partition behind the other
 query     how a row is scored by its code
-rows      address of each row, and a mask of those that may be found
+rows      address of each row, and whether it may be found
 
 The kinds of codes, where `c` is the code of a row:
 

@@ -20,13 +20,14 @@ from lancelet.kernels import (
     native,
     reference,
 )
+from lancelet.rowids.address import NO_ADDRESS
 
 KINDS = [*CodeKind]
 
 
 def case(
     seed: int, kind: CodeKind, *, small_words: bool = False
-) -> tuple[CodeQuery, PackedCodes, Probes, Any, RowMasks]:
+) -> tuple[CodeQuery, PackedCodes, Probes, Any, Any]:
     random = np.random.default_rng(seed)
     lengths = random.integers(0, 90, int(random.integers(1, 6)))
     lengths[0] += 1200  # more than the kernel looks at in one go
@@ -71,13 +72,10 @@ def case(
     if random.random() < 0.7:
         own = np.repeat(centers, lengths, axis=0)
         factors = factors or what_bounds_need(kind, values, own, extra)
-    order = random.permutation(rows)
-    addresses = (order // 300).astype(np.uint64) << np.uint64(32) | (order % 300).astype(np.uint64)
-    fragments = np.arange(0, max(rows // 300, 1))  # the last is not one of them
-    mask = random.random(300 * len(fragments)) < 0.5
-    masks = RowMasks(fragments, np.arange(len(fragments) + 1) * 300, mask)
+    addresses = random.permutation(rows).astype(np.uint64)
+    admitted = random.random(rows) < random.choice([0.02, 0.5, 0.95, 1])
     probes = Probes(starts, lengths, centers.reshape(-1), bases)
-    return CodeQuery(kind, query, dimension, **extra), codes, probes, addresses, masks
+    return CodeQuery(kind, query, dimension, **extra), codes, probes, addresses, admitted
 
 
 def what_bounds_need(
@@ -124,19 +122,61 @@ def test_bounds_leave_out_what_is_not_within(seed: int) -> None:
 
 
 def test_scores_that_are_no_numbers_are_never_found() -> None:
-    asked, codes, probes, addresses, masks = case(3, CodeKind.VECTORS)
+    asked, codes, probes, addresses, admitted = case(3, CodeKind.VECTORS)
     codes.values[:] = np.nan
     codes.scale[:] = np.nan
-    found, _ = native.scan_partitions(asked, codes, probes, addresses, masks, 10)
+    found, _ = native.scan_partitions(asked, codes, probes, addresses, admitted, 10)
     assert len(found) == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_does_not_fit_is_refused(kind: CodeKind) -> None:
-    asked, codes, probes, addresses, masks = case(5, kind)
+    asked, codes, probes, addresses, admitted = case(5, kind)
     beyond = Probes(probes.starts, probes.lengths + len(addresses), probes.centers, probes.bases)
     with pytest.raises(LanceletError):
-        native.scan_partitions(asked, codes, beyond, addresses, masks, 10)
+        native.scan_partitions(asked, codes, beyond, addresses, admitted, 10)
     wide = PackedCodes(codes.values, codes.row_bytes + 1, codes.add, codes.scale)
     with pytest.raises(LanceletError):
-        native.scan_partitions(asked, wide, probes, addresses, masks, 10)
+        native.scan_partitions(asked, wide, probes, addresses, admitted, 10)
+    with pytest.raises(LanceletError):
+        native.scan_partitions(asked, codes, probes, addresses, admitted[:-1], 10)
+
+
+@given(seed=st.integers(0, 1 << 30))
+def test_admits_the_rows_that_masks_of_their_fragments_have(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    sizes = random.integers(0, 40, int(random.integers(0, 5)))
+    fragments = np.sort(random.choice(np.arange(2, 12), len(sizes), replace=False))
+    mask = random.random(int(sizes.sum())) < 0.5
+    masks = RowMasks(fragments, np.cumsum([0, *sizes]), mask)
+    own = random.integers(0, 14, 300).astype(np.uint64), random.integers(0, 40, 300, np.uint64)
+    addresses = own[0] << np.uint64(32) | own[1]
+    addresses[random.random(300) < 0.1] = NO_ADDRESS
+    starts, lengths = np.array([200, 0, 7]), np.array([100, 5, 0])
+    expected, found = random.random((2, 300)) < 0.5
+    is_asked = np.r_[0:5, 200:300]
+    untouched = np.delete(found, is_asked)
+    reference.admit_rows(addresses, starts, lengths, masks, expected)
+    native.admit_rows(addresses, starts, lengths, masks, found)
+    np.testing.assert_array_equal(found[is_asked], expected[is_asked])
+    np.testing.assert_array_equal(np.delete(found, is_asked), untouched)
+    for place in is_asked.tolist():
+        fragment, offset = int(own[0][place]), int(own[1][place])
+        rows = dict(zip(fragments.tolist(), np.split(mask, np.cumsum(sizes)[:-1]), strict=False))
+        is_there = addresses[place] != NO_ADDRESS and offset < len(rows.get(fragment, ()))
+        assert found[place] == (is_there and rows[fragment][offset])
+
+
+def test_masks_that_do_not_fit_are_refused() -> None:
+    addresses, admitted = np.arange(4, dtype=np.uint64), np.zeros(4, np.bool_)
+    fragments, starts, mask = np.array([0]), np.array([0, 4]), np.ones(4, np.bool_)
+    whole = np.array([0]), np.array([4])
+    for bad in (
+        (addresses, np.array([1]), whole[1], RowMasks(fragments, starts, mask), admitted),
+        (addresses, *whole, RowMasks(fragments, starts + 1, mask), admitted),
+        (addresses, *whole, RowMasks(fragments, starts[::-1].copy(), mask), admitted),
+        (addresses, *whole, RowMasks(fragments, starts[:1], mask), admitted),
+        (addresses, *whole, RowMasks(fragments, starts, mask), admitted[:3]),
+    ):
+        with pytest.raises(LanceletError):
+            native.admit_rows(*bad)

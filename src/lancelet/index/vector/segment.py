@@ -114,6 +114,11 @@ class IvfSegment:
         return int(self.lengths.sum())
 
     @cached_property
+    def num_places(self) -> int:
+        """How many places there are for rows, which partitions lie among."""
+        return int((self.starts + self.lengths).max(initial=0))
+
+    @cached_property
     def left_out(self) -> int | None:
         """How many rows had no vector that can be compared, None if nobody counted."""
         return layout.read_left_out(self._storage)

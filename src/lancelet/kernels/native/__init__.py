@@ -41,7 +41,7 @@ from lancelet.kernels.native.levels import (
 )
 from lancelet.kernels.native.lz4 import lz4_compress, lz4_compress_chunks, lz4_decompress_chunks
 from lancelet.kernels.native.map_file import forget_pages, map_file
-from lancelet.kernels.native.partitions import scan_partitions
+from lancelet.kernels.native.partitions import admit_rows, scan_partitions
 from lancelet.kernels.native.postings import (
     decode_postings,
     decode_streams,
@@ -79,6 +79,7 @@ from lancelet.kernels.native.zstd import zstd_code_chunks, zstd_decompress_chunk
 
 __all__ = [
     "ask_filters",
+    "admit_rows",
     "bit_widths",
     "bucket_rows",
     "build_graph",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from lancelet.buffers import Int64s
 from lancelet.kernels import _native
 from lancelet.kernels.arguments import as_bytes, as_int64s
 from lancelet.kernels.faults import checked
@@ -17,11 +18,11 @@ def scan_partitions(
     codes: PackedCodes,
     probes: Probes,
     addresses: npt.NDArray[np.uint64],
-    masks: RowMasks,
+    admitted: npt.NDArray[np.bool_],
     count: int,
     bounds: tuple[float, float] = (-np.inf, np.inf),
 ) -> tuple[npt.NDArray[np.uint64], Floats]:
-    """Return the addresses and scores of so many rows at most, the nearest first.
+    """Return the addresses and scores of so many admitted rows at most, the nearest first.
 
     Only rows are found whose scores are at least the first bound and below the second.
     """
@@ -46,11 +47,31 @@ def scan_partitions(
         as_int64s(probes.starts),
         as_int64s(probes.lengths),
         addresses,
-        masks.fragments,
-        masks.starts,
-        masks.mask.view(np.uint8),
+        admitted.view(np.uint8),
         found,
         scores,
     )
     checked(size, kernel="scan_partitions")
     return found[:size], scores[:size]
+
+
+def admit_rows(
+    addresses: npt.NDArray[np.uint64],
+    starts: Int64s,
+    lengths: Int64s,
+    masks: RowMasks,
+    admitted: npt.NDArray[np.bool_],
+) -> None:
+    """Write whether each row of some partitions is in the mask of its fragment."""
+    checked(
+        _native.admit_rows(
+            addresses,
+            as_int64s(starts),
+            as_int64s(lengths),
+            masks.fragments,
+            masks.starts,
+            masks.mask.view(np.uint8),
+            admitted.view(np.uint8),
+        ),
+        kernel="admit_rows",
+    )

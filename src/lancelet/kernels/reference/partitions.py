@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lancelet.buffers import Int64s
 from lancelet.kernels.metric import Floats
 from lancelet.kernels.partitions import (
     ENTRIES,
@@ -28,26 +29,41 @@ def scan_partitions(
     codes: PackedCodes,
     probes: Probes,
     addresses: npt.NDArray[np.uint64],
-    masks: RowMasks,
+    admitted: npt.NDArray[np.bool_],
     count: int,
     bounds: tuple[float, float] = (-np.inf, np.inf),
 ) -> tuple[npt.NDArray[np.uint64], Floats]:
-    """Return the addresses and scores of so many rows at most, the nearest first.
+    """Return the addresses and scores of so many admitted rows at most, the nearest first.
 
     Only rows are found whose scores are at least the first bound and below the second.
     """
     where = [np.empty(0, np.uint64)]
     scores = [np.empty(0, np.float32)]
+    may_be_found = [np.empty(0, np.bool_)]
     for place, (start, length) in enumerate(zip(probes.starts, probes.lengths, strict=True)):
         rows = slice(int(start), int(start + length))
         where.append(addresses[rows])
+        may_be_found.append(admitted[rows])
         scores.append(_scores(asked, codes, probes, place, rows).astype(np.float32))
     found, apart = np.concatenate(where), np.concatenate(scores)
     with np.errstate(invalid="ignore"):
-        kept = np.flatnonzero((apart >= bounds[0]) & (apart < bounds[1]))
-    kept = kept[_admitted(found[kept], masks)]
+        is_within = (apart >= bounds[0]) & (apart < bounds[1])
+    kept = np.flatnonzero(is_within & np.concatenate(may_be_found))
     order = np.lexsort((found[kept], apart[kept]))[:count]
     return found[kept[order]], apart[kept[order]]
+
+
+def admit_rows(
+    addresses: npt.NDArray[np.uint64],
+    starts: Int64s,
+    lengths: Int64s,
+    masks: RowMasks,
+    admitted: npt.NDArray[np.bool_],
+) -> None:
+    """Write whether each row of some partitions is in the mask of its fragment."""
+    for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
+        rows = slice(start, start + length)
+        admitted[rows] = _admitted(addresses[rows], masks)
 
 
 def _scores(
@@ -91,12 +107,13 @@ def _table(asked: CodeQuery, center: Floats) -> Floats:
     return found
 
 
-def _admitted(addresses: npt.NDArray[np.uint64], masks: RowMasks) -> npt.NDArray[np.intp]:
-    if not len(masks.fragments):
-        return np.empty(0, np.intp)
+def _admitted(addresses: npt.NDArray[np.uint64], masks: RowMasks) -> npt.NDArray[np.bool_]:
+    if not masks.mask.any():
+        return np.zeros(len(addresses), np.bool_)
     fragments = (addresses >> np.uint64(32)).astype(np.int64)
     offsets = (addresses & np.uint64(0xFFFFFFFF)).astype(np.int64)
     at = np.minimum(np.searchsorted(masks.fragments, fragments), len(masks.fragments) - 1)
     places = masks.starts[at] + offsets
     known = (masks.fragments[at] == fragments) & (places < masks.starts[at + 1])
-    return np.flatnonzero(known & masks.mask[np.where(known, places, 0)])
+    found: npt.NDArray[np.bool_] = known & masks.mask[np.where(known, places, 0)]
+    return found

@@ -12,30 +12,43 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet.buffers import Int64s
-from lancelet.kernels import RowMasks
-from lancelet.rowids.address import NO_ADDRESS, UInt64s, fragments_of, offsets_of
+from lancelet.index.vector.segment import IvfSegment
+from lancelet.kernels import RowMasks, admit_rows
+from lancelet.rowids.address import UInt64s
 from lancelet.table.snapshot import Snapshot
 
 
 class AdmittedRows:
-    """Rows that may be found, and which of each partition of a segment these are; for any thread.
+    """Rows that may be found, by their places in a segment; for any thread.
 
     What was worked out for a partition is kept, as searches come back to it.
     """
 
-    def __init__(self, masks: RowMasks) -> None:
-        """Admit rows by their fragments."""
-        self.masks = masks
-        self._parts: dict[int, tuple[npt.NDArray[np.bool_] | None, int]] = {}
+    def __init__(self, masks: RowMasks, segment: IvfSegment) -> None:
+        """Admit rows of a segment by their fragments."""
+        self._masks = masks
+        self._segment = segment
+        self._admitted = np.zeros(segment.num_places, np.bool_)
+        self._counts = np.full(len(segment.lengths), -1, np.int64)
 
-    def among(self, number: int, addresses: UInt64s) -> tuple[npt.NDArray[np.bool_] | None, int]:
-        """Return which rows of a partition may be found, None if all, and how many these are."""
-        known = self._parts.get(number)
-        if known is None:
-            found = admits(self.masks, addresses)
-            count = int(np.count_nonzero(found))
-            known = self._parts[number] = None if count == len(found) else found, count
-        return known
+    def among(self, partitions: Int64s, addresses: UInt64s) -> npt.NDArray[np.bool_]:
+        """Return whether each row may be found, for those of some partitions.
+
+        `addresses` are those of all rows of the segment, as far as they are known.
+        """
+        missing = partitions[self._counts[partitions] < 0]
+        if len(missing):
+            segment, admitted = self._segment, self._admitted
+            own = segment.starts[missing], segment.lengths[missing]
+            admit_rows(addresses, *own, self._masks, admitted)
+            # Counted last: until then another thread works the same out for itself.
+            for number in missing.tolist():
+                self._counts[number] = np.count_nonzero(admitted[segment.rows_of(number)])
+        return self._admitted
+
+    def count(self, number: int) -> int:
+        """Return how many rows of a partition, which was asked for before, may be found."""
+        return int(self._counts[number])
 
 
 def live_masks(snapshot: Snapshot, fragments: Collection[int]) -> RowMasks:
@@ -63,15 +76,9 @@ def masks_of_offsets(
 
 def admits(masks: RowMasks, addresses: UInt64s) -> npt.NDArray[np.bool_]:
     """Return for each address whether its row is admitted."""
-    if not len(masks.fragments):
-        return np.zeros(len(addresses), np.bool_)
-    fragments, offsets = fragments_of(addresses), offsets_of(addresses)
-    at = np.searchsorted(masks.fragments, fragments)
-    at = np.minimum(at, len(masks.fragments) - 1)
-    places = masks.starts[at] + offsets
-    is_known = (masks.fragments[at] == fragments) & (places < masks.starts[at + 1])
-    is_known &= addresses != NO_ADDRESS
-    found: npt.NDArray[np.bool_] = masks.mask[np.where(is_known, places, -1)] & is_known
+    found = np.empty(len(addresses), np.bool_)
+    whole = np.zeros(1, np.int64), np.array([len(addresses)], np.int64)
+    admit_rows(addresses, *whole, masks, found)
     return found
 
 
@@ -79,5 +86,4 @@ def _joined(masks: Mapping[int, npt.NDArray[np.bool_]]) -> RowMasks:
     fragments = np.array(sorted(masks), np.int64)
     ordered = [masks[each] for each in fragments.tolist()]
     starts = np.cumsum([0, *(len(mask) for mask in ordered)], dtype=np.int64)
-    # The last row stands for every address that is of no fragment here.
-    return RowMasks(fragments, starts, np.concatenate([*ordered, np.zeros(1, np.bool_)]))
+    return RowMasks(fragments, starts, np.concatenate([np.empty(0, np.bool_), *ordered]))

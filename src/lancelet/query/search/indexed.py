@@ -108,7 +108,8 @@ class LiveRows:
     @cached_property
     def admitted(self) -> AdmittedRows:
         """The rows that were not deleted, of fragments that the segment covers."""
-        return AdmittedRows(live_masks(self._snapshot, self._segment.covered))
+        masks = live_masks(self._snapshot, self._segment.covered)
+        return AdmittedRows(masks, opened_vectors(self._segment))
 
     def addresses(self, opened: IvfSegment, loaded: Loaded, partitions: Int64s) -> UInt64s:
         """Return the address of each row that was loaded, for those of some partitions."""
@@ -130,6 +131,13 @@ class LiveRows:
         if self._segment.is_by_id:
             return row_id_index_of(self._snapshot).addresses(numbers)
         return self._segment.moved(numbers)
+
+
+def opened_vectors(segment: TableSegment) -> IvfSegment:
+    """Return a segment of vectors, open."""
+    opened = segment.open()
+    assert isinstance(opened, IvfSegment), "segments of vectors were chosen"
+    return opened
 
 
 def live_rows_of(snapshot: Snapshot, segment: TableSegment) -> LiveRows:
@@ -177,7 +185,7 @@ class SegmentSearch:
         walked: list[Hits] = []
         scanned: list[int] = []
         for number in chosen.tolist():
-            hits = self._walk(number, addresses[self._segment.rows_of(number)], asked)
+            hits = self._walk(number, addresses, asked)
             if hits is None:
                 scanned.append(number)
             else:
@@ -199,7 +207,7 @@ class SegmentSearch:
             loaded.codes,
             Probes(segment.starts[chosen], segment.lengths[chosen], centers, bases),
             addresses,
-            self._admitted.masks,
+            self._admitted.among(chosen, addresses),
             wanted.count,
             (
                 -np.inf if wanted.lower is None else wanted.lower,
@@ -214,12 +222,14 @@ class SegmentSearch:
         Where few rows may be found, looking at all of them is less work than walking past the
         others. A bound on distances is no part of the walk, so then too all are looked at.
         """
-        wanted, count = asked.wanted, len(addresses)
+        wanted, rows_of = asked.wanted, self._segment.rows_of(number)
+        count = int(self._segment.lengths[number])
         beam = max(wanted.ef or wanted.count + wanted.count // 2, wanted.count)
         has_bounds = wanted.lower is not None or wanted.upper is not None
         if count <= _FEW_ROWS + 20 * beam or has_bounds:
             return None
-        admitted, allowed = self._admitted.among(number, addresses)
+        admitted = self._admitted.among(np.array([number]), addresses)[rows_of]
+        allowed = self._admitted.count(number)
         if not allowed:
             return NO_HITS
         if allowed <= _FEW_ROWS + 20 * beam or allowed * 10 < count:
@@ -231,11 +241,16 @@ class SegmentSearch:
         centroid = self._segment.model.centroids[number]
         way = self._segment.quantizer.graph_query(asked.query, centroid)
         rows, compared = search_graph(
-            graph, codes, way.comparison, way.query, min(beam, count), admitted
+            graph,
+            codes,
+            way.comparison,
+            way.query,
+            min(beam, count),
+            None if allowed == count else admitted,
         )
         if len(rows) < min(wanted.count, allowed):
             return None
-        return Hits.of_query(addresses[rows], way.rescale(compared))
+        return Hits.of_query(addresses[rows_of][rows], way.rescale(compared))
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,8 +304,7 @@ def search_segments(
     """
     found: list[Hits] = []
     for segment in segments:
-        opened = segment.open()
-        assert isinstance(opened, IvfSegment), "segments of vectors were chosen"
+        opened = opened_vectors(segment)
         admitted = None if rows is None else _admitted(snapshot, segment, rows)
         search = SegmentSearch(opened, live_rows_of(snapshot, segment), admitted)
         parts = [search.find(wanted[0])] if len(wanted) == 1 else map_ordered(search.find, wanted)
@@ -305,7 +319,8 @@ def _admitted(
     snapshot: Snapshot, segment: TableSegment, rows: Mapping[int, Int64s]
 ) -> AdmittedRows:
     def make() -> AdmittedRows:
-        return AdmittedRows(masks_of_offsets(snapshot, rows, segment.covered))
+        masks = masks_of_offsets(snapshot, rows, segment.covered)
+        return AdmittedRows(masks, opened_vectors(segment))
 
     return (
         rows.kept.get_or_make(segment.metadata.uuid, make) if isinstance(rows, KeptRows) else make()

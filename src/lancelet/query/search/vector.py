@@ -27,7 +27,6 @@ from lancelet.format.field import Field
 from lancelet.format.schema import Schema
 from lancelet.index.vector.layout import METRIC_NAMES, METRICS
 from lancelet.index.vector.model import IvfModel
-from lancelet.index.vector.segment import IvfSegment
 from lancelet.index.vector.vectors import NotVectorsError, vector_type_of
 from lancelet.kernels import Metric
 from lancelet.query.data_types import print_arrow_type
@@ -36,7 +35,7 @@ from lancelet.query.nodes.source import sources
 from lancelet.query.plan import ScanPlan, projection_of
 from lancelet.query.search.exact import ExactQuery, exact_search
 from lancelet.query.search.hits import NO_HITS, QUERY_INDEX, Hits
-from lancelet.query.search.indexed import IndexQuery, search_segments
+from lancelet.query.search.indexed import IndexQuery, opened_vectors, search_segments
 from lancelet.query.search.stored_vectors import StoredVectors
 from lancelet.table.snapshot import Snapshot
 
@@ -256,9 +255,7 @@ def _chosen(segments: Sequence[TableSegment], ids: frozenset[UUID]) -> tuple[Tab
 
 def model_of(segment: TableSegment) -> IvfModel:
     """Return the centroids of a segment of an index of vectors."""
-    opened = segment.open()
-    assert isinstance(opened, IvfSegment), "segments of vectors were chosen"
-    return opened.model
+    return opened_vectors(segment).model
 
 
 def read_vector_search(schema: Schema, wanted: Mapping[str, Any]) -> VectorSearch:
