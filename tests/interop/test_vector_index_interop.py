@@ -5,6 +5,9 @@ queries. What one index returns does not depend on who searches it, so the two r
 are equal; those of two indices are near each other, since models are found by chance.
 """
 
+import shutil
+from pathlib import Path
+
 import lance
 import numpy as np
 import pyarrow as pa
@@ -15,6 +18,7 @@ from lancelet.index.vector.vectors import prepare
 from lancelet.query.indexing.segments import IndexUnusableWarning, table_segment
 
 pytestmark = pytest.mark.interop
+HISTORICAL = Path(__file__).parents[1] / "golden" / "historical"
 DIMENSION = 32
 ROWS = 2000
 KINDS = (
@@ -187,6 +191,45 @@ def test_the_older_layout_is_not_used(tmp_path):
     exact = found(ours, query, use_index=False)
     with pytest.warns(IndexUnusableWarning, match="older layout"):
         assert found(ours, query) == exact
+
+
+def test_other_indices_are_optimised_beside_one_of_the_older_layout(tmp_path):
+    path = str(tmp_path / "legacy.lance")
+    table = table_of(clustered(1), pa.float32())
+    theirs = lance.write_dataset(table, path)
+    theirs.create_index("v", "IVF_PQ", index_file_version="LEGACY", **arguments("IVF_PQ"))
+    theirs.create_scalar_index("id", "BTREE")
+    ours = lancelet.dataset(path)
+    ours.insert(table.slice(0, 5))
+    with pytest.warns(IndexUnusableWarning, match="older layout"):
+        ours.optimize.optimize_indices()
+    assert ours.stats.index_stats("id_idx")["num_unindexed_rows"] == 0
+    assert ours.stats.index_stats("v_idx")["num_unindexed_rows"] == 5
+    ours.optimize.optimize_indices(index_names=["v_idx"], retrain=True)
+    assert ours.stats.index_stats("v_idx")["num_unindexed_rows"] == 0
+    query = clustered(4, 1)[0].astype(np.float32)
+    exact = set(found(ours, query, use_index=False))
+    for module in (lance, lancelet):
+        assert set(found(module.dataset(path), query, nprobes=16, refine_factor=20)) == exact
+
+
+def test_an_index_of_an_old_release_is_searched_and_brought_up_to_date(tmp_path):
+    source = HISTORICAL / "v0.27.1" / "pq_in_schema"
+    path = str(tmp_path / "old.lance")
+    shutil.copytree(source, path)
+    query = np.asarray(lancelet.dataset(path).to_table(columns=["vec"])["vec"][5].as_py())
+    wanted = {"column": "vec", "q": query.astype(np.float32), "k": 5}
+
+    def distances(module):
+        return module.dataset(path).to_table(nearest=wanted)["_distance"].to_pylist()
+
+    assert "ANNSubIndex" in lancelet.dataset(path).scanner(nearest=wanted).explain_plan()
+    assert distances(lancelet) == pytest.approx(distances(lance), rel=1e-5)
+    ours = lancelet.dataset(path)
+    ours.insert(ours.to_table().slice(0, 40))
+    ours.optimize.optimize_indices()
+    assert ours.stats.index_stats("vec_idx")["num_unindexed_rows"] == 0
+    assert distances(lancelet) == pytest.approx(distances(lance), rel=1e-5)
 
 
 @pytest.mark.parametrize("writer", [lance, lancelet])

@@ -43,7 +43,14 @@ _BY_FILE: Final = {
 """The kinds that have a file, as releases had that wrote no details."""
 
 _BY_NAME: Final = {kind.name: kind for kind in SCALAR_KINDS}
-_BY_TYPE: Final = {kind.type_url.lower(): kind for kind in (*SCALAR_KINDS, IVF)}
+
+
+def _name_of_type(type_url: str) -> str:
+    """Return the last part of a type's name; releases differ in the package before it."""
+    return type_url.rpartition("/")[2].rpartition(".")[2].lower()
+
+
+_BY_TYPE: Final = {_name_of_type(kind.type_url): kind for kind in (*SCALAR_KINDS, IVF)}
 assert len(_BY_NAME) == len(_BY_TYPE) - 1 == len(SCALAR_KINDS), "two kinds claim one name"
 
 
@@ -60,8 +67,12 @@ def kind_of_name(name: str) -> ScalarKind:
 
 
 def kind_of_type(type_url: str) -> ScalarKind | None:
-    """Return the kind of details, or None if it is unknown; upper and lower case are one."""
-    return _BY_TYPE.get(type_url.lower())
+    """Return the kind of details, or None if it is unknown; upper and lower case are one.
+
+    >>> kind_of_type("/lance.table.VectorIndexDetails") is IVF
+    True
+    """
+    return _BY_TYPE.get(_name_of_type(type_url))
 
 
 def kind_of_files(names: Collection[str], data_type: pa.DataType) -> ScalarKind | None:

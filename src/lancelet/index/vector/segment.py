@@ -44,6 +44,8 @@ class IvfSegment:
         try:
             self._storage: StoredFile = folder.open(layout.STORAGE_FILE)
         except ObjectNotFoundError as error:
+            if not _is_of_older_layout(folder):
+                raise
             raise UnsupportedError(
                 "an index of vectors in one file, of an older layout, cannot be read",
                 path=folder.path,
@@ -172,3 +174,12 @@ def _array_of(column: pa.Array) -> npt.NDArray[Any]:
         return values_of(column).reshape(len(column), column.type.list_size)
     values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
     return values.reshape(len(column), 1)
+
+
+def _is_of_older_layout(folder: SegmentFolder) -> bool:
+    """Return whether the file of an index does not say of what kind it is, as others do."""
+    try:
+        layout.read_kind(folder.open(layout.INDEX_FILE))
+    except (CorruptDataError, UnsupportedError):
+        return True
+    return False

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lancelet.errors import InvalidInputError
+from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.index.base import IndexedRows, Parameters, Progress, silent
 from lancelet.index.vector.details import CANDIDATES, CONNECTIONS, LEVELS, IvfDetails
 from lancelet.index.vector.graph import GraphSettings
@@ -148,7 +148,9 @@ class IvfRequest:
     def of_details(details: IvfDetails) -> IvfRequest:
         """Return the request that an index without rows was made by."""
         if details.name is None:
-            raise InvalidInputError("an index of vectors without rows does not say of what kind")
+            raise UnsupportedError(
+                "an index of vectors does not say of what kind it is; drop it and build it again"
+            )
         known = {"num_sub_vectors": "pieces", "num_bits": "bits"}
         known |= {key: key for key in ("m", "ef_construction", "max_level")}
         values: dict[str, Any] = {

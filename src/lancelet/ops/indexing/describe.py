@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from lancelet.errors import UnsupportedError
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.format.paths import index_directory
 from lancelet.index.base import Warming
@@ -111,7 +112,10 @@ def _statistics_of(snapshot: Snapshot, metadata: IndexMetadata) -> dict[str, Any
     segment = table_segment(snapshot, metadata)
     if segment is None or (segment.kind is IVF and not metadata.fragment_bitmap):
         return {}  # nobody knows the kind, or an index of vectors has no rows yet
-    found = segment.open().statistics()
+    try:
+        found = segment.open().statistics()
+    except UnsupportedError:
+        return {}  # of a layout that this release does not read
     if segment.kind is IVF:
         uri = join(snapshot.location.uri, index_directory(metadata.uuid), INDEX_FILE)
         found |= {"uuid": str(metadata.uuid), "uri": uri}

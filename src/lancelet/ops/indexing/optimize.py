@@ -38,7 +38,7 @@ from lancelet.ops.indexing.build import describe_segment, new_folder
 from lancelet.ops.indexing.drop import segments_of
 from lancelet.ops.indexing.rows import rows_to_index
 from lancelet.ops.publish import Retries, publish, with_retries
-from lancelet.query.indexing.segments import TableSegment, table_segment
+from lancelet.query.indexing.segments import TableSegment, table_segment, warn_unusable
 from lancelet.table.commit import CommitOptions
 from lancelet.table.fragment_reuse import current_coverage, fragment_reuse_of, trimmed_entry
 from lancelet.table.overlays import overlaid_since
@@ -78,10 +78,21 @@ def optimize_indices(
     """Bring indices up to date; return the same version if there is nothing to do."""
 
     def attempt(current: Snapshot) -> Snapshot:
-        changes = [optimize_one(current, name, wanted) for name in names_of(current, wanted)]
+        changes = [_change_of(current, name, wanted) for name in names_of(current, wanted)]
         return commit_changes(current, changes, options)
 
     return with_retries(snapshot, attempt, Retries())
+
+
+def _change_of(snapshot: Snapshot, name: str, wanted: OptimizeIndices) -> IndexChange:
+    """Bring one index up to date; one of a layout that is not read is left, if nobody named it."""
+    try:
+        return optimize_one(snapshot, name, wanted)
+    except UnsupportedError as error:
+        if wanted.names is not None:
+            raise
+        warn_unusable(error.with_facts(index=name))
+        return IndexChange()
 
 
 def commit_changes(
@@ -251,7 +262,7 @@ def _opened_if_sound(segment: TableSegment) -> Segment | None:
         return None
     try:
         return segment.open()
-    except (ObjectNotFoundError, CorruptDataError):
+    except (ObjectNotFoundError, CorruptDataError, UnsupportedError):
         return None  # what it was asked for is in its details too
 
 

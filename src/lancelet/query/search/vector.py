@@ -25,12 +25,19 @@ from lancelet.errors import (
 from lancelet.file.arguments import ArgumentTypeError
 from lancelet.format.field import Field
 from lancelet.format.schema import Schema
+from lancelet.index.vector.details import IvfDetails
+from lancelet.index.vector.kind import IVF
 from lancelet.index.vector.layout import METRIC_NAMES, METRICS
 from lancelet.index.vector.model import IvfModel
 from lancelet.index.vector.vectors import NotVectorsError, vector_type_of
 from lancelet.kernels import Metric
 from lancelet.query.data_types import print_arrow_type
-from lancelet.query.indexing.segments import TableSegment, vector_indices, warn_unusable
+from lancelet.query.indexing.segments import (
+    TableSegment,
+    kind_of,
+    vector_indices,
+    warn_unusable,
+)
 from lancelet.query.nodes.source import sources
 from lancelet.query.plan import ScanPlan, projection_of
 from lancelet.query.search.exact import ExactQuery, exact_search
@@ -126,7 +133,7 @@ class VectorSearch:
         self.check(plan)
         snapshot = plan.snapshot
         segments = self._segments(snapshot)
-        name = METRIC_NAMES[self._metric_of(segments)]
+        name = METRIC_NAMES[self._metric_of(snapshot, segments)]
         exact = f"KNNVectorDistance: metric={name}"
         if not segments:
             return [exact]
@@ -164,18 +171,21 @@ class VectorSearch:
     def _exact(
         self, snapshot: Snapshot, fragments: Sequence[int] | None, rows: Mapping[int, Int64s] | None
     ) -> Hits:
-        query = self._exact_query(snapshot, self._metric_of(self._segments(snapshot)))
+        query = self._exact_query(snapshot, self.metric_in(snapshot))
         return exact_search(snapshot, query, fragments, rows)
 
     def _exact_query(self, snapshot: Snapshot, metric: Metric) -> ExactQuery:
         projection = projection_of(snapshot, (snapshot.schema.path_of(self.field.id),))
         return ExactQuery(projection, self.queries, metric, self.count, self.lower, self.upper)
 
-    def _metric_of(self, segments: Sequence[TableSegment]) -> Metric:
+    def _metric_of(self, snapshot: Snapshot, segments: Sequence[TableSegment]) -> Metric:
         if self.metric is not None:
             return self.metric
         if segments:
             return model_of(segments[0]).metric
+        stated = _stated_metric(snapshot, self.field) if self.use_index else None
+        if stated is not None:
+            return stated
         return Metric.HAMMING if _vectors(self.field).are_bits else Metric.L2
 
     def _through_index(
@@ -207,12 +217,12 @@ class VectorSearch:
 
     def _refined(self, snapshot: Snapshot, found: Hits, segments: Sequence[TableSegment]) -> Hits:
         """Return rows with exact distances instead of those of an index."""
-        scores = distances_of(snapshot, found, self, self._metric_of(segments))
+        scores = distances_of(snapshot, found, self, self._metric_of(snapshot, segments))
         return Hits(found.addresses, scores, found.queries)
 
     def metric_in(self, snapshot: Snapshot) -> Metric:
         """Return the metric of a version's index if none was asked for."""
-        return self._metric_of(self._segments(snapshot))
+        return self._metric_of(snapshot, self._segments(snapshot))
 
     def _within(self, found: Hits) -> Hits:
         """Return the rows whose distances are within the bounds, and are numbers."""
@@ -238,6 +248,16 @@ def distances_of(
         if len(places):
             scores[places] = column.distances(snapshot, found.addresses[places], query, metric)
     return scores
+
+
+def _stated_metric(snapshot: Snapshot, field: Field) -> Metric | None:
+    """Return the metric that a version states of an index, whose files may be damaged."""
+    for index in snapshot.indices.indices:
+        details = index.details
+        is_own = index.fields == (int(field.id),) and bool(index.fragment_bitmap)
+        if is_own and details is not None and kind_of(details) is IVF and details.value:
+            return IvfDetails.parse(details.value).metric
+    return None
 
 
 def _covered(segments: Sequence[TableSegment]) -> frozenset[int]:
@@ -267,7 +287,7 @@ def read_vector_search(schema: Schema, wanted: Mapping[str, Any]) -> VectorSearc
         raise InvalidInputError(f"Nearest-K must be > 0 but got {count}")
     least, most = _probes(wanted)
     probes = wanted.get("nprobes")
-    lower, upper = wanted.get("distance_range") or (None, None)
+    lower, upper = _bounds(wanted.get("distance_range"))
     refine = wanted.get("refine_factor")
     if refine is not None and int(refine) < 1:
         raise InvalidInputError(f"Refine factor must be 1 or greater but got {refine}")
@@ -287,6 +307,17 @@ def read_vector_search(schema: Schema, wanted: Mapping[str, Any]) -> VectorSearc
         use_index=wanted.get("use_index", True) is not False,
         has_count=wanted.get("k") is not None,
     )
+
+
+def _bounds(given: Any) -> tuple[float | None, float | None]:
+    """Return the least distance and the one that all are below, either of which may be None."""
+    if given is None:
+        return None, None
+    if not hasattr(given, "__len__") or len(given) != 2:
+        raise InvalidInputError(
+            "distance_range must be a tuple of (lower_bound, upper_bound)", found=str(given)
+        )
+    return given[0], given[1]
 
 
 def _vector_field(schema: Schema, column: str) -> Field:
@@ -338,6 +369,8 @@ def _queries(given: Any, field: Field) -> tuple[tuple[npt.NDArray[Any], ...], bo
     kept = _vectors(field)
     # A query is as precise as what it is compared with.
     vectors = _as_array(given).astype(kept.dtype)
+    if vectors.ndim and not len(vectors):
+        raise InvalidInputError("a search needs at least one query vector", column=field.name)
     if vectors.ndim not in {1, 2} or vectors.shape[-1] != kept.dimension or not vectors.size:
         raise InvalidInputError(
             f"Query vector size {vectors.shape[-1] if vectors.ndim else 0} does not match index "

@@ -77,6 +77,26 @@ def test_damage_never_changes_what_is_found(sound, tmp_path, name, seed):
     assert all(each.index == "v_idx" for each in errors)
 
 
+@pytest.mark.parametrize("name", ["index.idx", "auxiliary.idx"])
+def test_a_scan_instead_compares_as_the_index_did_and_names_the_file(tmp_path, name):
+    vectors = np.random.default_rng(3).normal(size=(300, 16)).astype(np.float32)
+    vectors *= np.random.default_rng(4).uniform(0.1, 9, (300, 1)).astype(np.float32)
+    column = pa.FixedSizeListArray.from_arrays(vectors.reshape(-1), 16)
+    path = tmp_path / "table.lance"
+    dataset = lancelet.write_dataset(pa.table({"id": range(300), "v": column}), str(path))
+    dataset.create_index("v", "IVF_FLAT", metric="cosine", num_partitions=2)
+    exact = nearest(path, metric="cosine", use_index=False)
+    assert nearest(path) == exact
+    (file,) = path.rglob(f"_indices/*/{name}")
+    file.unlink()
+    with pytest.warns(IndexUnusableWarning, match=name):
+        assert nearest(path) == exact
+    lancelet.dataset(str(path)).repair(rebuild_indices=["v_idx"], dry_run=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", IndexUnusableWarning)
+        assert nearest(path) == exact
+
+
 def test_rows_in_wrong_places_are_found_by_checking(tmp_path):
     vectors = np.random.default_rng(3).normal(size=(2000, 16)).astype(np.float32)
     column = pa.FixedSizeListArray.from_arrays(vectors.reshape(-1), 16)

@@ -121,3 +121,19 @@ def test_only_segments_that_were_chosen_are_searched(tmp_path):
                 found(wrong)
         with pytest.raises(ValueError, match="only supported for vector search"):
             opened.scanner(filter="id > 3", index_segments=ids).to_table()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"distance_range": (1, 2, 3)}, r"must be a tuple of \(lower_bound, upper_bound\)"),
+        ({"distance_range": 2.0}, r"must be a tuple of \(lower_bound, upper_bound\)"),
+        ({"q": np.zeros((0, DIMENSION), np.float32)}, "at least one query vector"),
+        ({"q": []}, "at least one query vector"),
+    ],
+)
+def test_what_cannot_be_searched_for_is_refused(tmp_path, wrong, message):
+    dataset = lancelet.write_dataset(table(5), str(tmp_path))
+    wanted = {"column": "v", "q": np.zeros(DIMENSION, np.float32), **wrong}
+    with pytest.raises(ValueError, match=message):
+        dataset.to_table(nearest=wanted)

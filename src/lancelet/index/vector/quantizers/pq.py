@@ -67,8 +67,7 @@ class ProductCodes:
         bits = number_of(notes, "nbits", 4, 8)
         pieces = number_of(notes, "num_sub_vectors", 1, 1 << 20)
         dimension = number_of(notes, "dimension", 1, 1 << 24)
-        position = number_of(notes, "codebook_position", 0, 1 << 20)
-        tensor = parse_message(index_pb.Tensor, notes.buffer(position))
+        tensor = parse_message(index_pb.Tensor, _codebook_of(notes))
         book = parse_tensor(tensor)
         if bits not in {4, 8} or dimension % pieces or book.size != dimension << bits:
             raise CorruptDataError(
@@ -222,3 +221,12 @@ class ProductCodes:
         if self.bits == _SMALL:
             table = (table[0::2, None, :] + table[1::2, :, None]).reshape(self.width, 256)
         return table.astype(np.float32).reshape(-1)
+
+
+def _codebook_of(notes: StorageNotes) -> bytes:
+    """Return the codebook: a buffer, or in the notes themselves, where old releases had it."""
+    try:
+        stated = bytes([*notes.values.get("codebook_tensor", ())])
+    except (TypeError, ValueError) as error:
+        raise CorruptDataError("the notes on the codes of an index are malformed") from error
+    return stated or notes.buffer(number_of(notes, "codebook_position", 0, 1 << 20))
