@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
-import pyarrow.compute as pc
 
 from lancelet.errors import InvalidInputError
 from lancelet.file.arguments import instance
@@ -131,10 +130,9 @@ def split_filter(given: Any) -> SplitFilter:
             split_filter(given.get("expr_filter")),
             split_filter(given.get("search_filter")),
         )
-        return SplitFilter(first.expression or second.expression, second.search or first.search)
-    if isinstance(given, pc.Expression):
-        return SplitFilter(given)
-    return SplitFilter(given or None)
+        expression = second.expression if first.expression is None else first.expression
+        return SplitFilter(expression, second.search or first.search)
+    return SplitFilter(given)
 
 
 def with_search_filter(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, overload
 import pyarrow as pa
 
 from lancelet.errors import UnsupportedError
-from lancelet.file.arguments import mapping
+from lancelet.file.arguments import edits, mapping, texts
 from lancelet.ops import settings
 from lancelet.ops.dry_run import ChangeReport, rehearse
 
@@ -56,7 +56,7 @@ class SettingsMethods:
 
         With `dry_run` nothing changes, and what would change is returned.
         """
-        mapping("values", values)
+        values = edits("values", values)
         report = self._changed(
             lambda current: settings.update_config(current, values, replace=replace),
             dry_run=dry_run,
@@ -67,7 +67,7 @@ class SettingsMethods:
         self, keys: Sequence[str], *, dry_run: bool = False
     ) -> ChangeReport | None:
         """Take keys of the config away."""
-        values = dict.fromkeys(keys)
+        values = dict.fromkeys(texts("keys", keys))
         return self._changed(
             lambda current: settings.update_config(current, values),
             dry_run=dry_run,
@@ -87,7 +87,7 @@ class SettingsMethods:
         self, values: Values, *, replace: bool = False, dry_run: bool = False
     ) -> dict[str, str] | ChangeReport:
         """Change the metadata of the table; see `update_config`."""
-        mapping("values", values)
+        values = edits("values", values)
         report = self._changed(
             lambda current: settings.update_table_metadata(current, values, replace=replace),
             dry_run=dry_run,
@@ -108,7 +108,7 @@ class SettingsMethods:
         self, values: Values, *, replace: bool = False, dry_run: bool = False
     ) -> dict[str, str] | ChangeReport:
         """Change the metadata of the schema; see `update_config`."""
-        mapping("values", values)
+        values = edits("values", values)
         report = self._changed(
             lambda current: settings.update_schema_metadata(current, values, replace=replace),
             dry_run=dry_run,
@@ -123,8 +123,10 @@ class SettingsMethods:
         dry_run: bool = False,
     ) -> ChangeReport | None:
         """Change the metadata of fields, given by their paths; see `update_config`."""
+        of_fields = mapping("field_updates", field_updates)
+        updates = {path: edits("field_updates", values) for path, values in of_fields.items()}
         return self._changed(
-            lambda current: settings.update_field_metadata(current, field_updates, replace=replace),
+            lambda current: settings.update_field_metadata(current, updates, replace=replace),
             dry_run=dry_run,
         )
 
@@ -146,8 +148,9 @@ class SettingsMethods:
             DeprecationWarning,
             stacklevel=2,
         )
+        values = edits("new_metadata", new_metadata)
         return self._changed(
-            lambda current: settings.update_schema_metadata(current, new_metadata, replace=True),
+            lambda current: settings.update_schema_metadata(current, values, replace=True),
             dry_run=dry_run,
         )
 

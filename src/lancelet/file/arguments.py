@@ -58,6 +58,18 @@ def settings(name: str, values: object) -> dict[str, str]:
     return {text(name, key): text(name, value) for key, value in mapping(name, values).items()}
 
 
+def edits(name: str, values: object) -> dict[str, str | None]:
+    """Return values that must be a mapping of strings to strings, or to None to take one away.
+
+    >>> edits("values", {"owner": "ann", "stage": None})
+    {'owner': 'ann', 'stage': None}
+    """
+    return {
+        text(name, key): None if value is None else text(name, value)
+        for key, value in mapping(name, values).items()
+    }
+
+
 def mapping(name: str, values: object) -> Mapping[Any, Any]:
     """Return values that must be a mapping."""
     if not isinstance(values, Mapping):

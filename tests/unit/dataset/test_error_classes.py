@@ -27,6 +27,8 @@ WRONG = {
     "a fragment of nothing": lambda m, _: m.fragment.FragmentMetadata.from_json("{}"),
     "fewer than no transactions": lambda _, d: d.get_transactions(-1),
     "deleted blobs": lambda m, d: (d.delete("a = 1"), _blobs(m, d)),
+    "a filter of nothing": lambda _, d: d.to_table(filter=""),
+    "a config of numbers": lambda _, d: d.update_config({"k": 5}),
     "a filter that ends early": lambda _, d: d.to_table(filter="a >"),
     "a row behind the end": lambda _, d: d.take([99]),
     "a column that is there": lambda _, d: d.add_columns({"a": "1"}),
