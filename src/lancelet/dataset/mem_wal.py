@@ -22,6 +22,7 @@ from lancelet.dataset.mem_wal_reading import LsmScanner, ShardSnapshot, parse_sh
 from lancelet.errors import InvalidInputError
 from lancelet.ops.dry_run import ChangeReport, rehearse, rehearse_apart
 from lancelet.ops.mem_wal import sharding
+from lancelet.ops.mem_wal.indices import check_maintained, graph_settings
 from lancelet.ops.mem_wal.merged import MemoryRows, MergedRead, shard_tables
 from lancelet.ops.mem_wal.sharding import ShardingField, ShardingSpec
 from lancelet.ops.mem_wal.state import initialize_mem_wal, mem_wal_state
@@ -176,11 +177,12 @@ class MemWalMethods:
             manifest_scan_batch_size: Has no effect on what is read.
             backpressure_log_interval_ms: Has no effect: nothing has to wait.
             stats_log_interval_ms: Has no effect: nothing is logged.
-            hnsw_params: Has no effect: shards have no graphs.
+            hnsw_params: Settings of the graphs of flushed rows by index, kept for writers:
+                `num_edges`, `ef_construction` and `max_level`.
             dry_run: Whether to change nothing and return what would change.
         """
-        del hnsw_params
-        config = {
+        config: dict[str, int | bool | None] = {
+            **graph_settings(hnsw_params),
             "durable_write": durable_write,
             "max_wal_buffer_size": max_wal_buffer_size,
             "max_wal_flush_interval_ms": max_wal_flush_interval_ms,
@@ -201,6 +203,7 @@ class MemWalMethods:
             raise InvalidInputError(
                 "bucket sharding requires both `bucket_column` and `num_buckets`"
             )
+        check_maintained(self._handle.snapshot, maintained_indexes or ())
         spec, shards = self._spec(bucket_column, num_buckets, identity_column, unsharded)
         initialize = partial(
             initialize_mem_wal,
@@ -301,15 +304,16 @@ class MemWalMethods:
             manifest_scan_batch_size: Has no effect on what is read.
             backpressure_log_interval_ms: Has no effect: nothing has to wait.
             stats_log_interval_ms: Has no effect: nothing is logged.
-            hnsw_params: Has no effect: shards have no graphs.
+            hnsw_params: Settings of the graphs of flushed rows; see `initialize_mem_wal`.
         """
-        del durable_write, max_wal_buffer_size, max_wal_flush_interval_ms, hnsw_params
+        del durable_write, max_wal_buffer_size, max_wal_flush_interval_ms
         del max_unflushed_memtable_bytes, manifest_scan_batch_size
         del backpressure_log_interval_ms, stats_log_interval_ms
         limits = {
             "max_memtable_size": max_memtable_size,
             "max_memtable_rows": max_memtable_rows,
             "max_memtable_batches": max_memtable_batches,
+            **graph_settings(hnsw_params),
         }
         return ShardWriter(MemWalWriter(self._handle.snapshot, parse_shard_id(shard_id), limits))
 

@@ -8,14 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
 import pyarrow as pa
 
-from lancelet.encodings.take import keep_of_table, take_from_table
 from lancelet.errors import InvalidInputError
-from lancelet.kernels import Metric
 from lancelet.ops.mem_wal.merged import MergedRead, ShardTables, newest_rows
-from lancelet.query.search.exact import distances_to
+from lancelet.ops.mem_wal.nearest import nearest_rows
 from lancelet.query.search.vector import read_vector_search
 
 if TYPE_CHECKING:
@@ -229,10 +226,12 @@ class LsmVectorSearchPlanner:
         Args:
             query: The vector.
             k: How many rows.
-            nprobes: Has no effect: every vector is compared, so nothing is missed.
+            nprobes: How many partitions of an index of the table are looked at. Flushed rows, and
+                rows that the index lacks, are all compared.
             columns: What to return, by default all columns; `_distance` comes behind.
-            refine_base_table: Has no effect, for the same reason.
-            overfetch_factor: Has no effect, for the same reason.
+            refine_base_table: Has no effect: distances are always compared exactly.
+            overfetch_factor: How many times `k` rows are first asked of the table, of which some
+                may have newer ones; more are asked for if too few are left.
         """
         del refine_base_table
         if k < 1:
@@ -244,19 +243,18 @@ class LsmVectorSearchPlanner:
                 "overfetch_factor must be finite and at least 1", overfetch_factor=overfetch_factor
             )
         read, schema = self._read, self._read.base.schema
-        wanted = {"column": self._column, "q": query, "k": k, "metric": self._metric}
+        wanted = {
+            "column": self._column,
+            "q": query,
+            "k": k,
+            "metric": self._metric,
+            "nprobes": nprobes,
+        }
         search = read_vector_search(schema, wanted)
         names = list(columns or schema.names)
 
         def run() -> pa.Table:
-            rows = replace(read, columns=(*dict.fromkeys([*names, self._column]),)).table()
-            vectors = rows[self._column].combine_chunks()
-            distances = distances_to(vectors, search.queries[0], search.metric or Metric.L2)
-            found = rows.append_column("_distance", pa.array(distances, pa.float32()))
-            finite = np.isfinite(found["_distance"].to_numpy())
-            found = keep_of_table(found.select([*names, "_distance"]), finite)
-            order = pa.compute.sort_indices(found["_distance"]).slice(0, k)
-            return take_from_table(found, order)
+            return nearest_rows(read, search, names, overfetch=overfetch_factor)
 
         steps = [f"Limit: limit={k}", f"KNNVectorDistance: metric={self._metric}", "LsmScan"]
         return ExecutionPlan(read, run, steps)

@@ -53,6 +53,7 @@ from lancelet.format.transaction import Transaction
 from lancelet.format.version import FileVersion
 from lancelet.io import Store
 from lancelet.table.apply import CommitContext, State, apply_operation
+from lancelet.table.apply.index_catchup import has_merged_tables, with_index_catchup
 from lancelet.table.conflict.rebase import AffectedRows
 from lancelet.table.conflict.resolve import KeysAreNew, Resolver
 from lancelet.table.counted_rows import with_counted_rows
@@ -244,13 +245,23 @@ def _prepare(
         data_version=options.data_version,
         restored=_restored(base.location, operation),
     )
-    state = apply_operation(
-        with_creation_versions(operation, base, version),
-        State(base.manifest, current_coverage(base)),
-        context,
-    )
+    before = State(base.manifest, current_coverage(base))
+    state = apply_operation(with_creation_versions(operation, base, version), before, context)
     state = with_recorded_moves(state, operation, base)
+    if has_merged_tables(state):
+        state = with_index_catchup(state, before, _as_read(transaction, base))
     return PreparedCommit(transaction, with_counted_rows(state, base.location), base.entry.naming)
+
+
+def _as_read(transaction: Transaction, base: Snapshot) -> State | None:
+    """Return the version that a transaction was computed from, if it is still there."""
+    read = base
+    if transaction.read_version != base.version:
+        try:
+            read = open_snapshot(base.location, transaction.read_version)
+        except VersionNotFoundError:
+            return None
+    return State(read.manifest, read.indices.indices)
 
 
 def _restored(location: TableLocation, operation: Operation) -> State | None:

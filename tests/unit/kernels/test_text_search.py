@@ -197,3 +197,12 @@ def test_impacts_by_hand(agree):
     data, _ = agree("encode_impacts", docs, freqs, np.array([3]), codes)
     entry = [9, 2, (1 - 1) << 1 | 1, 4, (2 - 1 - 1) << 1]
     assert data.tolist() == entry * 2
+
+
+@pytest.mark.parametrize(("block_docs", "is_varint"), FORMATS)
+def test_a_word_of_every_text_has_the_narrowest_blocks(agree, block_docs, is_varint):
+    docs, freqs = np.arange(600, dtype=np.uint32), np.ones(600, np.uint32)
+    best = np.zeros(-(-600 // block_docs), np.float32)
+    how = {"block_docs": block_docs, "is_varint": is_varint}
+    data, ends = agree("encode_postings", docs, freqs, np.array([600]), best, **how)
+    assert len(data) == ends[-1] < 4 * 600

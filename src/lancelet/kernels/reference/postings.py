@@ -161,8 +161,10 @@ def _width(values: UInt32s) -> int:
 
 def _bits(values: UInt32s, width: int, lanes: int) -> bytes:
     bits = values.reshape(32, lanes).T[:, :, None] >> np.arange(width, dtype=np.uint32) & 1
-    words = np.packbits(bits.astype(np.uint8).reshape(lanes, -1), axis=1, bitorder="little")
-    return np.ascontiguousarray(words.view("<u4").T).tobytes()
+    packed = np.packbits(bits.astype(np.uint8).reshape(lanes, -1), axis=1, bitorder="little")
+    # Bits of one width may come out column by column, which cannot be looked at as words.
+    words = np.ascontiguousarray(packed).view("<u4")
+    return np.ascontiguousarray(words.T).tobytes()
 
 
 def _packed(values: UInt32s, lanes: int) -> bytes:

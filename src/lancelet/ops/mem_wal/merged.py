@@ -108,11 +108,9 @@ class MergedRead:
         names = [*(self.columns or self.base.schema.names)]
         names += [key for key in keys if key not in names]
         newest = newest_rows(self, keys)
-        deleted = newest[TOMBSTONE].to_numpy()
-        live = keep_of_table(newest, ~deleted).drop_columns([TOMBSTONE])
-        live = _filtered(live, self.filter, self.base)
+        live = live_rows(newest, self)
         live = live.append_column(_ADDRESS, pa.nulls(len(live), pa.uint64()))
-        rest = _base_rows(self, names, keys, newest.select(keys))
+        rest = _base_rows(self, names, newest.select(keys))
         wanted = [*names, *self._extras()]
         found = pa.concat_tables([live.select(wanted), rest.select(wanted)])
         return found.slice(self.offset, self.limit)
@@ -151,6 +149,26 @@ def newest_rows(read: MergedRead, keys: Sequence[str]) -> pa.Table:
     return take_from_table(together, pa.array(last_rows(together.select(keys))))
 
 
+def live_rows(newest: pa.Table, read: MergedRead) -> pa.Table:
+    """Return those of the newest rows of shards that are not deleted and pass the filter."""
+    deleted = newest[TOMBSTONE].to_numpy()
+    live = keep_of_table(newest, ~deleted).drop_columns([TOMBSTONE])
+    return _filtered(live, read.filter, read.base)
+
+
+def without_newer(rows: pa.Table, newer: pa.Table) -> pa.Table:
+    """Return rows of the table, in their order, but for those whose keys shards have."""
+    rows = pa.Table.from_arrays(
+        rows.columns, schema=pa.schema([each.remove_metadata() for each in rows.schema])
+    )
+    if not len(newer) or not len(rows):
+        return rows
+    keys = newer.column_names
+    numbered = rows.append_column("__place", pa.array(np.arange(len(rows))))
+    left = numbered.select([*keys, "__place"]).join(newer, keys, join_type="left anti")
+    return take_from_table(rows, left["__place"].combine_chunks().sort())
+
+
 def _numbered(rows: pa.Table, generation: int, schema: pa.Schema) -> pa.Table:
     numbers = pa.array(np.full(len(rows), generation, np.uint64))
     if TOMBSTONE not in rows.column_names:  # a table that was put there by hand
@@ -171,18 +189,10 @@ def _filtered(rows: pa.Table, condition: str | None, base: Snapshot) -> pa.Table
     return keep_of_table(rows, kept)
 
 
-def _base_rows(
-    read: MergedRead, names: Sequence[str], keys: Sequence[str], newer: pa.Table
-) -> pa.Table:
+def _base_rows(read: MergedRead, names: Sequence[str], newer: pa.Table) -> pa.Table:
     """Return rows of the table whose keys shards have no newer rows of."""
     options = ScanOptions(columns=tuple(names), filter=read.filter, with_row_address=True)
-    rows = execute_to_table(plan_scan(read.base, options))
-    kept = pa.schema([each.remove_metadata() for each in rows.schema])
-    rows = pa.Table.from_arrays(rows.columns, schema=kept)
-    if len(newer):
-        numbered = rows.append_column("__place", pa.array(np.arange(len(rows))))
-        left = numbered.select([*keys, "__place"]).join(newer, list(keys), join_type="left anti")
-        rows = take_from_table(rows, left["__place"].combine_chunks().sort())
+    rows = without_newer(execute_to_table(plan_scan(read.base, options)), newer)
     return rows.append_column(GENERATION, pa.array(np.zeros(len(rows), np.uint64)))
 
 

@@ -1,6 +1,7 @@
 """Tables of flushed rows: ordinary tables of one version, with files beside them to look keys up.
 
     1f0c9a2e_gen_3/_versions, data    the rows as they came; all but the last of a key are deleted
+    1f0c9a2e_gen_3/_indices           what the base has an index of; see `mem_wal.indices`
     1f0c9a2e_gen_3/_pk_index          where each key is
     1f0c9a2e_gen_3/bloom_filter.bin   which keys there may be
 
@@ -11,6 +12,7 @@ Fields have the ids of the base table. A row that was deleted is there with its 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -19,20 +21,23 @@ import pyarrow as pa
 
 from lancelet.format.field import Field
 from lancelet.format.operation import Overwrite
+from lancelet.format.paths import ManifestNaming
 from lancelet.format.schema import Schema
 from lancelet.format.shard_manifest import SsTable
 from lancelet.format.split_block import build_filter
 from lancelet.index.base import IndexedRows, Parameters
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.scalar.btree.kind import BTree
+from lancelet.ops.mem_wal.indices import MaintainedIndex
 from lancelet.ops.mem_wal.keys import key_hashes, last_rows, ordered_keys
 from lancelet.ops.mem_wal.shard import Shard
 from lancelet.ops.publish import new_transaction
 from lancelet.ops.write import FileLimits, FileOptions, Target, write_fragments
 from lancelet.rowids.deletion import DeletionVector
-from lancelet.table.commit import CommitOptions, commit
+from lancelet.table.apply import CommitContext, apply_operation
+from lancelet.table.commit import publish_first
 from lancelet.table.conflict.rebase import with_deletions
-from lancelet.table.snapshot import Snapshot, open_snapshot
+from lancelet.table.snapshot import Snapshot, open_snapshot, unsaved_snapshot
 
 TOMBSTONE: Final = "_tombstone"
 KEYS_FOLDER: Final = "_pk_index"
@@ -49,8 +54,14 @@ def stored_schema(base: Schema) -> Schema:
     return replace(base, fields=(*base.fields, mark))
 
 
-def write_sstable(shard: Shard, base: Snapshot, rows: pa.Table, generation: int) -> SsTable:
-    """Write rows in the order they came as a table below the shard."""
+def write_sstable(
+    shard: Shard,
+    base: Snapshot,
+    rows: pa.Table,
+    generation: int,
+    indices: Sequence[MaintainedIndex] = (),
+) -> SsTable:
+    """Write rows in the order they came as a table below the shard, with indices of them."""
     name = f"{uuid.uuid4().hex[:8]}_gen_{generation}"
     location = shard.location.below(f"{shard.folder}/{name}")
     schema, keys = stored_schema(base.schema), base.schema.primary_key
@@ -70,8 +81,10 @@ def write_sstable(shard: Shard, base: Snapshot, rows: pa.Table, generation: int)
     filter_ = build_filter(key_hashes(named) if keys else np.empty(0, np.uint64), _FILTER_BYTES)
     location.store.put("bloom_filter.bin", filter_)
     overwrite = Overwrite((fragment,), schema, {}, ())
-    options = CommitOptions(data_version=version, must_create=True, skips_cleanup=True)
-    commit(location, new_transaction(0, overwrite), options)
+    state = apply_operation(overwrite, None, CommitContext(version=1, data_version=version))
+    about = unsaved_snapshot(location, state.manifest)
+    state = replace(state, indices=tuple(index.build(about) for index in indices))
+    publish_first(location, new_transaction(0, overwrite), state, ManifestNaming.V2)
     key_bytes = sum(column.nbytes for column in named.columns) if keys else 0
     return SsTable(generation, name, rows.nbytes, len(rows), key_bytes)
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from lancelet.errors import IndexNotFoundError, InvalidInputError
+from lancelet.errors import InvalidInputError
 from lancelet.format.index_metadata import (
     MEM_WAL_INDEX,
     AnyDetails,
@@ -54,10 +54,6 @@ class NotInitializedError(InvalidInputError, OSError):
     """The table has no write-ahead log."""
 
 
-class MaintainedIndexError(IndexNotFoundError, OSError):
-    """An index that shards shall maintain does not exist."""
-
-
 @dataclass(frozen=True, slots=True)
 class MemWalState:
     """What a version says of its log.
@@ -69,6 +65,7 @@ class MemWalState:
         maintains_all: Whether these are all indices; None where it is not said.
         writer_defaults: How writers behave, by name.
         compacted: The last generation of each shard that is in the table.
+        caught_up: The last generation of each shard that an index has, by its name.
     """
 
     num_shards: int = 0
@@ -77,6 +74,7 @@ class MemWalState:
     maintains_all: bool | None = None
     writer_defaults: Mapping[str, str] = field(default_factory=dict)
     compacted: Mapping[uuid.UUID, int] = field(default_factory=dict)
+    caught_up: Mapping[str, Mapping[uuid.UUID, int]] = field(default_factory=dict)
 
 
 def mem_wal_state(snapshot: Snapshot) -> MemWalState | None:
@@ -92,7 +90,8 @@ def mem_wal_state(snapshot: Snapshot) -> MemWalState | None:
         tuple(proto.maintained_indexes),
         proto.maintain_all_indexes if proto.HasField("maintain_all_indexes") else None,
         dict(proto.writer_config_defaults),
-        {uuid_from_proto(each.shard_id): each.generation for each in proto.compacted_sstables},
+        _generations(proto.compacted_sstables),
+        {each.index_name: _generations(each.caught_up_generations) for each in proto.index_catchup},
     )
 
 
@@ -120,13 +119,6 @@ def initialize_mem_wal(
         raise AlreadyInitializedError(
             "MemWAL is already initialized on this dataset.", uri=snapshot.location.uri
         )
-    known = {index.name for index in snapshot.indices.indices}
-    missing = [name for name in maintained or () if name not in known]
-    if missing:
-        raise MaintainedIndexError(
-            f"Index '{missing[0]}' from maintained_indexes not found on dataset",
-            known=sorted(known),
-        )
     details = index_details_pb.MemWalIndexDetails(
         snapshot_ts_millis=time.time_ns() // 1_000_000,
         num_shards=num_shards,
@@ -148,6 +140,12 @@ def initialize_mem_wal(
         index_version=0,
     )
     return publish(snapshot, CreateIndex((entry,), ()))
+
+
+def _generations(
+    stored: Iterable[index_details_pb.MergedGeneration],
+) -> dict[uuid.UUID, int]:
+    return {uuid_from_proto(each.shard_id): each.generation for each in stored}
 
 
 def _spec(proto: index_details_pb.ShardingSpec) -> ShardingSpec:

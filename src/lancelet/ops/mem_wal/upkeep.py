@@ -8,7 +8,7 @@ by a writer; one that is open finds out when it writes next.
 
 A fence stays, since the writer it is for may still try to write at its position and has to find
 it taken. A flushed table stays while any version of the table has not its rows, and as long as an
-index that shards maintain may not have them.
+index that shards maintain may not have them: each commit notes how far indices are.
 """
 
 from __future__ import annotations
@@ -78,18 +78,25 @@ def _compacted_everywhere(snapshot: Snapshot) -> dict[uuid.UUID, int]:
         state = mem_wal_state(version)
         if state is None:
             continue  # from before the table had a log
-        own = {} if _has_indices(version, state) else dict(state.compacted)
+        own = _in_all_indices(version, state)
         if least is None:
             least = own
         least = {each: min(least[each], own[each]) for each in least.keys() & own.keys()}
     return least or {}
 
 
-def _has_indices(version: Snapshot, state: MemWalState) -> bool:
-    """Return whether there may be indices that have not the rows of all tables yet."""
+def _in_all_indices(version: Snapshot, state: MemWalState) -> dict[uuid.UUID, int]:
+    """Return the last generation of each shard that is in a version and the indices it needs.
+
+    An index of which nothing is noted may lack anything.
+    """
+    names = {index.name for index in version.indices.indices if not index.is_system}
     if state.maintains_all is False or state.maintained_indexes:
-        return bool(state.maintained_indexes)
-    return any(not index.is_system for index in version.indices.indices)
+        names &= set(state.maintained_indexes)
+    return {
+        shard: min([generation, *(state.caught_up.get(name, {}).get(shard, 0) for name in names)])
+        for shard, generation in state.compacted.items()
+    }
 
 
 def _delete_entries(shard: Shard, manifest: ShardManifest) -> int:

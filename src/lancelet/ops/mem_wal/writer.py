@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.errors import InvalidInputError, SchemaMismatchError
+from lancelet.ops.mem_wal.indices import maintained_indices
 from lancelet.ops.mem_wal.shard import Shard, entry_notes
 from lancelet.ops.mem_wal.sstable import TOMBSTONE, stored_schema, write_sstable
 from lancelet.ops.mem_wal.state import WRITER_DEFAULTS, require_mem_wal
@@ -62,6 +63,7 @@ class MemWalWriter:
         stored = {name: _parsed(value) for name, value in state.writer_defaults.items()}
         self._config = {**WRITER_DEFAULTS, **stored, **given}
         self.base = base
+        self._indices = maintained_indices(base, state, self._config)
         self.shard = Shard(base.location, shard_id)
         self.counts = WriterCounts()
         self._keys = [key.name for key in base.schema.primary_key]
@@ -118,7 +120,7 @@ class MemWalWriter:
             return
         began = time.monotonic_ns()
         rows, generation = self.rows, self.manifest.current_generation
-        table = write_sstable(self.shard, self.base, rows, generation)
+        table = write_sstable(self.shard, self.base, rows, generation, self._indices)
         self.manifest = self.shard.publish(
             replace(
                 self.manifest,

@@ -1,0 +1,164 @@
+"""Indices of flushed tables: like those of the base table, so that searches look in either.
+
+    base              flushed table
+    BTREE             BTREE
+    INVERTED          INVERTED, which cuts texts in the same way
+    IVF_..            IVF_HNSW_SQ with one partition, which compares by the same metric
+
+A flushed table has them from its only version on. Kinds that others do not build of flushed rows
+are not built here either; rows are then looked at. The settings of a graph are of the writer:
+
+    hnsw.by_vector.num_edges = 8
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from lancelet.errors import IndexNotFoundError, InvalidInputError, UnsupportedError
+from lancelet.format.index_metadata import IndexMetadata
+from lancelet.index.inverted import Inverted
+from lancelet.index.scalar.btree.kind import BTree
+from lancelet.index.vector.details import IvfDetails
+from lancelet.index.vector.kind import IVF
+from lancelet.index.vector.segment import IvfSegment
+from lancelet.index.vector.train import IvfRequest
+from lancelet.kernels import Metric
+from lancelet.ops.indexing.build import IndexRequest, build_segment
+from lancelet.ops.indexing.vectors import VectorIndexRequest, build_vector_segment
+from lancelet.ops.mem_wal.state import MemWalState
+from lancelet.query.indexing.segments import TableSegment, table_segment
+from lancelet.table.snapshot import Snapshot
+
+GRAPH_DEFAULTS: Final[Mapping[str, int]] = {
+    "num_edges": 16,
+    "ef_construction": 150,
+    "max_level": 7,
+}
+"""How graphs of flushed rows are built unless a writer is told otherwise."""
+_PREFIX: Final = "hnsw"
+
+
+class MaintainedIndexError(IndexNotFoundError, OSError):
+    """An index that shards shall maintain does not exist."""
+
+
+class UnmaintainedKindError(UnsupportedError, OSError):
+    """Shards build no indices of that kind."""
+
+
+class GraphSettingError(InvalidInputError):
+    """Graphs have no such setting."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MaintainedIndex:
+    """An index of the base table that flushed tables have too, with settings of its graph."""
+
+    segment: TableSegment
+    column: str
+    graph: Mapping[str, int]
+
+    def build(self, flushed: Snapshot) -> IndexMetadata:
+        """Write the index of a flushed table, which is about to be committed."""
+        like, name = self.segment, self.segment.metadata.name
+        if like.kind is not IVF:
+            details = like.metadata.details
+            parameters = like.kind.parameters_like(b"" if details is None else details.value, None)
+            request = IndexRequest(self.column, like.kind.name, name, parameters=parameters.values)
+            return build_segment(flushed, request)
+        graph = IvfRequest(
+            "IVF_HNSW_SQ",
+            _metric_of(like),
+            partitions=1,
+            m=self.graph["num_edges"],
+            ef_construction=self.graph["ef_construction"],
+            max_level=self.graph["max_level"],
+        )
+        return build_vector_segment(flushed, VectorIndexRequest(self.column, graph, name))
+
+
+def check_maintained(base: Snapshot, names: Iterable[str]) -> None:
+    """Raise if shards cannot maintain the indices of these names."""
+    for name in names:
+        segment = _segment(base, name)
+        if segment is None or not _is_maintained(segment):
+            raise UnmaintainedKindError(
+                "shards build no indices of that kind; leave it out, and it is only of the base",
+                name=name,
+                kind=None if segment is None else segment.kind.name,
+                known=[BTree().name, Inverted().name, IVF.name],
+            )
+
+
+def maintained_indices(
+    base: Snapshot, state: MemWalState, config: Mapping[str, int | bool]
+) -> tuple[MaintainedIndex, ...]:
+    """Return the indices that flushed tables are to have, as far as the base has them still."""
+    every = sorted({index.name for index in base.indices.indices if not index.is_system})
+    is_chosen = bool(state.maintained_indexes) or state.maintains_all is False
+    found = []
+    for name in state.maintained_indexes if is_chosen else every:
+        segment = _segment(base, name) if name in every else None
+        if segment is not None and _is_maintained(segment):
+            column = base.schema.path_of(segment.metadata.fields[0])
+            graph = {
+                key: int(config.get(f"{_PREFIX}.{name}.{key}", default))
+                for key, default in GRAPH_DEFAULTS.items()
+            }
+            found.append(MaintainedIndex(segment, column, graph))
+    return tuple(found)
+
+
+def graph_settings(by_index: Mapping[str, Mapping[str, int]] | None) -> dict[str, int]:
+    """Return the settings of graphs as a writer keeps them: all of each index that is named.
+
+    >>> graph_settings({"a": {"num_edges": 8}})["hnsw.a.num_edges"]
+    8
+    """
+    found: dict[str, int] = {}
+    for name, own in (by_index or {}).items():
+        for key, value in own.items():
+            if key not in GRAPH_DEFAULTS:
+                raise GraphSettingError(
+                    f"unknown HNSW build param {key!r} for index {name!r}",
+                    known=sorted(GRAPH_DEFAULTS),
+                )
+            if value < 1:
+                raise GraphSettingError(f"{key} must be greater than 0", index=name, found=value)
+        for key, value in {**GRAPH_DEFAULTS, **own}.items():
+            found[f"{_PREFIX}.{name}.{key}"] = value
+    return found
+
+
+def _segment(base: Snapshot, name: str) -> TableSegment | None:
+    """Return the first segment of an index, None if its kind is not known here."""
+    listed = [index for index in base.indices.indices if index.name == name]
+    if not listed:
+        raise MaintainedIndexError(
+            f"Index '{name}' from maintained_indexes not found on dataset",
+            known=sorted({index.name for index in base.indices.indices}),
+        )
+    return table_segment(base, listed[0])
+
+
+def _is_maintained(segment: TableSegment) -> bool:
+    if segment.kind is not IVF:
+        return isinstance(segment.kind, BTree | Inverted)
+    field = segment.snapshot.schema.field_by_id(segment.metadata.fields[0])
+    vector = field.arrow_type
+    return bool(pa.types.is_fixed_size_list(vector) and pa.types.is_float32(vector.value_type))
+
+
+def _metric_of(segment: TableSegment) -> Metric:
+    """Return how an index of vectors compares; its files say it if it has any."""
+    metadata = segment.metadata
+    if not metadata.fragment_bitmap:
+        return IvfDetails.parse(b"" if metadata.details is None else metadata.details.value).metric
+    opened = segment.open()
+    assert isinstance(opened, IvfSegment), "it is of vectors"
+    return opened.model.metric

@@ -1,0 +1,73 @@
+"""The nearest vectors of a table and its shards: an index finds those of the table.
+
+    base, by index     3 at 0.1   7 at 0.2   5 at 0.4
+    shards             7 at 9.0   8 at 0.3                 compared one by one, as they are few
+    nearest 3          3, 8, 5                             7 moved away
+
+Rows that shards have newer ones of take places among those that the base is asked for, so it is
+asked for more until enough are left. Rows that were merged into the base count as rows of the base
+whether or not its index has them yet: what an index lacks is compared one by one there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet.encodings.take import keep_of_table, take_from_table
+from lancelet.kernels import Metric
+from lancelet.ops.mem_wal.merged import MergedRead, live_rows, newest_rows, without_newer
+from lancelet.query.execute import execute_to_table
+from lancelet.query.plan import plan_scan
+from lancelet.query.scan_options import ScanOptions
+from lancelet.query.search.exact import distances_to
+from lancelet.query.search.vector import VectorSearch
+
+_DISTANCE: Final = "_distance"
+
+
+def nearest_rows(
+    read: MergedRead, search: VectorSearch, names: Sequence[str], *, overfetch: float = 1.0
+) -> pa.Table:
+    """Return the columns of the nearest rows, and how far each is."""
+    keys, vector = read.keys, read.base.schema.path_of(search.field.id)
+    wanted = list(dict.fromkeys([*names, *keys]))
+    newest = newest_rows(read, keys)
+    live = live_rows(newest, read)
+    distances = distances_to(
+        live[vector].combine_chunks(), search.queries[0], search.metric or Metric.L2
+    )
+    own = live.select(wanted).append_column(_DISTANCE, pa.array(distances, pa.float32()))
+    own = keep_of_table(own, np.isfinite(distances))
+    rest = _nearest_of_base(read, search, wanted, newest.select(keys), overfetch)
+    found = pa.concat_tables([own, rest.cast(own.schema)])
+    order = pa.compute.sort_indices(found[_DISTANCE]).slice(0, search.count)
+    return take_from_table(found.select([*names, _DISTANCE]), order)
+
+
+def _nearest_of_base(
+    read: MergedRead,
+    search: VectorSearch,
+    wanted: Sequence[str],
+    newer: pa.Table,
+    overfetch: float,
+) -> pa.Table:
+    """Return the nearest rows of the table whose keys shards have no newer rows of."""
+    most = search.count + len(newer)
+    count = min(most, math.ceil(search.count * overfetch))
+    while True:
+        # Distances are compared with those of shards, so an index's estimates will not do.
+        asked = replace(search, count=count, refine_factor=search.refine_factor or 1)
+        options = ScanOptions(
+            columns=tuple(wanted), filter=read.filter, search=asked, prefilter=True
+        )
+        rows = execute_to_table(plan_scan(read.base, options))
+        left = without_newer(rows, newer)
+        if len(left) >= search.count or len(rows) < count or count >= most:
+            return left
+        count = min(most, 2 * count)
