@@ -213,6 +213,20 @@ def test_other_indices_are_optimised_beside_one_of_the_older_layout(tmp_path):
         assert set(found(module.dataset(path), query, nprobes=16, refine_factor=20)) == exact
 
 
+@pytest.mark.parametrize("writer", [lance, lancelet])
+@pytest.mark.parametrize("options", [{}, {"num_indices_to_merge": 0}, {"num_indices_to_merge": 5}])
+def test_an_index_that_was_only_announced_is_trained_in_its_place(tmp_path, writer, options):
+    path = str(tmp_path)
+    writer.write_dataset(table_of(clustered(1, 300), pa.float32()), path)
+    writer.dataset(path).create_index("v", "IVF_FLAT", train=False, **arguments("IVF_FLAT"))
+    lancelet.dataset(path).optimize.optimize_indices(**options)
+    query = clustered(4, 1)[0].astype(np.float32)
+    exact = set(found(lancelet.dataset(path), query, use_index=False))
+    for module in (lance, lancelet):
+        assert set(found(module.dataset(path), query)) == exact
+    assert lancelet.dataset(path).stats.index_stats("v_idx")["num_segments"] == 1
+
+
 def test_an_index_of_an_old_release_is_searched_and_brought_up_to_date(tmp_path):
     source = HISTORICAL / "v0.27.1" / "pq_in_schema"
     path = str(tmp_path / "old.lance")

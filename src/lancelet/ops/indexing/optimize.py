@@ -175,7 +175,9 @@ def optimize_one(
         added += [*written, *([_added(snapshot, opened[0], missing)] if missing else [])]
     moved = [segment for segment in stale if segment not in old]
     added += [_merged(snapshot, [segment], ()) for segment in moved]
-    return IndexChange(tuple(added), tuple(segment.metadata for segment in (*old, *moved)))
+    served = [segment for segment in opened if added and segment not in old and _is_stub(segment)]
+    gone = (*old, *moved, *served)
+    return IndexChange(tuple(added), tuple(segment.metadata for segment in gone))
 
 
 def _segments(snapshot: Snapshot, name: str) -> list[TableSegment]:
@@ -254,6 +256,15 @@ def _merged(
 def _has_rows(segment: TableSegment) -> bool:
     """Return whether a segment was trained; before that it covers nothing."""
     return bool(segment.metadata.fragment_bitmap)
+
+
+def _is_stub(segment: TableSegment) -> bool:
+    """Return whether a segment of vectors only says what was asked for, and has no files.
+
+    The reference opens all segments of an index, so it cannot be beside others.
+    """
+    covered = segment.metadata.fragment_bitmap
+    return segment.kind is IVF and covered is not None and not covered
 
 
 def _opened_if_sound(segment: TableSegment) -> Segment | None:
