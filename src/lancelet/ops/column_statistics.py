@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancelet.errors import UnsupportedError
 from lancelet.file.zones import BOUND_BYTES
 from lancelet.format.field import Field
 from lancelet.format.fragment import Fragment
@@ -50,7 +51,8 @@ class ColumnStatistics:
         minimum: The smallest value; None if there is none, or the type has no order. NaN is not
             looked at.
         maximum: The largest.
-        distinct: About how many values are different; None if that was not asked for.
+        distinct: About how many values are different; None if that was not asked for, or cannot
+            be told, as of maps.
         rows_read: For how many rows the column had to be read.
     """
 
@@ -83,10 +85,10 @@ class _Part:
 
 def _statistics_of(snapshot: Snapshot, name: str, *, distinct: bool) -> ColumnStatistics:
     field = snapshot.schema.field_by_path(name)
-    seen = _Distinct() if distinct else None
+    seen = _Distinct() if distinct and _can_be_told_apart(field.arrow_type) else None
     parts = list(_parts_of(snapshot, name, field, seen))
     bounds = [part.bounds for part in parts if len(part.bounds)]
-    least, most = _min_max(pa.concat_arrays(bounds)) if bounds else (None, None)
+    least, most = _min_max(pa.concat_arrays(bounds)).to_pylist() if bounds else (None, None)
     return ColumnStatistics(
         name=name,
         type=str(field.arrow_type),
@@ -168,8 +170,7 @@ def _bounds_of(values: pa.Array) -> pa.Array:
         return pa.nulls(0)
     if pa.types.is_floating(values.type):
         values = values.filter(pc.invert(pc.is_nan(values)))
-    found = pc.min_max(values)
-    return pa.array([found["min"].as_py(), found["max"].as_py()], values.type)
+    return _min_max(values)
 
 
 def _has_order(data_type: pa.DataType) -> bool:
@@ -181,9 +182,27 @@ def _has_order(data_type: pa.DataType) -> bool:
     )
 
 
-def _min_max(bounds: pa.Array) -> tuple[Any, Any]:
-    found = pc.min_max(bounds)
-    return found["min"].as_py(), found["max"].as_py()
+def _min_max(values: pa.Array) -> pa.Array:
+    """Return the smallest and the largest of some values, of types that Arrow does not order too.
+
+    >>> _min_max(pa.array([7, 5, None], pa.duration("s"))).cast(pa.int64()).to_pylist()
+    [5, 7]
+    """
+    own = values.type
+    if pa.types.is_duration(own):
+        values = values.cast(pa.int64())
+    elif pa.types.is_float16(own):
+        values = values.cast(pa.float32())
+    found = pc.min_max(values)
+    return pa.array([found["min"], found["max"]], values.type).cast(own)
+
+
+def _can_be_told_apart(data_type: pa.DataType) -> bool:
+    try:
+        Keys.of([pa.array([], data_type)])
+    except UnsupportedError:
+        return False
+    return True
 
 
 class _Distinct:

@@ -90,6 +90,28 @@ def test_types_without_order_and_nan_are_left_out_of_bounds(tmp_path: Path) -> N
     )
 
 
+@pytest.mark.parametrize("data_type", [pa.duration("ns"), pa.float16(), pa.timestamp("ns")])
+@pytest.mark.parametrize("deletes", [False, True])
+def test_types_that_arrow_does_not_order_have_bounds(tmp_path: Path, data_type, deletes) -> None:
+    values = pa.array([3, 1, None, 7, 9], pa.int64())
+    values = values.cast(pa.float32()) if data_type == pa.float16() else values
+    column = values.cast(data_type)
+    dataset = lancelet.write_dataset(pa.table({"id": range(5), "c": column}), tmp_path)
+    if deletes:
+        dataset.delete("id = 4")
+    (found,) = column_statistics(dataset.snapshot, ["c"], distinct=True)
+    last = 3 if deletes else 4
+    assert (found.minimum, found.maximum) == (column[1].as_py(), column[last].as_py())
+    assert (found.null_count, found.distinct) == (1, last)
+
+
+def test_how_many_maps_differ_is_not_told(tmp_path: Path) -> None:
+    maps = pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int8()))
+    dataset = lancelet.write_dataset(pa.table({"m": maps, "n": [1, 1]}), tmp_path)
+    found = column_statistics(dataset.snapshot, distinct=True)
+    assert [(each.null_count, each.distinct) for each in found] == [(1, None), (0, 1)]
+
+
 def test_many_distinct_values_are_estimated_closely(tmp_path: Path) -> None:
     rows = pa.table(
         {"i": [i % 50_000 for i in range(100_000)], "t": [f"{i}" for i in range(100_000)]}
