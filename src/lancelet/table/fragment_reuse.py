@@ -42,6 +42,7 @@ from lancelet.rowids.address import UInt64s
 from lancelet.rowids.deletion import DeletionVector
 from lancelet.rowids.moves import RowMoves, Source, Target
 from lancelet.table.apply import State
+from lancelet.table.apply.coverage import without_overlaps
 from lancelet.table.snapshot import Snapshot
 
 _MILLION = 1_000_000
@@ -87,12 +88,14 @@ def current_coverage(snapshot: Snapshot) -> tuple[IndexMetadata, ...]:
     indices = snapshot.indices.indices
     versions = fragment_reuse_of(snapshot).versions
     if not versions:
-        return indices
-    return tuple(
-        index
-        if index.is_system
-        else replace(index, fragment_bitmap=replaced_coverage(index, versions))
-        for index in indices
+        return without_overlaps(indices)
+    return without_overlaps(
+        tuple(
+            index
+            if index.is_system
+            else replace(index, fragment_bitmap=replaced_coverage(index, versions))
+            for index in indices
+        )
     )
 
 

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 import lancelet
+from lancelet.dataset.index_values import index_from_user
 from lancelet.errors import CorruptDataError, InvalidInputError, NotFoundError
-from lancelet.format.operation import Update
+from lancelet.format.operation import CreateIndex, Update
 from lancelet.ops.check import Level, Severity, check
 from lancelet.ops.publish import publish
 from lancelet.table.location import TableLocation
@@ -231,13 +232,52 @@ def test_what_old_releases_left_in_indices_is_told_from_damage(tmp_path):
     uri = str(tmp_path / "t")
     shutil.copytree(HISTORICAL / "v0.21.0" / "bad_index_fragment_bitmap", uri)
     findings = lancelet.dataset(uri).check("indices")
-    assert [f.what for f in findings if f.severity is Severity.WARNING] == [
-        "vector_idx: another segment covers the fragments [0] too"
-    ]
-    # The reference mends what segments cover with the next commit, and names their files.
+    (warning,) = (f.what for f in findings if f.severity is Severity.WARNING)
+    assert warning == (
+        "vector_idx: another segment covers the fragments [0] too; here the first counts, "
+        "and other readers may find rows twice"
+    )
+    assert {f.severity for f in findings} == {Severity.WARNING, Severity.NOTE}
+    other = str(tmp_path / "other")
+    shutil.copytree(uri, other)
+    # Either mends what segments cover with the next commit; the reference names their files too.
     lance.dataset(uri).delete("false")
-    findings = lancelet.dataset(uri).check("indices")
-    assert {f.severity for f in findings} == {Severity.NOTE}
+    lancelet.dataset(other).update_config({"a": "b"})
+    for mended in (uri, other):
+        findings = lancelet.dataset(mended).check("indices")
+        assert {f.severity for f in findings} == {Severity.NOTE}
+
+
+def test_an_index_whose_quantizer_is_in_a_schema_is_sound():
+    for version in (1, 2):
+        uri = str(HISTORICAL / "v0.27.1" / "pq_in_schema")
+        assert lancelet.dataset(uri, version).check("indices") == []
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "more"),
+    [("v", "IVF_FLAT", {"num_partitions": 1}), ("s", "INVERTED", {}), ("k", "BTREE", {})],
+)
+def test_what_two_segments_cover_is_found_once(tmp_path, column, kind, more):
+    vectors = pa.array([[k, 1.0] for k in range(60)], pa.list_(pa.float32(), 2))
+    data = pa.table({"k": range(60), "s": ["tree"] * 60, "v": vectors})
+    dataset = lancelet.write_dataset(data, str(tmp_path / "t"), max_rows_per_file=20)
+    parts = [
+        index_from_user(
+            dataset.create_index_uncommitted(column, kind, "i", fragment_ids=covered, **more)
+        )
+        for covered in ([0], [0, 1])
+    ]
+    snapshot = publish(dataset.snapshot, CreateIndex(tuple(parts)))
+    assert [set(index.fragment_bitmap) for index in snapshot.indices.indices] == [{0}, {0, 1}]
+    found = dataset.at(snapshot)
+    near = {"column": "v", "q": [3.0, 1.0], "k": 5}
+    assert sorted(found.to_table(nearest=near)["k"].to_pylist()) == [1, 2, 3, 4, 5]
+    if kind == "INVERTED":
+        assert found.to_table(full_text_query="tree").num_rows == 60
+    assert found.to_table(filter="k in (3, 30, 50)")["k"].to_pylist() == [3, 30, 50]
+    (finding,) = (f for f in found.check("indices") if f.severity is not Severity.NOTE)
+    assert "another segment covers the fragments [0] too" in finding.what
 
 
 def test_blobs_in_files_of_their_own_are_looked_for(tmp_path):

@@ -29,6 +29,7 @@ from lancelet.ops.check.bytes_of_file import decoded, wrong_bytes
 from lancelet.ops.check.finding import Finding, Level, Severity
 from lancelet.ops.check.scalar_indices import ScalarIndexChecker
 from lancelet.ops.check.vector_indices import VectorIndexChecker
+from lancelet.table.apply.coverage import without_overlaps
 from lancelet.table.fragment_reuse import fragment_reuse_of
 from lancelet.table.location import Place
 from lancelet.table.snapshot import Snapshot
@@ -55,12 +56,13 @@ def check_indices(
     snapshot: Snapshot, level: Level, checkers: Sequence[IndexChecker] = CHECKERS
 ) -> Iterator[Finding]:
     """Yield what is wrong with the indices of a version."""
-    for index in snapshot.indices.indices:
+    indices = snapshot.indices.indices
+    for index, counted in zip(indices, without_overlaps(indices), strict=True):
         try:
             yield from _files(snapshot, index, level)
             if level >= Level.INDICES:
                 yield from _coverage(snapshot, index)
-                yield from _content(snapshot, index, checkers)
+                yield from _content(snapshot, counted, checkers)
         except UnsupportedError as error:
             yield _unchecked(index, str(error))
         except LanceletError as error:
@@ -130,13 +132,19 @@ def _coverage(snapshot: Snapshot, index: IndexMetadata) -> Iterator[Finding]:
 
 
 def _overlaps(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield segments that cover what others of the same index cover: rows would be found twice."""
+    """Yield segments that cover what others of the same index do, of which the first counts.
+
+    Other readers may find such rows twice.
+    """
     covered: dict[str, FrozenBitMap] = {}
     for index in snapshot.indices.indices:
         before = covered.get(index.name, FrozenBitMap())
         own = index.fragment_bitmap or FrozenBitMap()
         if both := before & own:
-            what = f"another segment covers the fragments {list(both)[:10]} too"
+            what = (
+                f"another segment covers the fragments {list(both)[:10]} too; here the first "
+                "counts, and other readers may find rows twice"
+            )
             yield _finding(Severity.WARNING, index, what)
         covered[index.name] = before | own
 
@@ -159,7 +167,7 @@ def _unchecked(index: IndexMetadata, kind: str) -> Finding:
         Severity.NOTE,
         index.directory,
         f"the content of index {index.name} ({kind}) was not checked",
-        "this release does not read indices of this kind",
+        "its files were looked at, but what it says of rows was not compared with them",
         index=index.name,
     )
 

@@ -34,6 +34,28 @@ _ADDRESSES_FROM_VERSION: Final = {
 """The version of each kind of index that holds row addresses where earlier ones hold row ids."""
 
 
+def without_overlaps(indices: tuple[IndexMetadata, ...]) -> tuple[IndexMetadata, ...]:
+    """Return segments of which no two of an index cover the same fragment: the first does.
+
+    An old release of the reference noted of new segments what others covered as well. Their rows
+    would be found twice, or, if what was noted first did not count, not at all.
+    """
+    names = [index.name for index in indices if index.fragment_bitmap]
+    if len(names) == len(set(names)):
+        return indices
+    covered: dict[str, FrozenBitMap] = {}
+    found = []
+    for index in indices:
+        own, before = index.fragment_bitmap, covered.get(index.name)
+        if own and before:
+            own = own - before
+        if own:
+            covered[index.name] = own if before is None else before | own
+        is_whole = own == index.fragment_bitmap
+        found.append(index if is_whole else replace(index, fragment_bitmap=own))
+    return tuple(found)
+
+
 def retain_covering(state: State) -> State:
     """Return the state without segments on fields that are gone, or that cover nothing.
 
