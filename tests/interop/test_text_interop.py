@@ -20,7 +20,6 @@ from lancelet.dataset import Index
 from lancelet.index.text.analyzer import TextAnalyzer
 from lancelet.index.text.characters import fold, letters_and_digits, lower
 from lancelet.index.text.options import LANGUAGES, TextOptions
-from lancelet.query.indexing.segments import IndexUnusableWarning
 
 pytestmark = pytest.mark.interop
 
@@ -340,22 +339,6 @@ def test_an_index_of_parts_under_one_id_is_merged_and_committed(tmp_path):
         dataset.merge_index_metadata(own_id, "BTREE")
     with pytest.raises(FileNotFoundError, match="staged"):
         dataset.merge_index_metadata(str(uuid.uuid4()), "INVERTED")
-
-
-def test_elements_of_lists_are_refused_as_documents(tmp_path):
-    """An index of them is kept, and rows are searched without it."""
-    path = str(tmp_path / "table.lance")
-    element = lancelet.query.DocumentGranularity.LIST_ELEMENT
-    dataset = lancelet.write_dataset(pa.table({"id": [0, 1], "t": [["red fox"], ["dog"]]}), path)
-    with pytest.raises(NotImplementedError, match="elements of lists"):
-        dataset.create_scalar_index("t", "INVERTED", document_granularity=element)
-    theirs = lance.query.DocumentGranularity.LIST_ELEMENT
-    lance.dataset(path).create_scalar_index("t", "INVERTED", document_granularity=theirs)
-    query = lancelet.query.MatchQuery("fox", "t", document_granularity=element)
-    with pytest.raises(NotImplementedError, match="elements of lists"):
-        found(lancelet, path, query)
-    with pytest.warns(IndexUnusableWarning, match="elements of lists"):
-        assert set(found(lancelet, path, lancelet.query.MatchQuery("fox", "t"))) == {0}
 
 
 def test_texts_within_structs_are_searched_where_no_index_has_them(tmp_path):

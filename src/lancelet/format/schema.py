@@ -127,14 +127,20 @@ class Schema:
         """Return the field at a dotted path."""
         return self.fields_on_path(path)[-1]
 
-    def fields_on_path(self, path: str, *, folds_case: bool = False) -> tuple[Field, ...]:
+    def fields_on_path(
+        self, path: str, *, folds_case: bool = False, passes_lists: bool = False
+    ) -> tuple[Field, ...]:
         """Return the fields from the top-level one to the one that the path names.
 
-        Where no name is the same, one that differs in case alone will do if `folds_case`.
+        Where no name is the same, one that differs in case alone will do if `folds_case`. The
+        elements of a list need not be named if `passes_lists`.
         """
         found: list[Field] = []
         siblings = self.fields
         for name in parse_path(path):
+            if passes_lists and found and found[-1].is_list and siblings[0].name != name:
+                found.append(siblings[0])
+                siblings = siblings[0].children
             node = next((sibling for sibling in siblings if sibling.name == name), None)
             if node is None and folds_case:
                 alike = [each for each in siblings if each.name.casefold() == name.casefold()]

@@ -200,6 +200,8 @@ class ScalarKind(Protocol):
     """Whether rows that moved can be renumbered; else the rows must be looked at again."""
     has_stages: bool = False
     """Whether training tells of stages of its own."""
+    passes_lists: bool = False
+    """Whether a column may be within the elements of lists, whose values it gets as lists."""
     path_within: str | None = None
     """The place in documents whose values are indexed, for a kind that looks into them."""
 
@@ -225,6 +227,10 @@ class ScalarKind(Protocol):
     def describe(self, details: bytes) -> dict[str, Any]:  # noqa: ARG002
         """Return what the details say, by name, for people; those of most kinds are empty."""
         return {}
+
+    def name_ending(self, parameters: Parameters) -> str:  # noqa: ARG002
+        """Return what is behind the column in the name of an index that was given none."""
+        return "idx"
 
     def check_type(self, data_type: pa.DataType, column: str) -> None:
         """Raise unless columns of a type can be indexed."""

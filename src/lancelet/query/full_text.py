@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from enum import Enum, StrEnum
 from typing import Final
 
-from lancelet.errors import InvalidInputError, UnsupportedError
+from lancelet.errors import InvalidInputError
 
 _BOOST_MAX: Final = 1 << 20
 
@@ -286,12 +286,6 @@ def check_query(query: FullTextQuery) -> None:
         case BoostQuery():
             check_query(query.positive)
             check_query(query.negative)
-        case MatchQuery() | PhraseQuery():
-            if query.document_granularity is DocumentGranularity.LIST_ELEMENT:
-                raise UnsupportedError(
-                    "elements of lists cannot be documents of their own here, only rows can",
-                    column=query.column,
-                )
         case _:
             return
 

@@ -12,7 +12,7 @@ A plan is a value; making one reads nothing but the manifest, which is there alr
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
@@ -27,7 +27,7 @@ from lancelet.query.projection import Projection, needed, project, scan_schema
 from lancelet.query.row_columns import RowColumn
 from lancelet.query.row_mask import mask_expression
 from lancelet.query.scan_options import Columns, ScanOptions
-from lancelet.query.search.hits import QUERY_INDEX
+from lancelet.query.search.hits import QUERY_INDEX, Search
 from lancelet.query.simplify import Conjunct, simplify_filter, split_conjuncts
 from lancelet.table.snapshot import Snapshot
 
@@ -55,8 +55,8 @@ class ScanPlan:
     steps: tuple[FilterStep, ...]
     behind: tuple[str, ...] = ()
     """The row columns that come behind the others."""
-    score_place: int | None = None
-    """Where the column of scores was asked for, if it was."""
+    asked_at: Mapping[str, int] = field(default_factory=dict)
+    """Where columns that a search adds were asked for, by name, of those that were."""
 
     @property
     def is_filtered(self) -> bool:
@@ -73,12 +73,20 @@ class ScanPlan:
         """Whether no row can be returned, whatever is stored."""
         return self.options.limit == 0 or (self.is_filtered and self.filter == ex.FALSE)
 
-    @property
-    def scores_at(self) -> int | None:
-        """Where a search puts its scores among the columns, if they are returned."""
-        if self.score_place is None and self.options.adds_scores:
-            return len(self.projection.schema) - len(self.behind)
-        return self.score_place
+    @cached_property
+    def search_columns(self) -> tuple[tuple[int, pa.Field], ...]:
+        """The columns that a search adds, in the order in which they are put in, and where."""
+        search = self.options.search
+        if search is None:
+            return ()
+        fields = added_columns(search)
+        asked = {self.asked_at[each.name]: each for each in fields if each.name in self.asked_at}
+        found = [(place, asked[place]) for place in sorted(asked)]
+        behind = [each for each in fields if each.name not in self.asked_at]
+        if not self.options.adds_scores:
+            behind = [each for each in behind if each is search.place_field]
+        place = len(self.projection.schema) - len(self.behind) + len(found)
+        return (*found, *((place + more, each) for more, each in enumerate(behind)))
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -87,8 +95,8 @@ class ScanPlan:
         if search is None:
             return self.projection.schema
         fields = list(self.projection.schema)
-        if self.scores_at is not None:
-            fields.insert(self.scores_at, search.score_field)
+        for place, each in self.search_columns:
+            fields.insert(place, each)
         return pa.schema([QUERY_INDEX, *fields] if search.is_batch else fields)
 
 
@@ -99,26 +107,34 @@ def plan_scan(snapshot: Snapshot, options: ScanOptions) -> ScanPlan:
         behind.append(RowColumn.ID.value)
     if options.with_row_address:
         behind.append(RowColumn.ADDRESS.value)
-    columns, score_place = _without_scores(options)
+    columns, asked_at = _without_search_columns(options)
     projection = projection_of(snapshot, columns, behind=tuple(behind))
     bound, steps = _filter_of(snapshot, options.filter)
     if options.rows is not None:
         masked = compile_filter(mask_expression(options.rows), scan_schema(snapshot.schema))
         bound = masked if bound == ex.TRUE else simplify_filter(ex.And((masked, bound)))
         steps = tuple(filter_steps(snapshot, split_conjuncts(bound)))
-    return ScanPlan(snapshot, options, projection, bound, steps, tuple(behind), score_place)
+    return ScanPlan(snapshot, options, projection, bound, steps, tuple(behind), asked_at)
 
 
-def _without_scores(options: ScanOptions) -> tuple[Columns, int | None]:
-    """Return the columns that are stored or computed, and where scores go among them."""
+def added_columns(search: Search) -> tuple[pa.Field, ...]:
+    """Return the columns that a search adds to those of the table, the scores last."""
+    place = search.place_field
+    return (search.score_field,) if place is None else (place, search.score_field)
+
+
+def _without_search_columns(options: ScanOptions) -> tuple[Columns, Mapping[str, int]]:
+    """Return the columns that are stored or computed, and where others go among them."""
     columns, search = options.columns, options.search
-    if search is None or columns is None or search.score_field.name not in columns:
-        return columns, None
-    name = search.score_field.name
-    place = list(columns).index(name)
+    if search is None or columns is None:
+        return columns, {}
+    names = [each.name for each in added_columns(search) if each.name in columns]
+    if not names:
+        return columns, {}
+    places = {name: list(columns).index(name) for name in names}
     if isinstance(columns, Mapping):
-        return {each: written for each, written in columns.items() if each != name}, place
-    return tuple(each for each in columns if each != name), place
+        return {each: own for each, own in columns.items() if each not in places}, places
+    return tuple(each for each in columns if each not in places), places
 
 
 def _filter_of(

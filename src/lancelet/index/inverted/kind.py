@@ -23,7 +23,6 @@ from lancelet.errors import (
     CorruptDataError,
     InvalidInputError,
     ObjectNotFoundError,
-    UnsupportedError,
 )
 from lancelet.format.protos import index_details_pb
 from lancelet.format.wire import parse_message, render_message
@@ -46,14 +45,22 @@ from lancelet.index.inverted.write import WAITING_BYTES, SegmentWriter
 from lancelet.index.question import Question
 from lancelet.index.text.analyzer import Analyzer
 from lancelet.index.text.documents import analyzer_of
+from lancelet.index.text.elements import (
+    check_has_lists,
+    elements_of,
+    is_list,
+    is_text,
+    texts_per_row,
+)
 from lancelet.index.text.options import TextOptions
 from lancelet.rowids.address import NO_ADDRESS
 from lancelet.rowids.selection import RowSet
 
 _NEWEST: Final = 3
 _MEMORY_VARIABLE: Final = "LANCE_FTS_PARTITION_SIZE"
+_GRANULARITY: Final = "document_granularity"
 _ROWS: Final = "row"
-_ELEMENTS: Final = "elements of lists cannot be documents of their own here, only rows can"
+_ELEMENTS: Final = "list_element"
 
 TEXTS_TOGETHER: Final = 64 * 1024
 """So many texts are cut at a time."""
@@ -77,8 +84,12 @@ _IN_BOTH: Final = (
 class InvertedSegment:
     """An open INVERTED."""
 
-    def __init__(self, folder: SegmentFolder) -> None:
-        """Read what the segment was asked for, and open its partitions."""
+    def __init__(self, folder: SegmentFolder, *, by_element: bool = False) -> None:
+        """Read what the segment was asked for, and open its partitions.
+
+        By element each element of a list is a document, which the metadata of the index say.
+        """
+        self.by_element = by_element
         self.partitions: list[Partition]
         try:
             metadata = folder.open(layout.METADATA).metadata
@@ -143,10 +154,16 @@ class Inverted(ScalarKind):
     newest_version = 3
     can_remap = True
     has_stages = True
+    passes_lists = True
 
     def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:  # noqa: ARG002
         """Return the version of the format, which also says how tails and positions are stored."""
-        return _codec_of(parameters, TextOptions.of(parameters.values)).version
+        version = _codec_of(parameters, TextOptions.of(parameters.values)).version
+        return _NEWEST if _is_by_element(parameters) else version
+
+    def name_ending(self, parameters: Parameters) -> str:
+        """Return what is behind the column in the name of an index that was given none."""
+        return "list_element_idx" if _is_by_element(parameters) else "idx"
 
     def uses_addresses(self, version: int) -> bool:  # noqa: ARG002
         """Return False: rows are numbered by id."""
@@ -176,7 +193,7 @@ class Inverted(ScalarKind):
             "split_on_numerics": code.split_on_numerics,
             "preserve_original": code.preserve_original,
             "index_operators": code.index_operators,
-            "document_granularity": "list_element" if found.document_granularity else _ROWS,
+            "document_granularity": _ELEMENTS if found.document_granularity else _ROWS,
         }
 
     def parameters_like(self, details: bytes, segment: Segment | None) -> Parameters:
@@ -184,7 +201,7 @@ class Inverted(ScalarKind):
         found = parse_message(index_details_pb.InvertedIndexDetails, details)
         own = self.describe(details)
         if segment is not None:
-            own = _opened(segment).options.as_params()
+            own = {**_opened(segment).options.as_params(), _GRANULARITY: own[_GRANULARITY]}
         if found.posting_format_version:
             own["format_version"] = found.posting_format_version
         return Parameters(own)
@@ -193,9 +210,9 @@ class Inverted(ScalarKind):
         """Raise unless it is text, or lists of texts, or documents."""
         if isinstance(data_type, pa.JsonType):
             return
-        if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
+        if is_list(data_type):
             data_type = data_type.value_type
-        if not (pa.types.is_string(data_type) or pa.types.is_large_string(data_type)):
+        if not is_text(data_type):
             raise IndexTypeError(
                 "an INVERTED index needs a column of texts, of lists of texts, or of JSON",
                 column=column,
@@ -204,23 +221,23 @@ class Inverted(ScalarKind):
 
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:
         """Cut the texts into tokens and write posting lists."""
-        if parameters.values.get("document_granularity", _ROWS) != _ROWS:
-            raise UnsupportedError(_ELEMENTS, document_granularity="list_element")
+        by_element = _is_by_element(parameters)
+        if by_element:
+            check_has_lists(rows.data_type)
         options = TextOptions.of(parameters.values)
         if isinstance(rows.data_type, pa.JsonType):
             options = replace(options, lance_tokenizer="json")
         codec = _codec_of(parameters, options)
         with SegmentWriter(folder, options, codec, _waiting_bytes(parameters)) as writer:
-            _add_rows(writer, rows, analyzer_of(options))
+            _add_rows(writer, rows, analyzer_of(options), by_element=by_element)
             writer.finish(rows.progress)
-        return _details(options, codec)
+        return _details(options, codec, by_element=by_element)
 
     def open(self, folder: SegmentFolder, details: bytes) -> InvertedSegment:
         """Open a segment, whose files must say of texts what its metadata say."""
-        if parse_message(index_details_pb.InvertedIndexDetails, details).document_granularity:
-            raise UnsupportedError(_ELEMENTS, path=folder.path)
-        found = InvertedSegment(folder)
-        if parse_message(index_details_pb.InvertedIndexDetails, details).block_size:
+        said = parse_message(index_details_pb.InvertedIndexDetails, details)
+        found = InvertedSegment(folder, by_element=bool(said.document_granularity))
+        if said.block_size:
             described, own = self.describe(details), found.options.as_params()
             wrong = {name: own[name] for name in _IN_BOTH if own[name] != described[name]}
             if wrong:
@@ -241,13 +258,13 @@ class Inverted(ScalarKind):
     ) -> bytes:
         """Write the documents of all partitions that are still there, and those of the new rows."""
         opened = [_opened(segment) for segment in segments]
-        options, codec = opened[-1].options, opened[-1].codec
+        options, codec, by_element = opened[-1].options, opened[-1].codec, opened[-1].by_element
         with SegmentWriter(folder, options, codec) as writer:
             for segment, move in zip(opened, moves, strict=True):
                 _add_segment(writer, segment, move)
-            _add_rows(writer, rows, opened[-1].analyzer)
+            _add_rows(writer, rows, opened[-1].analyzer, by_element=by_element)
             writer.finish()
-        return _details(options, codec)
+        return _details(options, codec, by_element=by_element)
 
     def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> bytes:
         """Write the documents that are still there under their new numbers."""
@@ -255,30 +272,23 @@ class Inverted(ScalarKind):
         with SegmentWriter(folder, own.options, own.codec) as writer:
             _add_segment(writer, own, move)
             writer.finish()
-        return _details(own.options, own.codec)
+        return _details(own.options, own.codec, by_element=own.by_element)
 
 
-def texts_per_row(values: pa.Array) -> pa.Array:
-    """Return a text for each row; the texts of a list are one, apart by a blank."""
-    if isinstance(values, pa.ExtensionArray):
-        values = values.storage
-    if not (pa.types.is_list(values.type) or pa.types.is_large_list(values.type)):
-        return values
-    joined = [
-        None if texts is None else " ".join(text for text in texts if text is not None)
-        for texts in values.to_pylist()
-    ]
-    return pa.array(joined, pa.large_string())
-
-
-def _add_rows(writer: SegmentWriter, rows: IndexedRows, analyzer: Analyzer) -> None:
+def _add_rows(
+    writer: SegmentWriter, rows: IndexedRows, analyzer: Analyzer, *, by_element: bool
+) -> None:
     done = 0
     rows.progress("tokenize_docs", done, rows.num_rows)
     for values, numbers in rows.parts:
         for start in range(0, len(values), TEXTS_TOGETHER):
-            texts = texts_per_row(values.slice(start, TEXTS_TOGETHER))
-            writer.add_texts(texts, numbers[start : start + TEXTS_TOGETHER], analyzer)
-            done += len(texts)
+            own, rows_of = values.slice(start, TEXTS_TOGETHER), numbers[start:][:TEXTS_TOGETHER]
+            if by_element:
+                found = elements_of(own)
+                writer.add_texts(found.texts, rows_of[found.rows], analyzer, found.places)
+            else:
+                writer.add_texts(texts_per_row(own), rows_of, analyzer)
+            done += len(own)
             rows.progress("tokenize_docs", done, rows.num_rows)
 
 
@@ -287,12 +297,12 @@ def _add_segment(writer: SegmentWriter, segment: InvertedSegment, move: Move) ->
         tokens, postings = partition.everything()
         numbers = move(partition.numbers)
         lives = numbers != NO_ADDRESS
-        lengths = partition.lengths
+        lengths, places = partition.lengths, partition.places
         if not lives.all():
             kept = selected(postings, lives[postings.docs])
             renumbered = (np.cumsum(lives) - 1).astype(np.uint32)
             postings = Postings(kept.tokens, renumbered[kept.docs], kept.freqs, kept.positions)
-            numbers, lengths = numbers[lives], lengths[lives]
+            numbers, lengths, places = numbers[lives], lengths[lives], places[lives]
             used = np.unique(postings.tokens)
             tokens = [tokens[place] for place in used.tolist()]
             postings = Postings(
@@ -301,7 +311,7 @@ def _add_segment(writer: SegmentWriter, segment: InvertedSegment, move: Move) ->
                 postings.freqs,
                 postings.positions,
             )
-        writer.add_postings(tokens, postings, numbers, lengths)
+        writer.add_postings(tokens, postings, numbers, lengths, places)
 
 
 def _waiting_bytes(parameters: Parameters) -> int:
@@ -328,7 +338,17 @@ def _codec_of(parameters: Parameters, options: TextOptions) -> Codec:
     return codec
 
 
-def _details(options: TextOptions, codec: Codec) -> bytes:
+def _is_by_element(parameters: Parameters) -> bool:
+    """Return whether each element of a list shall be a document."""
+    given = parameters.values.get(_GRANULARITY) or _ROWS
+    if given not in (_ROWS, _ELEMENTS):
+        raise InvalidInputError(
+            f"unknown FTS document granularity '{given}'; expected 'row' or 'list_element'"
+        )
+    return bool(given == _ELEMENTS)
+
+
+def _details(options: TextOptions, codec: Codec, *, by_element: bool) -> bytes:
     details = index_details_pb.InvertedIndexDetails(
         base_tokenizer=options.base_tokenizer,
         language=json.dumps(options.language),
@@ -342,6 +362,11 @@ def _details(options: TextOptions, codec: Codec) -> bytes:
         prefix_only=options.prefix_only,
         block_size=codec.block_docs,
         posting_format_version=codec.version,
+        document_granularity=(
+            index_details_pb.InvertedIndexDetails.LIST_ELEMENT
+            if by_element
+            else index_details_pb.InvertedIndexDetails.ROW
+        ),
     )
     if options.max_token_length is not None:
         details.max_token_length = options.max_token_length

@@ -2,6 +2,7 @@
 
     metadata.lance         the numbers of the partitions, the options of the text
     part_0_docs.lance      _rowid, _num_tokens            row = document
+                           _doc_index_0, ...              where it is in lists, if it is
     part_0_tokens.lance    _token, _token_id              or an automaton, as the reference has it
     part_0_invert.lance    _posting, _length, ...         row = token
 
@@ -30,11 +31,9 @@ _SHARED_STREAM: Final = {
     "positions_codec": "packed_delta_v1",
 }
 
-DOCS_SCHEMA: Final = pa.schema(
-    [
-        pa.field("_rowid", pa.uint64(), nullable=False),
-        pa.field("_num_tokens", pa.uint32(), nullable=False),
-    ]
+_DOCS: Final = (
+    pa.field("_rowid", pa.uint64(), nullable=False),
+    pa.field("_num_tokens", pa.uint32(), nullable=False),
 )
 TOKENS_SCHEMA: Final = pa.schema(
     [
@@ -88,6 +87,17 @@ class Codec:
         if with_position and self.is_varint:
             named |= _SHARED_STREAM
         return named
+
+
+def place_name(depth: int) -> str:
+    """Return the name of the column that says where documents are in a list."""
+    return f"_doc_index_{depth}"
+
+
+def docs_schema(depth: int) -> pa.Schema:
+    """Return the columns of documents, which are elements of so many lists within each other."""
+    places = [pa.field(place_name(each), pa.uint32(), nullable=False) for each in range(depth)]
+    return pa.schema([*_DOCS, *places])
 
 
 def file_name(partition: int, what: str) -> str:

@@ -35,6 +35,7 @@ from lancelet.index.inverted.tokens import (
     all_tokens,
 )
 from lancelet.index.inverted.write import block_sizes
+from lancelet.index.text.elements import Places, no_places
 from lancelet.kernels import PostingLists, decode_postings, decode_streams
 from lancelet.rowids.address import UInt64s
 
@@ -48,6 +49,10 @@ class Partition(Protocol):
     @property
     def numbers(self) -> UInt64s:
         """The number of the row of each document."""
+
+    @property
+    def places(self) -> Places:
+        """Where each document is in the lists of its row, with no columns if rows are documents."""
 
     @property
     def lengths(self) -> UInt32s:
@@ -129,6 +134,15 @@ class StoredPartition:
         (column,) = self._docs.read(["_rowid"])
         found: UInt64s = column.to_numpy()
         return found
+
+    @cached_property
+    def places(self) -> Places:
+        """Where each document is in the lists of its row, with no columns if rows are documents."""
+        depth = len(self._docs.schema.names) - len(layout.docs_schema(0))
+        if not depth:
+            return no_places(self._docs.num_rows)
+        columns = self._docs.read([layout.place_name(each) for each in range(depth)])
+        return np.stack([column.to_numpy() for column in columns], axis=1)
 
     @cached_property
     def lengths(self) -> UInt32s:
@@ -282,9 +296,15 @@ class MemoryPartition:
     block_docs = 128
 
     def __init__(
-        self, tokens: Sequence[str], postings: Postings, numbers: UInt64s, lengths: UInt32s
+        self,
+        tokens: Sequence[str],
+        postings: Postings,
+        numbers: UInt64s,
+        lengths: UInt32s,
+        places: Places | None = None,
     ) -> None:
         """Search posting lists."""
+        self.places = no_places(len(numbers)) if places is None else places
         self._names = tokens
         self.has_positions = postings.positions is not None
         order = sorted(range(len(tokens)), key=lambda place: tokens[place].encode())

@@ -31,6 +31,7 @@ from lancelet.index.inverted.positions import render_positions
 from lancelet.index.inverted.postings import Postings, invert, join, position_steps
 from lancelet.index.inverted.quantized import length_codes
 from lancelet.index.text.analyzer import Analyzer, Vocabulary
+from lancelet.index.text.elements import Places, no_places
 from lancelet.index.text.options import TextOptions
 from lancelet.kernels import encode_impacts, encode_postings, encode_streams
 from lancelet.kernels.posting_lists import BLOCKS_TOGETHER
@@ -70,11 +71,13 @@ class SegmentWriter(AbstractContextManager["SegmentWriter"]):
         """Let go of postings that were not written."""
         self._waiting.close()
 
-    def add_texts(self, texts: pa.Array, numbers: UInt64s, analyzer: Analyzer) -> None:
-        """Add the rows of texts; those without a token are left out."""
+    def add_texts(
+        self, texts: pa.Array, numbers: UInt64s, analyzer: Analyzer, places: Places | None = None
+    ) -> None:
+        """Add the rows of texts; without places in lists those that have no token are left out."""
         words = analyzer.analyze(texts, self._vocabulary)
         has_tokens = words.counts > 0
-        if not has_tokens.all():
+        if places is None and not has_tokens.all():
             numbers, counts = numbers[has_tokens], words.counts[has_tokens]
             words = type(words)(words.ids, words.positions, counts)
         postings = invert(
@@ -83,7 +86,7 @@ class SegmentWriter(AbstractContextManager["SegmentWriter"]):
             self._num_docs,
             with_position=self._options.with_position,
         )
-        self._add(postings, numbers, words.counts.astype(np.uint32))
+        self._add(postings, numbers, words.counts.astype(np.uint32), places)
 
     def add_postings(
         self,
@@ -91,13 +94,14 @@ class SegmentWriter(AbstractContextManager["SegmentWriter"]):
         postings: Postings,
         numbers: UInt64s,
         lengths: UInt32s,
+        places: Places,
     ) -> None:
         """Add documents of another partition, whose postings number them from 0."""
         number = self._vocabulary.number
         ids = np.fromiter((number(token) for token in tokens), np.uint32, len(tokens))
         docs = postings.docs + np.uint32(self._num_docs)
         renumbered = Postings(ids[postings.tokens], docs, postings.freqs, postings.positions)
-        self._add(renumbered, numbers, lengths)
+        self._add(renumbered, numbers, lengths, places)
 
     def finish(self, progress: Progress = silent) -> None:
         """Write what is left, and the metadata."""
@@ -123,6 +127,7 @@ class SegmentWriter(AbstractContextManager["SegmentWriter"]):
         self._waiting = WaitingPostings(self._waiting_bytes)
         self._numbers: list[UInt64s] = []
         self._lengths: list[UInt32s] = []
+        self._places: list[Places] = []
         self._num_docs = self._num_postings = 0
 
     def _add(
@@ -130,12 +135,14 @@ class SegmentWriter(AbstractContextManager["SegmentWriter"]):
         postings: Postings,
         numbers: UInt64s,
         lengths: UInt32s,
+        places: Places | None,
     ) -> None:
         if np.any(postings.tokens[1:] < postings.tokens[:-1]):
             postings = join([postings], len(self._vocabulary.tokens))
         self._waiting.add(postings)
         self._numbers.append(numbers)
         self._lengths.append(lengths)
+        self._places.append(no_places(len(numbers)) if places is None else places)
         self._num_docs += len(numbers)
         self._num_postings += len(postings)
         if self._num_postings >= POSTINGS_MAX:
@@ -146,8 +153,10 @@ class SegmentWriter(AbstractContextManager["SegmentWriter"]):
         lengths = np.concatenate(self._lengths)
         numbers = np.concatenate(self._numbers)
         number = self._partitions
+        places = np.concatenate(self._places).T
         docs = pa.Table.from_arrays(
-            [pa.array(numbers), pa.array(lengths)], schema=layout.DOCS_SCHEMA
+            [pa.array(numbers), pa.array(lengths), *map(pa.array, np.ascontiguousarray(places))],
+            schema=layout.docs_schema(len(places)),
         )
         total = int(lengths.sum(dtype=np.int64))
         self._folder.write(

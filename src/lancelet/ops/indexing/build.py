@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -70,7 +71,7 @@ class IndexRequest:
 
 def create_scalar_index(snapshot: Snapshot, request: IndexRequest) -> Snapshot:
     """Build an index and commit it, in place of one of the same name if there is any."""
-    name = request.name or default_name(path_to(snapshot, request.column))
+    name = name_of(snapshot, request)
     replaced = replaced_by(snapshot, name, request.column, replaces=request.replaces)
     built = build_segment(snapshot, request)
     return publish(snapshot, CreateIndex((built,), replaced))
@@ -149,6 +150,10 @@ def build_segment(
     kind = kind_of_name(request.kind).of_parameters(parameters)
     fields = fields_to(snapshot, request.column)
     leaf = fields[-1]
+    if not kind.passes_lists and any(each.is_list for each in fields[:-1]):
+        raise UnknownColumnError(
+            f"{kind.name} indices are not of values within lists", column=request.column
+        )
     kind.check_type(indexed_type(leaf.arrow_type), request.column)
     fragments = fragments_to_index(snapshot, request)
     path = tuple(each.name for each in fields)
@@ -164,7 +169,7 @@ def build_segment(
         kind,
         folder,
         segment_id,
-        name=request.name or default_name(format_path(path)),
+        name=name_of(snapshot, request),
         leaf=leaf,
         details=details,
         covered=fragments,
@@ -258,23 +263,36 @@ def new_folder(snapshot: Snapshot, segment_id: uuid.UUID) -> SegmentFolder:
 def fields_to(snapshot: Snapshot, column: str) -> tuple[Field, ...]:
     """Return the fields on the way to a column; the last is the column itself."""
     try:
-        return snapshot.schema.fields_on_path(column, folds_case=True)
+        return snapshot.schema.fields_on_path(column, folds_case=True, passes_lists=True)
     except FieldNotFoundError as error:
         raise UnknownColumnError(error.message, **error.facts) from error
 
 
 def path_to(snapshot: Snapshot, column: str) -> str:
-    """Return the path of a column as the schema has it, whatever the case it was written in."""
-    return format_path([each.name for each in fields_to(snapshot, column)])
+    """Return the path of a column as the schema has it, whatever the case it was written in.
+
+    Elements of lists that are passed on the way are not named.
+    """
+    fields = fields_to(snapshot, column)
+    passed = {id(below) for field, below in pairwise(fields[:-1]) if field.is_list}
+    return format_path([each.name for each in fields if id(each) not in passed])
 
 
-def default_name(column: str) -> str:
+def name_of(snapshot: Snapshot, request: IndexRequest) -> str:
+    """Return the name of the index that is asked for."""
+    if request.name:
+        return request.name
+    ending = kind_of_name(request.kind).name_ending(Parameters(request.parameters))
+    return default_name(path_to(snapshot, request.column), ending)
+
+
+def default_name(column: str, ending: str = "idx") -> str:
     """Return the name of an index that was given none; only quotes that are needed are in it.
 
     >>> default_name("a.`b-c`")
     'a.b-c_idx'
     """
-    return f"{format_path(parse_path(column))}_idx"
+    return f"{format_path(parse_path(column))}_{ending}"
 
 
 def fragments_to_index(snapshot: Snapshot, request: IndexRequest) -> list[int]:

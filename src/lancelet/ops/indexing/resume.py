@@ -30,10 +30,9 @@ from lancelet.ops.indexing.build import (
     IndexRequest,
     build_segment,
     create_scalar_index,
-    default_name,
     fields_to,
     fragments_to_index,
-    path_to,
+    name_of,
     replaced_by,
 )
 from lancelet.ops.indexing.optimize import merge_segments
@@ -51,7 +50,7 @@ def resume_scalar_index(
 
     An index of values within documents has its type from the first of all, so it has no parts.
     """
-    name = request.name or default_name(path_to(snapshot, request.column))
+    name = name_of(snapshot, request)
     kind = kind_of_name(request.kind).of_parameters(Parameters(request.parameters))
     groups = list(_groups(snapshot, fragments_to_index(snapshot, request), part_rows))
     if len(groups) < 2 or kind.path_within is not None:

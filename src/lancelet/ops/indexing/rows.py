@@ -17,12 +17,14 @@ import pyarrow as pa
 from lancelet.encodings.base import RowRange
 from lancelet.file.pool import FEW_LONG_TASKS, map_ordered
 from lancelet.index.base import IndexedRows, indexed_type
+from lancelet.index.text.elements import lists_of_texts
 from lancelet.ops.indexing.json_values import values_within
 from lancelet.query import expression as ex
 from lancelet.query.execute import execute
 from lancelet.query.nodes.source import FragmentSource, sources, waits_for_storage
 from lancelet.query.plan import ScanPlan, plan_scan
 from lancelet.query.scan_options import ScanOptions
+from lancelet.query.search.text_targets import split_path
 from lancelet.rowids.address import UInt64s
 from lancelet.table.snapshot import Snapshot
 
@@ -43,12 +45,14 @@ def rows_to_index(
 ) -> IndexedRows:
     """Return the live rows of fragments, read whenever they are iterated over.
 
-    With `within` values are what is found there in the documents of the column, of a type that
-    the first one has if it is not given.
+    Values within lists come as lists, without the structs that are between. With `within` they
+    are what is found there in the documents of the column, of a type that the first one has if it
+    is not given.
     """
     number = "_rowaddr" if by_address else "_rowid"
+    above, inside = split_path(snapshot.schema, path)
     options = ScanOptions(
-        columns={"value": ex.Column(path)},
+        columns={"value": ex.Column(above)},
         fragments=tuple(fragments),
         batch_size=_BATCH_ROWS,
         with_row_address=by_address,
@@ -57,7 +61,9 @@ def rows_to_index(
     plan = plan_scan(snapshot, options)
     num_rows = sum(snapshot.live_rows(snapshot.fragments.by_id(each)) for each in fragments)
     data_type = indexed_type(plan.schema.field("value").type)
-    rows = IndexedRows(data_type, _Parts(plan, number, data_type), num_rows)
+    if inside:
+        data_type = lists_of_texts(pa.array([], data_type), inside).type
+    rows = IndexedRows(data_type, _Parts(plan, number, data_type, inside), num_rows)
     return rows if within is None else values_within(rows, within, value_type)
 
 
@@ -66,10 +72,11 @@ class _Parts:
     plan: ScanPlan
     number: str
     data_type: pa.DataType
+    inside: tuple[str, ...]
 
     def __iter__(self) -> Iterator[tuple[pa.Array, UInt64s]]:
         for batch in self._batches():
-            values = batch.column("value")
+            values = lists_of_texts(batch.column("value"), self.inside)
             stored = values if values.type == self.data_type else values.storage
             yield stored, batch.column(self.number).to_numpy()
 

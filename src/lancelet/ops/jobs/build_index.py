@@ -32,6 +32,7 @@ from lancelet.ops.indexing.build import (
     build_segment,
     default_name,
     fields_to,
+    name_of,
     path_to,
     replaced_by,
 )
@@ -79,7 +80,7 @@ def create_index(
     options = options or BuildOptions()
 
     def attempt(snapshot: Snapshot) -> Snapshot:
-        name = request.name or default_name(path_to(snapshot, request.column))
+        name = _name_of(snapshot, request)
         replaced = replaced_by(snapshot, name, request.column, replaces=request.replaces)
         at = table.at(snapshot.version)
         groups = plan_groups(snapshot, request, options.bytes_per_task)
@@ -91,6 +92,12 @@ def create_index(
         return publish(snapshot, CreateIndex(tuple(built), replaced))
 
     return with_retries(table.at(None).open(), attempt, options.retries)
+
+
+def _name_of(snapshot: Snapshot, request: AnyRequest) -> str:
+    if isinstance(request, IndexRequest):
+        return name_of(snapshot, request)
+    return request.name or default_name(path_to(snapshot, request.column))
 
 
 def optimize_indices(

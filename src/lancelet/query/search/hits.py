@@ -3,6 +3,7 @@
 addresses   7    3    9
 scores      0.0  0.4  0.4      distances: the smaller the better, then the smaller row id
 queries     0    0    0        which query, where there are several
+places      [2]  [0]  [1]      which element of a list of the row, where elements are found
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.buffers import Int64s
+from lancelet.index.text.elements import Places
 from lancelet.rowids.address import UInt64s
 
 if TYPE_CHECKING:
@@ -27,16 +29,25 @@ QUERY_INDEX: Final = pa.field("query_index", pa.int32(), nullable=False)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hits:
-    """Rows that were found; all three arrays have an element for each."""
+    """Rows that were found; all arrays have an element for each."""
 
     addresses: UInt64s
     scores: npt.NDArray[np.float32]
     queries: Int64s
+    places: Places | None = None
 
     @staticmethod
-    def of_query(addresses: UInt64s, scores: npt.NDArray[np.float32], query: int = 0) -> Hits:
+    def of_query(
+        addresses: UInt64s,
+        scores: npt.NDArray[np.float32],
+        query: int = 0,
+        places: Places | None = None,
+    ) -> Hits:
         """Return the rows that one query found."""
-        return Hits(addresses, scores, np.full(len(addresses), query, np.int64))
+        queries = np.zeros(len(addresses), np.int64)  # faster than `full`, and most are the first
+        if query:
+            queries[:] = query
+        return Hits(addresses, scores, queries, places)
 
     @staticmethod
     def join(parts: Sequence[Hits]) -> Hits:
@@ -59,7 +70,8 @@ class Hits:
 
     def take(self, places: npt.NDArray[np.integer]) -> Hits:
         """Return some of the rows, in the order of their places."""
-        return Hits(self.addresses[places], self.scores[places], self.queries[places])
+        own = None if self.places is None else self.places[places]
+        return Hits(self.addresses[places], self.scores[places], self.queries[places], own)
 
     def nearest(self, count: int) -> Hits:
         """Return the rows with the smallest scores of each query, in order."""
@@ -80,6 +92,10 @@ class Search(Protocol):
     @property
     def score_field(self) -> pa.Field:
         """The column of scores."""
+
+    @property
+    def place_field(self) -> pa.Field | None:
+        """The column of places in lists, if elements of lists are found and not rows."""
 
     @property
     def is_batch(self) -> bool:

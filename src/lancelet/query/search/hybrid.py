@@ -37,7 +37,7 @@ class HybridSearch:
     depth: int
     fusion: Fusion
 
-    is_batch = False
+    is_batch, place_field = False, None
 
     @property
     def score_field(self) -> pa.Field:
@@ -50,6 +50,9 @@ class HybridSearch:
             plan, options=replace(plan.options, limit=self.depth, offset=0, order_by=())
         )
         texts, near = self.text.find(alone, rows), self.vector.find(alone, rows)
+        if texts.places is not None:  # of a row that is found for several elements, the best
+            _, first = np.unique(texts.addresses, return_index=True)
+            texts = texts.take(np.sort(first))
         fused = fuse(
             [
                 Ranking(texts.addresses[: self.depth], texts.scores[: self.depth].astype(float)),

@@ -52,7 +52,7 @@ class NearTexts:
 
     query: MinHashQuery
 
-    is_batch = False
+    is_batch, place_field = False, None
 
     @property
     def score_field(self) -> pa.Field:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from lancelet.buffers import Int64s
 from lancelet.errors import InternalError
+from lancelet.index.text.elements import no_places
 from lancelet.query.evaluate import evaluate_filter
 from lancelet.query.nodes.filter import matching_offsets
 from lancelet.query.plan import ScanPlan, plan_scan
@@ -85,12 +86,22 @@ class ScoredScan:
     def _read(self, found: Hits) -> pa.Table:
         plan, search = self._plan, self._search
         rows = take_addresses(plan.snapshot, found.addresses, plan.projection)
-        if plan.scores_at is not None:
-            scores = pa.array(found.scores, search.score_field.type)
-            rows = rows.add_column(plan.scores_at, search.score_field, scores)
+        for place, field in plan.search_columns:
+            is_score = field.name == search.score_field.name
+            values = (
+                pa.array(found.scores, field.type) if is_score else _lists_of(found, field.type)
+            )
+            rows = rows.add_column(place, field, values)
         if search.is_batch:
             rows = rows.add_column(0, QUERY_INDEX, pa.array(found.queries, QUERY_INDEX.type))
         return rows
+
+
+def _lists_of(found: Hits, data_type: pa.DataType) -> pa.Array:
+    """Return the places of elements as lists of numbers."""
+    places = no_places(len(found)) if found.places is None else found.places
+    offsets = np.arange(len(places) + 1, dtype=np.int32) * np.int32(places.shape[1])
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(places.ravel()), data_type)
 
 
 def _rows_of(plan: ScanPlan) -> dict[int, Int64s]:

@@ -20,14 +20,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.buffers import Int64s
-from lancelet.errors import FieldNotFoundError, InvalidInputError
+from lancelet.errors import InvalidInputError
+from lancelet.file.arguments import ArgumentTypeError
 from lancelet.format.field_path import format_path
-from lancelet.format.schema import Schema
 from lancelet.index.text.analyzer import Analyzer
+from lancelet.index.text.elements import Places, no_places
 from lancelet.query.full_text import (
     BooleanQuery,
     BoostQuery,
     CombinedFieldsQuery,
+    DocumentGranularity,
     FullTextOperator,
     FullTextQuery,
     MatchQuery,
@@ -35,7 +37,6 @@ from lancelet.query.full_text import (
     Occur,
     PhraseQuery,
     check_query,
-    columns_of_query,
     render_query,
 )
 from lancelet.query.plan import ScanPlan
@@ -43,14 +44,15 @@ from lancelet.query.search.combined import WeightedColumn, find_combined
 from lancelet.query.search.hits import Hits
 from lancelet.query.search.matches import NOTHING, Matches
 from lancelet.query.search.text_column import TextColumn, kept_text_column
-from lancelet.query.search.text_indices import BrokenSegmentError, text_indices
+from lancelet.query.search.text_indices import BrokenSegmentError, Target, text_indices
+from lancelet.query.search.text_targets import is_by_element, target_of
+from lancelet.rowids.address import UInt64s
 from lancelet.table.snapshot import Snapshot
 
 _SCORE: Final = pa.field("_score", pa.float32())
-
-
-class NoTextColumnError(FieldNotFoundError, ValueError):
-    """Texts are searched in a column that does not exist."""
+_PLACE: Final = pa.field(
+    "_doc_index", pa.list_(pa.field("item", pa.uint32(), nullable=False)), nullable=False
+)
 
 
 class NoTextIndexError(InvalidInputError):
@@ -59,9 +61,10 @@ class NoTextIndexError(InvalidInputError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextSearch:
-    """A search for texts."""
+    """A search for texts, which finds rows or elements of the lists of rows."""
 
     query: FullTextQuery
+    by_element: bool = False
 
     is_batch = False
 
@@ -69,6 +72,11 @@ class TextSearch:
     def score_field(self) -> pa.Field:
         """The column of scores."""
         return _SCORE
+
+    @property
+    def place_field(self) -> pa.Field | None:
+        """The column of places in lists, if elements of lists are found and not rows."""
+        return _PLACE if self.by_element else None
 
     def find(self, plan: ScanPlan, rows: Mapping[int, Int64s] | None) -> Hits:
         """Return the rows that match, the best first."""
@@ -78,12 +86,29 @@ class TextSearch:
         count = None
         if not options.order_by and (rows is not None or not plan.is_filtered):
             count = None if options.limit is None else options.offset + options.limit
-        found = _Evaluation(plan, rows).matches(self.query, count)
-        if count is not None and len(found.scores) > count:
-            found = found.where(_best(found.scores, count))
+        if self.by_element:
+            return self._find_elements(plan, rows, count)
+        found = _cut(_Evaluation(plan, rows).matches(self.query, count), count)
+        if len(found.scores) < 2:
+            return Hits.of_query(found.addresses, found.scores)
         # Rows ascend, so that of equal scores the first comes first.
         order = np.argsort(-found.scores, kind="stable")
         return Hits.of_query(found.addresses[order], found.scores[order])
+
+    def _find_elements(
+        self, plan: ScanPlan, rows: Mapping[int, Int64s] | None, count: int | None
+    ) -> Hits:
+        """Return the elements that match, the best first; of equal scores the first in order."""
+        while True:
+            evaluation = _Evaluation(plan, rows)
+            try:
+                found = _cut(evaluation.matches(self.query, count), count)
+                addresses, places = evaluation.elements(found)
+            except BrokenSegmentError as broken:
+                text_indices(plan.snapshot).leave_out(broken)
+                continue
+            order = np.lexsort((*places.T[::-1], addresses, -found.scores))
+            return Hits.of_query(addresses[order], found.scores[order], places=places[order])
 
     def steps(self, plan: ScanPlan) -> list[str]:  # noqa: ARG002
         """Return what the search will do."""
@@ -99,6 +124,9 @@ def read_text_search(snapshot: Snapshot, wanted: object) -> TextSearch:
     elif isinstance(wanted, Mapping) and isinstance(wanted.get("query"), FullTextQuery):
         query = wanted["query"]
     elif isinstance(wanted, Mapping) and "query" in wanted:
+        unknown = sorted(wanted.keys() - {"query", "columns"})
+        if unknown:
+            raise ArgumentTypeError("a query of texts takes no such argument", arguments=unknown)
         query = _words_query(snapshot, wanted["query"], wanted.get("columns"))
     else:
         raise InvalidInputError(
@@ -106,9 +134,14 @@ def read_text_search(snapshot: Snapshot, wanted: object) -> TextSearch:
             found=type(wanted).__name__,
         )
     check_query(query)
-    for column in columns_of_query(query):
-        path_of(snapshot, column)
-    return TextSearch(query)
+    return TextSearch(query, is_by_element(snapshot, query))
+
+
+def _cut(found: Matches, count: int | None) -> Matches:
+    """Return the best so many, and others that are as good as the last of them."""
+    if count is None or len(found.scores) <= count:
+        return found
+    return found.where(_best(found.scores, count))
 
 
 def _best(scores: npt.NDArray[np.float32], count: int) -> npt.NDArray[np.bool_]:
@@ -120,8 +153,11 @@ def _best(scores: npt.NDArray[np.float32], count: int) -> npt.NDArray[np.bool_]:
 
 
 def _words_query(snapshot: Snapshot, words: str, columns: Sequence[str] | None) -> FullTextQuery:
+    granularity = None
     if not columns:
-        columns = sorted({format_path(path) for path in text_indices(snapshot).listed})
+        granularity = DocumentGranularity.ROW
+        listed = text_indices(snapshot).listed
+        columns = sorted(format_path(target.path) for target in listed if not target.by_element)
         if not columns:
             raise NoTextIndexError(
                 "Cannot perform full text search unless an INVERTED index has been created on at "
@@ -134,48 +170,40 @@ def _words_query(snapshot: Snapshot, words: str, columns: Sequence[str] | None) 
                 "phrase is looked for in one column",
                 columns=list(columns),
             )
-        return PhraseQuery(words[1:-1], columns[0])
+        return PhraseQuery(words[1:-1], columns[0], document_granularity=granularity)
     if len(columns) == 1:
-        return MatchQuery(words, columns[0])
-    return MultiMatchQuery(words, columns)
+        return MatchQuery(words, columns[0], document_granularity=granularity)
+    query = MultiMatchQuery(words, columns)
+    for each in query.queries:
+        each.document_granularity = granularity
+    return query
 
 
 def evaluate_query(plan: ScanPlan, query: FullTextQuery) -> Matches:
-    """Return all rows that a query finds."""
+    """Return all rows that a query finds, or all documents by their keys."""
     return _Evaluation(plan, None).matches(query)
 
 
-def path_of(snapshot: Snapshot, column: str) -> tuple[str, ...]:
-    """Return the path of a column whose texts can be searched, looked up once for a version."""
-    return snapshot.kept.get_or_make(
-        ("path of texts", column), lambda: _path_of_texts(snapshot.schema, column)
-    )
-
-
-def _path_of_texts(schema: Schema, column: str) -> tuple[str, ...]:
-    try:
-        fields = schema.fields_on_path(column)
-    except FieldNotFoundError as error:
-        raise NoTextColumnError(
-            "FTS field path does not exist in the dataset schema", column=column
-        ) from error
-    data_type = fields[-1].arrow_type
-    is_json = isinstance(data_type, pa.JsonType)
-    if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
-        data_type = data_type.value_type
-    if not (is_json or pa.types.is_string(data_type) or pa.types.is_large_string(data_type)):
-        raise InvalidInputError(
-            "texts are searched in columns of texts", column=column, found=str(data_type)
-        )
-    return tuple(field.name for field in fields)
+def best_element(plan: ScanPlan, query: FullTextQuery, address: int) -> int | None:
+    """Return the key of the best element of a row that a query finds, if it finds any."""
+    evaluation = _Evaluation(plan, None)
+    found = evaluation.matches(query)
+    of_row = evaluation.elements(found)[0] == address
+    if not of_row.any():
+        return None
+    return int(found.addresses[np.argmax(np.where(of_row, found.scores, -np.inf))])
 
 
 class _Evaluation:
-    """Evaluates a query over a version."""
+    """Evaluates a query over a version.
+
+    By element what matches is known by numbers of documents, which hold as long as no segment
+    turns out to be damaged; all columns of such a query are one.
+    """
 
     def __init__(self, plan: ScanPlan, rows: Mapping[int, Int64s] | None) -> None:
         self._plan, self._rows = plan, rows
-        self._columns: dict[str, TextColumn] = {}
+        self._columns: dict[Target, TextColumn] = {}
 
     def matches(self, query: FullTextQuery, count: int | None = None) -> Matches:
         """Return the rows that a query finds; with a count the best may be enough."""
@@ -197,6 +225,12 @@ class _Evaluation:
             case _:
                 raise InvalidInputError("unknown query of texts", found=type(query).__name__)
 
+    def elements(self, found: Matches) -> tuple[UInt64s, Places]:
+        """Return the rows of documents that match, and where these are in their lists."""
+        for column in self._columns.values():
+            return column.elements(found.addresses)
+        return found.addresses, no_places(0)
+
     def _boolean(self, query: BooleanQuery) -> Matches:
         parts: dict[Occur, list[Matches]] = {occur: [] for occur in Occur}
         for occur, each in query.queries:
@@ -212,9 +246,10 @@ class _Evaluation:
         return found
 
     def _combined(self, query: CombinedFieldsQuery) -> Matches:
-        paths = [path_of(self._plan.snapshot, name) for name in query.columns]
+        rows = DocumentGranularity.ROW
+        targets = [target_of(self._plan.snapshot, name, rows) for name in query.columns]
         while True:
-            analyzers = [self._column(path).analyzer for path in paths if self._is_indexed(path)]
+            analyzers = [self._column(each).analyzer for each in targets if self._is_indexed(each)]
             if not analyzers:
                 raise NoTextIndexError(
                     "combined_fields requires an inverted index on at least one of its columns",
@@ -223,8 +258,8 @@ class _Evaluation:
             try:
                 return find_combined(
                     [
-                        self._weighted(path, weight, analyzers[0])
-                        for path, weight in zip(paths, query.boosts, strict=True)
+                        self._weighted(target, weight, analyzers[0])
+                        for target, weight in zip(targets, query.boosts, strict=True)
                     ],
                     [token.text for token in analyzers[0].tokens(query.query)],
                     needs_all=query.operator is FullTextOperator.AND,
@@ -232,23 +267,25 @@ class _Evaluation:
             except BrokenSegmentError as broken:
                 self._leave_out(broken)
 
-    def _weighted(self, path: tuple[str, ...], weight: float, analyzer: Analyzer) -> WeightedColumn:
+    def _weighted(self, target: Target, weight: float, analyzer: Analyzer) -> WeightedColumn:
         """Return a column to be combined; without an index it is cut as the others are."""
-        own = None if self._is_indexed(path) else analyzer
-        counted = TextColumn(self._plan, path, None, own)
+        own = None if self._is_indexed(target) else analyzer
+        counted = TextColumn(self._plan, target, None, own)
         if self._rows is None:
             return WeightedColumn(counted, weight, counted)
-        return WeightedColumn(TextColumn(self._plan, path, self._rows, own), weight, counted)
+        return WeightedColumn(TextColumn(self._plan, target, self._rows, own), weight, counted)
 
-    def _is_indexed(self, path: tuple[str, ...]) -> bool:
-        return bool(text_indices(self._plan.snapshot).segments(path))
+    def _is_indexed(self, target: Target) -> bool:
+        return bool(text_indices(self._plan.snapshot).segments(target))
 
     def _of_column(self, query: MatchQuery | PhraseQuery, count: int | None) -> Matches:
-        path = path_of(self._plan.snapshot, query.column)
+        target = target_of(self._plan.snapshot, query.column, query.document_granularity)
         while True:
             try:
-                return self._column(path).matches(query, count)
+                return self._column(target).matches(query, count)
             except BrokenSegmentError as broken:
+                if target.by_element:  # what matched before is numbered as if it were there
+                    raise
                 self._leave_out(broken)
 
     def _leave_out(self, broken: BrokenSegmentError) -> None:
@@ -256,14 +293,13 @@ class _Evaluation:
         text_indices(self._plan.snapshot).leave_out(broken)
         self._columns.clear()
 
-    def _column(self, path: tuple[str, ...]) -> TextColumn:
+    def _column(self, target: Target) -> TextColumn:
         """Return a column; one of all rows is kept for the next search of the version."""
-        options, name = self._plan.options, ".".join(path)
-        if name in self._columns:
-            return self._columns[name]
-        if self._rows is not None or options.fragments is not None:
-            column = TextColumn(self._plan, path, self._rows)
+        if target in self._columns:
+            return self._columns[target]
+        if self._rows is not None or self._plan.options.fragments is not None:
+            column = TextColumn(self._plan, target, self._rows)
         else:
-            column = kept_text_column(self._plan, path)
-        self._columns[name] = column
+            column = kept_text_column(self._plan, target)
+        self._columns[target] = column
         return column

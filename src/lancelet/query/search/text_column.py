@@ -22,11 +22,16 @@ from lancelet.encodings.base import RowRange
 from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.format.field_path import format_path
 from lancelet.index.inverted.bm25 import Corpus, weights
-from lancelet.index.inverted.kind import texts_per_row
 from lancelet.index.inverted.partition import MemoryPartition, Partition
 from lancelet.index.inverted.postings import invert
 from lancelet.index.text.analyzer import Analyzer, Token, Vocabulary, Words
 from lancelet.index.text.documents import analyzer_of
+from lancelet.index.text.elements import (
+    Places,
+    elements_of,
+    lists_of_texts,
+    texts_per_row,
+)
 from lancelet.index.text.options import TextOptions
 from lancelet.query.full_text import FullTextOperator, MatchQuery, PhraseQuery
 from lancelet.query.nodes.source import sources
@@ -40,7 +45,7 @@ from lancelet.query.search.terms import (
     find_words,
     number_of,
 )
-from lancelet.query.search.text_indices import TextSegment, text_indices
+from lancelet.query.search.text_indices import Target, TextSegment, text_indices
 from lancelet.query.search.text_parts import (
     ALL_SHOWN,
     Blamed,
@@ -48,6 +53,7 @@ from lancelet.query.search.text_parts import (
     TextPart,
     statistics_of,
 )
+from lancelet.query.search.text_targets import split_path
 from lancelet.rowids.address import UInt64s, addresses_of, fragments_of, offsets_of
 from lancelet.table.snapshot import Snapshot
 
@@ -87,7 +93,7 @@ class TextColumn:
     def __init__(
         self,
         plan: ScanPlan,
-        path: tuple[str, ...],
+        target: Target,
         rows: Mapping[int, Int64s] | None,
         analyzer: Analyzer | None = None,
     ) -> None:
@@ -95,20 +101,28 @@ class TextColumn:
 
         With an analyzer a column that has no index is cut by it.
         """
-        self._plan, self._path, self._rows = plan, path, rows
-        found = text_indices(plan.snapshot).segments(path)
+        self._plan, self._target, self._rows = plan, target, rows
+        found = text_indices(plan.snapshot).segments(target)
         segments = found or ()
-        self._analyzer = analyzer or analyzer_of_column(plan.snapshot, path)
+        self._analyzer = analyzer or analyzer_of_column(plan.snapshot, target)
         stored = [
-            self._shown(segment, each) for segment in segments for each in segment.opened.partitions
+            self._shown(number, segment, partition)
+            for number, (segment, partition) in enumerate(
+                (segment, each) for segment in segments for each in segment.opened.partitions
+            )
         ]
         self._groups = [TextGroup(stored, stored)]
         if found is None or not plan.options.indexed_only:
             covered = frozenset().union(*(segment.table.covered for segment in segments))
             rest = self._unindexed(covered)
             if rest is not None:
-                part = TextPart(rest, rest.numbers, ALL_SHOWN)
-                self._groups.append(TextGroup([part], [part, *stored]))
+                keys = self._keys(len(stored), rest.numbers)
+                part = TextPart(rest, rest.numbers, ALL_SHOWN, keys)
+                together = [part, *stored]
+                if target.by_element:  # for the reference these are one corpus, rows are not
+                    self._groups = [TextGroup([*stored, part], together)]
+                else:
+                    self._groups.append(TextGroup([part], together))
 
     @property
     def analyzer(self) -> Analyzer:
@@ -123,6 +137,20 @@ class TextColumn:
     def num_docs_with(self, token: str) -> int:
         """Return how many documents have a token, with an index or without."""
         return statistics_of(list(self._parts()), [token]).num_docs_with[token]
+
+    def elements(self, keys: UInt64s) -> tuple[UInt64s, Places]:
+        """Return the rows of documents that were found by element, and where they are in lists."""
+        parts = [part for group in self._groups for part in group.parts]
+        numbers, docs = fragments_of(keys), offsets_of(keys)
+        addresses = np.empty(len(keys), np.uint64)
+        depth = max((part.partition.places.shape[1] for part in parts), default=0)
+        places = np.zeros((len(keys), depth), np.uint32)
+        for number in np.unique(numbers).tolist():
+            part, chosen = parts[number], numbers == number
+            addresses[chosen] = part.addresses[docs[chosen]]
+            with part.blamed:
+                places[chosen] = part.partition.places[docs[chosen]]
+        return addresses, places
 
     def occurrences(self, token: str) -> Iterator[tuple[UInt64s, npt.NDArray[np.uint32]]]:
         """Yield rows that have a token, and how often each has it."""
@@ -141,13 +169,13 @@ class TextColumn:
             with part.blamed:
                 yield part.addresses, part.partition.lengths
 
-    def explain(self, query: MatchQuery | PhraseQuery, address: int) -> Iterator[TermScore]:
-        """Yield what each token of a query adds to the score of a row that it finds."""
+    def explain(self, query: MatchQuery | PhraseQuery, key: int) -> Iterator[TermScore]:
+        """Yield what each token of a query adds to the score of what it finds."""
         for group in self._groups:
             words = self._words(query, self._analyzer.tokens(query.query), group)
             tokens = [token for each in words for token in each]
             for part in group.parts:
-                docs = np.flatnonzero(part.addresses == address)
+                docs = np.flatnonzero(part.keys == key)
                 if len(docs):
                     statistics = group.statistics(tuple(tokens))
                     with part.blamed:
@@ -177,7 +205,7 @@ class TextColumn:
         for part in group.parts:
             with part.blamed:
                 docs, scores = self._search(query, tokens, words, statistics, part, count)
-            found.append((part.addresses[docs], scores))
+            found.append((part.keys[docs], scores))
         if len(found) == 1:
             return Matches.of(*found[0])
         rows, all_scores = zip(NOTHING.arrays, *found, strict=True)
@@ -238,17 +266,24 @@ class TextColumn:
         docs, own = find_words(partition, words, statistics, wanted, needs_all=needs_all)
         return docs, own * np.float32(query.boost)
 
-    def _shown(self, segment: TextSegment, partition: Partition) -> TextPart:
+    def _keys(self, number: int, addresses: UInt64s) -> UInt64s:
+        """Return what documents of a partition are found as: rows, or documents by number."""
+        if not self._target.by_element:
+            return addresses
+        return addresses_of(number, np.arange(len(addresses)))
+
+    def _shown(self, number: int, segment: TextSegment, partition: Partition) -> TextPart:
         """Return where the documents of a partition are, worked out once for a whole version."""
 
         def locate() -> TextPart:
             with Blamed(segment):
                 addresses = segment.table.locate(partition.numbers)
-                return TextPart(partition, addresses, self._hidden(addresses), segment)
+                hidden, keys = self._hidden(addresses), self._keys(number, addresses)
+                return TextPart(partition, addresses, hidden, keys, segment)
 
         if self._rows is not None or self._plan.options.fragments is not None:
             return locate()
-        key = ("text documents", segment.table.metadata.uuid, id(partition))
+        key = ("text documents", segment.table.metadata.uuid, id(partition), number)
         return self._plan.snapshot.kept.get_or_make(key, locate)
 
     def _hidden(self, addresses: UInt64s) -> npt.NDArray[np.uint8]:
@@ -278,9 +313,11 @@ class TextColumn:
     def _unindexed(self, covered: frozenset[int]) -> MemoryPartition | None:
         """Return the rows of fragments that the index lacks as a partition."""
         vocabulary = Vocabulary()
-        projection = projection_of(self._plan.snapshot, (format_path(self._path),))
+        above, within = split_path(self._plan.snapshot.schema, self._target.path)
+        projection = projection_of(self._plan.snapshot, (format_path(above),))
         texts: list[pa.Array] = []
         where: list[UInt64s] = []
+        places: list[Places] = []
         for source in sources(self._plan.snapshot, self._plan.options.fragments):
             if int(source.fragment.id) in covered:
                 continue
@@ -291,13 +328,20 @@ class TextColumn:
             names = [field.name for field in projection.fields]
             read = source.read(projection.fields, whole, offsets)
             (values,) = projection.compute(pa.RecordBatch.from_arrays(read, names)).columns
-            texts.append(texts_per_row(values).cast(pa.large_string()))
+            values = lists_of_texts(values, within)
             rows = np.arange(len(whole)) if offsets is None else offsets
+            if self._target.by_element:
+                found = elements_of(values)
+                values, rows = found.texts, rows[found.rows]
+                places.append(found.places)
+            texts.append(texts_per_row(values).cast(pa.large_string()))
             where.append(addresses_of(source.fragment.id, rows))
         if not texts:
             return None
         words = self._analyzer.analyze(pa.concat_arrays(texts), vocabulary)
         has_tokens = words.counts > 0
+        if places:
+            has_tokens[:] = True
         words = Words(words.ids, words.positions, words.counts[has_tokens])
         postings = invert(words, len(vocabulary.tokens), 0, with_position=True)
         return MemoryPartition(
@@ -305,6 +349,7 @@ class TextColumn:
             postings,
             np.concatenate(where)[has_tokens],
             words.counts.astype(np.uint32),
+            np.concatenate(places) if places else None,
         )
 
 
@@ -336,32 +381,33 @@ def _terms(
             )
 
 
-def analyzer_of_column(snapshot: Snapshot, path: tuple[str, ...]) -> Analyzer:
+def analyzer_of_column(snapshot: Snapshot, target: Target) -> Analyzer:
     """Return what makes tokens of a column, as its index does if it has one."""
-    own = text_indices(snapshot).analyzer(path)
+    own = text_indices(snapshot).analyzer(target)
     if own is not None:
         return own
-    is_json = isinstance(snapshot.schema.field_by_path(format_path(path)).arrow_type, pa.JsonType)
+    field = snapshot.schema.field_by_path(format_path(target.path))
+    is_json = isinstance(field.arrow_type, pa.JsonType)
     return analyzer_of(replace(_UNINDEXED, lance_tokenizer="json" if is_json else "text"))
 
 
-def kept_text_column(plan: ScanPlan, path: tuple[str, ...]) -> TextColumn:
+def kept_text_column(plan: ScanPlan, target: Target) -> TextColumn:
     """Return a column with all its rows, kept for the next search if not many lack an index."""
     snapshot, is_indexed_only = plan.snapshot, plan.options.indexed_only
-    segments = text_indices(snapshot).segments(path)
-    key = ("text column", path, is_indexed_only, segments)
-    column = snapshot.kept.get_or_make(key, lambda: _small_column(plan, path, segments or ()))
-    return column or TextColumn(plan, path, None)
+    segments = text_indices(snapshot).segments(target)
+    key = ("text column", target, is_indexed_only, segments)
+    column = snapshot.kept.get_or_make(key, lambda: _small_column(plan, target, segments or ()))
+    return column or TextColumn(plan, target, None)
 
 
 def _small_column(
-    plan: ScanPlan, path: tuple[str, ...], segments: Sequence[TextSegment]
+    plan: ScanPlan, target: Target, segments: Sequence[TextSegment]
 ) -> TextColumn | None:
     """Return a column, or None if it would keep too many rows that lack an index."""
     covered = frozenset().union(*(segment.table.covered for segment in segments))
     if not plan.options.indexed_only and _num_rows_outside(plan.snapshot, covered) > _KEPT_ROWS_MAX:
         return None
-    return TextColumn(plan, path, None)
+    return TextColumn(plan, target, None)
 
 
 def _num_rows_outside(snapshot: Snapshot, covered: frozenset[int]) -> int:

@@ -23,9 +23,10 @@ from lancelet.query.full_text import (
 )
 from lancelet.query.plan import ScanPlan, plan_scan
 from lancelet.query.scan_options import ScanOptions
-from lancelet.query.search.text import evaluate_query, path_of, read_text_search
+from lancelet.query.search.text import best_element, evaluate_query, read_text_search
 from lancelet.query.search.text_column import TermScore, kept_text_column
-from lancelet.rowids.address import UInt64s
+from lancelet.query.search.text_targets import target_of
+from lancelet.rowids.address import NO_ADDRESS, UInt64s
 from lancelet.table.lineage import row_id_index_of
 from lancelet.table.snapshot import Snapshot
 
@@ -48,25 +49,32 @@ class ScoreExplanation:
 
 
 def explain_score(snapshot: Snapshot, wanted: object, row_id: int) -> ScoreExplanation:
-    """Return why a row has its score; without a match the score is None."""
-    query = read_text_search(snapshot, wanted).query
-    address = np.array([row_id], np.uint64)
+    """Return why a row has its score; without a match the score is None.
+
+    Where elements of lists are found it is the best of the row.
+    """
+    search = read_text_search(snapshot, wanted)
+    key = np.array([row_id], np.uint64)
     if snapshot.manifest.uses_stable_row_ids:
-        address = row_id_index_of(snapshot).addresses(address)
-    return _explain(plan_scan(snapshot, ScanOptions()), query, address)
+        key = row_id_index_of(snapshot).addresses(key)
+    plan = plan_scan(snapshot, ScanOptions())
+    if search.by_element:
+        best = best_element(plan, search.query, int(key[0]))
+        key = np.array([NO_ADDRESS if best is None else best], np.uint64)
+    return _explain(plan, search.query, key)
 
 
-def _explain(plan: ScanPlan, query: FullTextQuery, address: UInt64s) -> ScoreExplanation:
+def _explain(plan: ScanPlan, query: FullTextQuery, key: UInt64s) -> ScoreExplanation:
     matches = evaluate_query(plan, query)
-    is_found = bool(matches.has(address)[0])
+    is_found = bool(matches.has(key)[0])
     score = None
     if is_found:
-        score = float(matches.scores[np.searchsorted(matches.addresses, address[0])])
+        score = float(matches.scores[np.searchsorted(matches.addresses, key[0])])
     terms: tuple[TermScore, ...] = ()
     if is_found and isinstance(query, MatchQuery | PhraseQuery):
-        column = kept_text_column(plan, path_of(plan.snapshot, query.column))
-        terms = tuple(column.explain(query, int(address[0])))
-    parts = tuple(_explain(plan, each, address) for each in _parts(query))
+        target = target_of(plan.snapshot, query.column, query.document_granularity)
+        terms = tuple(kept_text_column(plan, target).explain(query, int(key[0])))
+    parts = tuple(_explain(plan, each, key) for each in _parts(query))
     return ScoreExplanation(render_query(query), score, terms, parts)
 
 

@@ -1,6 +1,7 @@
-"""The text indices of a version, by column, opened when their column is asked for.
+"""The text indices of a version, by what they are of, opened when that is asked for.
 
-    text    segments a (fragments 0 1), b (fragment 2)     fragment 3 is in none
+    text              segments a (fragments 0 1), b (fragment 2)     fragment 3 is in none
+    tags by element   segments c
 
 An index may cover nothing, when it was made of an empty table: how texts are cut is known all the
 same. A segment whose files are damaged is left out, so that its rows are read instead.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from lancelet.errors import CorruptDataError, LanceletError, ObjectNotFoundError, UnsupportedError
 from lancelet.index.inverted.kind import Inverted, InvertedSegment
@@ -19,6 +21,13 @@ from lancelet.index.text.options import TextOptions
 from lancelet.query.indexing.segments import TableSegment, table_segment, warn_unusable
 from lancelet.table.fragment_reuse import current_coverage
 from lancelet.table.snapshot import Snapshot
+
+
+class Target(NamedTuple):
+    """What is searched: a column, of which a row is a document or each element of its lists."""
+
+    path: tuple[str, ...]
+    by_element: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,44 +52,42 @@ class TextIndices:
     """The segments of every column that has a text index."""
 
     snapshot: Snapshot
-    listed: Mapping[tuple[str, ...], list[TableSegment]]
-    _opened: dict[tuple[str, ...], tuple[TextSegment, ...]] = field(default_factory=dict)
-    _analyzers: dict[tuple[str, ...], Analyzer] = field(default_factory=dict)
+    listed: Mapping[Target, list[TableSegment]]
+    _opened: dict[Target, tuple[TextSegment, ...]] = field(default_factory=dict)
+    _analyzers: dict[Target, Analyzer] = field(default_factory=dict)
 
-    def segments(self, path: tuple[str, ...]) -> tuple[TextSegment, ...] | None:
+    def segments(self, target: Target) -> tuple[TextSegment, ...] | None:
         """Return the segments of a column that can be used, or None if it has no index."""
-        if path not in self.listed:
+        if target not in self.listed:
             return None
-        if path not in self._opened:
-            opened = tuple(filter(None, map(_open, self.listed[path])))
+        if target not in self._opened:
+            opened = tuple(filter(None, map(_open, self.listed[target])))
             if opened:
-                self._analyzers[path] = opened[0].opened.analyzer
-            self._opened[path] = opened
-        return self._opened[path]
+                self._analyzers[target] = opened[0].opened.analyzer
+            self._opened[target] = opened
+        return self._opened[target]
 
-    def analyzer(self, path: tuple[str, ...]) -> Analyzer | None:
+    def analyzer(self, target: Target) -> Analyzer | None:
         """Return what makes tokens of the texts of a column, or None if it has no index.
 
         It is known of a damaged segment too: metadata say it, all but the words to leave out.
         """
-        if self.segments(path) is None:
+        if self.segments(target) is None:
             return None
-        if path not in self._analyzers:
-            details = self.listed[path][0].metadata.details
-            values = {} if details is None else Inverted().describe(details.value)
-            self._analyzers[path] = analyzer_of(TextOptions.of(values))
-        return self._analyzers[path]
+        if target not in self._analyzers:
+            self._analyzers[target] = analyzer_of(TextOptions.of(_said(self.listed[target][0])))
+        return self._analyzers[target]
 
     def leave_out(self, broken: BrokenSegmentError) -> None:
         """Do without a segment from now on, and say so."""
         name = broken.segment.table.metadata.name
         warn_unusable(broken.cause.with_facts(index=name))
-        for path, segments in self._opened.items():
-            self._opened[path] = tuple(each for each in segments if each is not broken.segment)
+        for target, segments in self._opened.items():
+            self._opened[target] = tuple(each for each in segments if each is not broken.segment)
 
 
 def text_indices(snapshot: Snapshot, of: Snapshot | None = None) -> TextIndices:
-    """Return the text indices of a version; of two on one column it is the older one.
+    """Return the text indices of a version; of two that are of the same it is the older one.
 
     With `of` they are from then on those of another snapshot of the same version, which are open.
     """
@@ -91,7 +98,7 @@ def text_indices(snapshot: Snapshot, of: Snapshot | None = None) -> TextIndices:
 
 def _find(snapshot: Snapshot) -> TextIndices:
     fields = {int(field.id) for field in snapshot.schema.walk()}
-    listed: dict[tuple[str, ...], list[TableSegment]] = {}
+    listed: dict[Target, list[TableSegment]] = {}
     for metadata in current_coverage(snapshot):
         if len(metadata.fields) != 1 or int(metadata.fields[0]) not in fields:
             continue
@@ -99,10 +106,17 @@ def _find(snapshot: Snapshot) -> TextIndices:
         if segment is None or not isinstance(segment.kind, Inverted):
             continue
         path = snapshot.schema.fields_on_path(snapshot.schema.path_of(metadata.fields[0]))
-        own = listed.setdefault(tuple(each.name for each in path), [])
+        by_element = _said(segment)["document_granularity"] != "row"
+        own = listed.setdefault(Target(tuple(each.name for each in path), by_element), [])
         if not own or own[0].metadata.name == metadata.name:
             own.append(segment)
     return TextIndices(snapshot, listed)
+
+
+def _said(segment: TableSegment) -> dict[str, Any]:
+    """Return what the metadata of a segment say of it."""
+    details = segment.metadata.details
+    return Inverted().describe(b"" if details is None else details.value)
 
 
 def _open(segment: TableSegment) -> TextSegment | None:

@@ -50,11 +50,15 @@ class Blamed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextPart:
-    """A partition, where its documents are, and which of them are not to be found."""
+    """A partition, where its documents are, and which of them are not to be found.
+
+    What is found are `keys`: addresses of rows, or numbers of documents where a row has several.
+    """
 
     partition: Partition
     addresses: UInt64s
     hidden: npt.NDArray[np.uint8]
+    keys: UInt64s
     segment: TextSegment | None = None
     blamed: Blamed = field(init=False)
 

@@ -14,6 +14,7 @@ from lancelet.query.full_text import (
     BooleanQuery,
     BoostQuery,
     CombinedFieldsQuery,
+    DocumentGranularity,
     FullTextQuery,
     MatchQuery,
     MultiMatchQuery,
@@ -21,8 +22,9 @@ from lancelet.query.full_text import (
     PhraseQuery,
     columns_of_query,
 )
-from lancelet.query.search.text import path_of, read_text_search
+from lancelet.query.search.text import read_text_search
 from lancelet.query.search.text_column import analyzer_of_column
+from lancelet.query.search.text_targets import target_of
 from lancelet.table.snapshot import Snapshot
 
 
@@ -34,12 +36,15 @@ def snippets(
     marks: tuple[str, str, int],
 ) -> list[str]:
     """Return the part of each text with most words of a query, these marked."""
-    query = read_text_search(snapshot, wanted).query
+    search = read_text_search(snapshot, wanted)
+    query = search.query
     columns = columns_of_query(query)
     if column is None and len(columns) != 1:
         raise InvalidInputError("the query names several columns; say which", columns=columns)
     name = column or next(iter(columns))
-    analyzer = analyzer_of_column(snapshot, path_of(snapshot, name))
+    rows, elements = DocumentGranularity.ROW, DocumentGranularity.LIST_ELEMENT
+    documents = elements if search.by_element else rows
+    analyzer = analyzer_of_column(snapshot, target_of(snapshot, name, documents))
     if not isinstance(analyzer, TextAnalyzer):
         raise InvalidInputError("words are marked in texts, not in documents", column=name)
     own = {token.text for words in _words(query, name) for token in analyzer.tokens(words)}

@@ -72,6 +72,8 @@ class VectorSearch:
     has_count: bool = True
     """Whether the caller said how many rows; else it is the limit of the scan, if there is one."""
 
+    place_field = None
+
     @property
     def score_field(self) -> pa.Field:
         """The column of distances."""
