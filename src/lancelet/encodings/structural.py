@@ -31,6 +31,7 @@ from lancelet.encodings.base import (
     StoredPage,
     places_in,
 )
+from lancelet.encodings.column_record import ColumnRecord
 from lancelet.encodings.leaf import LeafContext, LeafRows
 from lancelet.encodings.levels import (
     Layers,
@@ -147,6 +148,10 @@ class StructuralReader:
         """Return what is known of the column, if it is bare and anything is known of it."""
         return self._leaves[0].bare_column() if self._is_leaf else None
 
+    def column_record(self) -> ColumnRecord | None:
+        """Return what a kernel needs to read rows by itself, as far as that is known."""
+        return self._leaves[0].column_record() if self._is_leaf else None
+
     def encoded_bytes(self, rows: RowRange) -> int:
         """Estimate the bytes that reading these rows would fetch."""
         return sum(leaf.encoded_bytes(rows) for leaf in self._leaves)
@@ -242,6 +247,11 @@ class _LeafReader:
         pages = self._opened.get(0) if len(self._run_bounds) == 2 else None
         found = pages.bare_blocks() if isinstance(pages, MaybeBlocks) else None
         return None if found is None else BareColumn(self._context.data_type, *found)
+
+    def column_record(self) -> ColumnRecord | None:
+        if self._multiple != 1 or len(self._path) != 1:
+            return None
+        return ColumnRecord.of(self._context.data_type, self._run_bounds, self._opened)
 
     def encoded_bytes(self, rows: RowRange) -> int:
         """Estimate the bytes of rows by their share of each page."""

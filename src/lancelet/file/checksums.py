@@ -33,7 +33,7 @@ import numpy.typing as npt
 
 from lancelet.buffers import NO_RANGES, Bytes, Fetch, Int64s, Ranges, Slices
 from lancelet.errors import CorruptDataError
-from lancelet.kernels import crc32c, crc32c_blocks, crc32c_slices, crc32c_verify
+from lancelet.kernels import MappedFile, crc32c, crc32c_blocks, crc32c_slices, crc32c_verify
 
 CHECKSUM_BLOCK_BYTES: Final = 16 * 1024
 """The size of a block, by measurement: `benchmarks/bench_verify.py`."""
@@ -277,6 +277,12 @@ class VerifiedBytes:
         if not len(doubted):
             return self._fetch(ranges)
         return self._read_whole_blocks(ranges, owner[doubted], blocks[doubted])
+
+    def watch(self, source: Bytes, known: Bytes) -> MappedFile:
+        """Return a map of the file for who verifies the blocks that it reads by itself."""
+        checksums = self._checksums
+        blocks = np.array([checksums.block_bytes, checksums.position, checksums.size], np.int64)
+        return MappedFile(source, known, blocks, checksums.crcs, self._verified)
 
     def _verify_in_place(self, slices: Slices) -> None:
         checksums = self._checksums

@@ -14,8 +14,9 @@ as bundles (`encodings.bundle`):
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -33,6 +34,7 @@ from lancelet.encodings.base import (
     places_in,
 )
 from lancelet.encodings.bundle import Bundle
+from lancelet.encodings.few_rows import ROWS_MAX as FEW_ROWS_MAX
 from lancelet.encodings.take import take_rows
 from lancelet.errors import InvalidInputError, LanceletError, MemoryLimitError
 from lancelet.file.base import check_rows, distinct_rows
@@ -41,6 +43,7 @@ from lancelet.file.pool import FEW_LONG_TASKS, FEW_TASKS, map_ordered
 from lancelet.file.schedule import SPLIT_ROWS_MIN, TASK_BYTES, plan_read
 from lancelet.file.selection import OpenedField, OpenedFields, Selection
 from lancelet.format.schema import Field
+from lancelet.kernels import MappedFile
 
 _TAKE_ROWS_MIN: Final = 1024
 _FEW_UNITS: Final = 64
@@ -51,6 +54,15 @@ _MANY_FIELDS: Final = 24
 _CERTAINLY_FITS: Final = 1 << 30
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class MappedRows:
+    """The map of a file; see `MappedObject` for what goes with it."""
+
+    file: MappedFile
+    is_whole: Callable[[], bool]
+    count: Callable[[int, int], None] | None
+
+
 class RowReader(ABC):
     """Reads rows of a file whose fields are opened one by one."""
 
@@ -58,6 +70,8 @@ class RowReader(ABC):
     _fetch: Fetch
     _waits: bool
     """Whether a task waits for storage, so that more of them should be under way."""
+    _mapped: MappedRows | None = None
+    """The map of the file, if there is one."""
 
     @property
     @abstractmethod
@@ -90,6 +104,10 @@ class RowReader(ABC):
 
     def read(self, fields: Sequence[Field], rows: Rows) -> list[pa.Array]:
         """Return the values of fields as one array each."""
+        if isinstance(rows, RowIndices) and 0 < len(rows.rows) <= FEW_ROWS_MAX:
+            found = self._read_few(fields, rows)
+            if found is not None:
+                return found
         return [_joined(chunks) for chunks in self.read_chunks(fields, rows)]
 
     def read_in_place(self, field: Field, rows: Int64s) -> Slices | None:
@@ -153,24 +171,45 @@ class RowReader(ABC):
                 total = selection.encoded_bytes(RowRange(0, self.num_rows))
                 return total * len(indices) // max(1, self.num_rows)
 
+    def _read_few(self, fields: Sequence[Field], rows: RowIndices) -> list[pa.Array] | None:
+        """Read a few rows of fields that were read before, from the map of the file.
+
+        None if the file is not mapped, or all of this has to be read in the general way.
+        """
+        mapped, selection = self._mapped, self._opened.find(fields)
+        if mapped is None or selection is None or selection.bundles or not mapped.is_whole():
+            return None
+        found = selection.few_rows.read(mapped.file, rows.rows)
+        if found is None:
+            return None
+        if mapped.count is not None:
+            mapped.count(found.num_ranges, found.num_bytes)
+        arrays = found.arrays
+        if found.others:
+            others = selection.part(found.others)
+            arrays |= zip(found.others, self.read(others, rows), strict=True)
+            return [arrays[place] for place in range(len(fields))]
+        return list(arrays.values())
+
     # --- tasks --------------------------------------------------------------------------------
 
     def _select(self, fields: Sequence[Field]) -> Selection:
         """Open fields that were not opened before; the last selection is not made again."""
-        last = self._opened.last
-        if last is not None and last.is_of(fields):
-            return last
+        found = self._opened.find(fields)
+        if found is not None:
+            return found
         if not fields:
             raise InvalidInputError("at least one field must be read")
         bundles = self._bundle(fields) if len(fields) >= _MANY_FIELDS else ()
         bundled = {place for bundle in bundles for place in bundle.places}
         alone = [field for place, field in enumerate(fields) if place not in bundled]
-        selection = self._opened.last = Selection(
+        selection = Selection(
             tuple(fields),
             tuple(self._open_alone(alone)),
             tuple(bundles),
             self.num_rows,
         )
+        self._opened.keep(selection)
         return selection
 
     def _open_alone(self, fields: Sequence[Field]) -> list[OpenedField]:

@@ -6,18 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import is_
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import pyarrow as pa
 
 from lancelet.encodings.base import FieldReader, RowRange
 from lancelet.encodings.bundle import Bundle
+from lancelet.encodings.few_rows import FewRowsReader
 from lancelet.encodings.side_by_side import SideBySide
 from lancelet.file.schedule import decoded_row_bytes
 from lancelet.file.storage import from_storage, has_json
 from lancelet.format.schema import Field
 
 T = TypeVar("T")
+
+_RECENT: Final = 6
+"""So many selections are not made again: what a search reads, then what it returns, and so on."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,13 +47,25 @@ class OpenedField:
 
 @dataclass(slots=True, eq=False)
 class OpenedFields:
-    """The fields of a file that were opened, and the last selection of them.
+    """The fields of a file that were opened, and the last selections of them.
 
     Whoever opens one twice gets the same.
     """
 
     each: dict[Field, OpenedField] = field(default_factory=dict)
-    last: Selection | None = None
+    recent: tuple[Selection, ...] = ()
+    """The selection that was made last first."""
+
+    def find(self, fields: Sequence[Field]) -> Selection | None:
+        """Return the selection of the very fields, if it was made of late."""
+        for selection in self.recent:
+            if selection.is_of(fields):
+                return selection
+        return None
+
+    def keep(self, selection: Selection) -> None:
+        """Keep a selection; threads that do so at once may lose one."""
+        self.recent = (selection, *self.recent[: _RECENT - 1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +113,13 @@ class Selection:
         return SideBySide([column.reader for column in self.alone])
 
     @cached_property
+    def few_rows(self) -> FewRowsReader:
+        """The readers of the fields that are alone, for reads of a few rows from a map."""
+        return FewRowsReader(
+            [column.reader if column.is_as_stored else None for column in self.alone]
+        )
+
+    @cached_property
     def row_bytes(self) -> list[float]:
         """Estimate the decoded bytes per row of each unit."""
         alone = zip(self.alone, self._encoded_row_bytes, strict=False)
@@ -128,6 +151,10 @@ class Selection:
         bundled = sum(bundle.encoded_bytes for bundle in self.bundles)
         share = bundled * len(rows) // max(1, self.num_rows)
         return share + sum(column.reader.encoded_bytes(rows) for column in self.alone)
+
+    def part(self, places: tuple[int, ...]) -> tuple[Field, ...]:
+        """Return some of the fields."""
+        return tuple(self.fields[place] for place in places)
 
     def in_order(self, found: list[T]) -> list[T]:
         """Return what there is of each field, unit by unit, in the order of the fields."""

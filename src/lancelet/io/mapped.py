@@ -41,7 +41,7 @@ import numpy as np
 from lancelet.buffers import Bytes, Ranges, Slices
 from lancelet.errors import CorruptDataError
 from lancelet.io.pool import run_in_background
-from lancelet.io.store import ObjectReader, check_ranges, not_stored
+from lancelet.io.store import MappedObject, ObjectReader, check_ranges, not_stored
 from lancelet.kernels import forget_pages, map_file, read_ahead
 
 _PAGE_BYTES: Final = 4096
@@ -127,6 +127,12 @@ class MappedReader(ObjectReader):
         self._check_not_shrunk()
         return self._source[max(0, self._size - size) :]
 
+    def mapped(self) -> MappedObject | None:
+        """Return the map, unless nothing is mapped."""
+        if not len(self._source):
+            return None
+        return MappedObject(self._source, self._known, self._is_whole)
+
     def forget_pages(self) -> None:
         """Take the pages of the map out of the memory of this process."""
         forget_pages(self._source)
@@ -137,20 +143,30 @@ class MappedReader(ObjectReader):
         self._size = 0
 
     def _check_not_shrunk(self) -> None:
-        if not self._size:
-            return
-        try:
-            now = os.stat(self._native)  # noqa: PTH116  # a path object costs more than the call
-        except OSError:
-            # A file that has no name any more keeps its bytes for as long as it is mapped.
-            return
-        if now.st_size < self._size and (now.st_dev, now.st_ino) == self._place:
+        found = self._shrunk_size()
+        if found is not None:
             raise CorruptDataError(
                 "the file became shorter after it was opened; was it overwritten or cut?",
                 path=self._path,
                 bytes_at_opening=self._size,
-                file_bytes=now.st_size,
+                file_bytes=found,
             )
+
+    def _is_whole(self) -> bool:
+        # A reader that was closed has no size, and is not read without being asked.
+        return self._size > 0 and self._shrunk_size() is None
+
+    def _shrunk_size(self) -> int | None:
+        """Return the size of the file if it is smaller than it was."""
+        if not self._size:
+            return None
+        try:
+            now = os.stat(self._native)  # noqa: PTH116  # a path object costs more than the call
+        except OSError:
+            # A file that has no name any more keeps its bytes for as long as it is mapped.
+            return None
+        is_cut = now.st_size < self._size and (now.st_dev, now.st_ino) == self._place
+        return now.st_size if is_cut else None
 
 
 def _identity(found: os.stat_result) -> Hashable | None:

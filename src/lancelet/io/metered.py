@@ -92,6 +92,10 @@ class IoMeter:
         if self._outer is not None:
             self._outer.add(read_iops, read_bytes, write_iops, written_bytes)
 
+    def count_reads(self, num_ranges: int, num_bytes: int) -> None:
+        """Count reads that were not asked for, from a map of an object."""
+        self.add(num_ranges, num_bytes)
+
     def take(self) -> IoCounts:
         """Return what was counted and start again from zero; scopes around go on."""
         with self._lock:

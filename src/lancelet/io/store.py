@@ -17,7 +17,7 @@ mapped, and nothing was copied.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
@@ -59,6 +59,21 @@ class Listing:
     folders: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class MappedObject:
+    """An object that is mapped as a whole, for who reads it without asking for ranges.
+
+    `known` has a byte per 4096 bytes, for `kernels.read_ahead`. Before each read is to be asked
+    whether the object `is_whole` still, and after it `count`, if there is one, is to be told the
+    number of ranges and of bytes.
+    """
+
+    source: Bytes
+    known: Bytes
+    is_whole: Callable[[], bool]
+    count: Callable[[int, int], None] | None = None
+
+
 class ObjectReader(Protocol):
     """Reads one object, from as many threads as the caller likes."""
 
@@ -84,6 +99,10 @@ class ObjectReader(Protocol):
 
     def read_tail(self, size: int) -> Bytes:
         """Return the last `size` bytes, or the whole object when it is smaller."""
+
+    def mapped(self) -> MappedObject | None:
+        """Return the object as a whole if it is mapped and reads need not be asked for."""
+        return None
 
     def close(self) -> None:
         """Give back what the reader holds; slices that were handed out stay valid."""

@@ -3,7 +3,8 @@
     Around.request(Request("put", "a"), action)     called for each request; runs `action()`
 
 What the wrapper adds is one object with that method; the store, its readers and its writers
-delegate, so nothing can slip past it.
+delegate, so nothing can slip past it. One that only counts, and says so by a method `count_reads`,
+is told of reads from a map of an object instead of being asked.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from lancelet.buffers import Bytes, Ranges, Slices
 from lancelet.io.store import (
     BytesLike,
     Listing,
+    MappedObject,
     ObjectInfo,
     ObjectReader,
     ObjectWriter,
@@ -214,6 +216,13 @@ class _WrappedReader(ObjectReader):
         request = Request("read_tail", self.path)
         return self._around.request(request, lambda: self._inner.read_tail(size))
 
+    def mapped(self) -> MappedObject | None:
+        count = getattr(self._around, "count_reads", None)
+        found = None if count is None else self._inner.mapped()
+        if found is None or count is None:
+            return None
+        return MappedObject(found.source, found.known, found.is_whole, _both(count, found.count))
+
     def close(self) -> None:
         self._inner.close()
 
@@ -250,6 +259,20 @@ class _WrappedWriter(ObjectWriter):
     def abort(self) -> None:
         self._is_open = False
         self._inner.abort()
+
+
+def _both(
+    count: Callable[[int, int], None], inner: Callable[[int, int], None] | None
+) -> Callable[[int, int], None]:
+    """Return what tells both counters; mostly there is only one."""
+    if inner is None:
+        return count
+
+    def count_both(num_ranges: int, num_bytes: int) -> None:
+        inner(num_ranges, num_bytes)
+        count(num_ranges, num_bytes)
+
+    return count_both
 
 
 def answer_bytes(answer: Any) -> int:

@@ -6,6 +6,7 @@
 from lancelet.kernels.arguments import Levels
 from lancelet.kernels.faults import OffsetOverflowError
 from lancelet.kernels.graph import Comparison, Graph
+from lancelet.kernels.mapped import FewRows, MappedFile
 from lancelet.kernels.metric import Metric
 from lancelet.kernels.offsets import Offsets
 from lancelet.kernels.partitions import CodeKind, CodeQuery, PackedCodes, Probes, RowMasks
@@ -23,8 +24,8 @@ from lancelet.kernels.zstd import zstd_compress_chunks
 
 if NATIVE:
     from lancelet.kernels.native import (
-        ask_filters,
         admit_rows,
+        ask_filters,
         bit_widths,
         bucket_rows,
         build_graph,
@@ -97,6 +98,7 @@ if NATIVE:
         split_bytes_chunks,
         split_chunks,
         sum_by_label,
+        take_few,
         take_fixed,
         take_row_levels,
         take_variable,
@@ -119,9 +121,9 @@ if NATIVE:
     )
 else:
     from lancelet.kernels.reference import (
+        admit_rows,
         ask_filters,
         bit_widths,
-        admit_rows,
         bucket_rows,
         build_graph,
         chunks_of_rows,
@@ -193,6 +195,7 @@ else:
         split_bytes_chunks,
         split_chunks,
         sum_by_label,
+        take_few,
         take_fixed,
         take_row_levels,
         take_variable,
@@ -218,11 +221,12 @@ __all__ = [
     "NATIVE",
     "CodeKind",
     "CodeQuery",
-    "admit_rows",
     "Comparison",
+    "FewRows",
     "Graph",
     "LevelLimits",
     "Levels",
+    "MappedFile",
     "Metric",
     "OffsetOverflowError",
     "Offsets",
@@ -234,6 +238,7 @@ __all__ = [
     "RowMasks",
     "SlowKernelsWarning",
     "ZipShape",
+    "admit_rows",
     "ask_filters",
     "backend",
     "bit_widths",
@@ -309,6 +314,7 @@ __all__ = [
     "split_bytes_chunks",
     "split_chunks",
     "sum_by_label",
+    "take_few",
     "take_fixed",
     "take_row_levels",
     "take_variable",

@@ -27,6 +27,9 @@ class FetchingReader:
         self._log = log
         self._lock = threading.Lock()
 
+    def mapped(self):
+        return None
+
     def read_ranges(self, ranges):
         check_ranges(ranges, path=self.path, size=self.size)
         if len(ranges):

@@ -218,6 +218,12 @@ def join_tables(stored: Sequence[bytes]) -> Bytes:
     return np.concatenate([symbols.view(np.uint8).reshape(-1), lengths.reshape(-1)])
 
 
+def split_tables(joined: Bytes) -> tuple[npt.NDArray[np.uint64], Bytes]:
+    """Return the symbols and the lengths of joined tables, 256 of each for every table."""
+    stop = joined.nbytes // _WHOLE_BYTES * _CODES * _SYMBOL_BYTES
+    return joined[:stop].view(np.uint64), joined[stop:]
+
+
 def table_parts(joined: Bytes, pages: Int64s) -> Slices:
     """Return the part of chunks that is the table of their page, by its number."""
     return Slices(joined, pages * _WHOLE_BYTES, np.full(len(pages), _WHOLE_BYTES, np.int64))
@@ -228,8 +234,7 @@ def _tables(message: Any, parts: Sequence[Slices]) -> _Tables | None:
     if len(parts) == 1:
         table = parse_table(message.symbol_table)
         return None if table is None else _Tables(table, None)
-    joined, stop = parts[-1].source, parts[-1].source.nbytes // _WHOLE_BYTES * _CODES * 8
-    table = SymbolTable(joined[:stop].view(np.uint64), joined[stop:])
+    table = SymbolTable(*split_tables(parts[-1].source))
     return _Tables(table, parts[-1].position // _WHOLE_BYTES)
 
 

@@ -22,6 +22,7 @@ from lancelet.encodings.levels import (
     visible_validity,
 )
 from lancelet.encodings.miniblock.read import levels_from_block
+from lancelet.encodings.run_record import Form, Record, constant_record
 from lancelet.encodings.spans import expand
 from lancelet.errors import CorruptDataError
 
@@ -73,6 +74,10 @@ class ConstantPage:
             definition = definition[entries]
         values = self._values(slices, definition, _count(entries))
         return LeafRows(layers, repetition, definition, values)
+
+    def run_record(self, form: Form) -> Record | None:
+        """Return what a kernel needs to read values of a form by itself; None if it cannot."""
+        return constant_record(self._layout, form, has_bytes=bool(self._page.size.any()))
 
     def _levels(
         self, slices: Slices, index: int, encoding: Encoding | None, count: int

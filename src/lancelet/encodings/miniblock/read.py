@@ -40,7 +40,9 @@ from lancelet.encodings.leaf import (
 from lancelet.encodings.levels import Layers, Levels, check_levels, visible_validity
 from lancelet.encodings.miniblock.frame import ChunkParts, FrameShape, split_chunks
 from lancelet.encodings.miniblock.head import Dictionary, MiniBlockHead
+from lancelet.encodings.miniblock.record import chunk_record
 from lancelet.encodings.miniblock.repetition_index import DEPTH, ChunkLevels, RepetitionIndex
+from lancelet.encodings.run_record import Form, Record
 from lancelet.encodings.spans import expand
 from lancelet.encodings.stored_pages import StoredPages, bounds_of
 from lancelet.encodings.stretches import Stretches
@@ -274,6 +276,15 @@ class MiniBlockPages:
         if head is None or not self._is_bare_blocks:
             return None
         return self._bits, self._shape.size_bytes, head
+
+    def run_record(self, form: Form) -> Record | None:
+        """Return what a kernel needs to read values of a form by itself; None if it cannot."""
+        layout, head = self._layout, None if self._head is None else self._head()
+        if head is None or layout.repetition is not None or head.rows is not None:
+            return None
+        if layout.definition is not None and packed_level_bits(layout.definition) != 1:
+            return None
+        return chunk_record(layout, head, form, self._tables)
 
     def read_slots(
         self, head: MiniBlockHead, slots: Rows, validity: Bytes | None

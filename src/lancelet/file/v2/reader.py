@@ -21,12 +21,13 @@ from lancelet.encodings.stored_pages import StoredPages
 from lancelet.errors import CorruptDataError, FieldNotFoundError
 from lancelet.file.base import PageStatistics, ZoneStatistics
 from lancelet.file.checksums import VerifiedBytes, Verify
-from lancelet.file.rows import RowReader
+from lancelet.file.rows import MappedRows, RowReader
 from lancelet.file.v2.generation import bundle_columns, columns_of, generation_of
 from lancelet.file.v2.known import KnownFile
 from lancelet.file.v2.metadata import FileMetadata
 from lancelet.format.schema import Field, Schema
 from lancelet.io.store import ObjectReader
+from lancelet.kernels import MappedFile
 
 _MANY_COLUMNS = 8
 """The metadata of so many columns are decoded at once."""
@@ -65,11 +66,13 @@ class FileReader(RowReader):
         self._open_zones = open_zones
         self._zones: ZoneSource | None = None
         self._fetch = source.read_ranges
+        verified: VerifiedBytes | None = None
         if metadata.checksums is not None and verify is not Verify.OFF:
             verified = VerifiedBytes(source.read_ranges, metadata.checksums, verify)
             if tail is not None:
                 verified.verify_tail(tail)
             self._fetch = verified.read_ranges
+        self._mapped = _mapped_rows(source, metadata.file_bytes, verified)
         # A store that answers with the whole file has it in memory, so no task waits for it.
         self._waits = source.read_ranges(NO_RANGES).source.nbytes < metadata.file_bytes
 
@@ -237,3 +240,17 @@ class FileReader(RowReader):
             if edges[-1] == self.num_rows:
                 borders.append(edges[:-1])
         return np.unique(np.concatenate(borders))
+
+
+def _mapped_rows(
+    source: ObjectReader, file_bytes: int, verified: VerifiedBytes | None
+) -> MappedRows | None:
+    """Return the map of a file, whose blocks are verified as they are elsewhere."""
+    found = source.mapped()
+    if found is None or found.source.nbytes != file_bytes:
+        return None
+    if verified is None:
+        file = MappedFile.unverified(found.source, found.known)
+    else:
+        file = verified.watch(found.source, found.known)
+    return MappedRows(file, found.is_whole, found.count)

@@ -24,6 +24,7 @@ from lancelet.kernels.native.copies import (
     take_variable,
 )
 from lancelet.kernels.native.dictionary import look_up_fixed, look_up_variable
+from lancelet.kernels.native.few_rows import take_few
 from lancelet.kernels.native.fsst import fsst_decode, fsst_decode_chunks, fsst_encode, pick_fsst
 from lancelet.kernels.native.fsst_training import fsst_train
 from lancelet.kernels.native.full_zip import unzip_fixed, unzip_variable, zip_fixed, zip_variable
@@ -78,8 +79,8 @@ from lancelet.kernels.native.zones import zone_min_max, zone_min_max_strings
 from lancelet.kernels.native.zstd import zstd_code_chunks, zstd_decompress_chunks
 
 __all__ = [
-    "ask_filters",
     "admit_rows",
+    "ask_filters",
     "bit_widths",
     "bucket_rows",
     "build_graph",
@@ -152,6 +153,7 @@ __all__ = [
     "split_bytes_chunks",
     "split_chunks",
     "sum_by_label",
+    "take_few",
     "take_fixed",
     "take_row_levels",
     "take_variable",

@@ -1,0 +1,106 @@
+"""What the kernel for a few rows must know of a column: what its values become, and its runs.
+
+    runs       rows 0 .. 99999   100000 .. 199999    records of those that were read already
+    words      strings of 32 bits | text | 2 runs | where first_row is | where their records are
+
+A run that was not read yet has no record, and rows of it are read in the general way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet.buffers import Int64s
+from lancelet.encodings.run_record import BITS, FIXED, Form, Record, address, form_of
+
+_STRING_BYTES: Final = 128
+"""A guess of what a string takes, with what decoding it needs beside."""
+
+_COLUMN_BYTES: Final = 32
+"""What padding takes at most."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ColumnRecord:
+    """The words of a column, with what they point to."""
+
+    data_type: pa.DataType
+    form: Form
+    words: Int64s
+    records: tuple[Record, ...]
+    kept: tuple[object, ...]
+
+    @staticmethod
+    def of(
+        data_type: pa.DataType, first_row: Int64s, opened: Mapping[int, object]
+    ) -> ColumnRecord | None:
+        """Make the record of a column whose runs begin at some rows; `opened` were read.
+
+        None if no run can be read by the kernel.
+        """
+        form = form_of(data_type)
+        if form is None:
+            return None
+        places = np.zeros(len(first_row) - 1, np.int64)
+        records: list[Record] = []
+        for run, pages in tuple(opened.items()):
+            make = getattr(pages, "run_record", None)
+            record = None if make is None else make(form)
+            if record is not None:
+                places[run] = address(record.words)
+                records.append(record)
+        if not records:
+            return None
+        words = [
+            form.kind,
+            form.width,
+            int(form.is_text),
+            len(places),
+            address(first_row),
+            address(places),
+        ]
+        return ColumnRecord(
+            data_type, form, np.array(words, np.int64), tuple(records), (first_row, places)
+        )
+
+    @property
+    def num_chunks(self) -> int:
+        """Of how many chunks is kept where they are."""
+        return sum(record.num_chunks for record in self.records)
+
+    def room(self, num_rows: int) -> int:
+        """Guess how many bytes rows take."""
+        each = self.form.width + 1 + (_STRING_BYTES if self.form.is_strings else 0)
+        return _COLUMN_BYTES + each * (num_rows + 1)
+
+    def to_arrow(self, data: pa.Buffer, num_rows: int, place: tuple[int, ...]) -> pa.Array:
+        """Return the rows that the kernel put into a buffer, at a place."""
+        nulls, validity, values, strings, num_bytes = place
+        bits = data.slice(validity, (num_rows + 7) // 8) if nulls else None
+        form, data_type = self.form, self.data_type
+        if form.kind == FIXED:
+            held = data.slice(values, num_rows * form.width)
+            if data_type.num_fields:
+                return _lists(data_type, num_rows, bits, held)
+            buffers = [bits, held]
+        elif form.kind == BITS:
+            buffers = [bits, data.slice(values, (num_rows + 7) // 8)]
+        else:
+            offsets = data.slice(values, (num_rows + 1) * form.width)
+            buffers = [bits, offsets, data.slice(strings, num_bytes)]
+        return pa.Array.from_buffers(data_type, num_rows, buffers, nulls)
+
+
+def _lists(data_type: pa.DataType, count: int, bits: pa.Buffer | None, values: pa.Buffer) -> Any:
+    """Return lists of a fixed size, at any depth, over the bytes of their items."""
+    items, each = count * data_type.list_size, data_type.value_type
+    if each.num_fields:
+        children = [_lists(each, items, None, values)]
+    else:
+        children = [pa.Array.from_buffers(each, items, [None, values], 0)]
+    return pa.Array.from_buffers(data_type, count, [bits], children=children)

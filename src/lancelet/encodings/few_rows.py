@@ -1,0 +1,110 @@
+"""A few rows of several columns, read by one call of a kernel from the map of a file.
+
+A take of one row is a chain of array operations for every column: find the chunk, find its parts,
+unpack or decompress, pick. Each of them costs more than the value. All that they find out, but
+for what depends on the row, is put into records once (`run_record`), and a kernel does the rest:
+
+    records     id: chunks at .., packed    name: chunks at .., zstd, FSST    vector: items at ..
+    row 7       ----------------------------- one call ----------------------------->   3 arrays
+
+The kernel declines what it does not know: pages that were not read yet, encodings that are rare,
+bytes that are damaged. Then the readers of the columns read the rows, which learns what is not
+known, or finds out what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet import kernels
+from lancelet.buffers import Int64s
+from lancelet.encodings.base import FieldReader
+from lancelet.encodings.column_record import ColumnRecord
+from lancelet.kernels import MappedFile
+
+ROWS_MAX: Final = 64
+"""Of more rows, so much is decoded that what it takes to get there does not matter."""
+
+_CHUNKS_MAX: Final = 1 << 17
+"""Where more chunks are is not held for the kernel: whoever keeps heads of pages may drop them."""
+
+_MISSES: Final = 2
+"""After so many reads that were declined records are made anew; then after twice as many."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Prepared:
+    """Columns that the kernel can read, by their places among all."""
+
+    columns: dict[int, ColumnRecord]
+    addresses: Int64s
+    others: tuple[int, ...]
+
+    @staticmethod
+    def of(readers: Sequence[FieldReader | None]) -> _Prepared:
+        """Make the records of columns, as far as their pages are known."""
+        columns: dict[int, ColumnRecord] = {}
+        for place, reader in enumerate(readers):
+            make = getattr(reader, "column_record", None)
+            record = None if make is None else make()
+            if record is not None and record.num_chunks <= _CHUNKS_MAX:
+                columns[place] = record
+        places = [record.words.ctypes.data for record in columns.values()]
+        others = tuple(place for place in range(len(readers)) if place not in columns)
+        return _Prepared(columns, np.array(places, np.int64), others)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FoundRows:
+    """The rows of columns by their places, and what was read for them.
+
+    `others` are the places of columns that are to be read in the general way.
+    """
+
+    arrays: dict[int, pa.Array]
+    others: tuple[int, ...]
+    num_ranges: int
+    num_bytes: int
+
+
+class FewRowsReader:
+    """Reads a few rows of columns; threads that prepare at once come to the same."""
+
+    def __init__(self, readers: Sequence[FieldReader | None]) -> None:
+        """Prepare to read; a column without a reader here is left to the general way."""
+        self._readers = readers
+        self._prepared: _Prepared | None = None
+        self._misses = 0
+        self._patience = _MISSES
+
+    def read(self, file: MappedFile, rows: Int64s) -> FoundRows | None:
+        """Return rows in any order, or None if they are to be read in the general way."""
+        prepared = self._prepare()
+        if prepared is None or not prepared.columns:
+            self._misses += 1
+            return None
+        columns = prepared.columns
+        count = len(rows)
+        room = sum(column.room(count) for column in columns.values())
+        found = kernels.take_few(file, rows, prepared.addresses, room)
+        if found is None:
+            self._misses += 1
+            return None
+        data = pa.py_buffer(found.data)
+        arrays = {
+            place: column.to_arrow(data, count, where)
+            for (place, column), where in zip(columns.items(), found.places, strict=True)
+        }
+        return FoundRows(arrays, prepared.others, found.num_ranges, found.num_bytes)
+
+    def _prepare(self) -> _Prepared | None:
+        """Return what is prepared; nothing is before rows were read once."""
+        if self._misses >= self._patience or (self._prepared is None and self._misses):
+            self._misses, self._patience = 0, 2 * self._patience
+            self._prepared = _Prepared.of(self._readers)
+        return self._prepared

@@ -1,0 +1,56 @@
+"""A file that lies in memory, and what is known of it: what kernels that read by themselves need.
+
+    source      the bytes of the file, mapped
+    known       per 4096 bytes: were they asked for before they are touched?      `read_ahead`
+    verified    per block: was it compared with its checksum in `sums`?           `crc32c_verify`
+
+Marks are set by whoever reads, once for all readers that share them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.buffers import Bytes, Int64s
+
+_NO_BLOCKS: Final[Int64s] = np.empty(0, np.int64)
+_NO_SUMS: Final[npt.NDArray[np.uint32]] = np.empty(0, np.uint32)
+_NO_MARKS: Final[Bytes] = np.empty(0, np.uint8)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MappedFile:
+    """The bytes of a file; `known` and `verified` are marked by whoever reads.
+
+    `blocks` are the bytes of a block, and position and size of the checksums themselves, which
+    count as zeros; a file without checksums has neither blocks nor sums.
+    """
+
+    source: Bytes
+    known: Bytes
+    blocks: Int64s
+    sums: npt.NDArray[np.uint32]
+    verified: Bytes
+
+    @staticmethod
+    def unverified(source: Bytes, known: Bytes) -> MappedFile:
+        """Return a file without checksums."""
+        return MappedFile(source, known, _NO_BLOCKS, _NO_SUMS, _NO_MARKS)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FewRows:
+    """Some rows of columns, in one buffer, and how much was read for them.
+
+    `places` has of each column the number of nulls, where validity, values or offsets, and bytes
+    of strings begin, and how many of these there are.
+    """
+
+    data: Bytes
+    places: tuple[tuple[int, ...], ...]
+    num_ranges: int
+    num_bytes: int
