@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from lancelet.dataset.named_table import NamedTable
 from lancelet.dataset.named_versions import NamespaceVersions
 from lancelet.errors import InvalidInputError, VersionNotFoundError
+from lancelet.file.arguments import instance
 from lancelet.format.refs import MAIN
 from lancelet.io.metered import PROCESS_METER, IoMeter, metered
 from lancelet.io.options import EXPIRES_AT
@@ -115,7 +116,7 @@ def find_snapshot(
     if asof is not None:
         if version is not None:
             raise InvalidInputError("either a version or a time can be given, not both")
-        return refs.open_as_of(location, asof.astimezone())
+        return refs.open_as_of(location, instance("asof", asof, datetime).astimezone())
     if version is None:
         return open_snapshot(location)
     if isinstance(version, int):

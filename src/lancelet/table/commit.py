@@ -181,6 +181,7 @@ def _attempt(
 ) -> Snapshot | None:
     """Publish on top of what is the latest version now; None if another writer was faster."""
     ours = resolver.ours
+    resolver.num_tried += 1
     began = time.monotonic()
     latest = latest_snapshot(location, options.handler, known=known)
     if latest is None:

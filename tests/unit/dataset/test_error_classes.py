@@ -17,6 +17,7 @@ NEAR = {"column": "v", "q": [0.0, 0.0], "k": 1}
 
 WRONG = {
     "a version of no type": lambda m, d: m.dataset(d.uri, version=1.5),
+    "a number as a time": lambda m, d: m.dataset(d.uri, asof=1.5),
     "a version that is not there": lambda m, d: m.dataset(d.uri, version=9),
     "two columns of one name": lambda m, d: m.write_dataset(
         pa.table([pa.array([1]), pa.array([2])], ["a", "a"]), d.uri + "x"

@@ -44,7 +44,7 @@ class Resolver:
         keeps_order: bool = False,
         keys_are_new: KeysAreNew | None = None,
     ) -> None:
-        """Judge for `ours`, which changes the rows `affected`; `attempts` is for errors.
+        """Judge for `ours`, which changes the rows `affected`; it may be tried `attempts` times.
 
         A rewrite that `keeps_order` has the live rows of its old fragments in their order.
         """
@@ -56,6 +56,7 @@ class Resolver:
         self._judged = ours.read_version
         self._disputed: set[int] = set()
         self.num_judged = 0
+        self.num_tried = 0
 
     def own_first(self, latest: Snapshot) -> Snapshot | None:
         """Return the table's first version if it is ours, which a lost reply did not say."""
@@ -151,5 +152,5 @@ class Resolver:
             fragments=sorted(verdict.fragments),
             fields=sorted(verdict.fields),
             names=sorted(verdict.names),
-            attempts=self._attempts,
+            attempts=self.num_tried,
         )
