@@ -46,7 +46,7 @@ class IndexNameReservedError(InvalidInputError, RuntimeError):
     """No index of a column can have that name."""
 
 
-class UnknownColumnError(FieldNotFoundError, KeyError):
+class UnknownColumnError(FieldNotFoundError, KeyError, RuntimeError):
     """No column has that name."""
 
 
