@@ -115,7 +115,8 @@ class IndexMethods:
             index_uuid: The id of the segment, by default a new one. A text index of some fragments
                 under an id is not committed: see `merge_index_metadata`.
             progress_callback: Called with an `IndexProgress` as the work proceeds; what it raises
-                stops the build, and no version lists what was written until then.
+                stops the build, and no version lists what was written until then. Of what it
+                raises at the very end, when the index is there, it is warned.
             format_version: The version of the files, of kinds that have several.
             document_granularity: Whether a text is a row or an element of a list of texts.
             resume: Whether the index is built in parts of whole fragments, about a million rows

@@ -78,6 +78,22 @@ def test_a_build_that_is_stopped_leaves_the_table_as_it_is(dataset):
     assert not lancelet.dataset(dataset.uri).has_index
 
 
+@pytest.mark.parametrize("kind", ["BTREE", "BITMAP"])
+def test_an_error_at_the_very_end_leaves_an_index_that_is_there(dataset, kind):
+    told = []
+
+    def fail(progress):
+        told.append((progress.event, progress.stage))
+        if told[-1] == ("complete", f"train_{kind.lower()}"):
+            raise OSError("the terminal is gone")
+
+    with pytest.warns(RuntimeWarning, match="a_idx is built, but .* the terminal is gone"):
+        dataset.create_scalar_index("a", kind, progress_callback=fail)
+    assert told[-1] == ("complete", f"train_{kind.lower()}")
+    assert lancelet.dataset(dataset.uri).to_table(filter="a = 7").num_rows == 1
+    assert lancelet.dataset(dataset.uri).has_index
+
+
 def test_configured_kinds_take_their_parameters(dataset):
     dataset.create_scalar_index("a", IndexConfig("zonemap", {"rows_per_zone": 10}))
     (segment,) = dataset.stats.index_stats("a_idx")["segments"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 import uuid
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -73,8 +74,50 @@ def create_scalar_index(snapshot: Snapshot, request: IndexRequest) -> Snapshot:
     """Build an index and commit it, in place of one of the same name if there is any."""
     name = name_of(snapshot, request)
     replaced = replaced_by(snapshot, name, request.column, replaces=request.replaces)
-    built = build_segment(snapshot, request)
-    return publish(snapshot, CreateIndex((built,), replaced))
+    if request.progress is None:
+        built = build_segment(snapshot, request)
+        return publish(snapshot, CreateIndex((built,), replaced))
+    last = LastEvent(request.progress)
+    built = build_segment(snapshot, replace(request, progress=last.report))
+    created = publish(snapshot, CreateIndex((built,), replaced))
+    last.tell(name)
+    return created
+
+
+class LastEvent:
+    """Tells how far a build is, and holds the end of a stage back until it is known what follows.
+
+    The end of the last stage is told once the index is there, and cannot undo it any more.
+    """
+
+    def __init__(self, report: ReportProgress) -> None:
+        """Tell a function."""
+        self._report = report
+        self._held: tuple[str, str, int, int] | None = None
+
+    def report(self, event: str, stage: str, done: int, total: int) -> None:
+        """Tell what was held back, and then this unless it is the end of a stage."""
+        if self._held is not None:
+            self._report(*self._held)
+            self._held = None
+        if event == "complete":
+            self._held = (event, stage, done, total)
+        else:
+            self._report(event, stage, done, total)
+
+    def tell(self, name: str) -> None:
+        """Tell the end of the last stage; an error of who is told is only warned of."""
+        if self._held is None:
+            return
+        try:
+            self._report(*self._held)
+        except Exception as error:  # noqa: BLE001 - of a function of the user
+            warnings.warn(
+                f"the index {name} is built, but the callback of its progress raised "
+                f"{type(error).__name__}: {error}",
+                RuntimeWarning,
+                stacklevel=4,
+            )
 
 
 def replaced_by(
