@@ -1,0 +1,269 @@
+"""A few rows of a mapped file are the same by the kernel for them and in the general way.
+
+reader.read(fields, rows)     twice, so that pages are known; then by the kernel where it can
+general.read(fields, rows)    the same file, of which nothing is said to be mapped
+"""
+
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lancelet import kernels
+from lancelet.encodings.base import RowIndices, RowRange
+from lancelet.encodings.few_rows import ROWS_MAX
+from lancelet.errors import CorruptDataError, LanceletError
+from lancelet.file.open import create_data_file, open_data_file
+from lancelet.file.v2.writer import WriterOptions
+from lancelet.format.schema import Schema
+from lancelet.format.version import FileVersion
+from lancelet.io.local import LocalStore
+from lancelet.io.metered import IoMeter, metered
+from lancelet.testing.strategies import assert_same_rows, tables
+
+ROWS = 5000
+VERSIONS = [FileVersion.V2_0, FileVersion.V2_1, FileVersion.V2_2, FileVersion.V2_3]
+
+
+def write_file(store, table, **options):
+    options = WriterOptions(**options)
+    schema = Schema.from_arrow(table.schema, blob_v2=options.version.value >= "2.2")
+    writer = create_data_file(store, "f.lance", schema, options)
+    writer.write(table)
+    writer.finish()
+
+
+@pytest.fixture
+def local(tmp_path):
+    return LocalStore(tmp_path, sync=False)
+
+
+def open_general(store, **options):
+    """Open the file as one that nobody may read without asking for ranges."""
+    reader = open_data_file(store, "f.lance", **options)
+    reader._mapped = None
+    return reader
+
+
+def rows_of(reader, rows, names=None):
+    fields = [field for field in reader.schema.fields if names is None or field.name in names]
+    arrays = reader.read(fields, RowIndices(np.array(rows, np.int64)))
+    for array in arrays:
+        array.validate(full=True)
+    return pa.Table.from_arrays(arrays, names=[field.name for field in fields])
+
+
+def is_read_by_kernel(reader, rows):
+    """Whether rows of all fields are, after they were read twice; True without the kernel."""
+    fields = reader.schema.fields
+    for _ in range(2):
+        rows_of(reader, rows)
+    selection = reader._opened.find(fields)
+    found = selection.few_rows.read(reader._mapped.file, np.array(rows, np.int64))
+    return not kernels.NATIVE or (found is not None and not found.others)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("checksums", [True, False])
+@settings(max_examples=12)
+@given(data=st.data())
+def test_rows_of_any_table_are_those_of_the_general_way(version, checksums, data, tmp_path_factory):
+    table = data.draw(tables(version, rows_max=1300))
+    store = LocalStore(tmp_path_factory.mktemp("few"), sync=False)
+    cache = data.draw(st.sampled_from([None, 20_000]))
+    write_file(store, table, version=version, checksums=checksums, data_cache_bytes=cache)
+    if not table.num_rows:
+        return
+    reader, general = open_data_file(store, "f.lance"), open_general(store)
+    picks = st.lists(st.integers(0, table.num_rows - 1), min_size=1, max_size=ROWS_MAX + 2)
+    for _ in range(4):
+        rows = data.draw(picks)
+        assert_same_rows(rows_of(reader, rows), rows_of(general, rows))
+
+
+def texts(rng, count, size):
+    letters = np.array(list("abcdefghij äöü"))
+    return ["".join(letters[rng.integers(0, len(letters), size)]) for _ in range(count)]
+
+
+@cache
+def columns():
+    """Return arrays by name, with the encoding that is asked for them, one of each kind."""
+    rng = np.random.default_rng(11)
+    words = np.array(texts(rng, 60, 12))
+    numbers = rng.integers(0, 1000, ROWS)
+    floats = rng.random((ROWS, 4)).astype(np.float32)
+    long = texts(rng, 200, 300)
+    return {
+        "packed": (pa.array(numbers), {}),
+        "narrow": (pa.array(numbers % 100, pa.uint8()), {}),
+        "plain": (pa.array(rng.integers(-(2**62), 2**62, ROWS)), {"compression": "none"}),
+        "runs": (pa.array(np.repeat(numbers[: ROWS // 50], 50)), {"rle-threshold": "0.9"}),
+        "split": (pa.array(np.arange(ROWS) * 1.5), {"bss": "on", "compression": "lz4"}),
+        "frames": (pa.array(rng.random(ROWS).round(1)), {"compression": "zstd"}),
+        "bits": (pa.array(numbers % 3 == 0), {}),
+        "wide": (pa.array([b"%016d" % number for number in numbers], pa.binary(16)), {}),
+        "decimal": (pa.array(numbers).cast(pa.decimal128(25, 2)), {}),
+        "items": (pa.array(words[numbers % 60]), {}),
+        "few": (pa.array((numbers % 7) * 10**15), {"dict-divisor": "2"}),
+        "text": (pa.array(texts(rng, ROWS, 10)), {"compression": "none"}),
+        "codes": (pa.array(texts(rng, ROWS, 20)), {"compression": "fsst"}),
+        "squeezed": (pa.array(texts(rng, ROWS, 20), pa.large_string()), {"compression": "zstd"}),
+        "bytes": (pa.array([word.encode() for word in texts(rng, ROWS, 5)]), {}),
+        "zipped": (
+            pa.array([long[at % 200] for at in numbers]),
+            {"structural-encoding": "fullzip"},
+        ),
+        "vector": (pa.FixedSizeListArray.from_arrays(pa.array(floats.reshape(-1)), 4), {}),
+        "far": (
+            pa.FixedSizeListArray.from_arrays(pa.array(np.repeat(floats.reshape(-1), 32)), 128),
+            {"structural-encoding": "fullzip"},
+        ),
+        "same": (pa.array(np.full(ROWS, 7)), {}),
+    }
+
+
+def with_nulls(array):
+    mask = np.random.default_rng(5).random(len(array)) < 0.3
+    return array.take(pa.array(np.arange(len(array)), mask=mask))
+
+
+@pytest.mark.parametrize("version", [FileVersion.V2_1, FileVersion.V2_2])
+@pytest.mark.parametrize("has_nulls", [False, True])
+@pytest.mark.parametrize("name", columns())
+def test_common_encodings_are_read_by_the_kernel(local, write, version, has_nulls, name):
+    array, wishes = columns()[name]
+    array = with_nulls(array) if has_nulls else array
+    metadata = {f"lance-encoding:{key}": value for key, value in wishes.items()}
+    table = pa.table([array], pa.schema([pa.field(name, array.type, metadata=metadata)]))
+    write(local, table, version=version)
+    reader = open_data_file(local, "f.lance")
+    for rows in ([0], [ROWS - 1], [17, 17, 3, 4200, 4], list(range(900, 950))):
+        assert is_read_by_kernel(reader, rows)
+        assert rows_of(reader, rows)[name].combine_chunks().equals(array.take(pa.array(rows)))
+
+
+def test_rows_of_several_pages_are_read_by_the_kernel_once_the_pages_are_known(local, write):
+    table = pa.table({"x": np.arange(200_000) % 900, "s": [f"s{n}" for n in range(200_000)]})
+    write(local, table, data_cache_bytes=100_000)
+    reader = open_data_file(local, "f.lance")
+    assert is_read_by_kernel(reader, [1, 2])
+    far = [199_999, 5, 100_000]
+    for _ in range(12):
+        assert rows_of(reader, far).equals(table.take(far))
+    assert is_read_by_kernel(reader, far)
+
+
+def test_columns_that_the_kernel_does_not_know_come_in_their_place(local, write):
+    table = pa.table(
+        {
+            "a": np.arange(ROWS),
+            "list": [[n, n + 1] for n in range(ROWS)],
+            "b": [f"b{n}" for n in range(ROWS)],
+            "struct": [{"x": n} for n in range(ROWS)],
+        }
+    )
+    write(local, table)
+    reader = open_data_file(local, "f.lance")
+    for _ in range(5):
+        assert rows_of(reader, [9, 2]).equals(table.take([9, 2]))
+
+
+def test_rows_outside_of_the_file_are_refused_as_ever(local, write):
+    write(local, pa.table({"x": np.arange(ROWS)}))
+    reader, general = open_data_file(local, "f.lance"), open_general(local)
+    for row in (ROWS, -1, 2**62):
+        for _ in range(3):
+            rows_of(reader, [3])
+        with pytest.raises(LanceletError) as expected:
+            rows_of(general, [3, row])
+        with pytest.raises(type(expected.value)) as found:
+            rows_of(reader, [3, row])
+        assert found.value.facts == expected.value.facts
+
+
+@pytest.mark.parametrize("name", columns())
+@settings(max_examples=15)
+@given(data=st.data())
+def test_damage_ends_as_it_does_in_the_general_way(name, data, tmp_path_factory):
+    """Without checksums: in the same values, or in the same error."""
+    array, wishes = columns()[name]
+    array = with_nulls(array.slice(0, 1500))
+    metadata = {f"lance-encoding:{key}": value for key, value in wishes.items()}
+    table = pa.table([array], pa.schema([pa.field(name, array.type, metadata=metadata)]))
+    store = LocalStore(tmp_path_factory.mktemp("few"), sync=False)
+    write_file(store, table, checksums=False, zone_rows=None)
+    reader = open_data_file(store, "f.lance")
+    position, size = reader.column(0).pages[0].position, reader.column(0).pages[0].size
+    stored = bytearray(store.read("f.lance"))
+    part = data.draw(st.integers(0, len(position) - 1))
+    if size[part] == 0:
+        return
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = int(position[part]) + data.draw(st.integers(0, int(size[part]) - 1))
+        stored[at] ^= data.draw(st.integers(1, 255))
+    store.put("f.lance", bytes(stored))
+    damaged = {"damaged": open_data_file(store, "f.lance"), "general": open_general(store)}
+    for rows in ([5], [5], [700], [1499, 3, 3, 900], [0]):
+        found = {}
+        for way, opened in damaged.items():
+            try:
+                found[way] = rows_of(opened, rows).to_pydict()
+            except (LanceletError, pa.ArrowInvalid) as error:
+                found[way] = type(error)
+        # What general reading refuses for the sake of rows that nobody wants may be read.
+        assert str(found["damaged"]) == str(found["general"]) or isinstance(found["general"], type)
+
+
+@pytest.mark.parametrize("name", ["plain", "codes", "far", "zipped"])
+def test_a_flipped_bit_in_a_block_that_was_not_read_is_found(local, write, name):
+    array, wishes = columns()[name]
+    metadata = {f"lance-encoding:{key}": value for key, value in wishes.items()}
+    behind = pa.array(np.random.default_rng(3).integers(-(2**62), 2**62, 20_000)).view("int64")
+    fields = [pa.field(name, array.type, metadata=metadata), pa.field("behind", pa.binary(32))]
+    wide = pa.Array.from_buffers(pa.binary(32), ROWS, [None, behind.buffers()[1]])
+    write(local, pa.table([array, wide], pa.schema(fields)))
+    page = open_data_file(local, "f.lance").column(0).pages[0]
+    largest = int(page.size.argmax())
+    stored = bytearray(local.read("f.lance"))
+    stored[int(page.position[largest]) + int(page.size[largest]) * 3 // 5] ^= 16
+    local.put("f.lance", bytes(stored))
+    reader = open_data_file(local, "f.lance")
+    for _ in range(3):
+        assert rows_of(reader, [0], [name])[name].combine_chunks().equals(array.slice(0, 1))
+    for _ in range(3):
+        with pytest.raises(CorruptDataError, match="do not have their checksum"):
+            rows_of(reader, range(0, ROWS, 80), [name])
+
+
+def test_a_file_that_became_shorter_is_not_touched(local, write, tmp_path):
+    write(local, pa.table({"x": np.arange(ROWS)}))
+    reader = open_data_file(local, "f.lance")
+    for _ in range(3):
+        rows_of(reader, [3])
+    with (tmp_path / "f.lance").open("r+b") as file:
+        file.truncate(100)
+    with pytest.raises(CorruptDataError, match="became shorter"):
+        rows_of(reader, [3])
+
+
+def test_reads_are_counted_as_in_the_general_way(local, write):
+    write(local, pa.table({"x": np.arange(ROWS), "s": [f"s{n}" for n in range(ROWS)]}))
+    meters = IoMeter(), IoMeter()
+    reader = open_data_file(metered(local, meters[0]), "f.lance")
+    general = open_general(metered(local, meters[1]))
+    for rows in ([1], [1], [2], [4000, 7], [7, 8, 9]):
+        for each in (reader, general):
+            rows_of(each, rows)
+        assert meters[0].counts == meters[1].counts
+
+
+def test_ranges_are_never_few_rows(local, write):
+    table = pa.table({"x": np.arange(ROWS)})
+    write(local, table)
+    reader = open_data_file(local, "f.lance")
+    (array,) = reader.read(reader.schema.fields, RowRange(5, 9))
+    assert array.to_pylist() == [5, 6, 7, 8]
