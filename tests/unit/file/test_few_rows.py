@@ -236,7 +236,7 @@ def test_a_flipped_bit_in_a_block_that_was_not_read_is_found(local, write, name)
         assert rows_of(reader, [0], [name])[name].combine_chunks().equals(array.slice(0, 1))
     for _ in range(3):
         with pytest.raises(CorruptDataError, match="do not have their checksum"):
-            rows_of(reader, range(0, ROWS, 80), [name])
+            rows_of(reader, range(0, ROWS, 100), [name])
 
 
 def test_a_file_that_became_shorter_is_not_touched(local, write, tmp_path):
