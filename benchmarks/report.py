@@ -127,12 +127,19 @@ def indices(run: Run) -> Iterator[str]:
         "*To a scan of ours* is with an index beside without: below 1 the index did not pay."
     )
     yield from table(["case", "ours, ms", "theirs, ms", "wall ratio", "CPU ratio"], _cases(run))
-    yield "\nHow much a process grows while it builds an index:"
+
+
+def index_builds(run: Run) -> Iterator[str]:
+    """Yield the comparison of builds of scalar indices with the reference, and their memory."""
+    yield "\n## Builds of scalar indices\n"
+    yield machine_of(run)
+    yield from table(["case", "ours, ms", "theirs, ms", "wall ratio", "CPU ratio"], _cases(run))
+    yield "\nHow much a process grows while it builds an index, and to how much:"
     peaks = [
-        [name, f"{grown['lancelet']:.0f}", f"{grown['lance']:.0f}"]
+        [name, *(f"{mb:.0f}" for side in ("lancelet", "lance") for mb in grown[side])]
         for name, grown in run["peak_mb"].items()
     ]
-    yield from table(["index", "ours, MB", "theirs, MB"], peaks)
+    yield from table(["index", "ours, MB", "to MB", "theirs, MB", "to MB"], peaks)
 
 
 def spark(run: Run) -> Iterator[str]:
@@ -160,6 +167,7 @@ SECTIONS = {
     "files": files,
     "tables": tables,
     "indices": indices,
+    "index_builds": index_builds,
     "vectors": vectors,
     "verify": verification,
     "spark": spark,

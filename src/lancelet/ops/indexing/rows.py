@@ -18,6 +18,7 @@ from lancelet.encodings.base import RowRange
 from lancelet.file.pool import FEW_LONG_TASKS, map_ordered
 from lancelet.index.base import IndexedRows, indexed_type
 from lancelet.index.text.elements import lists_of_texts
+from lancelet.io.mapped import forget_mapped_pages
 from lancelet.ops.indexing.json_values import values_within
 from lancelet.query import expression as ex
 from lancelet.query.execute import execute
@@ -32,6 +33,8 @@ _BATCH_ROWS: Final = 1 << 16
 _PIECE_BYTES: Final = 1 << 20
 """What is read of a large fragment at once; two more pieces are read ahead."""
 _AHEAD: Final = 2
+_MAPPED_BYTES: Final = 32 << 20
+"""Once so much was read, files that are mapped give up the memory that they seem to take."""
 
 
 def rows_to_index(
@@ -75,10 +78,15 @@ class _Parts:
     inside: tuple[str, ...]
 
     def __iter__(self) -> Iterator[tuple[pa.Array, UInt64s]]:
+        read = 0
         for batch in self._batches():
             values = lists_of_texts(batch.column("value"), self.inside)
             stored = values if values.type == self.data_type else values.storage
+            read += stored.nbytes
             yield stored, batch.column(self.number).to_numpy()
+            if read >= _MAPPED_BYTES:
+                forget_mapped_pages()
+                read = 0
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows in order: large fragments by pieces, others as a scan reads them."""
