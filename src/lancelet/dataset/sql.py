@@ -11,7 +11,7 @@ nothing else: neither files nor the variables of the program.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast
 
@@ -35,6 +35,7 @@ SqlTable: TypeAlias = (
 
 _DEFAULT_NAME: Final = "dataset"
 _BATCH_ROWS: Final = 65536
+_WIDE: Final = frozenset({"HUGEINT", "UHUGEINT"})
 _BATCH_ROWS_MAX: Final = 2**32 - 1
 
 
@@ -67,8 +68,14 @@ class SqlQuery:
 
     def _start(self) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         scanned = self._as_scan()
-        reader, prepared = _run(self) if scanned is None else (scanned.to_reader(), None)
-        return reader.schema, _batches(reader, prepared, self.batch_size_bytes)
+        if scanned is not None:
+            reader = scanned.to_reader()
+            return reader.schema, _batches(reader, None, self.batch_size_bytes)
+        reader, prepared = _run(self)
+        found = reader.schema
+        schema = _narrowed_schema(found, prepared)
+        rows = reader if schema is found else _narrowed(reader, schema)
+        return schema, _batches(rows, prepared, self.batch_size_bytes)
 
     def _as_scan(self) -> LanceScanner | None:
         if len(self.tables) != 1:
@@ -182,12 +189,35 @@ def _run(query: SqlQuery) -> tuple[pa.RecordBatchReader, Prepared]:
         raise _told(error, query) from error
 
 
+def _narrowed_schema(schema: pa.Schema, prepared: Prepared) -> pa.Schema:
+    """Return a schema with 64 bits for whole numbers of 128, as DuckDB's sums are."""
+    types = () if prepared.relation is None else prepared.relation.types
+    for place, each in enumerate(types):
+        if str(each) in _WIDE:
+            schema = schema.set(place, schema.field(place).with_type(pa.int64()))
+    return schema
+
+
+def _narrowed(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        try:
+            columns = [
+                column.cast(field.type) if column.type != field.type else column
+                for field, column in zip(schema, batch.columns, strict=True)
+            ]
+        except pa.ArrowInvalid as error:
+            raise SqlError(
+                "a whole number does not fit 64 bits; cast it to DOUBLE or DECIMAL in the query"
+            ) from error
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
 def _batches(
-    reader: pa.RecordBatchReader, prepared: Prepared | None, most_bytes: int | None
+    batches: Iterable[pa.RecordBatch], prepared: Prepared | None, most_bytes: int | None
 ) -> Iterator[pa.RecordBatch]:
     is_done = False
     try:
-        for batch in reader:
+        for batch in batches:
             if most_bytes is None or batch.nbytes <= most_bytes:
                 yield batch
                 continue

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 
+import lance
 import pyarrow as pa
 import pytest
 
@@ -32,6 +33,18 @@ def test_a_query_returns_what_it_says(dataset) -> None:
     total = dataset.sql("SELECT count(*) AS n, sum(x) AS s FROM t").table_name("t").build()
     assert total.to_table().to_pylist() == [{"n": 100, "s": 2475.0}]
     assert dataset.sql("SELECT * FROM dataset WHERE id > 100").build().to_batch_records() == []
+
+
+def test_sums_of_whole_numbers_are_as_those_of_the_reference(dataset) -> None:
+    text = "SELECT sum(id) AS s, CAST(min(id) AS INT) AS least FROM dataset"
+    found = dataset.sql(text).build().to_table()
+    theirs = lance.dataset(dataset.uri).sql(text).build().to_batch_records()
+    assert found == pa.Table.from_batches(theirs)
+    too_large = dataset.sql("SELECT sum(id) * 4e18::HUGEINT AS s FROM dataset").build()
+    with pytest.raises(SqlError, match="does not fit 64 bits"):
+        too_large.to_table()
+    kept = dataset.sql("SELECT sum(id)::DECIMAL(38, 0) AS s FROM dataset").build().to_table()
+    assert kept.to_pylist() == [{"s": Decimal(4950)}]
 
 
 def test_columns_and_conditions_are_pushed_down(dataset, monkeypatch) -> None:
