@@ -7,15 +7,15 @@
 
 A batch has few documents, and words stand near the beginning of texts: mostly a document takes two
 bytes, a frequency and a position one each, where they take four as they are worked with. Beyond a
-limit they wait in a file; which tokens a batch has, and how often, stays in memory.
+limit they wait in a file, of which some tokens of each batch are read at a time.
 """
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import IO, Any, TypeAlias
+from dataclasses import dataclass
+from typing import IO, Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,9 @@ import numpy.typing as npt
 from lancelet.errors import StorageError
 from lancelet.index.inverted.postings import Postings, UInt32s, join
 from lancelet.io.store import as_memoryview
+
+_TOKENS_AHEAD: Final = 4096
+"""So many tokens of a batch are read at once."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,6 +35,11 @@ class _Filed:
     file: IO[bytes]
     position: int
     dtype: np.dtype[Any]
+    count: int
+
+    def __len__(self) -> int:
+        """Return how many numbers there are."""
+        return self.count
 
     def __getitem__(self, rows: slice) -> npt.NDArray[Any]:
         """Read some of the numbers."""
@@ -49,8 +57,8 @@ _Numbers: TypeAlias = "npt.NDArray[Any] | _Filed"
 class PackedPostings:
     """Posting lists, sorted by token and then by document."""
 
-    tokens: UInt32s
-    counts: npt.NDArray[Any]
+    tokens: _Numbers
+    counts: _Numbers
     first_doc: int
     docs: _Numbers
     freqs: _Numbers
@@ -83,6 +91,7 @@ class WaitingPostings:
         self._parts: list[PackedPostings] = []
         self._num_filed = self._bytes = 0
         self._file: IO[bytes] | None = None
+        self._counts = np.zeros(0, np.int64)
 
     def close(self) -> None:
         """Let go of all, and remove what was written."""
@@ -94,6 +103,8 @@ class WaitingPostings:
         """Take postings, whose documents follow those of the ones before."""
         part = PackedPostings.of(postings)
         self._parts.append(part)
+        if len(postings):
+            self._count(int(postings.tokens[-1]) + 1, postings.tokens)
         self._bytes += sum(each.nbytes for each in _numbers_of(part))
         if self._bytes > self._bytes_max:
             self._write()
@@ -104,8 +115,7 @@ class WaitingPostings:
         So many postings are put together, or those of one token.
         """
         counts = np.zeros(num_tokens, np.int64)
-        for part in self._parts:
-            counts[part.tokens] += part.counts
+        counts[: len(self._counts)] = self._counts[:num_tokens]
         ends = np.cumsum(counts)
         readers = [_Reader(part) for part in self._parts]
         first = 0
@@ -115,6 +125,14 @@ class WaitingPostings:
             yield stop - first, join([each.next(first, stop) for each in readers], stop - first)
             first = stop
 
+    def _count(self, num_tokens: int, tokens: UInt32s) -> None:
+        """Add to how many postings there are of each token."""
+        if num_tokens > len(self._counts):
+            grown = np.zeros(max(num_tokens, 2 * len(self._counts)), np.int64)
+            grown[: len(self._counts)] = self._counts
+            self._counts = grown
+        self._counts[:num_tokens] += np.bincount(tokens, minlength=num_tokens)
+
     def _write(self) -> None:
         """Put what is in memory into the file."""
         if self._file is None:
@@ -123,15 +141,18 @@ class WaitingPostings:
             )
         for place in range(self._num_filed, len(self._parts)):
             part = self._parts[place]
-            filed = [_filed(self._file, each) for each in _numbers_of(part)]
-            positions = filed[2] if len(filed) > 2 else None
-            self._parts[place] = replace(part, docs=filed[0], freqs=filed[1], positions=positions)
+            tokens, counts, docs, freqs, *rest = (
+                _filed(self._file, each) for each in _numbers_of(part)
+            )
+            self._parts[place] = PackedPostings(
+                tokens, counts, part.first_doc, docs, freqs, rest[0] if rest else None
+            )
         self._num_filed, self._bytes = len(self._parts), 0
 
 
 def _numbers_of(part: PackedPostings) -> list[npt.NDArray[Any]]:
     """Return what can wait in a file, of a part that is in memory."""
-    found = (part.docs, part.freqs, part.positions)
+    found = (part.tokens, part.counts, part.docs, part.freqs, part.positions)
     return [each for each in found if isinstance(each, np.ndarray)]
 
 
@@ -140,7 +161,7 @@ def _filed(file: IO[bytes], numbers: npt.NDArray[Any]) -> _Filed:
     rest = as_memoryview(numbers)
     while rest:
         rest = rest[file.write(rest) :]
-    return _Filed(file, position, numbers.dtype)
+    return _Filed(file, position, numbers.dtype, len(numbers))
 
 
 class _Reader:
@@ -149,19 +170,18 @@ class _Reader:
     def __init__(self, part: PackedPostings) -> None:
         self._part = part
         self._token = self._row = self._position = 0
+        self._tokens, self._counts = part.tokens[0:0], part.counts[0:0]
 
     def next(self, first: int, stop: int) -> Postings:
         """Return the postings of the next tokens, up to one of them, numbered from `first`.
 
         Frequencies and positions are as narrow as they are stored.
         """
-        part, token = self._part, self._token
-        self._token = int(np.searchsorted(part.tokens, stop))
-        own = slice(token, self._token)
-        counts = part.counts[own]
+        part = self._part
+        own, counts = self._until(stop)
         rows = slice(self._row, self._row + int(counts.sum(dtype=np.int64)))
         self._row = rows.stop
-        tokens = np.repeat(part.tokens[own] - np.uint32(first), counts)
+        tokens = np.repeat(own - np.uint32(first), counts)
         docs = part.docs[rows].astype(np.uint32) + np.uint32(part.first_doc)
         freqs = part.freqs[rows]
         positions = None
@@ -170,6 +190,20 @@ class _Reader:
             self._position += int(freqs.sum(dtype=np.int64))
             positions = part.positions[start : self._position]
         return Postings(tokens, docs, freqs, positions)
+
+    def _until(self, stop: int) -> tuple[UInt32s, npt.NDArray[Any]]:
+        """Return the next tokens below one, and how many postings each has."""
+        tokens, counts = [self._tokens], [self._counts]
+        while self._token < len(self._part.tokens) and not np.any(tokens[-1][-1:] >= stop):
+            end = min(self._token + _TOKENS_AHEAD, len(self._part.tokens))
+            ahead = slice(self._token, end)
+            tokens.append(self._part.tokens[ahead])
+            counts.append(self._part.counts[ahead])
+            self._token = end
+        held, often = np.concatenate(tokens), np.concatenate(counts)
+        place = int(np.searchsorted(held, stop))
+        self._tokens, self._counts = held[place:].copy(), often[place:].copy()
+        return held[:place], often[:place]
 
 
 def _narrowed(values: UInt32s) -> npt.NDArray[Any]:

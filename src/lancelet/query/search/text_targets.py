@@ -81,12 +81,12 @@ def _targets(snapshot: Snapshot, query: FullTextQuery) -> Iterator[Target]:
             yield from _targets(snapshot, query.positive)
             yield from _targets(snapshot, query.negative)
         case MultiMatchQuery():
-            for each in query.queries:
-                target = target_of(snapshot, each.column, each.document_granularity)
+            for match in query.queries:
+                target = target_of(snapshot, match.column, match.document_granularity)
                 if target.by_element:
                     raise UnsupportedError(
                         "MultiMatch does not support ListElement document granularity",
-                        column=each.column,
+                        column=match.column,
                     )
                 yield target
         case CombinedFieldsQuery():

@@ -1,10 +1,13 @@
 """Postings that wait, in memory or in a file, come back as they were, token by token."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lancelet.index.inverted import packed
 from lancelet.index.inverted.packed import PackedPostings, WaitingPostings
 from lancelet.index.inverted.postings import Postings, join
 
@@ -39,11 +42,19 @@ def as_lists(postings: Postings) -> list[list[int] | None]:
     return [None if each is None else each.tolist() for each in arrays]
 
 
-@given(batches(), st.sampled_from([0, 20, 1 << 20]), st.integers(1, 30))
+@given(
+    batches(), st.sampled_from([0, 20, 1 << 20]), st.integers(1, 30), st.sampled_from([1, 3, 99])
+)
 def test_postings_come_back_token_by_token(
-    parts: list[Postings], bytes_max: int, together: int
+    parts: list[Postings], bytes_max: int, together: int, ahead: int
 ) -> None:
-    waiting = WaitingPostings(bytes_max)
+    with mock.patch.object(packed, "_TOKENS_AHEAD", ahead):
+        check_that_postings_come_back(parts, WaitingPostings(bytes_max), together)
+
+
+def check_that_postings_come_back(
+    parts: list[Postings], waiting: WaitingPostings, together: int
+) -> None:
     for part in parts:
         waiting.add(part)
     first, found = 0, []
