@@ -110,7 +110,7 @@ class IvfSegment:
             return {**found, "index_type": quantizer_name(self.name)}
         return {**self.graphs.statistics(), **found, "index_type": "HNSW"}
 
-    @property
+    @cached_property
     def num_rows(self) -> int:
         """How many vectors there are."""
         return int(self.lengths.sum())

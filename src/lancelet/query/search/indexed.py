@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -159,6 +159,8 @@ class SegmentSearch:
         """Return as many rows as are wanted, or all there are if these are fewer."""
         model = self._segment.model
         metric = model.metric
+        if wanted.count > self._segment.num_rows:  # what nobody can find takes no room
+            wanted = replace(wanted, count=max(1, self._segment.num_rows))
         query = prepare_query(wanted.query, metric)
         if query is None:
             return NO_HITS

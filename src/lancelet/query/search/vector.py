@@ -5,7 +5,7 @@ nearest={"column": "v", "q": [0.1, 0.2], "k": 10, "metric": "cosine"}
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
@@ -22,7 +22,7 @@ from lancelet.errors import (
     InvalidInputError,
     ObjectNotFoundError,
 )
-from lancelet.file.arguments import ArgumentTypeError
+from lancelet.file.arguments import ArgumentTypeError, instance
 from lancelet.format.field import Field
 from lancelet.format.schema import Schema
 from lancelet.index.vector.details import IvfDetails
@@ -319,6 +319,8 @@ def _bounds(given: Any) -> tuple[float | None, float | None]:
         raise InvalidInputError(
             "distance_range must be a tuple of (lower_bound, upper_bound)", found=str(given)
         )
+    for each in given:
+        instance("distance_range", each, int, float, np.number, type(None))
     return given[0], given[1]
 
 
@@ -373,6 +375,10 @@ def _queries(given: Any, field: Field) -> tuple[tuple[npt.NDArray[Any], ...], bo
     vectors = _as_array(given).astype(kept.dtype)
     if vectors.ndim and not len(vectors):
         raise InvalidInputError("a search needs at least one query vector", column=field.name)
+    if vectors.ndim > 2:
+        raise InvalidInputError(
+            "a search takes one vector or a list of vectors", shape=list(vectors.shape)
+        )
     if vectors.ndim not in {1, 2} or vectors.shape[-1] != kept.dimension or not vectors.size:
         raise InvalidInputError(
             f"Query vector size {vectors.shape[-1] if vectors.ndim else 0} does not match index "
@@ -393,6 +399,8 @@ def _as_array(given: Any) -> npt.NDArray[Any]:
     if isinstance(given, pa.Array | pa.ChunkedArray):
         is_plain = not pa.types.is_nested(given.type)
         given = given.to_numpy(zero_copy_only=False) if is_plain else given.to_pylist()
+    if not isinstance(given, Iterable):
+        raise ArgumentTypeError("a query is a vector of numbers", found=type(given).__name__)
     lengths = {len(each) for each in given if hasattr(each, "__len__")}
     if len(lengths) > 1:
         raise InvalidInputError(
@@ -401,14 +409,14 @@ def _as_array(given: Any) -> npt.NDArray[Any]:
         )
     found = np.asarray(given)
     if found.dtype.kind not in "fiub":
-        raise ArgumentTypeError("a query is a vector of numbers", found=str(type(given)))
+        raise ArgumentTypeError("a query is a vector of numbers", found=type(given).__name__)
     return found
 
 
 def _metric(given: str | None, field: Field) -> Metric | None:
     if given is None:
         return None
-    metric = METRICS.get(given.lower())
+    metric = METRICS.get(str(given).lower())
     if metric is None:
         raise InvalidInputError(
             f"Metric type '{given}' is not supported", known=sorted(set(METRICS))

@@ -137,3 +137,43 @@ def test_what_cannot_be_searched_for_is_refused(tmp_path, wrong, message):
     wanted = {"column": "v", "q": np.zeros(DIMENSION, np.float32), **wrong}
     with pytest.raises(ValueError, match=message):
         dataset.to_table(nearest=wanted)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "error"),
+    [
+        ({"q": None}, TypeError),
+        ({"q": 3.0}, TypeError),
+        ({"q": "abc"}, TypeError),
+        ({"q": np.zeros((2, 2, DIMENSION))}, ValueError),
+        ({"q": [[0.0] * DIMENSION, [0.0]]}, ValueError),
+        ({"q": np.zeros(DIMENSION - 1)}, ValueError),
+        ({"k": 0}, ValueError),
+        ({"k": 2.5}, TypeError),
+        ({"nprobes": 0}, ValueError),
+        ({"refine_factor": 0}, ValueError),
+        ({"ef": 0}, ValueError),
+        ({"metric": 3}, ValueError),
+        ({"metric": "manhattan"}, ValueError),
+        ({"distance_range": (1,)}, ValueError),
+        ({"distance_range": ("a", "b")}, TypeError),
+    ],
+    ids=str,
+)
+def test_a_search_that_means_nothing_is_refused_as_the_reference_does(tmp_path, wanted, error):
+    lancelet.write_dataset(table(9), str(tmp_path))
+    asked = {"column": "v", "q": np.zeros(DIMENSION, np.float32), **wanted}
+    for each in (lancelet, reference):
+        with pytest.raises(error):
+            each.dataset(str(tmp_path)).to_table(nearest=asked)
+
+
+@pytest.mark.parametrize("kind", ["IVF_FLAT", "IVF_PQ", "IVF_HNSW_SQ"])
+def test_however_many_rows_are_wanted_all_there_are_is_what_is_found(tmp_path, kind):
+    dataset = lancelet.write_dataset(table(600), str(tmp_path))
+    options = {"num_sub_vectors": 4} if kind == "IVF_PQ" else {}
+    dataset.create_index("v", kind, num_partitions=3, **options)
+    query = np.zeros(DIMENSION, np.float32)
+    for wanted in ({"k": 2**70}, {"k": 7, "refine_factor": 2**70}):
+        found = dataset.to_table(columns=["id"], nearest={"column": "v", "q": query, **wanted})
+        assert found.num_rows == min(wanted["k"], 600)

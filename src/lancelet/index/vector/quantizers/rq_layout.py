@@ -21,6 +21,9 @@ _GROUP: Final = 32
 _ORDER: Final = np.array([0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15])
 _BLOCK: Final = 64
 _STEP_ROWS: Final = 4096
+_NIBBLE: Final = 4
+"""Halves of bytes, the usual width, are packed without taking their bits apart."""
+_NIBBLE_RUN: Final = 8
 _Bytes = npt.NDArray[np.uint8]
 
 
@@ -60,6 +63,11 @@ def pack_extra(codes: _Bytes, width: int) -> _Bytes:
         own = codes[first : first + _STEP_ROWS]
         padded = np.zeros((len(own), blocks * _BLOCK), np.uint8)
         padded[:, :dimension] = own
+        if width == _NIBBLE:
+            halves = padded.reshape(len(own), -1, 2, _NIBBLE_RUN)
+            packed = halves[:, :, 0] | halves[:, :, 1] << _NIBBLE
+            out[first : first + _STEP_ROWS] = packed.reshape(len(own), -1)
+            continue
         elements = padded.reshape(len(own), blocks, _BLOCK, 1)
         bits = np.empty((len(own), blocks, _BLOCK * width), np.uint8)
         bits[:, :, places] = elements >> np.arange(width, dtype=np.uint8) & 1
@@ -76,6 +84,11 @@ def unpack_extra(stored: _Bytes, width: int, dimension: int) -> npt.NDArray[Any]
     weights = np.left_shift(1, np.arange(width)).astype(np.uint8)
     for first in range(0, len(stored), _STEP_ROWS):
         own = stored[first : first + _STEP_ROWS]
+        if width == _NIBBLE:
+            runs = own.reshape(len(own), -1, 1, _NIBBLE_RUN)
+            codes = np.concatenate([runs & 15, runs >> _NIBBLE], axis=2)
+            out[first : first + _STEP_ROWS] = codes.reshape(len(own), -1)[:, :dimension]
+            continue
         bits = np.unpackbits(own, axis=1, bitorder="little").reshape(len(own), -1, _BLOCK * width)
         codes = (bits[:, :, places] * weights).sum(axis=3, dtype=np.uint8)
         out[first : first + _STEP_ROWS] = codes.reshape(len(own), -1)[:, :dimension]
