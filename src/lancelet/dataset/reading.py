@@ -16,7 +16,7 @@ from lancelet.errors import InvalidInputError
 from lancelet.file.arguments import OutOfRangeError
 from lancelet.query.projection import Projection, project_parts
 from lancelet.query.scan_options import Columns
-from lancelet.query.take import addresses_at, live_addresses, take_addresses
+from lancelet.query.take import live_addresses, take_addresses, take_places
 from lancelet.table.snapshot import Snapshot
 
 _OF_ARROW: Final = frozenset(
@@ -202,7 +202,7 @@ class ReadingMethods:
         if len(places) and int(places.min()) < 0:
             raise OutOfRangeError("the place of a row is negative", row=int(places.min()))
         projection = _parts(snapshot, _kept(columns))
-        return take_addresses(snapshot, addresses_at(snapshot, places), projection)
+        return take_places(snapshot, places, projection)
 
     def _take_rows(
         self,

@@ -130,7 +130,12 @@ class FragmentList(Sequence[Fragment]):
 
     def place_of(self, fragment_id: int) -> int:
         """Return the place of the fragment with that id."""
-        places = np.flatnonzero(self.ids == fragment_id)
+        ids = self.ids
+        # Most lists have ids without gaps.
+        likely = fragment_id - int(ids[0]) if len(ids) else 0
+        if 0 <= likely < len(ids) and ids[likely] == fragment_id:
+            return likely
+        places = np.flatnonzero(ids == fragment_id)
         if not len(places):
             raise NotFoundError("no fragment has the id", fragment_id=fragment_id)
         return int(places[0])

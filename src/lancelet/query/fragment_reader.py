@@ -58,6 +58,7 @@ class FragmentReader:
         self._snapshot = snapshot
         self._fragment = fragment
         self._plans: dict[tuple[Field, ...], tuple[FilePart, ...]] = {}
+        self._last: tuple[tuple[Field, ...], tuple[FilePart, ...]] | None = None
         self._overlays = Overlays(snapshot, fragment) if fragment.overlays else None
         self.num_rows = snapshot.physical_rows(fragment)
 
@@ -171,9 +172,14 @@ class FragmentReader:
 
     def file_parts(self, fields: tuple[Field, ...]) -> tuple[FilePart, ...]:
         """Return the files that have parts of fields, and which."""
+        # The fields of a projection are one tuple, and to compare many costs more than a read.
+        last = self._last
+        if last is not None and last[0] is fields:
+            return last[1]
         found = self._plans.get(fields)
         if found is None:
             found = self._plans[fields] = tuple(self._find_parts(fields))
+        self._last = fields, found
         return found
 
     def _find_parts(self, fields: tuple[Field, ...]) -> Iterator[FilePart]:

@@ -43,11 +43,16 @@ _Make: TypeAlias = Callable[["FragmentRows", Int64s], UInt64s]
 
 def live_rows_before(snapshot: Snapshot) -> Int64s:
     """Return how many live rows the version has before each fragment, and at last in all."""
+    return snapshot.kept.get_or_make("live rows before", lambda: _live_rows_before(snapshot))
+
+
+def _live_rows_before(snapshot: Snapshot) -> Int64s:
     fragments = snapshot.fragments
     counts = fragments.physical_rows - fragments.num_deleted_rows
     for place in np.flatnonzero(fragments.physical_rows == 0).tolist():
         counts[place] = snapshot.live_rows(fragments[place])
     before: Int64s = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    before.flags.writeable = False
     return before
 
 

@@ -23,6 +23,7 @@ from lancelet.query.projection import Projection, without_columns
 from lancelet.query.row_columns import live_rows_before
 from lancelet.rowids.address import (
     NO_ADDRESS,
+    OFFSET_BITS,
     UInt64s,
     addresses_of,
     fragments_of,
@@ -62,6 +63,34 @@ def addresses_at(snapshot: Snapshot, places: Int64s) -> UInt64s:
     return addresses
 
 
+def take_places(snapshot: Snapshot, places: Int64s, projection: Projection) -> pa.Table:
+    """Return the rows at places among the live rows of the version, in their order."""
+    found = _within_one(snapshot, places)
+    if found is None:
+        return take_addresses(snapshot, addresses_at(snapshot, places), projection)
+    place, offsets = found
+    with snapshot.while_there():
+        source = FragmentSource(snapshot, snapshot.fragments[place], with_deleted=False)
+        if source.fragment.deletion_file is not None:
+            offsets = source.hidden.physical_offsets(offsets)
+        return pa.Table.from_batches([take_of_source(projection, (source, offsets))])
+
+
+def _within_one(snapshot: Snapshot, places: Int64s) -> tuple[int, Int64s] | None:
+    """Return the fragment, by its place, that has all rows, and which of its live rows they are.
+
+    None if there is none.
+    """
+    if not len(places):
+        return None
+    before = live_rows_before(snapshot)
+    low, high = (places[0], places[0]) if len(places) == 1 else (places.min(), places.max())
+    place = int(before.searchsorted(low, side="right")) - 1
+    if low < 0 or high >= before[-1] or high >= before[place + 1]:
+        return None
+    return place, places - before[place] if place else places
+
+
 def live_addresses(snapshot: Snapshot, row_ids: UInt64s) -> UInt64s:
     """Return the addresses of the live rows with these ids, in order; others are left out."""
     if snapshot.manifest.uses_stable_row_ids:
@@ -89,9 +118,9 @@ def take_addresses(snapshot: Snapshot, addresses: UInt64s, projection: Projectio
 
 def _taken(snapshot: Snapshot, addresses: UInt64s, projection: Projection) -> pa.Table:
     schema = projection.schema
-    fragment_ids = fragments_of(addresses)
-    if len(fragment_ids) and bool((fragment_ids == fragment_ids[0]).all()):
-        task = int(fragment_ids[0]), offsets_of(addresses)
+    only = int(addresses[0]) >> OFFSET_BITS if len(addresses) else None
+    if only is not None and (len(addresses) == 1 or bool((fragments_of(addresses) == only).all())):
+        task = only, offsets_of(addresses)
         return pa.Table.from_batches([_take_of_fragment(snapshot, projection, task)])
     groups = group_by_fragment(addresses)
     if not groups:
