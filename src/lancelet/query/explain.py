@@ -186,9 +186,12 @@ def _lines(
         steps += [] if bound is None else [f"{_ASKED} first rows, {bound}"]
     early = [each.name for step in plan.steps for each in step.fields]
     late = [each.name for each in plan.projection.fields if each.name not in early]
-    if isinstance(options.search, Explained):
-        steps += options.search.steps(plan)
-    if plan.is_filtered:
+    searched = options.search.steps(plan) if isinstance(options.search, Explained) else []
+    is_found_first = bool(searched) and not options.prefilter
+    if is_found_first:
+        steps += [f"Filter: {step.expression}" for step in reversed(plan.steps)]
+    steps += searched
+    if plan.is_filtered and not is_found_first:
         if late:
             steps.append(f"Take: projection=[{', '.join(late)}], source=stream of rows that match")
         steps += [f"Filter: {step.expression}" for step in reversed(plan.steps)]

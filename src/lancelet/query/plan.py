@@ -11,7 +11,7 @@ A plan is a value; making one reads nothing but the manifest, which is there alr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -29,6 +29,7 @@ from lancelet.query.row_mask import mask_expression
 from lancelet.query.scan_options import Columns, ScanOptions
 from lancelet.query.search.hits import QUERY_INDEX, Search
 from lancelet.query.simplify import Conjunct, simplify_filter, split_conjuncts
+from lancelet.query.traversal import columns_of
 from lancelet.table.snapshot import Snapshot
 
 _KEPT_TEXT_MAX: Final = 4096
@@ -97,7 +98,8 @@ class ScanPlan:
         fields = list(self.projection.schema)
         for place, each in self.search_columns:
             fields.insert(place, each)
-        return pa.schema([QUERY_INDEX, *fields] if search.is_batch else fields)
+        found = [QUERY_INDEX, *fields] if search.is_batch else fields
+        return pa.schema(found, metadata=self.projection.schema.metadata)
 
 
 def plan_scan(snapshot: Snapshot, options: ScanOptions) -> ScanPlan:
@@ -109,12 +111,45 @@ def plan_scan(snapshot: Snapshot, options: ScanOptions) -> ScanPlan:
         behind.append(RowColumn.ADDRESS.value)
     columns, asked_at = _without_search_columns(options)
     projection = projection_of(snapshot, columns, behind=tuple(behind))
-    bound, steps = _filter_of(snapshot, options.filter)
+    added = _added_to(snapshot, options)
+    if added:
+        bound, steps = _filter_of_found(snapshot, options.filter, added)
+    else:
+        bound, steps = _filter_of(snapshot, options.filter)
     if options.rows is not None:
         masked = compile_filter(mask_expression(options.rows), scan_schema(snapshot.schema))
         bound = masked if bound == ex.TRUE else simplify_filter(ex.And((masked, bound)))
-        steps = tuple(filter_steps(snapshot, split_conjuncts(bound)))
+        steps = _steps_of(snapshot, bound, added)
     return ScanPlan(snapshot, options, projection, bound, steps, tuple(behind), asked_at)
+
+
+def _added_to(snapshot: Snapshot, options: ScanOptions) -> tuple[pa.Field, ...]:
+    """Return the columns that a search adds, if the filter of what it finds may name them."""
+    if options.search is None or options.filter is None or options.prefilter:
+        return ()
+    written, known = str(options.filter), scan_schema(snapshot.schema).names
+    added = (each for each in added_columns(options.search) if each.name in written)
+    return tuple(each for each in added if each.name not in known)
+
+
+def _filter_of_found(
+    snapshot: Snapshot, written: Writable | None, added: Sequence[pa.Field]
+) -> tuple[Expression, tuple[FilterStep, ...]]:
+    """Return a filter of rows that a search found, and what is read of the table for it."""
+    assert written is not None, "there is a filter that names columns"
+    bound = compile_filter(written, pa.schema([*scan_schema(snapshot.schema), *added]))
+    return bound, _steps_of(snapshot, bound, added)
+
+
+def _steps_of(
+    snapshot: Snapshot, bound: Expression, added: Sequence[pa.Field]
+) -> tuple[FilterStep, ...]:
+    """Return the steps of a filter, which is one if it names columns that a search adds."""
+    if not added:
+        return tuple(filter_steps(snapshot, split_conjuncts(bound)))
+    names = {each.name for each in added}
+    stored = [ex.Column(path) for path in columns_of(bound) if path[0] not in names]
+    return (FilterStep(bound, *needed(snapshot.schema, stored)),)
 
 
 def added_columns(search: Search) -> tuple[pa.Field, ...]:

@@ -8,7 +8,7 @@ read        the columns asked for, of these rows alone, with `_distance` beside 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,8 +19,9 @@ from lancelet.errors import InternalError
 from lancelet.index.text.elements import no_places
 from lancelet.query.evaluate import evaluate_filter
 from lancelet.query.nodes.filter import matching_offsets
-from lancelet.query.plan import ScanPlan, plan_scan
-from lancelet.query.projection import project
+from lancelet.query.nodes.sort import sort_order
+from lancelet.query.plan import ScanPlan, added_columns, plan_scan
+from lancelet.query.projection import project, scan_schema, without_columns
 from lancelet.query.search.hits import QUERY_INDEX, Hits, Search
 from lancelet.query.search.kept_rows import rows_passing
 from lancelet.query.take import take_addresses
@@ -50,11 +51,13 @@ class ScoredScan:
         if not options.order_by:
             return self._read(_window(found, options.offset, options.limit))
         table = self._read(found)
-        keys = [
-            (each.column, "ascending" if each.ascending else "descending")
-            for each in options.order_by
-        ]
-        return table.sort_by(keys).slice(options.offset, options.limit)
+        keys = [each.column for each in options.order_by]
+        unread = [each for each in keys if each not in table.schema.names]
+        sorted_by = table.select([each for each in keys if each not in unread])
+        for name, column in self._columns_of(found, unread).items():
+            sorted_by = sorted_by.append_column(name, column)
+        order = sort_order(sorted_by, options.order_by)
+        return table.take(pa.array(order)).slice(options.offset, options.limit)
 
     def _found(self) -> Hits:
         plan = self._plan
@@ -71,30 +74,44 @@ class ScoredScan:
         return self._filtered(self._search.find(plan, None))
 
     def _filtered(self, found: Hits) -> Hits:
-        plan = self._plan
-        names = dict.fromkeys(path[0] for path in sorted(columns_of(plan.filter)))
-        projection = project(plan.snapshot.schema, tuple(names))
-        rows = take_addresses(plan.snapshot, found.addresses, projection).combine_chunks()
+        names = dict.fromkeys(path[0] for path in sorted(columns_of(self._plan.filter)))
+        columns = self._columns_of(found, list(names))
         batch = (
-            rows.to_batches()[0]
-            if rows.num_rows
-            else pa.RecordBatch.from_pylist([], schema=rows.schema)
+            pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+            if columns
+            else without_columns(len(found))
         )
-        passed = evaluate_filter(plan.filter, batch).to_numpy(zero_copy_only=False)
+        passed = evaluate_filter(self._plan.filter, batch).to_numpy(zero_copy_only=False)
         return found.take(np.flatnonzero(passed))
+
+    def _columns_of(self, found: Hits, names: Sequence[str]) -> dict[str, pa.Array]:
+        """Return columns of the rows that were found, those that the search adds among them."""
+        snapshot = self._plan.snapshot
+        known = scan_schema(snapshot.schema).names
+        added = {
+            each.name: _added(found, self._search, each)
+            for each in added_columns(self._search)
+            if each.name in names and each.name not in known
+        }
+        stored = tuple(each for each in names if each not in added)
+        rows = take_addresses(snapshot, found.addresses, project(snapshot.schema, stored))
+        columns = dict(zip(stored, (each.combine_chunks() for each in rows.columns), strict=True))
+        return columns | added
 
     def _read(self, found: Hits) -> pa.Table:
         plan, search = self._plan, self._search
         rows = take_addresses(plan.snapshot, found.addresses, plan.projection)
         for place, field in plan.search_columns:
-            is_score = field.name == search.score_field.name
-            values = (
-                pa.array(found.scores, field.type) if is_score else _lists_of(found, field.type)
-            )
-            rows = rows.add_column(place, field, values)
+            rows = rows.add_column(place, field, _added(found, search, field))
         if search.is_batch:
             rows = rows.add_column(0, QUERY_INDEX, pa.array(found.queries, QUERY_INDEX.type))
         return rows
+
+
+def _added(found: Hits, search: Search, field: pa.Field) -> pa.Array:
+    """Return a column that a search adds."""
+    is_score = field.name == search.score_field.name
+    return pa.array(found.scores, field.type) if is_score else _lists_of(found, field.type)
 
 
 def _lists_of(found: Hits, data_type: pa.DataType) -> pa.Array:
