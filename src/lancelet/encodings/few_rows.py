@@ -27,8 +27,9 @@ from lancelet.encodings.base import FieldReader
 from lancelet.encodings.column_record import ColumnRecord
 from lancelet.kernels import MappedFile
 
-ROWS_MAX: Final = 64
-"""Of more rows, so much is decoded that what it takes to get there does not matter."""
+ROWS_MAX: Final = 256
+"""Of more rows, so much is decoded that what it takes to get there does not matter; and rows that
+are in no order come back to chunks, which the kernel decodes again."""
 
 _CHUNKS_MAX: Final = 1 << 17
 """Where more chunks are is not held for the kernel: whoever keeps heads of pages may drop them."""
