@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 
 from lancelet.errors import InvalidInputError
-from lancelet.ops.mem_wal.merged import MergedRead, ShardTables, newest_rows
+from lancelet.ops.mem_wal.lookup import look_up
+from lancelet.ops.mem_wal.merged import MergedRead, ShardTables
 from lancelet.ops.mem_wal.nearest import nearest_rows
 from lancelet.query.search.vector import read_vector_search
 
@@ -179,16 +180,12 @@ class LsmPointLookupPlanner:
         values = pk_value.flatten() if is_struct else [pk_value]
         key = pa.Table.from_arrays(list(values), self._keys)
         wanted = tuple(columns or self._read.base.schema.names)
-        read = replace(self._read, filter=_equality(key))
+        read, where = self._read, _equality(key)
 
         def run() -> pa.Table:
-            newest = newest_rows(replace(read, filter=None), self._keys)
-            own = newest.join(key, self._keys, join_type="left semi").select(["_tombstone"])
-            if len(own) and own["_tombstone"][0].as_py():
-                return read.base.schema.to_arrow().empty_table().select(wanted)
-            return read.table().select(wanted)
+            return look_up(read, key, where, wanted)
 
-        steps = [f"Project: {', '.join(wanted)}", f"Lookup: {read.filter}", "LsmScan"]
+        steps = [f"Project: {', '.join(wanted)}", f"Lookup: {where}", "LsmScan"]
         return ExecutionPlan(read, run, steps)
 
 

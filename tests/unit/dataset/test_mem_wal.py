@@ -107,6 +107,28 @@ def test_any_life_of_a_shard_reads_as_a_dict(tmp_path_factory, steps):
         assert _dict(found) == {own: value for own, value in model.items() if own == key}
 
 
+def test_flushed_tables_whose_filter_has_not_the_key_are_not_opened(tmp_path):
+    uri = str(tmp_path / "t")
+    dataset = _new(uri)
+    for pairs in ([(1, "A")], [(20, "t")]):
+        with dataset.mem_wal_writer(SHARD) as writer:
+            writer.put(_rows(pairs))
+    with dataset.mem_wal_writer(SHARD) as writer:
+        writer.delete(pa.table({"id": pa.array([2], pa.int64())}))
+    snapshot = _snapshot(lancelet, uri)
+    for manifest in Path(uri, "_mem_wal", SHARD).glob("*_gen_[23]/_versions/*"):
+        manifest.unlink()
+    planner = lancelet.mem_wal.LsmPointLookupPlanner(lancelet.dataset(uri), [snapshot])
+
+    def found(key):
+        return _dict(planner.plan_lookup(pa.array([key], pa.int32())).to_table())
+
+    assert (found(1), found(3), found(4)) == ({1: "A"}, {3: "c"}, {})
+    for key in (2, 20):
+        with pytest.raises(FileNotFoundError):
+            found(key)
+
+
 def _compacted(uri):
     """Merge what was flushed into the table, oldest first, and return the table."""
     dataset = lancelet.dataset(uri)

@@ -12,7 +12,7 @@ query needs, without the keys that shards have newer rows of.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -133,20 +133,24 @@ def newest_rows(read: MergedRead, keys: Sequence[str]) -> pa.Table:
     schema = read.base.schema.to_arrow()
     plain = pa.schema([each.remove_metadata() for each in schema])
     full = plain.append(pa.field(TOMBSTONE, pa.bool_())).append(pa.field(GENERATION, pa.uint64()))
-    state = mem_wal_state(read.base)
-    compacted = {} if state is None else state.compacted
     parts = [full.empty_table()]
-    for shard in read.shards:
-        files = Shard(read.base.location, shard.shard_id)
-        for generation in sorted(shard.sstables):
-            if generation <= compacted.get(shard.shard_id, 0):
-                continue
-            snapshot = open_sstable(files, shard.sstables[generation])
-            rows = execute_to_table(plan_scan(snapshot, ScanOptions()))
+    for shard, generations in tables_to_read(read):
+        for generation, path in generations:
+            rows = execute_to_table(plan_scan(open_sstable(shard, path), ScanOptions()))
             parts.append(_numbered(rows, generation, full))
     parts += [_numbered(each.rows, each.generation, full) for each in read.memory]
     together = pa.concat_tables(parts).combine_chunks()
     return take_from_table(together, pa.array(last_rows(together.select(keys))))
+
+
+def tables_to_read(read: MergedRead) -> Iterator[tuple[Shard, list[tuple[int, str]]]]:
+    """Yield each shard with its flushed tables that are not in the base, the oldest first."""
+    state = mem_wal_state(read.base)
+    compacted = {} if state is None else state.compacted
+    for shard in read.shards:
+        merged = compacted.get(shard.shard_id, 0)
+        own = sorted((each, path) for each, path in shard.sstables.items() if each > merged)
+        yield Shard(read.base.location, shard.shard_id), own
 
 
 def live_rows(newest: pa.Table, read: MergedRead) -> pa.Table:

@@ -41,6 +41,7 @@ from lancelet.table.snapshot import Snapshot, open_snapshot, unsaved_snapshot
 
 TOMBSTONE: Final = "_tombstone"
 KEYS_FOLDER: Final = "_pk_index"
+BLOOM_FILTER: Final = "bloom_filter.bin"
 _FILTER_BYTES: Final = 1 << 15
 _ROWS_MAX: Final = 1 << 31
 
@@ -79,7 +80,7 @@ def write_sstable(
             location.store.put(fragment.deletion_file.path(fragment.id), vector.render())
         write_keys(SegmentFolder(location.store, KEYS_FOLDER), named)
     filter_ = build_filter(key_hashes(named) if keys else np.empty(0, np.uint64), _FILTER_BYTES)
-    location.store.put("bloom_filter.bin", filter_)
+    location.store.put(BLOOM_FILTER, filter_)
     overwrite = Overwrite((fragment,), schema, {}, ())
     state = apply_operation(overwrite, None, CommitContext(version=1, data_version=version))
     about = unsaved_snapshot(location, state.manifest)
