@@ -22,6 +22,7 @@ from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.index.base import IndexedRows, Parameters, Progress, silent
 from lancelet.index.vector.details import CANDIDATES, CONNECTIONS, LEVELS, IvfDetails
 from lancelet.index.vector.graph import GraphSettings
+from lancelet.index.vector.layout import METRIC_NAMES
 from lancelet.index.vector.model import ROWS_PER_CENTROID, IvfModel
 from lancelet.index.vector.quantizers.base import Matrix, Quantizer, residuals, work_type
 from lancelet.index.vector.quantizers.flat import Flat
@@ -167,8 +168,7 @@ class IvfRequest:
 
     def untrained_details(self, data_type: pa.DataType) -> IvfDetails:
         """Return what the metadata say of an index that has no rows yet."""
-        vector_type = vector_type_of(data_type)
-        assert vector_type is not None, "the column was checked to hold vectors"
+        vector_type = comparable_type(data_type, self.metric)
         pieces = self.pieces or default_pieces(vector_type.list_size)
         return self._details({"num_bits": self.bits or 8, "num_sub_vectors": pieces})
 
@@ -196,13 +196,25 @@ class IvfRequest:
         return IvfDetails(self.name, self.metric, target, values, hints, partitions)
 
 
+def comparable_type(data_type: pa.DataType, metric: Metric) -> pa.DataType:
+    """Return the type of the vectors of a column, which must be such as a metric compares."""
+    found = vector_type_of(data_type)
+    if found is None:
+        raise InvalidInputError("the column does not hold vectors", found=str(data_type))
+    if (found.value_type == pa.uint8()) != (metric is Metric.HAMMING):
+        raise InvalidInputError(
+            "vectors of bytes are compared by hamming, others are not",
+            metric=METRIC_NAMES[metric],
+            found=str(found.value_type),
+        )
+    return found
+
+
 def train_models(rows: IndexedRows, request: IvfRequest) -> tuple[IvfModel, Quantizer]:
     """Find what a request does not bring, from a sample of rows."""
     if request.models is not None:
         return request.models
-    vector_type = vector_type_of(rows.data_type)
-    if vector_type is None:
-        raise InvalidInputError("the column does not hold vectors", found=str(rows.data_type))
+    vector_type = comparable_type(rows.data_type, request.metric)
     dtype = np.dtype(vector_type.value_type.to_pandas_dtype())
     num_rows = rows.num_rows
     partitions = request.count_for(num_rows)

@@ -145,6 +145,7 @@ def test_vectors_that_are_no_numbers_are_left_out(tmp_path, bad):
         ({"column": "id"}, TypeError, "must be"),
         ({"index_type": "IVF_ABC"}, NotImplementedError, "index types supported"),
         ({"metric": "manhattan"}, ValueError, "not supported"),
+        ({"metric": "hamming"}, ValueError, "vectors of bytes"),
         ({"index_type": "IVF_PQ", "num_sub_vectors": 3}, ValueError, "divisible"),
         ({"index_type": "IVF_PQ", "num_sub_vectors": 2, "num_bits": 5}, ValueError, "bits"),
         ({"index_type": "IVF_RQ", "num_bits": 10}, ValueError, "bits"),
@@ -158,6 +159,21 @@ def test_what_cannot_be_built_is_refused(table, arguments, error, message):
     given = {"column": "v", "index_type": "IVF_FLAT", "name": "other", **arguments}
     with pytest.raises(error, match=message):
         table.create_index(**given)
+
+
+@pytest.mark.parametrize("kind", ["IVF_FLAT", "IVF_PQ", "IVF_SQ", "IVF_RQ", "IVF_HNSW_PQ"])
+def test_rows_of_which_none_has_a_vector_are_indexed_as_none(tmp_path, kind):
+    table = rows(0, 300, 5)
+    column = pa.array([None] * 300, table.schema.field("v").type)
+    dataset = lancelet.write_dataset(table.set_column(2, "v", column), str(tmp_path))
+    own = {"num_sub_vectors": 4} if kind.endswith("PQ") else {}
+    dataset.create_index("v", kind, num_partitions=4, **own)
+    query = np.zeros(DIMENSION, np.float32)
+    assert nearest(dataset, query, 5) == []
+    dataset = lancelet.write_dataset(rows(1000, 5, 6), dataset, mode="append")
+    dataset.optimize.optimize_indices()
+    assert sorted(nearest(dataset, query, 9)) == list(range(1000, 1005))
+    assert dataset.check() == []
 
 
 def test_a_name_is_taken_until_it_is_replaced(tmp_path):

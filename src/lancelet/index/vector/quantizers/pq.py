@@ -94,7 +94,7 @@ class ProductCodes:
         progress: Callable[[int], None] | None = None,
     ) -> ProductCodes:
         """Find the words of each piece of a sample of residuals."""
-        parts = sample.reshape(len(sample), pieces, -1)
+        parts = sample.reshape(len(sample), pieces, sample.shape[1] // pieces)
         words: list[Matrix] = []
         for piece in range(pieces):
             own = np.ascontiguousarray(parts[:, piece], np.float32)

@@ -226,7 +226,7 @@ class RotatedCodes:
             extra = self._factors(norms, rotated, turned, full)
             codes |= dict(zip(_EXTRA_FACTORS, extra[:2], strict=True))
         codes["values"] = values
-        return {key: own.reshape(len(vectors), -1) for key, own in codes.items()}
+        return {key: own if own.ndim == 2 else own[:, None] for key, own in codes.items()}
 
     def _factors(
         self, norms: Matrix, rotated: Matrix, turned: Matrix, full: Matrix
