@@ -5,6 +5,10 @@
 //
 // Numbers change only at scales k / x_i. These are visited in their order: each is put into a bucket
 // by its size, where the few that share one are kept in order.
+//
+// Where there are many, it is first found between which scales the best one is. With A = <x, q + 1/2>
+// and S = |q + 1/2|^2 a step at scale t adds k / t to A and 2 k to S. So from scale t0 on A grows by
+// at most 1 / (2 t0) of what S grows by, and A^2 / S is at most what it is at either end of that line.
 #include <math.h>
 
 #include "kernel.hpp"
@@ -47,10 +51,65 @@ struct Steps {
 };
 
 constexpr double kRounding = 1e-5;
+constexpr double kMargin = 2e-5;
 
 LANCELET_INLINE int64_t code_at(double scale, double x, int64_t top) {
   const double scaled = scale * x + kRounding;
   return scaled < static_cast<double>(top) ? static_cast<int64_t>(scaled) : top;
+}
+
+constexpr int64_t kEdges = 64;
+constexpr int64_t kWorthwhile = 3;  // numbers below this are few steps
+
+// A and S of a vector at scales side by side.
+struct Edges {
+  double scale[kEdges], along[kEdges], square[kEdges];
+
+  void fill(const float* x, int64_t dimension, double top, double low, double high) {
+    for (int64_t edge = 0; edge < kEdges; ++edge) {
+      scale[edge] = low + (high - low) * static_cast<double>(edge) / (kEdges - 1);
+      along[edge] = square[edge] = 0;
+    }
+    for (int64_t k = 0; k < dimension; ++k) {
+      const double element = static_cast<double>(x[k]);
+      for (int64_t edge = 0; edge < kEdges; ++edge) {
+        const double scaled = scale[edge] * element + kRounding;
+        const double held = scaled < top ? scaled : top;
+        const double full = static_cast<double>(static_cast<int32_t>(held)) + 0.5;
+        along[edge] += full * element;
+        square[edge] += full * full;
+      }
+    }
+  }
+
+  LANCELET_INLINE double at(int64_t edge) const {
+    return along[edge] * along[edge] / square[edge];
+  }
+
+  // The most that A^2 / S may be from one scale to the next.
+  LANCELET_INLINE double most_from(int64_t edge) const {
+    const double most = along[edge] + (square[edge + 1] - square[edge]) / (2 * scale[edge]);
+    return larger(at(edge), most * most / square[edge + 1]);
+  }
+};
+
+// Narrows two scales to where between them the best one is.
+LANCELET_INLINE void narrow(const float* x, int64_t dimension, double top, double* low,
+                            double* high) {
+  Edges edges;
+  edges.fill(x, dimension, top, *low, *high);
+  double best = 0;
+  for (int64_t edge = 0; edge < kEdges - 1; ++edge) best = larger(best, edges.at(edge));
+  int64_t from = kEdges, to = 0;
+  for (int64_t edge = 0; edge < kEdges - 1; ++edge) {
+    if (!(edges.most_from(edge) * (1 + kMargin) >= best)) continue;
+    from = smaller(from, edge);
+    to = edge + 1;
+  }
+  if (from >= to) return;
+  // Numbers change a little before their scale is reached, so a little more is looked at.
+  if (from > 0) *low = edges.scale[from] * (1 - kMargin);
+  if (to < kEdges - 1) *high = edges.scale[to] * (1 + kMargin);
 }
 
 }  // namespace
@@ -84,7 +143,9 @@ int64_t scaled_codes(Span<const float> vectors, int64_t dimension, int64_t bits,
     }
     const double last = static_cast<double>(top + 10) / highest;
     double best_scale = last * static_cast<double>(percent) / 100, along = 0, square = 0;
-    steps.begin(best_scale, last);
+    double stop = last;
+    if (top >= kWorthwhile) narrow(x, dimension, static_cast<double>(top), &best_scale, &stop);
+    steps.begin(best_scale, stop);
     for (int64_t k = 0; k < dimension; ++k) {
       const double element = static_cast<double>(x[k]);
       own[k] = code_at(best_scale, element, top);
@@ -94,7 +155,7 @@ int64_t scaled_codes(Span<const float> vectors, int64_t dimension, int64_t bits,
       if (!(element > 0)) continue;
       for (int64_t number = own[k] + 1; number <= top; ++number) {
         const double scale = static_cast<double>(number) / element;
-        if (!(scale < last)) break;
+        if (!(scale < stop)) break;
         steps.add(scale, k);
       }
     }
