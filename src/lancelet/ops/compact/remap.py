@@ -4,6 +4,7 @@ ids of rows           nothing: rows keep them
 addresses             the files are written anew, with the new addresses
 zones                 nothing: they are looked at again when indices are optimised
 unknown kinds         stay, and cover nothing of what was rewritten
+damaged files         the same
 
 Where rows went is recorded only if remapping is deferred. For unknown kinds it is not: there are
 readers that then take them to cover the new fragments, and still look for rows where they were.
@@ -41,8 +42,11 @@ class Remapper(Protocol):
 
     def remap(
         self, snapshot: Snapshot, index: IndexMetadata, reuse: FragmentReuse
-    ) -> RewrittenIndex:
-        """Write the segment with the addresses that `reuse` translates its own to."""
+    ) -> RewrittenIndex | None:
+        """Write the segment with the addresses that `reuse` translates its own to.
+
+        It is None if the segment cannot be read.
+        """
 
 
 REMAPPERS: Final[tuple[Remapper, ...]] = (ScalarRemapper(),)
@@ -78,7 +82,8 @@ def change_indices(
     if not plans or (stable and not any(own for _, own in plans)):
         return IndexChanges()
     reuse = FragmentReuse((ReuseVersion(snapshot.version, _recorded(snapshot, groups)),))
-    return IndexChanges(tuple(own.remap(snapshot, index, reuse) for index, own in plans if own))
+    written = [own.remap(snapshot, index, reuse) for index, own in plans if own]
+    return IndexChanges(tuple(each for each in written if each is not None))
 
 
 def _remapper_of(

@@ -22,12 +22,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from lancelet.errors import (
-    CorruptDataError,
-    InvalidInputError,
-    ObjectNotFoundError,
-    UnsupportedError,
-)
+from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.format.operation import CreateIndex
 from lancelet.index.base import IndexedRows, Parameters, Segment, Typed
@@ -38,7 +33,13 @@ from lancelet.ops.indexing.build import describe_segment, new_folder
 from lancelet.ops.indexing.drop import segments_of
 from lancelet.ops.indexing.rows import rows_to_index
 from lancelet.ops.publish import Retries, publish, with_retries
-from lancelet.query.indexing.segments import TableSegment, table_segment, warn_unusable
+from lancelet.query.indexing.segments import (
+    UNREADABLE,
+    TableSegment,
+    is_of_index,
+    table_segment,
+    warn_unusable,
+)
 from lancelet.table.commit import CommitOptions
 from lancelet.table.fragment_reuse import current_coverage, fragment_reuse_of, trimmed_entry
 from lancelet.table.overlays import overlaid_since
@@ -85,11 +86,12 @@ def optimize_indices(
 
 
 def _change_of(snapshot: Snapshot, name: str, wanted: OptimizeIndices) -> IndexChange:
-    """Bring one index up to date; one of a layout that is not read is left, if nobody named it."""
+    """Bring one index up to date; one that cannot be read is left as it is, if nobody named it."""
     try:
         return optimize_one(snapshot, name, wanted)
-    except UnsupportedError as error:
-        if wanted.names is not None:
+    except UNREADABLE as error:
+        is_legible = not isinstance(error, UnsupportedError) and not is_of_index(error)
+        if wanted.names is not None or is_legible:
             raise
         warn_unusable(error.with_facts(index=name))
         return IndexChange()
@@ -273,7 +275,7 @@ def _opened_if_sound(segment: TableSegment) -> Segment | None:
         return None
     try:
         return segment.open()
-    except (ObjectNotFoundError, CorruptDataError, UnsupportedError):
+    except UNREADABLE:
         return None  # what it was asked for is in its details too
 
 

@@ -3,7 +3,8 @@
     by_id   5f..   rows 0:7 1:3        a3..   rows 9:5 9:8
 
 Zones are not rewritten: what is known of them is of other fragments than there are, and the next
-time that indices are optimised they are looked at again.
+time that indices are optimised they are looked at again. Neither is a segment whose files are
+missing or damaged: it is warned about, and covers nothing of what moved.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from lancelet.format.index_metadata import AnyDetails, IndexMetadata
 from lancelet.format.operation import RewrittenIndex
 from lancelet.index.base import ScalarKind
 from lancelet.ops.indexing.build import new_folder
-from lancelet.query.indexing.segments import table_segment
+from lancelet.query.indexing.segments import UNREADABLE, table_segment, warn_unusable
 from lancelet.rowids.address import UInt64s
 from lancelet.table.fragment_reuse import FragmentReuse
 from lancelet.table.snapshot import Snapshot
@@ -38,8 +39,8 @@ class ScalarRemapper:
 
     def remap(
         self, snapshot: Snapshot, index: IndexMetadata, reuse: FragmentReuse
-    ) -> RewrittenIndex:
-        """Write the segment with the rows where they are now."""
+    ) -> RewrittenIndex | None:
+        """Write the segment with the rows where they are now; None if it cannot be read."""
         segment = table_segment(snapshot, index)
         if segment is None:
             raise InternalError("a segment of an unknown kind was to be remapped", name=index.name)
@@ -50,7 +51,11 @@ class ScalarRemapper:
         def move(addresses: UInt64s) -> UInt64s:
             return reuse.translate(segment.moved(addresses))
 
-        details = kind.remap(segment.open(), move, folder)
+        try:
+            details = kind.remap(segment.open(), move, folder)
+        except UNREADABLE as error:
+            warn_unusable(error.with_facts(index=index.name))
+            return None
         if details is None:
             raise InternalError("a kind that can be remapped was not", kind=kind.name)
         return RewrittenIndex(

@@ -48,6 +48,10 @@ _INEXACT: Final = frozenset({"ZONEMAP", "BLOOMFILTER", "NGRAM"})
 """Kinds whose answers to anything but questions about nulls have to be looked at again."""
 
 
+UNREADABLE: Final = (ObjectNotFoundError, CorruptDataError, UnsupportedError)
+"""What is raised where files of an index are missing, damaged or of a layout that is not read."""
+
+
 class IndexUnusableWarning(UserWarning):
     """An index cannot be used, so its rows are looked at one by one."""
 
@@ -477,7 +481,7 @@ def _is_sound(segment: TableSegment) -> bool:
     """Say whether the files of a segment can be opened."""
     try:
         segment.open()
-    except (ObjectNotFoundError, CorruptDataError, UnsupportedError) as error:
+    except UNREADABLE as error:
         warn_unusable(error.with_facts(index=segment.metadata.name))
         return False
     if segment.lacks_rows:
@@ -491,6 +495,11 @@ def _warn_of_unknown(snapshot: Snapshot, metadata: IndexMetadata) -> None:
         _warn_once(snapshot, metadata, "its kind is unknown to this release")
     elif kind_of_type(details.type_url) is not None:
         _warn_once(snapshot, metadata, "its version is newer than this release knows")
+
+
+def is_of_index(error: LanceletError) -> bool:
+    """Return whether an error is about a file of an index, and not about one with rows."""
+    return str(error.facts.get("path", "")).startswith(f"{INDICES}/")
 
 
 def warn_unusable(error: LanceletError) -> None:
