@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lancelet import ops
 from lancelet.format.base_paths import BasePath
-from lancelet.ops.bases import absolute_path, add_bases
-from lancelet.ops.dry_run import rehearse
-from lancelet.ops.publish import Remarks
 
 if TYPE_CHECKING:
     from lancelet.dataset.handle import Handle
@@ -56,11 +54,13 @@ class BaseMethods:
         dry_run: bool = False,
     ) -> Any:
         """Register base paths, and look at the version with them; see `delete` for `dry_run`."""
-        remarks = Remarks(properties=dict(transaction_properties or {}))
+        remarks = ops.publish.Remarks(properties=dict(transaction_properties or {}))
         handle, bases = self._handle, bases_from_user(new_bases)
         if dry_run:
-            return rehearse(handle.snapshot, lambda now: add_bases(now, bases, remarks), 0)
-        handle.snapshot = add_bases(handle.snapshot, bases, remarks)
+            return ops.dry_run.rehearse(
+                handle.snapshot, lambda now: ops.bases.add_bases(now, bases, remarks), 0
+            )
+        handle.snapshot = ops.bases.add_bases(handle.snapshot, bases, remarks)
         return self
 
 
@@ -72,6 +72,6 @@ def base_to_user(base: BasePath) -> DatasetBasePath:
 def bases_from_user(bases: Sequence[DatasetBasePath] | None) -> tuple[BasePath, ...]:
     """Return the bases that a user describes."""
     return tuple(
-        BasePath(base.id or 0, absolute_path(base.path), base.is_dataset_root, base.name)
+        BasePath(base.id or 0, ops.bases.absolute_path(base.path), base.is_dataset_root, base.name)
         for base in bases or ()
     )

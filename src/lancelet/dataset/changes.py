@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import pyarrow as pa
 
+from lancelet import ops
 from lancelet.dataset.committing import Transaction, transaction_to_user
 from lancelet.dataset.handle import Handle, NegativeVersionError, open_reference
 from lancelet.errors import InvalidInputError
-from lancelet.ops.changes import CHANGE_KINDS, ChangeKind, Delta, changes, open_delta
-from lancelet.ops.diff import TableDifference, diff
 from lancelet.table.refs import open_as_of
 from lancelet.table.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from lancelet.dataset.handle import VersionLike
+    from lancelet.ops.changes import ChangeKind, Delta
+    from lancelet.ops.diff import TableDifference
 
 Moment: TypeAlias = "VersionLike | datetime"
 """A version by number, tag or branch, or the one that was the latest at a time."""
@@ -85,7 +86,7 @@ class ChangeMethods:
             )
         if min(begin, end) < 0:
             raise NegativeVersionError("versions are counted from 1", version=min(begin, end))
-        return DatasetDelta(open_delta(self._handle.snapshot, begin, end))
+        return DatasetDelta(ops.changes.open_delta(self._handle.snapshot, begin, end))
 
     def changes(
         self,
@@ -108,10 +109,10 @@ class ChangeMethods:
             kinds: What to return.
             on: Columns by whose values rows are the same row; for tables without stable row ids.
         """
-        wanted = CHANGE_KINDS if kinds is None else tuple(map(_kind, kinds))
+        wanted = ops.changes.CHANGE_KINDS if kinds is None else tuple(map(_kind, kinds))
         keys = (on,) if isinstance(on, str) else on
         first, last = self._at(begin), self._at(end)
-        return changes(first, last, columns=columns, kinds=wanted, on=keys).reader()
+        return ops.changes.changes(first, last, columns=columns, kinds=wanted, on=keys).reader()
 
     def diff(self, begin: Moment, end: Moment = None) -> TableDifference:
         """Return how two versions differ: in schema, settings, files, indices and rows.
@@ -120,7 +121,7 @@ class ChangeMethods:
             begin: A version to compare with, or a time; it may be the newer one.
             end: The other version; by default the one that is looked at.
         """
-        return diff(self._at(begin), self._at(end))
+        return ops.diff.diff(self._at(begin), self._at(end))
 
     def _at(self, moment: Moment) -> Snapshot:
         if isinstance(moment, datetime):
@@ -130,7 +131,7 @@ class ChangeMethods:
 
 def _kind(name: str) -> ChangeKind:
     try:
-        return ChangeKind(name)
+        return ops.changes.ChangeKind(name)
     except ValueError as error:
-        known = [kind.value for kind in CHANGE_KINDS]
+        known = [kind.value for kind in ops.changes.CHANGE_KINDS]
         raise InvalidInputError("a change is of no such kind", kind=name, known=known) from error

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, overload
 
+from lancelet import ops
 from lancelet.dataset.handle import (
     Handle,
     OpenOptions,
@@ -27,15 +28,13 @@ from lancelet.errors import InvalidInputError, UnsupportedError, VersionNotFound
 from lancelet.format import transaction as stored
 from lancelet.format.operation import Append
 from lancelet.format.paths import ManifestNaming
-from lancelet.ops.dry_run import ChangeReport, rehearse_apart, rehearse_write
-from lancelet.ops.publish import Remarks, commit_transaction, new_transaction
-from lancelet.ops.rename_manifests import rename_manifests
 from lancelet.table.commit import CommitOptions
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import Snapshot, latest_snapshot
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
+    from lancelet.ops.dry_run import ChangeReport
 
 LANCE_COMMIT_MESSAGE_KEY: Final = stored.COMMIT_MESSAGE_KEY
 """The property of a transaction that holds the commit message."""
@@ -87,7 +86,7 @@ class _Destination:
         location, meter = self._place()
         if self.options.detached:
             _check_naming(location)
-        snapshot = commit_transaction(location, transaction, self.options)
+        snapshot = ops.publish.commit_transaction(location, transaction, self.options)
         return LanceDataset(self.uri, _handle=Handle(snapshot, meter, self.opening))
 
     def rehearse(self, transaction: stored.Transaction) -> ChangeReport:
@@ -96,9 +95,9 @@ class _Destination:
         if self.options.detached:
             _check_naming(location)
         options = replace(self.options, handler=None)
-        return rehearse_write(
+        return ops.dry_run.rehearse_write(
             location,
-            lambda there: commit_transaction(there, transaction, options),
+            lambda there: ops.publish.commit_transaction(there, transaction, options),
             if_nothing=type(transaction.operation).__name__,
         )
 
@@ -233,7 +232,9 @@ class CommitMethods:
                     "read_version is required for all operations except Overwrite and Restore"
                 )
             read_version = destination.latest_version()
-        made = new_transaction(read_version, change, Remarks(commit_message))
+        made = ops.publish.new_transaction(
+            read_version, change, ops.publish.Remarks(commit_message)
+        )
         return destination.rehearse(made) if dry_run else destination.publish(made)
 
     @overload
@@ -296,7 +297,7 @@ class CommitMethods:
             raise UnsupportedError("Only append transactions are supported in batch commits")
         fragments = tuple(fragment for append in appends for fragment in append.fragments)
         read_version = min(each.read_version for each in transactions)
-        merged = new_transaction(read_version, Append(fragments))
+        merged = ops.publish.new_transaction(read_version, Append(fragments))
         if dry_run:
             return destination.rehearse(merged)
         published = destination.publish(merged)
@@ -324,8 +325,10 @@ class CommitMethods:
         """Give all manifests the names that list newest first; nobody else may write meanwhile."""
         location = self._handle.location
         if dry_run:
-            return rehearse_apart(location, "RenameManifests", rename_manifests)
-        rename_manifests(location)
+            return ops.dry_run.rehearse_apart(
+                location, "RenameManifests", ops.rename_manifests.rename_manifests
+            )
+        ops.rename_manifests.rename_manifests(location)
         entry = location.handler.find_version(
             location.store, self._handle.snapshot.version, uri=location.uri
         )

@@ -14,14 +14,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from lancelet import ops
 from lancelet.dataset.metadata import FragmentMetadata, fragment_to_user
 from lancelet.errors import InvalidInputError
 from lancelet.format.fragment import Fragment
-from lancelet.ops import compact
-from lancelet.ops.dry_run import ChangeReport
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
+    from lancelet.ops import compact
+    from lancelet.ops.dry_run import ChangeReport
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class CompactionTask:
 
     def execute(self, dataset: LanceDataset) -> RewriteResult:
         """Write the rows of the fragments anew; the result is still to be committed."""
-        return RewriteResult(compact.execute_task(dataset.snapshot, self._task))
+        return RewriteResult(ops.compact.execute_task(dataset.snapshot, self._task))
 
     def json(self) -> str:
         """Return the task as JSON text."""
@@ -51,7 +52,7 @@ class CompactionTask:
     @staticmethod
     def from_json(json: str) -> CompactionTask:
         """Return the task of JSON text."""
-        return CompactionTask(_load(compact.CompactionTask, json))
+        return CompactionTask(_load(ops.compact.CompactionTask, json))
 
     def __repr__(self) -> str:
         return f"CompactionTask(read_version={self.read_version}, fragments={self.fragments})"
@@ -84,7 +85,7 @@ class CompactionPlan:
     @staticmethod
     def from_json(json: str) -> CompactionPlan:
         """Return the plan of JSON text."""
-        return CompactionPlan(_load(compact.CompactionPlan, json))
+        return CompactionPlan(_load(ops.compact.CompactionPlan, json))
 
     def __repr__(self) -> str:
         tasks = f"<{self.num_tasks()} compaction tasks>"
@@ -124,7 +125,7 @@ class RewriteResult:
     @staticmethod
     def from_json(json: str) -> RewriteResult:
         """Return the result of JSON text."""
-        return RewriteResult(_load(compact.RewriteResult, json))
+        return RewriteResult(_load(ops.compact.RewriteResult, json))
 
     def __repr__(self) -> str:
         return (
@@ -140,7 +141,7 @@ class Compaction:
     def plan(dataset: LanceDataset, options: Mapping[str, Any]) -> CompactionPlan:
         """Return what to rewrite."""
         return CompactionPlan(
-            compact.plan_compaction(dataset.snapshot, options_of(dataset, options))
+            ops.compact.plan_compaction(dataset.snapshot, options_of(dataset, options))
         )
 
     @overload
@@ -203,7 +204,7 @@ class Compaction:
 
 def options_of(dataset: LanceDataset, wishes: Mapping[str, Any]) -> compact.CompactionOptions:
     """Return the options of a caller's wishes and the config of the table."""
-    return compact.CompactionOptions.parse(wishes, dataset.snapshot.manifest.config)
+    return ops.compact.CompactionOptions.parse(wishes, dataset.snapshot.manifest.config)
 
 
 def _to_user(fragments: Iterable[Fragment]) -> list[FragmentMetadata]:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.dataset
 
+from lancelet import ops
 from lancelet.bitmap import Bitmap
 from lancelet.dataset.arrow_methods import ArrowMethods
 from lancelet.dataset.bases import BaseMethods
@@ -51,13 +52,14 @@ from lancelet.dataset.text_methods import TextMethods
 from lancelet.dataset.vector_indexing import VectorIndexMethods
 from lancelet.errors import DatasetNotFoundError, InvalidInputError, NotFoundError
 from lancelet.io.metered import IoCounts, IoMeter
-from lancelet.ops.dry_run import ChangeReport, rehearse_apart
-from lancelet.ops.validate import validate
 from lancelet.query.indexing.segments import index_loads
 from lancelet.query.row_columns import ROW_FIELDS
 from lancelet.table.location import TableLocation
 from lancelet.table.manifests import find_latest
 from lancelet.table.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from lancelet.ops.dry_run import ChangeReport
 
 _ROW_OPTIONS: Final = {"with_row_id": "_rowid", "with_row_address": "_rowaddr"}
 
@@ -238,7 +240,7 @@ class LanceDataset(
 
     def validate(self) -> None:
         """Raise if files are missing or contradict the manifest."""
-        validate(self.snapshot)
+        ops.validate.validate(self.snapshot)
 
     @staticmethod
     def drop(
@@ -256,9 +258,11 @@ class LanceDataset(
         if find_latest(location.store) is None:
             if not ignore_not_found:
                 raise DatasetNotFoundError("there is no dataset to drop", uri=text_of(base_uri))
-            return ChangeReport("Drop", 0, 0, 0) if dry_run else None
+            return ops.dry_run.ChangeReport("Drop", 0, 0, 0) if dry_run else None
         if dry_run:
-            return rehearse_apart(location, "Drop", lambda there: there.store.delete_folder(""))
+            return ops.dry_run.rehearse_apart(
+                location, "Drop", lambda there: there.store.delete_folder("")
+            )
         location.store.delete_folder("")
         return None
 

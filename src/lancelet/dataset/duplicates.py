@@ -11,12 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from lancelet import ops
 from lancelet.errors import InvalidInputError
-from lancelet.ops.duplicates.clusters import clusters_of
-from lancelet.ops.duplicates.hashes import check_hashes, pairs_of_hashes, words_of
-from lancelet.ops.duplicates.indexed import hashes_of_partition
-from lancelet.ops.duplicates.pairs import PAIR_SCHEMA, indexed_segments, pairs_of_partition
-from lancelet.ops.indexing.vector_models import partition_sizes
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
@@ -51,16 +47,16 @@ def find_duplicate_pairs(
     """
     del memory_limit, max_concurrency
     _check_threshold(distance_threshold)
-    segments = indexed_segments(dataset.snapshot, column, must_cover=True)
+    segments = ops.duplicates.pairs.indexed_segments(dataset.snapshot, column, must_cover=True)
     batches = (
         batch
         for segment, opened in segments
         for partition in range(opened.model.partitions)
-        for batch in pairs_of_partition(
+        for batch in ops.duplicates.pairs.pairs_of_partition(
             dataset.snapshot, segment, opened, partition, distance_threshold
         )
     )
-    return pa.RecordBatchReader.from_batches(PAIR_SCHEMA, batches)
+    return pa.RecordBatchReader.from_batches(ops.duplicates.pairs.PAIR_SCHEMA, batches)
 
 
 def find_duplicate_pairs_in_partition(
@@ -87,12 +83,14 @@ def find_duplicate_pairs_in_partition(
     del memory_limit, max_concurrency
     _check_threshold(distance_threshold)
     wanted = _segment_id(segment_id)
-    for segment, opened in indexed_segments(dataset.snapshot, column, must_cover=False):
+    for segment, opened in ops.duplicates.pairs.indexed_segments(
+        dataset.snapshot, column, must_cover=False
+    ):
         if str(segment.metadata.uuid) == wanted:
-            batches = pairs_of_partition(
+            batches = ops.duplicates.pairs.pairs_of_partition(
                 dataset.snapshot, segment, opened, partition_id, distance_threshold
             )
-            return pa.RecordBatchReader.from_batches(PAIR_SCHEMA, batches)
+            return pa.RecordBatchReader.from_batches(ops.duplicates.pairs.PAIR_SCHEMA, batches)
     raise InvalidInputError(f"no segment of column '{column}' has the id {wanted}", column=column)
 
 
@@ -122,8 +120,12 @@ def hamming_clustering_for_ivf_partition(
         The columns `representative`, the row with the least id, and `duplicates`, the others.
     """
     chosen = segment_ids(index_segments)
-    numbers, words = hashes_of_partition(dataset.snapshot, index_name, partition_id, chosen)
-    return clusters_of(numbers, pairs_of_hashes(words, hamming_threshold))
+    numbers, words = ops.duplicates.indexed.hashes_of_partition(
+        dataset.snapshot, index_name, partition_id, chosen
+    )
+    return ops.duplicates.clusters.clusters_of(
+        numbers, ops.duplicates.hashes.pairs_of_hashes(words, hamming_threshold)
+    )
 
 
 def hamming_clustering_for_sample(
@@ -170,7 +172,9 @@ def get_ivf_partition_info(
     index_segments: Iterable[str | uuid.UUID] | None = None,
 ) -> list[dict[str, int]]:
     """Return how many rows each partition of an index has, in all segments or in those named."""
-    sizes = partition_sizes(dataset.snapshot, index_name, segment_ids(index_segments))
+    sizes = ops.indexing.vector_models.partition_sizes(
+        dataset.snapshot, index_name, segment_ids(index_segments)
+    )
     return [{"partition_id": number, "size": size} for number, size in enumerate(sizes)]
 
 
@@ -199,13 +203,14 @@ def _segment_id(given: object) -> str:
 def _check(dataset: LanceDataset, column: str) -> None:
     if column not in dataset.schema.names:
         raise InvalidInputError(f"Column '{column}' not found in dataset schema")
-    check_hashes(dataset.schema.field(column).type, column)
+    ops.duplicates.hashes.check_hashes(dataset.schema.field(column).type, column)
 
 
 def _clusters(rows: pa.Table, bits_max: int) -> pa.RecordBatchReader:
     hashes, numbers = (rows.column(at).combine_chunks() for at in range(2))
     is_there = hashes.is_valid()
-    words = words_of(hashes.filter(is_there))
-    return clusters_of(
-        numbers.filter(is_there).to_numpy().astype(np.uint64), pairs_of_hashes(words, bits_max)
+    words = ops.duplicates.hashes.words_of(hashes.filter(is_there))
+    return ops.duplicates.clusters.clusters_of(
+        numbers.filter(is_there).to_numpy().astype(np.uint64),
+        ops.duplicates.hashes.pairs_of_hashes(words, bits_max),
     )

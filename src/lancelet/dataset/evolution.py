@@ -7,24 +7,15 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import pyarrow as pa
 
+from lancelet import ops
 from lancelet.dataset.transforms import new_columns_of
 from lancelet.errors import InvalidInputError
 from lancelet.file.arguments import texts
-from lancelet.ops.columns.add import (
-    add_columns,
-    join_columns,
-    report_add_columns,
-    report_join_columns,
-)
-from lancelet.ops.columns.alter import Alteration, alter_columns, report_alter_columns
-from lancelet.ops.columns.drop import drop_columns, report_drop_columns
-from lancelet.ops.columns.replace import replace_columns
-from lancelet.ops.dry_run import ChangeReport, rehearse
-from lancelet.ops.migrate_row_ids import migrate_to_stable_row_ids, report_migration
-from lancelet.ops.rows import read_rows_of
 
 if TYPE_CHECKING:
     from lancelet.dataset.handle import Handle
+    from lancelet.ops.columns.alter import Alteration
+    from lancelet.ops.dry_run import ChangeReport
 
 
 class AlterColumn(TypedDict, total=False):
@@ -69,8 +60,8 @@ class EvolutionMethods:
             transforms, handle.snapshot, read_columns, reader_schema, batch_size
         )
         if dry_run:
-            return report_add_columns(handle.snapshot, source)
-        handle.snapshot = add_columns(handle.snapshot, source)
+            return ops.columns.add.report_add_columns(handle.snapshot, source)
+        handle.snapshot = ops.columns.add.add_columns(handle.snapshot, source)
         return None
 
     def merge(
@@ -92,10 +83,10 @@ class EvolutionMethods:
             dry_run: Whether to change nothing and return what would change.
         """
         handle = self._handle
-        rows, right = read_rows_of(data_obj, schema), right_on or left_on
+        rows, right = ops.rows.read_rows_of(data_obj, schema), right_on or left_on
         if dry_run:
-            return report_join_columns(handle.snapshot, rows, left_on, right)
-        handle.snapshot = join_columns(handle.snapshot, rows, left_on, right)
+            return ops.columns.add.report_join_columns(handle.snapshot, rows, left_on, right)
+        handle.snapshot = ops.columns.add.join_columns(handle.snapshot, rows, left_on, right)
         return None
 
     def alter_columns(
@@ -110,8 +101,8 @@ class EvolutionMethods:
         handle = self._handle
         parsed = [_alteration(each) for each in alterations]
         if dry_run:
-            return report_alter_columns(handle.snapshot, parsed)
-        handle.snapshot = alter_columns(handle.snapshot, parsed)
+            return ops.columns.alter.report_alter_columns(handle.snapshot, parsed)
+        handle.snapshot = ops.columns.alter.alter_columns(handle.snapshot, parsed)
         return None
 
     def drop_columns(self, columns: list[str], *, dry_run: bool = False) -> ChangeReport | None:
@@ -126,8 +117,8 @@ class EvolutionMethods:
         columns = texts("columns", columns)
         handle = self._handle
         if dry_run:
-            return report_drop_columns(handle.snapshot, columns)
-        handle.snapshot = drop_columns(handle.snapshot, columns)
+            return ops.columns.drop.report_drop_columns(handle.snapshot, columns)
+        handle.snapshot = ops.columns.drop.drop_columns(handle.snapshot, columns)
         return None
 
     def replace_columns(
@@ -141,17 +132,17 @@ class EvolutionMethods:
             dry_run: Whether to change nothing and return what would change.
         """
         handle = self._handle
-        rows = {fragment_id: read_rows_of(data) for fragment_id, data in values.items()}
+        rows = {fragment_id: ops.rows.read_rows_of(data) for fragment_id, data in values.items()}
         columns = dict.fromkeys(name for each in rows.values() for name in each.schema.names)
         if dry_run:
             by_id = handle.snapshot.fragments.by_id
             num_rows = sum(handle.snapshot.live_rows(by_id(each)) for each in rows)
-            return rehearse(
+            return ops.dry_run.rehearse(
                 handle.snapshot,
-                lambda current: replace_columns(current, list(columns), rows),
+                lambda current: ops.columns.replace.replace_columns(current, list(columns), rows),
                 num_rows,
             )
-        handle.snapshot = replace_columns(handle.snapshot, list(columns), rows)
+        handle.snapshot = ops.columns.replace.replace_columns(handle.snapshot, list(columns), rows)
         return None
 
     def migrate_to_stable_row_ids(self, *, dry_run: bool = False) -> ChangeReport | None:
@@ -165,8 +156,8 @@ class EvolutionMethods:
         """
         handle = self._handle
         if dry_run:
-            return report_migration(handle.snapshot)
-        handle.snapshot = migrate_to_stable_row_ids(handle.snapshot)
+            return ops.migrate_row_ids.report_migration(handle.snapshot)
+        handle.snapshot = ops.migrate_row_ids.migrate_to_stable_row_ids(handle.snapshot)
         return None
 
 
@@ -187,4 +178,6 @@ def _alteration(form: AlterColumn) -> Alteration:
         raise InvalidInputError(
             "At least one of name, nullable, or data_type must be specified", path=path
         )
-    return Alteration(path, form.get("name"), form.get("nullable"), form.get("data_type"))
+    return ops.columns.alter.Alteration(
+        path, form.get("name"), form.get("nullable"), form.get("data_type")
+    )

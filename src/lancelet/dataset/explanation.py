@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from lancelet.ops.cleanup import (
-    CleanupCandidateFile,
-    CleanupPlan,
-    CleanupReferencedBranch,
-    CleanupStats,
-)
+from lancelet import ops
+
+if TYPE_CHECKING:
+    from lancelet.ops.cleanup import (
+        CleanupCandidateFile,
+        CleanupPlan,
+        CleanupReferencedBranch,
+        CleanupStats,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,7 @@ def explanation_of(plan: CleanupPlan, *, include_files: bool, max_files: int) ->
     shown = list(files[:max_files]) if include_files else []
     return CleanupExplanation(
         read_version=plan.read_version,
-        stats=CleanupStats.of(files),
+        stats=ops.cleanup.CleanupStats.of(files),
         candidate_files=shown,
         candidate_files_truncated=include_files and len(files) > max_files,
         candidate_file_limit=max_files,

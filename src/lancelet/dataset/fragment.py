@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset
 
+from lancelet import ops
 from lancelet.dataset.adopt import describe_file
 from lancelet.dataset.fragment_columns import FragmentColumnMethods
 from lancelet.dataset.metadata import (
@@ -27,7 +28,6 @@ from lancelet.dataset.write_fragments import create_fragment
 from lancelet.dataset.write_request import WriteRequest
 from lancelet.errors import UnsupportedError
 from lancelet.format.fragment import Fragment
-from lancelet.ops.fragments import delete_matching, delete_offsets, fragment_of_file
 from lancelet.query.nodes.source import FragmentSource
 from lancelet.query.projection import project_parts
 from lancelet.query.take import RowNotFoundError, take_addresses
@@ -90,7 +90,7 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
         """Describe a fragment of a file that is in the data folder of a dataset already."""
         snapshot = dataset.snapshot
         file = describe_file(snapshot, filename)
-        return fragment_to_user(fragment_of_file(snapshot, file, fragment_id))
+        return fragment_to_user(ops.fragments.fragment_of_file(snapshot, file, fragment_id))
 
     @property
     def _ds(self) -> LanceDataset:
@@ -293,12 +293,14 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
 
     def delete(self, predicate: str) -> FragmentMetadata | None:
         """Return the fragment without some rows, for a commit to come; None if none is left."""
-        return _shown(delete_matching(self._dataset.snapshot, self._fragment, predicate))
+        return _shown(
+            ops.fragments.delete_matching(self._dataset.snapshot, self._fragment, predicate)
+        )
 
     def delete_rows(self, offsets: Iterable[int]) -> FragmentMetadata | None:
         """Return the fragment without the rows at some offsets, deleted rows counted too."""
         wanted = [int(offset) for offset in offsets]
-        return _shown(delete_offsets(self._dataset.snapshot, self._fragment, wanted))
+        return _shown(ops.fragments.delete_offsets(self._dataset.snapshot, self._fragment, wanted))
 
     def validate(self) -> None:
         """Raise if files are missing or contradict the manifest."""

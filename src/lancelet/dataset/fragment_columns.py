@@ -12,16 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import pyarrow as pa
 from pyroaring import BitMap
 
+from lancelet import ops
 from lancelet.dataset.lance_schema import LanceSchema
 from lancelet.dataset.metadata import FragmentMetadata, fragment_to_user
 from lancelet.dataset.transforms import new_columns_of
 from lancelet.dataset.udf import BatchUDF
 from lancelet.errors import InvalidInputError
 from lancelet.format.fragment import Fragment
-from lancelet.ops.columns.add import add_columns_to_fragment, join_columns_to_fragment
-from lancelet.ops.columns.from_join import Joined
-from lancelet.ops.columns.update import update_fragment_columns
-from lancelet.ops.rows import read_rows_of
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
@@ -58,7 +55,7 @@ class FragmentColumnMethods:
             )
         snapshot = self._dataset.snapshot
         source = new_columns_of(value_func, snapshot, columns, reader_schema, batch_size)
-        fragment, schema = add_columns_to_fragment(snapshot, self._fragment, source)
+        fragment, schema = ops.columns.add.add_columns_to_fragment(snapshot, self._fragment, source)
         return fragment_to_user(fragment), LanceSchema(schema)
 
     def merge(
@@ -72,8 +69,8 @@ class FragmentColumnMethods:
 
         See `LanceDataset.merge` for the arguments, and `merge_columns` for what is returned.
         """
-        snapshot, rows = self._dataset.snapshot, read_rows_of(data_obj, schema)
-        fragment, merged = join_columns_to_fragment(
+        snapshot, rows = self._dataset.snapshot, ops.rows.read_rows_of(data_obj, schema)
+        fragment, merged = ops.columns.add.join_columns_to_fragment(
             snapshot, self._fragment, rows, left_on, right_on or left_on
         )
         return fragment_to_user(fragment), LanceSchema(merged)
@@ -122,8 +119,12 @@ class FragmentColumnMethods:
             The fragment with its new file, the ids of the fields that are in it, and the offsets
             as a Roaring bitmap, all of which `LanceOperation.Update` takes.
         """
-        joined = Joined.of(read_rows_of(data_obj, schema), right_on or left_on)
-        updated = update_fragment_columns(self._dataset.snapshot, self._fragment, left_on, joined)
+        joined = ops.columns.from_join.Joined.of(
+            ops.rows.read_rows_of(data_obj, schema), right_on or left_on
+        )
+        updated = ops.columns.update.update_fragment_columns(
+            self._dataset.snapshot, self._fragment, left_on, joined
+        )
         shown, field_ids = fragment_to_user(updated.fragment), list(updated.field_ids)
         if not with_offsets:
             return shown, field_ids

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeAlias
 
+from lancelet import ops
 from lancelet.dataset.named_table import NamedTable
 from lancelet.dataset.named_versions import NamespaceVersions
 from lancelet.errors import InvalidInputError, VersionNotFoundError
@@ -16,7 +17,6 @@ from lancelet.format.refs import MAIN
 from lancelet.io.metered import PROCESS_METER, IoMeter, metered
 from lancelet.io.options import EXPIRES_AT
 from lancelet.io.uri import parse_uri
-from lancelet.ops.bases import absolute_path
 from lancelet.table import refs
 from lancelet.table.handlers import CommitHandler, CommitLock, UserLock
 from lancelet.table.location import TableLocation
@@ -78,7 +78,9 @@ def locate(
 ) -> tuple[TableLocation, IoMeter]:
     """Return the location that a URI names, and what counts its requests within a meter."""
     meter = within.scope()
-    of_bases = {absolute_path(path): own for path, own in (options.base_options or {}).items()}
+    of_bases = {
+        ops.bases.absolute_path(path): own for path, own in (options.base_options or {}).items()
+    }
     storage_options, provider, is_managed = options.storage_options, None, False
     if options.named is not None:
         described = options.named.described()

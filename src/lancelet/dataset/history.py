@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 import numpy as np
 
+from lancelet import ops
 from lancelet.dataset.handle import Handle, VersionTypeError, open_reference
 from lancelet.errors import DatasetNotFoundError
 from lancelet.format.manifest import NANOSECONDS
-from lancelet.ops.dry_run import ChangeReport, rehearse
-from lancelet.ops.settings import restore
 from lancelet.table.manifests import list_versions
 from lancelet.table.snapshot import Snapshot, open_entry, open_snapshot
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
     from lancelet.dataset.handle import VersionLike
+    from lancelet.ops.dry_run import ChangeReport
 
 
 class Version(TypedDict):
@@ -79,8 +79,10 @@ class HistoryMethods:
         over = self.latest_version
         if dry_run:
             rows = handle.snapshot.num_rows
-            return rehearse(handle.snapshot, lambda current: restore(current, over), rows)
-        handle.snapshot = restore(handle.snapshot, over)
+            return ops.dry_run.rehearse(
+                handle.snapshot, lambda current: ops.settings.restore(current, over), rows
+            )
+        handle.snapshot = ops.settings.restore(handle.snapshot, over)
         return None
 
 

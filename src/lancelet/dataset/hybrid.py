@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from lancelet.dataset.handle import Handle
 from lancelet.errors import InvalidInputError
+from lancelet.query import search as searches
 from lancelet.query.execute import execute_to_table
 from lancelet.query.plan import plan_scan
 from lancelet.query.scan_options import ScanOptions
-from lancelet.query.search.fusion import Fusion, ReciprocalRank
-from lancelet.query.search.hybrid import HybridSearch, depth_for
-from lancelet.query.search.text import read_text_search
-from lancelet.query.search.vector import read_vector_search
 from lancelet.table.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from lancelet.query.search.fusion import Fusion
+    from lancelet.query.search.hybrid import HybridSearch
 
 
 class HybridMethods:
@@ -86,11 +87,11 @@ def hybrid_search(
             k=count,
             depth=depth,
         )
-    depth = depth or depth_for(count)
-    return HybridSearch(
-        read_text_search(snapshot, text),
-        read_vector_search(snapshot.schema, {**nearest, "k": depth}),
+    depth = depth or searches.hybrid.depth_for(count)
+    return searches.hybrid.HybridSearch(
+        searches.text.read_text_search(snapshot, text),
+        searches.vector.read_vector_search(snapshot.schema, {**nearest, "k": depth}),
         count,
         depth,
-        fusion or ReciprocalRank(),
+        fusion or searches.fusion.ReciprocalRank(),
     )

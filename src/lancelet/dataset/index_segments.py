@@ -8,21 +8,19 @@ driver       commit_existing_index_segments(name, column, [5f.., a3..]), or merg
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, overload
 
+from lancelet import index as kinds
+from lancelet import ops
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.index_values import Index, index_from_user, index_to_user
 from lancelet.dataset.indexing import index_request, parse_uuid, with_scope
 from lancelet.dataset.progress import IndexProgress, by_stages
 from lancelet.dataset.vector_request import VectorIndexArguments
 from lancelet.errors import InvalidInputError, UnsupportedError
-from lancelet.index.base import silent
-from lancelet.index.vector.quantizers.registry import KINDS
-from lancelet.ops.dry_run import ChangeReport, rehearse
-from lancelet.ops.indexing.build import build_segment, commit_segments
-from lancelet.ops.indexing.optimize import merge_segments
-from lancelet.ops.indexing.staged import merge_staged
-from lancelet.ops.indexing.vectors import build_vector_segment
+
+if TYPE_CHECKING:
+    from lancelet.ops.dry_run import ChangeReport
 
 _OWN_IDS: Final = frozenset({"BTREE", "LABEL_LIST", "NGRAM"})
 """Kinds whose segments get ids that nobody chooses, as in pylance."""
@@ -113,7 +111,7 @@ class IndexSegmentMethods:
                 options=refused,
             )
         snapshot = self._handle.snapshot
-        if str(index_type).upper() not in KINDS:
+        if str(index_type).upper() not in kinds.vector.quantizers.registry.KINDS:
             request = index_request(column, index_type, name, parameters)
             if index_uuid is not None and request.kind.upper() in _OWN_IDS:
                 raise InvalidInputError(
@@ -121,7 +119,7 @@ class IndexSegmentMethods:
                     "each gets an id of its own, which the returned metadata name"
                 )
             scoped = with_scope(request, replace, train, fragment_ids, index_uuid)
-            return index_to_user(build_segment(snapshot, scoped))
+            return index_to_user(ops.indexing.build.build_segment(snapshot, scoped))
         arguments = VectorIndexArguments(
             column,
             index_type,
@@ -143,13 +141,15 @@ class IndexSegmentMethods:
                 "target_partition_size": target_partition_size,
             },
         )
-        built = build_vector_segment(snapshot, arguments.request(snapshot.schema))
+        built = ops.indexing.vectors.build_vector_segment(
+            snapshot, arguments.request(snapshot.schema)
+        )
         return index_to_user(built)
 
     def merge_existing_index_segments(self, segments: Sequence[Index]) -> Index:
         """Write one segment of several that were not committed."""
         stored = [index_from_user(segment) for segment in segments]
-        return index_to_user(merge_segments(self._handle.snapshot, stored))
+        return index_to_user(ops.indexing.optimize.merge_segments(self._handle.snapshot, stored))
 
     def merge_index_metadata(
         self,
@@ -168,8 +168,10 @@ class IndexSegmentMethods:
             batch_readhead: Has no effect.
             progress_callback: Called with an `IndexProgress` as the work proceeds.
         """
-        progress = silent if progress_callback is None else by_stages(progress_callback)
-        merge_staged(self._handle.snapshot, index_type, parse_uuid(index_uuid), progress)
+        progress = kinds.base.silent if progress_callback is None else by_stages(progress_callback)
+        ops.indexing.staged.merge_staged(
+            self._handle.snapshot, index_type, parse_uuid(index_uuid), progress
+        )
 
     @overload
     def commit_existing_index_segments(
@@ -198,8 +200,12 @@ class IndexSegmentMethods:
         stored = [index_from_user(segment) for segment in segments]
         handle = self._handle
         if dry_run:
-            return rehearse(
-                handle.snapshot, lambda now: commit_segments(now, index_name, column, stored), 0
+            return ops.dry_run.rehearse(
+                handle.snapshot,
+                lambda now: ops.indexing.build.commit_segments(now, index_name, column, stored),
+                0,
             )
-        handle.snapshot = commit_segments(handle.snapshot, index_name, column, stored)
+        handle.snapshot = ops.indexing.build.commit_segments(
+            handle.snapshot, index_name, column, stored
+        )
         return self

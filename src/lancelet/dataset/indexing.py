@@ -8,35 +8,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as replace_fields
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
+from lancelet import index as kinds
+from lancelet import ops
 from lancelet.bitmap import Bitmap
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.progress import IndexProgress
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.format.index_metadata import IndexMetadata
-from lancelet.index.registry import kind_of_type
-from lancelet.ops.dry_run import ChangeReport, rehearse
-from lancelet.ops.indexing.build import (
-    IndexRequest,
-    ReportProgress,
-    create_scalar_index,
-)
-from lancelet.ops.indexing.describe import (
-    coverage_of,
-    created_at,
-    index_statistics,
-    open_segments,
-    title_of,
-)
-from lancelet.ops.indexing.drop import drop_index
-from lancelet.ops.indexing.optimize import OptimizeIndices, optimize_indices
-from lancelet.ops.indexing.report import report_optimize, report_scalar_index
-from lancelet.ops.indexing.resume import resume_scalar_index
-from lancelet.ops.indexing.staged import check_parts, is_staged, stage_segment
 from lancelet.query import DocumentGranularity
 from lancelet.table.commit import CommitOptions
 from lancelet.table.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from lancelet.ops.dry_run import ChangeReport
+    from lancelet.ops.indexing.build import IndexRequest, ReportProgress
+    from lancelet.ops.indexing.optimize import OptimizeIndices
 
 
 class IndexInformation(TypedDict):
@@ -135,13 +123,17 @@ class IndexMethods:
         built = with_scope(request, replace, train, fragment_ids, index_uuid)
         if progress_callback is not None:
             built = replace_fields(built, progress=_reporting(progress_callback))
-        check_parts(built)
+        ops.indexing.staged.check_parts(built)
         if dry_run:
-            return report_scalar_index(self._handle.snapshot, built)
-        if is_staged(built):
-            stage_segment(self._handle.snapshot, built)
+            return ops.indexing.report.report_scalar_index(self._handle.snapshot, built)
+        if ops.indexing.staged.is_staged(built):
+            ops.indexing.staged.stage_segment(self._handle.snapshot, built)
             return None
-        build = resume_scalar_index if resume else create_scalar_index
+        build = (
+            ops.indexing.resume.resume_scalar_index
+            if resume
+            else ops.indexing.build.create_scalar_index
+        )
         self._handle.snapshot = build(self._handle.snapshot, built)
         return None
 
@@ -151,17 +143,19 @@ class IndexMethods:
         """Bring indices up to date, and look at the version with them."""
         handle = self._handle
         if dry_run:
-            return report_optimize(handle.snapshot, wanted)
+            return ops.indexing.report.report_optimize(handle.snapshot, wanted)
         options = CommitOptions(handler=handle.options.handler)
-        handle.snapshot = optimize_indices(handle.snapshot, wanted, options)
+        handle.snapshot = ops.indexing.optimize.optimize_indices(handle.snapshot, wanted, options)
         return None
 
     def drop_index(self, name: str, *, dry_run: bool = False) -> ChangeReport | None:
         """Remove an index, or with `dry_run` return what that would change."""
         handle = self._handle
         if dry_run:
-            return rehearse(handle.snapshot, lambda current: drop_index(current, name), 0)
-        handle.snapshot = drop_index(handle.snapshot, name)
+            return ops.dry_run.rehearse(
+                handle.snapshot, lambda current: ops.indexing.drop.drop_index(current, name), 0
+            )
+        handle.snapshot = ops.indexing.drop.drop_index(handle.snapshot, name)
         return None
 
     @property
@@ -203,7 +197,7 @@ class IndexMethods:
             index_segments: The ids of the segments, by default all.
         """
         chosen = None if index_segments is None else {uuid.UUID(str(one)) for one in index_segments}
-        open_segments(self._handle.snapshot, name, chosen)
+        ops.indexing.describe.open_segments(self._handle.snapshot, name, chosen)
 
     def index_statistics(self, index_name: str) -> dict[str, Any]:
         """Return how big an index is, and how many rows and fragments it has and lacks."""
@@ -212,7 +206,7 @@ class IndexMethods:
             DeprecationWarning,
             stacklevel=2,
         )
-        return index_statistics(self._handle.snapshot, index_name)
+        return ops.indexing.describe.index_statistics(self._handle.snapshot, index_name)
 
 
 def index_request(
@@ -228,7 +222,7 @@ def index_request(
     if not isinstance(index_type, str):
         config, index_type = index_type, index_type.index_type
         parameters = {**parameters, **config.parameters}
-    return IndexRequest(column, index_type, name, parameters=dict(parameters))
+    return ops.indexing.build.IndexRequest(column, index_type, name, parameters=dict(parameters))
 
 
 def with_scope(
@@ -239,7 +233,7 @@ def with_scope(
     index_uuid: str | None,
 ) -> IndexRequest:
     """Return a request with the rows that it is for."""
-    return IndexRequest(
+    return ops.indexing.build.IndexRequest(
         request.column,
         request.kind,
         request.name,
@@ -271,7 +265,7 @@ def parse_uuid(text: str) -> uuid.UUID:
 def _information(snapshot: Snapshot, index: IndexMetadata) -> IndexInformation:
     return IndexInformation(
         name=index.name,
-        type=title_of(index),
+        type=ops.indexing.describe.title_of(index),
         uuid=str(index.uuid),
         fields=[snapshot.schema.path_of(field_id) for field_id in index.fields],
         version=index.dataset_version,
@@ -285,17 +279,17 @@ def _description(
 ) -> IndexDescription:
     first = segments[0]
     details = first.details
-    kind = None if details is None else kind_of_type(details.type_url)
+    kind = None if details is None else kinds.registry.kind_of_type(details.type_url)
     described = [_segment(segment) for segment in segments]
     sizes = [segment.size_bytes for segment in described]
     known = [size for size in sizes if size is not None]
     return IndexDescription(
         name=name,
-        index_type=title_of(first),
+        index_type=ops.indexing.describe.title_of(first),
         type_url="" if details is None else details.type_url,
         fields=[int(field_id) for field_id in first.fields],
         field_names=[snapshot.schema.path_of(field_id) for field_id in first.fields],
-        num_rows_indexed=coverage_of(snapshot, segments).indexed_rows,
+        num_rows_indexed=ops.indexing.describe.coverage_of(snapshot, segments).indexed_rows,
         total_size_bytes=sum(known) if len(known) == len(sizes) else None,
         details={} if kind is None or details is None else kind.describe(details.value),
         segments=described,
@@ -308,7 +302,7 @@ def _segment(segment: IndexMetadata) -> IndexSegmentDescription:
         fragment_ids=Bitmap(segment.fragment_bitmap or ()),
         dataset_version_at_last_update=segment.dataset_version,
         index_version=segment.index_version or 0,
-        created_at=created_at(segment),
+        created_at=ops.indexing.describe.created_at(segment),
         size_bytes=sum(file.size_bytes for file in segment.files) if segment.files else None,
         base_id=segment.base_id,
         covering_fields=list(segment.covering_fields),

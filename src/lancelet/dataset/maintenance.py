@@ -9,23 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, overload
 import numpy as np
 import pyarrow as pa
 
+from lancelet import ops
 from lancelet.dataset.compaction import Compaction, options_of
 from lancelet.dataset.explanation import CleanupExplanation, explanation_of
 from lancelet.dataset.handle import Handle
 from lancelet.errors import InvalidInputError, UnsupportedError
-from lancelet.ops import compact
-from lancelet.ops.check import Finding, Level, check
-from lancelet.ops.cleanup import (
-    CleanupPolicy,
-    CleanupStats,
-    cleanup_old_versions,
-    plan_cleanup,
-    policy_of,
-    report_cleanup,
-)
-from lancelet.ops.dry_run import ChangeReport
-from lancelet.ops.indexing.optimize import OptimizeIndices
-from lancelet.ops.repair import RepairReport, RepairWishes, repair
+from lancelet.ops.check import Level
 from lancelet.rowids.address import NO_ADDRESS
 from lancelet.table.commit import CommitOptions
 from lancelet.table.fragment_reuse import fragment_reuse_of
@@ -33,6 +22,11 @@ from lancelet.table.snapshot import Snapshot, open_snapshot
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
+    from lancelet.ops import compact
+    from lancelet.ops.check import Finding
+    from lancelet.ops.cleanup import CleanupPolicy, CleanupStats
+    from lancelet.ops.dry_run import ChangeReport
+    from lancelet.ops.repair import RepairReport
 
 _CLEANUP: Final = "lance.auto_cleanup"
 _OLDER_THAN: Final = timedelta(days=14)
@@ -82,8 +76,8 @@ class MaintenanceMethods:
         """Rewrite small fragments and those with many deleted rows, and look at the result."""
         handle = self._handle
         if dry_run:
-            return compact.report_compaction(handle.snapshot, options)
-        done = compact.compact_files(handle.snapshot, options, self._committing())
+            return ops.compact.report_compaction(handle.snapshot, options)
+        done = ops.compact.compact_files(handle.snapshot, options, self._committing())
         handle.snapshot = done.snapshot
         return done.metrics
 
@@ -115,8 +109,8 @@ class MaintenanceMethods:
         """Commit what tasks of a compaction made, and look at the version with it."""
         handle = self._handle
         if dry_run:
-            return compact.report_results(handle.snapshot, results)
-        done = compact.commit_results(handle.snapshot, results, options, self._committing())
+            return ops.compact.report_results(handle.snapshot, results)
+        done = ops.compact.commit_results(handle.snapshot, results, options, self._committing())
         handle.snapshot = done.snapshot
         return done.metrics
 
@@ -185,7 +179,7 @@ class MaintenanceMethods:
             older_than,
             retain_versions,
             versions,
-            CleanupPolicy(
+            ops.cleanup.CleanupPolicy(
                 delete_unverified=delete_unverified,
                 error_if_tagged_old_versions=error_if_tagged_old_versions,
                 delete_rate_limit=delete_rate_limit,
@@ -194,8 +188,8 @@ class MaintenanceMethods:
             ),
         )
         if dry_run:
-            return report_cleanup(snapshot, policy)
-        return cleanup_old_versions(snapshot, policy)
+            return ops.cleanup.report_cleanup(snapshot, policy)
+        return ops.cleanup.cleanup_old_versions(snapshot, policy)
 
     def explain_cleanup_old_versions(
         self,
@@ -214,13 +208,13 @@ class MaintenanceMethods:
         if max_files <= 0:
             raise InvalidInputError("max_files must be positive", found=max_files)
         snapshot = self._handle.snapshot
-        policy = CleanupPolicy(
+        policy = ops.cleanup.CleanupPolicy(
             delete_unverified=delete_unverified,
             error_if_tagged_old_versions=error_if_tagged_old_versions,
             clones=tuple(clones),
         )
         policy = _policy(snapshot, older_than, retain_versions, versions, policy)
-        plan = plan_cleanup(snapshot, policy)
+        plan = ops.cleanup.plan_cleanup(snapshot, policy)
         return explanation_of(plan, include_files=include_files, max_files=max_files)
 
     def check(
@@ -232,7 +226,7 @@ class MaintenanceMethods:
             level: How deep to look: `present`, `footers`, `checksums`, `decode` or `indices`.
             all_versions: Whether to check every version; what they share is checked once.
         """
-        return check(self._handle.snapshot, Level.parse(level), all_versions=all_versions)
+        return ops.check.check(self._handle.snapshot, Level.parse(level), all_versions=all_versions)
 
     def repair(
         self,
@@ -261,7 +255,7 @@ class MaintenanceMethods:
             source_snapshot: Snapshot | None = open_snapshot(handle.location, source)
         else:
             source_snapshot = None if source is None else source.snapshot
-        wishes = RepairWishes(
+        wishes = ops.repair.RepairWishes(
             tuple(drop_fragments),
             tuple(restore_fragments),
             source_snapshot,
@@ -269,7 +263,9 @@ class MaintenanceMethods:
             rebuild_counts,
             tuple(rebuild_indices),
         )
-        done = repair(handle.snapshot, wishes, dry_run=dry_run, options=self._committing())
+        done = ops.repair.repair(
+            handle.snapshot, wishes, dry_run=dry_run, options=self._committing()
+        )
         handle.snapshot = done.snapshot
         return done.report
 
@@ -286,7 +282,7 @@ def _policy(
 ) -> CleanupPolicy:
     if older_than is None and retain_versions is None and versions is None:
         older_than = _OLDER_THAN
-    return policy_of(
+    return ops.cleanup.policy_of(
         snapshot,
         older_than=older_than,
         retain_versions=retain_versions,
@@ -348,7 +344,7 @@ class DatasetOptimizer:
         }
         if dry_run:
             options = options_of(self._dataset, wishes)
-            return compact.report_compaction(self._dataset.snapshot, options)
+            return ops.compact.report_compaction(self._dataset.snapshot, options)
         return Compaction.execute(
             self._dataset, {name: value for name, value in wishes.items() if value is not None}
         )
@@ -375,7 +371,7 @@ class DatasetOptimizer:
         if kwargs:
             raise UnsupportedError("indices cannot be optimised that way", options=sorted(kwargs))
         names = None if index_names is None else tuple(index_names)
-        wanted = OptimizeIndices(names, num_indices_to_merge, retrain)
+        wanted = ops.indexing.optimize.OptimizeIndices(names, num_indices_to_merge, retrain)
         return self._dataset.run_optimize_indices(wanted, dry_run=dry_run)
 
     def enable_auto_cleanup(

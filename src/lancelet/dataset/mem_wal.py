@@ -12,24 +12,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, overload
 
 import pyarrow as pa
 
+from lancelet import ops
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.lance_schema import LanceSchema
 from lancelet.dataset.mem_wal_reading import LsmScanner, ShardSnapshot, parse_shard_id
 from lancelet.errors import InvalidInputError
-from lancelet.ops.dry_run import ChangeReport, rehearse, rehearse_apart
-from lancelet.ops.mem_wal import sharding
-from lancelet.ops.mem_wal.indices import check_maintained, graph_settings
-from lancelet.ops.mem_wal.merged import MemoryRows, MergedRead, shard_tables
-from lancelet.ops.mem_wal.sharding import ShardingField, ShardingSpec
-from lancelet.ops.mem_wal.state import initialize_mem_wal, mem_wal_state
-from lancelet.ops.mem_wal.upkeep import CollectedLog, collect_log, seal_shard
-from lancelet.ops.mem_wal.writer import MemWalWriter
-from lancelet.ops.rows import read_rows_of
 from lancelet.query.data_types import print_arrow_type
+
+if TYPE_CHECKING:
+    from lancelet.ops.dry_run import ChangeReport
+    from lancelet.ops.mem_wal.sharding import ShardingSpec
+    from lancelet.ops.mem_wal.upkeep import CollectedLog
+    from lancelet.ops.mem_wal.writer import MemWalWriter
 
 _SPEC_ID: Final = 1
 _FIELD_ID: Final = "bucket"
@@ -55,8 +53,10 @@ def evaluate_sharding_spec(
     if not isinstance(batch, pa.RecordBatch):
         raise ShardingTypeError(f"Expected pyarrow.RecordBatch, got {type(batch)!r}")
     if isinstance(spec, Mapping):
-        spec = ShardingSpec(spec["spec_id"], [ShardingField(**each) for each in spec["fields"]])
-    return sharding.evaluate_spec(batch, spec, schema.stored)
+        spec = ops.mem_wal.sharding.ShardingSpec(
+            spec["spec_id"], [ops.mem_wal.sharding.ShardingField(**each) for each in spec["fields"]]
+        )
+    return ops.mem_wal.sharding.evaluate_spec(batch, spec, schema.stored)
 
 
 class ShardWriter:
@@ -73,11 +73,11 @@ class ShardWriter:
 
     def put(self, data: Any, *, schema: pa.Schema | None = None) -> None:
         """Write rows; when this returns they are in the log."""
-        self._writer.put(read_rows_of(data, schema).batches)
+        self._writer.put(ops.rows.read_rows_of(data, schema).batches)
 
     def delete(self, keys: Any, *, schema: pa.Schema | None = None) -> None:
         """Delete rows by their keys."""
-        self._writer.delete(read_rows_of(keys, schema).batches)
+        self._writer.delete(ops.rows.read_rows_of(keys, schema).batches)
 
     def close(self) -> None:
         """Flush what is in memory, and write no more."""
@@ -114,10 +114,10 @@ class ShardWriter:
         """Return a scanner of the table, this shard with what is in memory, and other shards."""
         writer = self._writer
         others = tuple(each.tables for each in shard_snapshots or ())
-        own = shard_tables(writer.shard)
-        memory = MemoryRows(writer.manifest.current_generation, writer.rows)
+        own = ops.mem_wal.merged.shard_tables(writer.shard)
+        memory = ops.mem_wal.merged.MemoryRows(writer.manifest.current_generation, writer.rows)
         shards = (own, *(each for each in others if each.shard_id != own.shard_id))
-        read = MergedRead(writer.base, shards, (memory,))
+        read = ops.mem_wal.merged.MergedRead(writer.base, shards, (memory,))
         read.keys  # noqa: B018 - without a key there is nothing to merge by
         return LsmScanner(read)
 
@@ -182,7 +182,7 @@ class MemWalMethods:
             dry_run: Whether to change nothing and return what would change.
         """
         config: dict[str, int | bool | None] = {
-            **graph_settings(hnsw_params),
+            **ops.mem_wal.indices.graph_settings(hnsw_params),
             "durable_write": durable_write,
             "max_wal_buffer_size": max_wal_buffer_size,
             "max_wal_flush_interval_ms": max_wal_flush_interval_ms,
@@ -203,17 +203,17 @@ class MemWalMethods:
             raise InvalidInputError(
                 "bucket sharding requires both `bucket_column` and `num_buckets`"
             )
-        check_maintained(self._handle.snapshot, maintained_indexes or ())
+        ops.mem_wal.indices.check_maintained(self._handle.snapshot, maintained_indexes or ())
         spec, shards = self._spec(bucket_column, num_buckets, identity_column, unsharded)
         initialize = partial(
-            initialize_mem_wal,
+            ops.mem_wal.state.initialize_mem_wal,
             spec=spec,
             num_shards=shards,
             maintained=maintained_indexes,
             writer_config={name: value for name, value in config.items() if value is not None},
         )
         if dry_run:
-            return rehearse(self._handle.snapshot, initialize, 0)
+            return ops.dry_run.rehearse(self._handle.snapshot, initialize, 0)
         self._handle.snapshot = initialize(self._handle.snapshot)
         return None
 
@@ -231,28 +231,32 @@ class MemWalMethods:
         """
         snapshot = self._handle.snapshot
         if dry_run:
-            return rehearse_apart(
+            return ops.dry_run.rehearse_apart(
                 snapshot.location,
                 "CollectMemWal",
-                lambda location: collect_log(replace(snapshot, location=location)),
+                lambda location: ops.mem_wal.upkeep.collect_log(
+                    replace(snapshot, location=location)
+                ),
             )
-        return collect_log(snapshot)
+        return ops.mem_wal.upkeep.collect_log(snapshot)
 
     def seal_mem_wal_shard(self, shard_id: str, *, dry_run: bool = False) -> ChangeReport | None:
         """See to it that nobody writes a shard any more; its writer has to be closed before."""
         snapshot, shard = self._handle.snapshot, parse_shard_id(shard_id)
         if dry_run:
-            return rehearse_apart(
+            return ops.dry_run.rehearse_apart(
                 snapshot.location,
                 "SealMemWalShard",
-                lambda location: seal_shard(replace(snapshot, location=location), shard),
+                lambda location: ops.mem_wal.upkeep.seal_shard(
+                    replace(snapshot, location=location), shard
+                ),
             )
-        seal_shard(snapshot, shard)
+        ops.mem_wal.upkeep.seal_shard(snapshot, shard)
         return None
 
     def mem_wal_index_details(self) -> dict[str, Any] | None:
         """Return what the dataset says of its log, or None if it has none."""
-        state = mem_wal_state(self._handle.snapshot)
+        state = ops.mem_wal.state.mem_wal_state(self._handle.snapshot)
         if state is None:
             return None
         specs = [
@@ -313,9 +317,11 @@ class MemWalMethods:
             "max_memtable_size": max_memtable_size,
             "max_memtable_rows": max_memtable_rows,
             "max_memtable_batches": max_memtable_batches,
-            **graph_settings(hnsw_params),
+            **ops.mem_wal.indices.graph_settings(hnsw_params),
         }
-        return ShardWriter(MemWalWriter(self._handle.snapshot, parse_shard_id(shard_id), limits))
+        return ShardWriter(
+            ops.mem_wal.writer.MemWalWriter(self._handle.snapshot, parse_shard_id(shard_id), limits)
+        )
 
     def _spec(
         self, bucket: str | None, buckets: int | None, identity: str | None, unsharded: bool
@@ -323,18 +329,20 @@ class MemWalMethods:
         """Return the rule that callers ask for, and how many shards it makes, 0 for any."""
         schema = self._handle.snapshot.schema
         if unsharded:
-            made = ShardingField(_FIELD_ID, (), "unsharded", None, "int32")
-            return ShardingSpec(_SPEC_ID, (made,)), 1
+            made = ops.mem_wal.sharding.ShardingField(_FIELD_ID, (), "unsharded", None, "int32")
+            return ops.mem_wal.sharding.ShardingSpec(_SPEC_ID, (made,)), 1
         if identity is not None:
             source = schema.field_by_path(identity)
             kind = print_arrow_type(source.arrow_type).lower()
-            made = ShardingField(_FIELD_ID, (source.id,), "identity", None, kind)
-            return ShardingSpec(_SPEC_ID, (made,)), 0
+            made = ops.mem_wal.sharding.ShardingField(
+                _FIELD_ID, (source.id,), "identity", None, kind
+            )
+            return ops.mem_wal.sharding.ShardingSpec(_SPEC_ID, (made,)), 0
         if bucket is None or buckets is None:
             return None, 0
         source = schema.field_by_path(bucket)
-        sharding.buckets_of(pa.array([], source.arrow_type), buckets)
-        made = ShardingField(
+        ops.mem_wal.sharding.buckets_of(pa.array([], source.arrow_type), buckets)
+        made = ops.mem_wal.sharding.ShardingField(
             _FIELD_ID, (source.id,), "bucket", None, "int32", {"num_buckets": str(buckets)}
         )
-        return ShardingSpec(_SPEC_ID, (made,)), buckets
+        return ops.mem_wal.sharding.ShardingSpec(_SPEC_ID, (made,)), buckets

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
+from lancelet import ops
 from lancelet.errors import InvalidInputError
-from lancelet.ops.mem_wal.lookup import look_up
-from lancelet.ops.mem_wal.merged import MergedRead, ShardTables
-from lancelet.ops.mem_wal.nearest import nearest_rows
-from lancelet.query.search.vector import read_vector_search
+from lancelet.query import search as searches
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
+    from lancelet.ops.mem_wal.merged import MergedRead
 
 
 class ShardSnapshot:
@@ -25,7 +24,7 @@ class ShardSnapshot:
 
     def __init__(self, shard_id: str) -> None:
         """Begin with no tables."""
-        self.tables = ShardTables(parse_shard_id(shard_id))
+        self.tables = ops.mem_wal.merged.ShardTables(parse_shard_id(shard_id))
 
     @property
     def shard_id(self) -> str:
@@ -69,7 +68,7 @@ class LsmScanner:
     ) -> LsmScanner:
         """Read a table and flushed tables of shards."""
         shards = tuple(each.tables for each in shard_snapshots)
-        return LsmScanner(MergedRead(dataset.snapshot, shards))
+        return LsmScanner(ops.mem_wal.merged.MergedRead(dataset.snapshot, shards))
 
     def project(self, columns: Sequence[str]) -> Self:
         """Return these columns, and those of the key."""
@@ -162,7 +161,9 @@ class LsmPointLookupPlanner:
         pk_columns: Sequence[str] | None = None,
     ) -> None:
         """Look in a table and in flushed tables of shards."""
-        self._read = MergedRead(dataset.snapshot, tuple(each.tables for each in shard_snapshots))
+        self._read = ops.mem_wal.merged.MergedRead(
+            dataset.snapshot, tuple(each.tables for each in shard_snapshots)
+        )
         self._keys = list(pk_columns or self._read.keys)
 
     def plan_lookup(
@@ -183,7 +184,7 @@ class LsmPointLookupPlanner:
         read, where = self._read, _equality(key)
 
         def run() -> pa.Table:
-            return look_up(read, key, where, wanted)
+            return ops.mem_wal.lookup.look_up(read, key, where, wanted)
 
         steps = [f"Project: {', '.join(wanted)}", f"Lookup: {where}", "LsmScan"]
         return ExecutionPlan(read, run, steps)
@@ -202,7 +203,7 @@ class LsmVectorSearchPlanner:
         filter: str | None = None,  # noqa: A002 - pylance's name
     ) -> None:
         """Search a column; the rows that a filter is true for, if one is given."""
-        self._read = MergedRead(
+        self._read = ops.mem_wal.merged.MergedRead(
             dataset.snapshot, tuple(each.tables for each in shard_snapshots), filter=filter
         )
         del pk_columns  # the table says what its key is
@@ -247,11 +248,11 @@ class LsmVectorSearchPlanner:
             "metric": self._metric,
             "nprobes": nprobes,
         }
-        search = read_vector_search(schema, wanted)
+        search = searches.vector.read_vector_search(schema, wanted)
         names = list(columns or schema.names)
 
         def run() -> pa.Table:
-            return nearest_rows(read, search, names, overfetch=overfetch_factor)
+            return ops.mem_wal.nearest.nearest_rows(read, search, names, overfetch=overfetch_factor)
 
         steps = [f"Limit: limit={k}", f"KNNVectorDistance: metric={self._metric}", "LsmScan"]
         return ExecutionPlan(read, run, steps)

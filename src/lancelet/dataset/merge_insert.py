@@ -10,28 +10,18 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, overload
 
 import pyarrow as pa
 
+from lancelet import ops
 from lancelet.dataset.committing import Transaction
 from lancelet.dataset.operation_forms import operation_to_user
 from lancelet.errors import InvalidInputError
 from lancelet.format.operation import CompactedSsTable
 from lancelet.format.version import FileVersion
-from lancelet.ops.bases import BaseChoice
-from lancelet.ops.dry_run import ChangeReport
-from lancelet.ops.merge_insert.execute import merge_rows, merge_uncommitted, report_merge
-from lancelet.ops.merge_insert.explain import analyze_merge, explain_merge
-from lancelet.ops.merge_insert.spec import (
-    Duplicates,
-    Matched,
-    MergeSpec,
-    MergeStatistics,
-    RewriteMode,
-)
-from lancelet.ops.publish import Retries
-from lancelet.ops.rows import read_rows_of
 from lancelet.table.commit import CommitOptions
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
+    from lancelet.ops.dry_run import ChangeReport
+    from lancelet.ops.merge_insert.spec import MergeStatistics
 
 
 class ExecuteResult(TypedDict):
@@ -48,8 +38,8 @@ class MergeInsertBuilder:
     def __init__(self, dataset: LanceDataset, on: str | Iterable[str] | None = None) -> None:
         """Merge into a dataset by a column, several, or its primary key."""
         self._dataset = dataset
-        self._spec = MergeSpec(_key_names(dataset, on))
-        self._retries = Retries()
+        self._spec = ops.merge_insert.spec.MergeSpec(_key_names(dataset, on))
+        self._retries = ops.publish.Retries()
         self._options = CommitOptions()
 
     def when_matched_update_all(self, condition: str | None = None) -> Self:
@@ -59,15 +49,15 @@ class MergeInsertBuilder:
             condition: SQL over `source.` and `target.` columns; rows for which it is not true
                 stay as they are.
         """
-        return self._with(matched=Matched.UPDATE, update_condition=condition)
+        return self._with(matched=ops.merge_insert.spec.Matched.UPDATE, update_condition=condition)
 
     def when_matched_delete(self) -> Self:
         """Delete rows whose key the source has."""
-        return self._with(matched=Matched.DELETE, update_condition=None)
+        return self._with(matched=ops.merge_insert.spec.Matched.DELETE, update_condition=None)
 
     def when_matched_fail(self) -> Self:
         """Fail if the source has the key of any row."""
-        return self._with(matched=Matched.FAIL, update_condition=None)
+        return self._with(matched=ops.merge_insert.spec.Matched.FAIL, update_condition=None)
 
     def when_not_matched_insert_all(self) -> Self:
         """Insert rows of the source whose key the dataset does not have."""
@@ -83,7 +73,7 @@ class MergeInsertBuilder:
 
     def source_dedupe_behavior(self, behavior: Literal["fail", "first_seen"]) -> Self:
         """Say what happens where rows of the source have one key: fail, or take the first."""
-        return self._with(duplicates=Duplicates(behavior))
+        return self._with(duplicates=ops.merge_insert.spec.Duplicates(behavior))
 
     def conflict_retries(self, max_retries: int) -> Self:
         """Set how often to do it again if others changed the same first; by default 10."""
@@ -113,21 +103,23 @@ class MergeInsertBuilder:
                 source brings for all rows of the fragments it touches; only for updates of some
                 columns.
         """
-        known = [each.value for each in RewriteMode]
+        known = [each.value for each in ops.merge_insert.spec.RewriteMode]
         if mode not in known:
             raise InvalidInputError(
                 f"Invalid write_mode: {mode}. Expected one of "
                 + ", ".join(f"'{each}'" for each in known)
             )
-        return self._with(mode=RewriteMode(mode))
+        return self._with(mode=ops.merge_insert.spec.RewriteMode(mode))
 
     def target_bases(self, bases: list[str]) -> Self:
         """Set the bases to write new files to, in turn, by name or path."""
-        return self._with(files=replace(self._spec.files, bases=BaseChoice(tuple(bases))))
+        return self._with(files=replace(self._spec.files, bases=ops.bases.BaseChoice(tuple(bases))))
 
     def target_all_bases(self, include_primary: bool = True) -> Self:
         """Write new files to all bases in turn, the dataset's own folder among them or not."""
-        return self._with(files=replace(self._spec.files, bases=BaseChoice(spread=include_primary)))
+        return self._with(
+            files=replace(self._spec.files, bases=ops.bases.BaseChoice(spread=include_primary))
+        )
 
     def mark_sstables_as_compacted(self, sstables: Iterable[Any]) -> Self:
         """Record how far shards are merged with this; each has a `shard_id` and `generation`."""
@@ -165,10 +157,10 @@ class MergeInsertBuilder:
             schema: The schema to convert the rows to.
             dry_run: Whether to change nothing and return what would change.
         """
-        stream, dataset = read_rows_of(data_obj, schema), self._dataset
+        stream, dataset = ops.rows.read_rows_of(data_obj, schema), self._dataset
         if dry_run:
-            return report_merge(dataset.snapshot, stream, self._spec)
-        merged = merge_rows(
+            return ops.merge_insert.execute.report_merge(dataset.snapshot, stream, self._spec)
+        merged = ops.merge_insert.execute.merge_rows(
             dataset.snapshot, stream, self._spec, retries=self._retries, options=self._options
         )
         dataset.look_at(merged.snapshot)
@@ -179,7 +171,9 @@ class MergeInsertBuilder:
     ) -> tuple[Transaction, ExecuteResult]:
         """Write what a merge changes, and return what `LanceDataset.commit` takes."""
         snapshot = self._dataset.snapshot
-        done = merge_uncommitted(snapshot, read_rows_of(data_obj, schema), self._spec)
+        done = ops.merge_insert.execute.merge_uncommitted(
+            snapshot, ops.rows.read_rows_of(data_obj, schema), self._spec
+        )
         operation = operation_to_user(done.operation)
         return Transaction(snapshot.version, operation), _result(done.statistics)
 
@@ -190,12 +184,12 @@ class MergeInsertBuilder:
             schema: The schema of the rows; by default the dataset's.
             verbose: Has no effect: everything is said.
         """
-        return explain_merge(self._dataset.snapshot, schema, self._spec)
+        return ops.merge_insert.explain.explain_merge(self._dataset.snapshot, schema, self._spec)
 
     def analyze_plan(self, data_obj: Any, *, schema: pa.Schema | None = None) -> str:
         """Do everything but writing and committing, and return the steps with what they took."""
-        stream = read_rows_of(data_obj, schema)
-        return analyze_merge(self._dataset.snapshot, stream, self._spec)
+        stream = ops.rows.read_rows_of(data_obj, schema)
+        return ops.merge_insert.explain.analyze_merge(self._dataset.snapshot, stream, self._spec)
 
     def _with(self, **changes: Any) -> Self:
         self._spec = replace(self._spec, **changes)

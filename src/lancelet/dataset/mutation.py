@@ -6,19 +6,16 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast, overload
 
+from lancelet import ops
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.merge_insert import MergeInsertBuilder
 from lancelet.file.arguments import mapping
 from lancelet.format.version import FileVersion
-from lancelet.ops.delete import delete_rows, report_delete
-from lancelet.ops.dry_run import ChangeReport
-from lancelet.ops.moved_rows import RowFiles
-from lancelet.ops.publish import Retries
-from lancelet.ops.update import UpdateOptions, report_update, update_rows
 from lancelet.table.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
+    from lancelet.ops.dry_run import ChangeReport
 
 _RETRY_TIMEOUT: Final = timedelta(seconds=30)
 
@@ -91,16 +88,16 @@ class MutationMethods:
         """
         handle = self._handle
         if dry_run:
-            return report_delete(handle.snapshot, predicate)
-        retries = Retries(conflict_retries, retry_timeout.total_seconds())
-        deleted = delete_rows(handle.snapshot, predicate, retries=retries)
+            return ops.delete.report_delete(handle.snapshot, predicate)
+        retries = ops.publish.Retries(conflict_retries, retry_timeout.total_seconds())
+        deleted = ops.delete.delete_rows(handle.snapshot, predicate, retries=retries)
         handle.snapshot = deleted.snapshot
         return DeleteResult(num_deleted_rows=deleted.num_rows)
 
     def truncate_table(self, *, dry_run: bool = False) -> ChangeReport | None:
         """Delete all rows, or with `dry_run` return what that would change."""
         if dry_run:
-            return report_delete(self._handle.snapshot, "true")
+            return ops.delete.report_delete(self._handle.snapshot, "true")
         self.delete("true")
         return None
 
@@ -150,13 +147,15 @@ class MutationMethods:
         """
         mapping("updates", updates)
         handle = self._handle
-        files = RowFiles(
+        files = ops.moved_rows.RowFiles(
             None if data_storage_version is None else FileVersion.parse(data_storage_version)
         )
         if dry_run:
-            return report_update(handle.snapshot, updates, where, files)
-        retries = Retries(conflict_retries, retry_timeout.total_seconds())
-        updated = update_rows(handle.snapshot, updates, where, UpdateOptions(files, retries))
+            return ops.update.report_update(handle.snapshot, updates, where, files)
+        retries = ops.publish.Retries(conflict_retries, retry_timeout.total_seconds())
+        updated = ops.update.update_rows(
+            handle.snapshot, updates, where, ops.update.UpdateOptions(files, retries)
+        )
         handle.snapshot = updated.snapshot
         return UpdateResult(num_rows_updated=updated.num_rows)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from lancelet import ops
 from lancelet.dataset.handle import Handle
-from lancelet.ops.indexing.recall import (
-    RecallReport,
-    TunedSearch,
-    keep_report,
-    measure_recall,
-    tune_search,
-)
+
+if TYPE_CHECKING:
+    from lancelet.ops.indexing.recall import RecallReport, TunedSearch
 
 
 class RecallMethods:
@@ -44,11 +43,11 @@ class RecallMethods:
         """
         options = {"probes": nprobes, "refine_factor": refine_factor, "ef": ef}
         handle = self._handle
-        report = measure_recall(
+        report = ops.indexing.recall.measure_recall(
             handle.snapshot, column, k=k, sample=sample, seed=seed, options=options
         )
         if store:
-            handle.snapshot = keep_report(handle.snapshot, report)
+            handle.snapshot = ops.indexing.recall.keep_report(handle.snapshot, report)
         return report
 
     def tune(
@@ -69,7 +68,7 @@ class RecallMethods:
             sample: How many vectors of the table are looked for.
             seed: Which vectors are looked for.
         """
-        return tune_search(
+        return ops.indexing.recall.tune_search(
             self._handle.snapshot,
             column,
             k=k,

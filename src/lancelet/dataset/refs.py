@@ -18,11 +18,11 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar, cast, overload
 
+from lancelet import ops
 from lancelet.dataset.handle import Handle, OpenOptions, locate, open_reference, text_of
 from lancelet.errors import InvalidInputError
 from lancelet.format import refs as stored
 from lancelet.format.manifest import NANOSECONDS
-from lancelet.ops.dry_run import ChangeReport, rehearse_apart, rehearse_write
 from lancelet.table import refs
 from lancelet.table.clone import deep_clone, shallow_clone
 from lancelet.table.fast_forward import fast_forward
@@ -32,6 +32,7 @@ from lancelet.table.manifests import list_versions
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
     from lancelet.dataset.handle import VersionLike
+    from lancelet.ops.dry_run import ChangeReport
 
 _DESCENDING: Final = {None: True, "desc": True, "asc": False}
 
@@ -149,7 +150,7 @@ class Branches:
         """
         forward = partial(fast_forward, name=branch)
         if dry_run:
-            return rehearse_write(_main(self._dataset), forward, if_nothing="Overwrite")
+            return ops.dry_run.rehearse_write(_main(self._dataset), forward, if_nothing="Overwrite")
         return self._dataset.at(forward(_main(self._dataset)))
 
     def delete(self, branch: str, *, dry_run: bool = False) -> ChangeReport | None:
@@ -221,7 +222,7 @@ class RefMethods:
         source = open_reference(self._handle, reference)
         create = partial(refs.create_branch, name=branch, source=source)
         if dry_run:
-            return rehearse_write(refs.main_location(source), create)
+            return ops.dry_run.rehearse_write(refs.main_location(source), create)
         return cast("LanceDataset", self).at(create(refs.main_location(source)))
 
     @overload
@@ -259,7 +260,7 @@ class RefMethods:
         uri, options = self._clone_target(target_path, storage_options)
         location, clone = locate(uri, options)[0], partial(shallow_clone, source)
         if dry_run:
-            return rehearse_write(location, clone)
+            return ops.dry_run.rehearse_write(location, clone)
         clone(location)
         return self._opened(uri, options, kwargs)
 
@@ -298,7 +299,7 @@ class RefMethods:
         uri, options = self._clone_target(target_path, storage_options)
         location, clone = locate(uri, options)[0], partial(deep_clone, source)
         if dry_run:
-            return rehearse_write(location, clone, source.num_rows)
+            return ops.dry_run.rehearse_write(location, clone, source.num_rows)
         clone(location)
         return self._opened(uri, options, kwargs)
 
@@ -333,7 +334,7 @@ def _done(
 ) -> ChangeReport | None:
     """Change the names of the main table, or say what that would write and delete."""
     if dry_run:
-        return rehearse_apart(_main(dataset), operation, change)
+        return ops.dry_run.rehearse_apart(_main(dataset), operation, change)
     change(_main(dataset))
     return None
 

@@ -23,6 +23,7 @@ from lancelet.dataset.search_filter import (
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.file.arguments import ArgumentTypeError
 from lancelet.format.field import Field
+from lancelet.query import search as searches
 from lancelet.query.aggregate import Aggregate
 from lancelet.query.blob_scan import (
     blob_columns,
@@ -36,15 +37,12 @@ from lancelet.query.near_text import MinHashQuery
 from lancelet.query.plan import ScanPlan, plan_scan
 from lancelet.query.row_mask import read_row_mask
 from lancelet.query.scan_options import Columns, Ordering, ScanOptions
-from lancelet.query.search.hits import Search
-from lancelet.query.search.near_texts import NearTexts
-from lancelet.query.search.text import read_text_search
-from lancelet.query.search.vector import VectorSearch, read_vector_search
 from lancelet.query.substrait import read_aggregate
 from lancelet.table.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
+    from lancelet.query.search.hits import Search
 
 _BATCH_SIZE_VARIABLE: Final = "LANCE_DEFAULT_BATCH_SIZE"
 _BLOB_MODES: Final = ("lazy", "bytes", "descriptions")
@@ -175,7 +173,7 @@ class ScannerBuilder:
         if not isinstance(query, MinHashQuery):
             found = type(query).__name__
             raise QueryTypeError(f"minhash_search expects a MinHashQuery, got {found}")
-        return self._search(NearTexts(query))
+        return self._search(searches.near_texts.NearTexts(query))
 
     def substrait_aggregate(self, aggregate: bytes) -> Self:
         """Return measures of the rows instead of rows, as a plan of Substrait asks.
@@ -238,7 +236,9 @@ class ScannerBuilder:
         asked = {"query_parallelism": query_parallelism, "approx_mode": approx_mode}
         check_vector_search({**wanted, **asked})
         del search_effort
-        return self._search(read_vector_search(self._dataset.snapshot.schema, wanted))
+        return self._search(
+            searches.vector.read_vector_search(self._dataset.snapshot.schema, wanted)
+        )
 
     def prefilter(self, prefilter: bool | None = True) -> Self:
         """Say whether a search looks only at rows that pass the filter; else it is filtered."""
@@ -256,7 +256,7 @@ class ScannerBuilder:
             columns: Where words are looked for; by default every column with a text index.
         """
         wanted = {"query": query, "columns": columns} if isinstance(query, str) else query
-        return self._search(read_text_search(self._dataset.snapshot, wanted))
+        return self._search(searches.text.read_text_search(self._dataset.snapshot, wanted))
 
     def _search(self, wanted: Search) -> Self:
         """Search, unless the scan searches for something else already."""
@@ -274,7 +274,9 @@ class ScannerBuilder:
         options = ScanOptions(**self._options)
         if options.batch_size is None and _BATCH_SIZE_VARIABLE in os.environ:
             options = replace(options, batch_size=int(os.environ[_BATCH_SIZE_VARIABLE]))
-        if options.segments is not None and not isinstance(options.search, VectorSearch):
+        if options.segments is not None and not isinstance(
+            options.search, searches.vector.VectorSearch
+        ):
             raise InvalidInputError("with_index_segments is only supported for vector search")
         if self._aggregate is not None:
             return self._aggregated(options, self._aggregate)

@@ -13,12 +13,13 @@ import math
 import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
 from lancelet.errors import InvalidInputError
 from lancelet.file.arguments import instance
+from lancelet.query import search as searches
 from lancelet.query.compile import Writable, both
 from lancelet.query.execute import execute_to_table
 from lancelet.query.full_text import FullTextQuery, MatchQuery
@@ -26,11 +27,11 @@ from lancelet.query.plan import plan_scan
 from lancelet.query.row_columns import RowColumn
 from lancelet.query.row_mask import mask_expression
 from lancelet.query.scan_options import ScanOptions
-from lancelet.query.search.hits import Search
-from lancelet.query.search.text import TextSearch, read_text_search
-from lancelet.query.search.vector import read_vector_search
 from lancelet.rowids.selection import RowMask, RowSet
 from lancelet.table.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from lancelet.query.search.hits import Search
 
 _MODES: Final = ("fast", "normal", "accurate")
 
@@ -144,17 +145,19 @@ def with_search_filter(
             "a search can only filter a search: give `nearest` or `full_text_query` too"
         )
     search = (
-        read_vector_search(snapshot.schema, filtering.inner())
+        searches.vector.read_vector_search(snapshot.schema, filtering.inner())
         if isinstance(filtering, VectorSearchQuery)
-        else read_text_search(snapshot, filtering)
+        else searches.text.read_text_search(snapshot, filtering)
     )
-    if isinstance(search, TextSearch) == isinstance(options.search, TextSearch):
+    if isinstance(search, searches.text.TextSearch) == isinstance(
+        options.search, searches.text.TextSearch
+    ):
         raise InvalidInputError("a search is filtered by one of the other kind: text or vectors")
     alone = ScanOptions(rows=options.rows, fragments=options.fragments)
     if options.prefilter:
         found = _found(snapshot, replace(alone, filter=options.filter, prefilter=True), search)
         return replace(options, rows=found)
-    if isinstance(search, TextSearch):
+    if isinstance(search, searches.text.TextSearch):
         if not isinstance(filtering, MatchQuery):
             raise InvalidInputError(
                 "Only Match queries are supported when a full-text search filters what was found; "

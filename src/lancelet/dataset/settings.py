@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Literal, overload
 
 import pyarrow as pa
 
+from lancelet import ops
 from lancelet.errors import UnsupportedError
 from lancelet.file.arguments import edits, mapping, texts
-from lancelet.ops import settings
-from lancelet.ops.dry_run import ChangeReport, rehearse
 
 if TYPE_CHECKING:
     from lancelet.dataset.handle import Handle
+    from lancelet.ops.dry_run import ChangeReport
     from lancelet.table.snapshot import Snapshot
 
 Values = Mapping[str, "str | None"]
@@ -58,7 +58,7 @@ class SettingsMethods:
         """
         values = edits("values", values)
         report = self._changed(
-            lambda current: settings.update_config(current, values, replace=replace),
+            lambda current: ops.settings.update_config(current, values, replace=replace),
             dry_run=dry_run,
         )
         return self.config() if report is None else report
@@ -69,7 +69,7 @@ class SettingsMethods:
         """Take keys of the config away."""
         values = dict.fromkeys(texts("keys", keys))
         return self._changed(
-            lambda current: settings.update_config(current, values),
+            lambda current: ops.settings.update_config(current, values),
             dry_run=dry_run,
         )
 
@@ -89,7 +89,7 @@ class SettingsMethods:
         """Change the metadata of the table; see `update_config`."""
         values = edits("values", values)
         report = self._changed(
-            lambda current: settings.update_table_metadata(current, values, replace=replace),
+            lambda current: ops.settings.update_table_metadata(current, values, replace=replace),
             dry_run=dry_run,
         )
         return self.metadata if report is None else report
@@ -110,7 +110,7 @@ class SettingsMethods:
         """Change the metadata of the schema; see `update_config`."""
         values = edits("values", values)
         report = self._changed(
-            lambda current: settings.update_schema_metadata(current, values, replace=replace),
+            lambda current: ops.settings.update_schema_metadata(current, values, replace=replace),
             dry_run=dry_run,
         )
         return self.schema_metadata if report is None else report
@@ -126,7 +126,7 @@ class SettingsMethods:
         of_fields = mapping("field_updates", field_updates)
         updates = {path: edits("field_updates", values) for path, values in of_fields.items()}
         return self._changed(
-            lambda current: settings.update_field_metadata(current, updates, replace=replace),
+            lambda current: ops.settings.update_field_metadata(current, updates, replace=replace),
             dry_run=dry_run,
         )
 
@@ -150,7 +150,7 @@ class SettingsMethods:
         )
         values = edits("new_metadata", new_metadata)
         return self._changed(
-            lambda current: settings.update_schema_metadata(current, values, replace=True),
+            lambda current: ops.settings.update_schema_metadata(current, values, replace=True),
             dry_run=dry_run,
         )
 
@@ -173,6 +173,6 @@ class SettingsMethods:
         """Change what the table says of itself and look at that, or say what that would do."""
         handle = self._handle
         if dry_run:
-            return rehearse(handle.snapshot, change, 0)
+            return ops.dry_run.rehearse(handle.snapshot, change, 0)
         handle.snapshot = change(handle.snapshot)
         return None

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
+from lancelet import ops
 from lancelet.file.v2.reader import FileReader
-from lancelet.ops.column_statistics import ColumnStatistics, column_statistics
-from lancelet.ops.indexing.describe import index_statistics
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
+    from lancelet.ops.column_statistics import ColumnStatistics
 
 
 @dataclass
@@ -57,7 +57,7 @@ class LanceStats:
 
     def index_stats(self, index_name: str) -> dict[str, Any]:
         """Return how big an index is, and how many rows and fragments it has and lacks."""
-        return index_statistics(self._snapshot, index_name)
+        return ops.indexing.describe.index_statistics(self._snapshot, index_name)
 
     def column_stats(
         self, columns: Sequence[str] | None = None, *, distinct: bool = False
@@ -68,7 +68,7 @@ class LanceStats:
             columns: Columns, or paths of fields; by default all columns.
             distinct: Whether to estimate how many values differ, for which columns are read.
         """
-        return column_statistics(self._snapshot, columns, distinct=distinct)
+        return ops.column_statistics.column_statistics(self._snapshot, columns, distinct=distinct)
 
     def data_stats(self) -> DataStatistics:
         """Add up the bytes of pages of each field; files of 0.1 do not say."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lancelet import ops
 from lancelet.file.session import LanceFileSession
-from lancelet.ops.list_files import FILES_SCHEMA, TRACKED_SCHEMA, stored_files, tracked_files
 
 if TYPE_CHECKING:
     from lancelet.dataset.handle import Handle
@@ -40,7 +40,9 @@ class StorageMethods:
 
     def all_files(self) -> pa.RecordBatchReader:
         """Return what lies in the folder of the dataset, batch by batch as it is listed."""
-        return pa.RecordBatchReader.from_batches(FILES_SCHEMA, stored_files(self._handle.location))
+        return pa.RecordBatchReader.from_batches(
+            ops.list_files.FILES_SCHEMA, ops.list_files.stored_files(self._handle.location)
+        )
 
     def tracked_files(
         self,
@@ -54,5 +56,7 @@ class StorageMethods:
             min_version: The first version.
             progress: Called with how many versions are done, and how many there are.
         """
-        batches = tracked_files(self._handle.location, min_version=min_version, progress=progress)
-        return pa.RecordBatchReader.from_batches(TRACKED_SCHEMA, batches)
+        batches = ops.list_files.tracked_files(
+            self._handle.location, min_version=min_version, progress=progress
+        )
+        return pa.RecordBatchReader.from_batches(ops.list_files.TRACKED_SCHEMA, batches)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lancelet.dataset.handle import Handle
-from lancelet.query.search.text_explain import ScoreExplanation, explain_score
-from lancelet.query.search.text_snippets import snippets
+from lancelet.query import search as searches
+
+if TYPE_CHECKING:
+    from lancelet.query.search.text_explain import ScoreExplanation
 
 
 class TextMethods:
@@ -22,7 +24,7 @@ class TextMethods:
             query: What `full_text_query` takes.
             row_id: The `_rowid` of the row.
         """
-        return explain_score(self._handle.snapshot, query, row_id)
+        return searches.text_explain.explain_score(self._handle.snapshot, query, row_id)
 
     def highlight(
         self,
@@ -47,4 +49,4 @@ class TextMethods:
             max_chars: The most characters of a text that are returned, without the marks.
         """
         marks = (before, after, max_chars)
-        return snippets(self._handle.snapshot, query, texts, column, marks)
+        return searches.text_snippets.snippets(self._handle.snapshot, query, texts, column, marks)

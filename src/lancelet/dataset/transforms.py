@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lancelet import ops
 from lancelet.dataset.udf import BatchUDF, as_batch
 from lancelet.errors import InvalidInputError
-from lancelet.ops.columns.sources import BATCH_ROWS, Expressions, Function, NewColumns, Nulls, Rows
-from lancelet.ops.rows import RowStream, read_rows_of
 from lancelet.query.execute import execute
 from lancelet.query.plan import plan_scan
 from lancelet.query.scan_options import ScanOptions
 from lancelet.table.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from lancelet.ops.columns.sources import Function, NewColumns
+    from lancelet.ops.rows import RowStream
 
 
 class TransformTypeError(InvalidInputError, TypeError):
@@ -31,18 +34,18 @@ def new_columns_of(
     """Return where the values of new columns come from."""
     match transforms:
         case pa.Schema():
-            return Nulls(transforms)
+            return ops.columns.sources.Nulls(transforms)
         case pa.Field():
-            return Nulls(pa.schema([transforms]))
+            return ops.columns.sources.Nulls(pa.schema([transforms]))
         case [pa.Field(), *_]:
-            return Nulls(pa.schema(transforms))
+            return ops.columns.sources.Nulls(pa.schema(transforms))
         case BatchUDF():
             return _function(transforms, snapshot, read_columns, batch_size)
         case dict():
-            return Expressions(_checked(transforms), batch_size)
+            return ops.columns.sources.Expressions(_checked(transforms), batch_size)
     if callable(transforms):
         return _plain_function(transforms, snapshot, read_columns, batch_size)
-    return Rows(_rows(transforms, reader_schema))
+    return ops.columns.sources.Rows(_rows(transforms, reader_schema))
 
 
 def _function(
@@ -50,11 +53,11 @@ def _function(
 ) -> Function:
     if udf.output_schema is None:
         udf.output_schema = as_batch(udf(_first_row(snapshot, reads))).schema
-    return Function(
+    return ops.columns.sources.Function(
         udf.call_checked,
         udf.output_schema,
         None if reads is None else tuple(reads),
-        batch_size or BATCH_ROWS,
+        batch_size or ops.columns.sources.BATCH_ROWS,
         udf.cache,
     )
 
@@ -93,7 +96,7 @@ def _rows(data: Any, schema: pa.Schema | None) -> RowStream:
     if schema is None and is_plain:
         raise InvalidInputError("Must provide schema to write dataset from RecordBatch iterable")
     try:
-        return read_rows_of(data, schema)
+        return ops.rows.read_rows_of(data, schema)
     except InvalidInputError as error:
         raise TransformTypeError(
             "transforms must be a BatchUDF, dict, map function, or ReaderLike value",

@@ -8,9 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from lancelet import ops
 from lancelet.errors import InvalidInputError
-from lancelet.ops.columns.checkpoint import BatchUDFCheckpoint
-from lancelet.ops.columns.fields import ColumnError
 
 
 class BatchUDF:
@@ -31,7 +30,11 @@ class BatchUDF:
         """
         self.func = func
         self.output_schema = output_schema
-        self.cache = None if checkpoint_file is None else BatchUDFCheckpoint(checkpoint_file)
+        self.cache = (
+            None
+            if checkpoint_file is None
+            else ops.columns.checkpoint.BatchUDFCheckpoint(checkpoint_file)
+        )
 
     def __call__(self, batch: pa.RecordBatch) -> Any:
         """Call the function itself, as tests of it would."""
@@ -41,7 +44,7 @@ class BatchUDF:
         """Return what the function makes of a batch, which must be what it is said to make."""
         result = as_batch(self.func(batch))
         if result.schema != self.output_schema:
-            raise ColumnError(
+            raise ops.columns.fields.ColumnError(
                 "Output schema of function does not match the expected schema",
                 expected=str(self.output_schema),
                 found=str(result.schema),

@@ -8,20 +8,18 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
 
 import pyarrow as pa
 
+from lancelet import index as kinds
+from lancelet import ops
 from lancelet.dataset.accelerated import models_on
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.index_values import IvfCentroids
 from lancelet.dataset.progress import by_stages
 from lancelet.dataset.vector_request import VectorIndexArguments
 from lancelet.errors import FieldNotFoundError, InvalidInputError, UnsupportedError
-from lancelet.index.vector.writer import array_of
-from lancelet.ops.dry_run import ChangeReport
-from lancelet.ops.indexing.report import report_vector_index
-from lancelet.ops.indexing.vector_models import model_of_index, name_of_index_on
-from lancelet.ops.indexing.vectors import create_vector_index
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
+    from lancelet.ops.dry_run import ChangeReport
 
 
 class NoVectorIndexError(FieldNotFoundError, KeyError):
@@ -197,15 +195,15 @@ class VectorIndexMethods:
         handle = self._handle
         request = arguments.request(handle.snapshot.schema)
         if dry_run:
-            return report_vector_index(handle.snapshot, request)
-        handle.snapshot = create_vector_index(handle.snapshot, request)
+            return ops.indexing.report.report_vector_index(handle.snapshot, request)
+        handle.snapshot = ops.indexing.vectors.create_vector_index(handle.snapshot, request)
         return self
 
     def get_ivf_model(self, index_name: str) -> IvfCentroids:
         """Return the centroids of an index, as an object that has them as `centroids`."""
-        model = model_of_index(self._handle.snapshot, index_name)
+        model = ops.indexing.vector_models.model_of_index(self._handle.snapshot, index_name)
         element = pa.from_numpy_dtype(model.centroids.dtype)
-        vectors = array_of(model.centroids, pa.list_(element, model.dimension))
+        vectors = kinds.vector.writer.array_of(model.centroids, pa.list_(element, model.dimension))
         return IvfCentroids(vectors)
 
     def centroids(
@@ -215,7 +213,7 @@ class VectorIndexMethods:
         if index_name is None:
             if column is None:
                 raise InvalidInputError("Must provide 'index_name' or 'column'.")
-            index_name = name_of_index_on(self._handle.snapshot, column)
+            index_name = ops.indexing.vector_models.name_of_index_on(self._handle.snapshot, column)
             if index_name is None:
                 raise NoVectorIndexError(f"No IVF index for column '{column}'")
         return self.get_ivf_model(index_name).centroids

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lancelet import ops
 from lancelet.errors import InvalidInputError
-from lancelet.ops.indexing.vector_models import partition_table, segments_of_index
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
@@ -51,5 +51,7 @@ class VectorIndexReader:
                 f"expected 0 <= partition_id < {self.num_partitions()}"
             )
         snapshot = self.dataset._handle.snapshot  # noqa: SLF001 - a part of it
-        opened = segments_of_index(snapshot, self.index_name)
-        return partition_table(opened, partition_id, with_vector=with_vector)
+        opened = ops.indexing.vector_models.segments_of_index(snapshot, self.index_name)
+        return ops.indexing.vector_models.partition_table(
+            opened, partition_id, with_vector=with_vector
+        )

@@ -11,21 +11,22 @@ import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lancelet import index as kinds
+from lancelet import ops
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.format.schema import Schema
-from lancelet.index.vector.layout import METRICS
-from lancelet.index.vector.quantizers.registry import KINDS, quantizer_name
-from lancelet.index.vector.train import IvfRequest
-from lancelet.index.vector.vectors import values_of, vector_type_of
 from lancelet.io.open import open_store
 from lancelet.kernels import Metric
-from lancelet.ops.indexing.vectors import VectorIndexRequest
+
+if TYPE_CHECKING:
+    from lancelet.index.vector.train import IvfRequest
+    from lancelet.ops.indexing.vectors import VectorIndexRequest
 
 _NUMBERS: Final = {
     "num_partitions": "partitions",
@@ -72,7 +73,7 @@ class VectorIndexArguments:
         ivf = _with_models(self._ivf(), self, schema)
         if self.progress_callback is not None:
             ivf = replace(ivf, progress=self.progress_callback)
-        return VectorIndexRequest(
+        return ops.indexing.vectors.VectorIndexRequest(
             _column(self.column),
             ivf,
             self.name,
@@ -84,9 +85,11 @@ class VectorIndexArguments:
 
     def _ivf(self) -> IvfRequest:
         name = str(self.index_type).upper()
-        if name not in KINDS:
+        if name not in kinds.vector.quantizers.registry.KINDS:
             raise UnsupportedError(
-                f"Only {list(KINDS)} index types supported. Got {self.index_type}", found=name
+                f"Only {list(kinds.vector.quantizers.registry.KINDS)} index types supported. "
+                f"Got {self.index_type}",
+                found=name,
             )
         values = {key: own for key, own in self.values.items() if key not in _WITHOUT_EFFECT}
         if str(self.values.get("index_file_version", "V3")).upper() != "V3":
@@ -94,10 +97,15 @@ class VectorIndexArguments:
                 "indices of vectors are written in the layout V3 alone",
                 found=str(self.values["index_file_version"]),
             )
-        if quantizer_name(name) == "PQ" and values.get("num_sub_vectors") is None:
+        if (
+            kinds.vector.quantizers.registry.quantizer_name(name) == "PQ"
+            and values.get("num_sub_vectors") is None
+        ):
             raise InvalidInputError("num_partitions and num_sub_vectors are required for IVF_PQ")
         numbers: dict[str, Any] = {_NUMBERS[key]: own for key, own in _numbers(values).items()}
-        return IvfRequest(name, _metric(self.metric), transposed=not self.skip_transpose, **numbers)
+        return kinds.vector.train.IvfRequest(
+            name, _metric(self.metric), transposed=not self.skip_transpose, **numbers
+        )
 
 
 def _column(column: str | Sequence[str]) -> str:
@@ -109,9 +117,11 @@ def _column(column: str | Sequence[str]) -> str:
 
 
 def _metric(given: str) -> Metric:
-    known = METRICS.get(str(given).lower())
+    known = kinds.vector.layout.METRICS.get(str(given).lower())
     if known is None:
-        raise InvalidInputError(f"Metric {given} not supported.", known=sorted(METRICS))
+        raise InvalidInputError(
+            f"Metric {given} not supported.", known=sorted(kinds.vector.layout.METRICS)
+        )
     return known
 
 
@@ -194,7 +204,7 @@ def _with_rotation(request: IvfRequest, model: str) -> IvfRequest:
 def _check_pieces(request: IvfRequest, column: str, schema: Schema) -> None:
     if request.pieces is None or column not in schema.names:
         return
-    vector_type = vector_type_of(schema.field_by_path(column).arrow_type)
+    vector_type = kinds.vector.vectors.vector_type_of(schema.field_by_path(column).arrow_type)
     if vector_type is not None and vector_type.list_size % request.pieces:
         raise InvalidInputError(
             f"dimension ({vector_type.list_size}) must be divisible by num_sub_vectors"
@@ -210,5 +220,5 @@ def matrix_of_values(given: Any) -> npt.NDArray[Any]:
         found: npt.NDArray[Any] = given.to_numpy_ndarray()
         return found
     if isinstance(given, pa.FixedSizeListArray):
-        return values_of(given).reshape(len(given), given.type.list_size)
+        return kinds.vector.vectors.values_of(given).reshape(len(given), given.type.list_size)
     return np.asarray(given)

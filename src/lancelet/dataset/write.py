@@ -6,10 +6,11 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import pyarrow as pa
 
+from lancelet import ops
 from lancelet.dataset.bases import DatasetBasePath
 from lancelet.dataset.dataset import LanceDataset
 from lancelet.dataset.handle import Handle, VersionLike
@@ -18,10 +19,10 @@ from lancelet.dataset.progress import FragmentWriteProgress
 from lancelet.dataset.session import Session
 from lancelet.dataset.write_request import WriteRequest
 from lancelet.io.open import renew_memory
-from lancelet.ops.dry_run import ChangeReport
-from lancelet.ops.rows import read_rows_of
 from lancelet.ops.write import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
-from lancelet.ops.write_table import report_write, write_table
+
+if TYPE_CHECKING:
+    from lancelet.ops.dry_run import ChangeReport
 
 
 def dataset(
@@ -236,8 +237,10 @@ def write_dataset(
         renew_memory(uri)
     location, meter, options = request.locate()
     known = uri.snapshot if isinstance(uri, LanceDataset) else None
-    rows = read_rows_of(data_obj, schema)
+    rows = ops.rows.read_rows_of(data_obj, schema)
     if dry_run:
-        return report_write(location, rows, request.write_mode, request.options)
-    snapshot = write_table(location, rows, request.write_mode, request.options, known=known)
+        return ops.write_table.report_write(location, rows, request.write_mode, request.options)
+    snapshot = ops.write_table.write_table(
+        location, rows, request.write_mode, request.options, known=known
+    )
     return LanceDataset(location.uri, session=session, _handle=Handle(snapshot, meter, options))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lancelet import ops
 from lancelet.dataset.bases import DatasetBasePath
 from lancelet.dataset.committing import Transaction, transaction_to_user
 from lancelet.dataset.metadata import FragmentMetadata, fragment_to_user
@@ -21,11 +22,7 @@ from lancelet.dataset.write_request import WriteRequest
 from lancelet.errors import InternalError
 from lancelet.format.fragment import FragmentId
 from lancelet.format.operation import Append, Overwrite
-from lancelet.ops.fragments import write_fragment
-from lancelet.ops.publish import new_transaction
-from lancelet.ops.rows import read_rows_of
 from lancelet.ops.write import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
-from lancelet.ops.write_table import prepare_write
 from lancelet.table.snapshot import latest_snapshot
 
 if TYPE_CHECKING:
@@ -89,9 +86,11 @@ def write_fragments(
     )
     request.check_session()
     location, _, _ = request.locate()
-    rows = read_rows_of(data, schema)
+    rows = ops.rows.read_rows_of(data, schema)
     latest = latest_snapshot(location)
-    prepared = prepare_write(location, latest, rows, request.write_mode, request.options)
+    prepared = ops.write_table.prepare_write(
+        location, latest, rows, request.write_mode, request.options
+    )
     operation = prepared.operation
     if not isinstance(operation, Append | Overwrite):
         raise InternalError("a write prepared another operation", found=type(operation).__name__)
@@ -99,14 +98,14 @@ def write_fragments(
     if not return_transaction:
         return [fragment_to_user(fragment) for fragment in fragments]
     operation = replace(operation, fragments=fragments)
-    return transaction_to_user(new_transaction(prepared.read_version, operation))
+    return transaction_to_user(ops.publish.new_transaction(prepared.read_version, operation))
 
 
 def create_fragment(data: Any, schema: pa.Schema | None, request: WriteRequest) -> FragmentMetadata:
     """Write rows as one fragment; see `LanceFragment.create`."""
     location, _, _ = request.locate()
-    rows = read_rows_of(data, schema)
+    rows = ops.rows.read_rows_of(data, schema)
     latest = latest_snapshot(location)
     return fragment_to_user(
-        write_fragment(location, latest, rows, request.write_mode, request.options)
+        ops.fragments.write_fragment(location, latest, rows, request.write_mode, request.options)
     )

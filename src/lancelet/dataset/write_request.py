@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from lancelet import ops
 from lancelet.dataset.bases import DatasetBasePath, bases_from_user
 from lancelet.dataset.cleanup_config import auto_cleanup_config
 from lancelet.dataset.handle import OpenOptions, locate, text_of
@@ -24,21 +25,14 @@ from lancelet.format.fragment import Fragment
 from lancelet.format.paths import ManifestNaming
 from lancelet.format.version import FileVersion
 from lancelet.io.metered import PROCESS_METER, IoMeter
-from lancelet.ops.bases import BaseChoice
-from lancelet.ops.blob_input import BlobInputError
-from lancelet.ops.publish import Remarks
-from lancelet.ops.write import (
-    MAX_BYTES_PER_FILE,
-    MAX_ROWS_PER_FILE,
-    FileLimits,
-    FileOptions,
-)
-from lancelet.ops.write_table import WriteMode, WriteOptions
+from lancelet.ops.write import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
 from lancelet.table.commit import CommitOptions
 from lancelet.table.location import TableLocation
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
+    from lancelet.ops.write import FileOptions
+    from lancelet.ops.write_table import WriteMode, WriteOptions
 
 
 _BLOB_MODES: Final = ("reference", "ingest")
@@ -89,7 +83,7 @@ class WriteRequest:
                 found=self.external_blob_mode,
             )
         if self.external_blob_mode == "ingest" and self.allow_external_blob_outside_bases:
-            raise BlobInputError(
+            raise ops.blob_input.BlobInputError(
                 'allow_external_blob_outside_bases only applies when external_blob_mode="reference"'
             )
         if self.use_legacy_format is not None:
@@ -134,33 +128,33 @@ class WriteRequest:
     @property
     def write_mode(self) -> WriteMode:
         """What to do with a table that is there."""
-        return WriteMode.parse(self.mode)
+        return ops.write_table.WriteMode.parse(self.mode)
 
     @property
     def options(self) -> WriteOptions:
         """What the layers below need to know."""
         properties = dict(self.transaction_properties or {})
-        return WriteOptions(
+        return ops.write_table.WriteOptions(
             files=self._files(),
             version=self._version(),
             commit=CommitOptions(
                 stable_row_ids=self.enable_stable_row_ids,
                 naming=ManifestNaming.V2 if self.enable_v2_manifest_paths else ManifestNaming.V1,
             ),
-            remarks=Remarks(self.commit_message, properties),
+            remarks=ops.publish.Remarks(self.commit_message, properties),
             config=auto_cleanup_config(self.auto_cleanup_options or {}),
             bases=bases_from_user(self.initial_bases),
             allows_blobs_outside=self.allow_external_blob_outside_bases,
             ingests_blobs=self.external_blob_mode == "ingest",
-            targets=BaseChoice(_names(self.target_bases), self.target_all_bases),
+            targets=ops.bases.BaseChoice(_names(self.target_bases), self.target_all_bases),
         )
 
     def _files(self) -> FileOptions:
         progress = self.progress
-        return FileOptions(
-            limits=FileLimits(
+        return ops.write.FileOptions(
+            limits=ops.write.FileLimits(
                 self.max_rows_per_file,
-                FileLimits().max_rows_per_group
+                ops.write.FileLimits().max_rows_per_group
                 if self.max_rows_per_group is None
                 else self.max_rows_per_group,
                 self.max_bytes_per_file,

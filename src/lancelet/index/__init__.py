@@ -1,1 +1,14 @@
 """Indices: a package per kind, which knows rows and files and nothing of tables."""
+
+# ruff: noqa: TC004 - modules are imported on demand, and here for readers of types only
+
+from typing import TYPE_CHECKING
+
+from lancelet.on_demand import import_on_demand
+
+if TYPE_CHECKING:
+    from lancelet.index import registry, vector
+
+__all__ = ["registry", "vector"]
+
+import_on_demand(__name__, {})

@@ -1,4 +1,9 @@
-"""Bytes in named objects: where they are kept, and how they are read and written safely."""
+"""Bytes in named objects: where they are kept, and how they are read and written safely.
+
+What remote stores need is imported with the first of them.
+"""
+
+from typing import TYPE_CHECKING
 
 from lancelet.io.open import open_folder, open_store
 from lancelet.io.store import (
@@ -10,6 +15,10 @@ from lancelet.io.store import (
     StorageOptions,
     Store,
 )
+from lancelet.on_demand import import_on_demand
+
+if TYPE_CHECKING:
+    from lancelet.io import client, remote  # noqa: TC004 - found on demand
 
 __all__ = [
     "BytesLike",
@@ -19,6 +28,10 @@ __all__ = [
     "ObjectWriter",
     "StorageOptions",
     "Store",
+    "client",
     "open_folder",
     "open_store",
+    "remote",
 ]
+
+import_on_demand(__name__, {})

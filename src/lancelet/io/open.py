@@ -10,13 +10,12 @@ import os
 from functools import lru_cache
 from typing import Final
 
+from lancelet import io
 from lancelet.errors import InvalidInputError, UnsupportedError
-from lancelet.io.client import REMOTE_SCHEMES, open_client
 from lancelet.io.credentials import OptionsProvider
 from lancelet.io.local import LocalStore
 from lancelet.io.memory import MemoryStore
 from lancelet.io.options import option_of
-from lancelet.io.remote import RemoteStore
 from lancelet.io.request_metrics import REQUEST_METRICS
 from lancelet.io.store import StorageOptions, Store
 from lancelet.io.trace_events import LISTENERS
@@ -79,10 +78,11 @@ def _store_of(
         case "memory":
             is_named = bool(location.authority)
             return MemoryStore(location.authority) if is_named else MemoryStore.unnamed()
-        case scheme if (base := scheme.removesuffix("+ddb")) in REMOTE_SCHEMES:
-            return RemoteStore(open_client(base, location.authority, storage_options, provider))
+        case scheme if (base := scheme.removesuffix("+ddb")) in io.client.REMOTE_SCHEMES:
+            client = io.client.open_client(base, location.authority, storage_options, provider)
+            return io.remote.RemoteStore(client)
         case scheme:
-            known = sorted({"file", "memory", "s3+ddb", *REMOTE_SCHEMES})
+            known = sorted({"file", "memory", "s3+ddb", *io.client.REMOTE_SCHEMES})
             raise UnknownSchemeError("no store has this scheme", scheme=scheme, known=known)
 
 

@@ -14,12 +14,12 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 from lancelet.file.batches import rebatch
+from lancelet.query import search as searches
 from lancelet.query.nodes.filter import count_matching, filter_rows
 from lancelet.query.nodes.read import read_rows, windows
 from lancelet.query.nodes.sort import plan_keys, sorted_rows
 from lancelet.query.plan import ScanPlan
 from lancelet.query.projection import without_columns
-from lancelet.query.search.scored import ScoredScan
 
 
 def execute(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
@@ -31,7 +31,7 @@ def execute(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
 def _batches(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
     options = plan.options
     if options.search is not None:
-        yield from ScoredScan(plan).batches()
+        yield from searches.scored.ScoredScan(plan).batches()
         return
     if plan.is_empty:
         return
@@ -52,7 +52,7 @@ def _batches(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
 def execute_to_table(plan: ScanPlan) -> pa.Table:
     """Return all rows of a scan."""
     if plan.options.search is not None:
-        return ScoredScan(plan).table()
+        return searches.scored.ScoredScan(plan).table()
     batches = list(execute(plan))
     if not plan.schema.names:
         rows = sum(batch.num_rows for batch in batches)
@@ -64,7 +64,7 @@ def count_rows(plan: ScanPlan) -> int:
     """Return how many rows a scan returns; without a filter the manifest knows."""
     options = plan.options
     if options.search is not None:
-        return int(ScoredScan(plan).table().num_rows)
+        return int(searches.scored.ScoredScan(plan).table().num_rows)
     if plan.is_empty:
         return 0
     if plan.is_filtered:

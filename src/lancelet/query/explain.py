@@ -17,6 +17,7 @@ import pyarrow as pa
 from lancelet.encodings.base import RowRange
 from lancelet.index.folder import IndexLoads
 from lancelet.io.metered import PROCESS_METER, IoMeter, metered
+from lancelet.query import search as searches
 from lancelet.query.execute import count_rows, execute
 from lancelet.query.indexing.choose import choose_parts
 from lancelet.query.indexing.first_rows import bound_of_first_rows
@@ -25,8 +26,6 @@ from lancelet.query.indexing.search import find_candidates
 from lancelet.query.indexing.segments import column_indices, index_loads, vector_indices
 from lancelet.query.nodes.source import sources
 from lancelet.query.plan import ScanPlan
-from lancelet.query.search.hits import Explained
-from lancelet.query.search.text_indices import text_indices
 from lancelet.query.zone_pruning import candidate_ranges
 from lancelet.table.kept import Kept
 
@@ -76,7 +75,7 @@ def analyze_plan(plan: ScanPlan, *, count_only: bool = False) -> str:
     predicted = predict(plan)
     scanned = min([predicted.rows, *(part.estimate for part in choose_parts(plan))])
     # A search looks at all rows that are read, and passes the nearest on.
-    read = scanned if isinstance(plan.options.search, Explained) else rows
+    read = scanned if isinstance(plan.options.search, searches.hits.Explained) else rows
     metrics = (
         f", metrics=[output_rows={read}, elapsed_ms={elapsed_ms:.2f}, "
         f"bytes_read={counts.read_bytes}, iops={counts.read_iops}, "
@@ -161,7 +160,7 @@ def _measured(plan: ScanPlan) -> tuple[ScanPlan, IoMeter]:
     apart = replace(location, store=metered(location.store, meter), kept=Kept())
     snapshot = replace(plan.snapshot, location=apart)
     column_indices(snapshot, of=plan.snapshot)
-    text_indices(snapshot, of=plan.snapshot)
+    searches.text_indices.text_indices(snapshot, of=plan.snapshot)
     vector_indices(snapshot, of=plan.snapshot)
     return replace(plan, snapshot=snapshot), meter
 
@@ -186,7 +185,9 @@ def _lines(
         steps += [] if bound is None else [f"{_ASKED} first rows, {bound}"]
     early = [each.name for step in plan.steps for each in step.fields]
     late = [each.name for each in plan.projection.fields if each.name not in early]
-    searched = options.search.steps(plan) if isinstance(options.search, Explained) else []
+    searched = (
+        options.search.steps(plan) if isinstance(options.search, searches.hits.Explained) else []
+    )
     is_found_first = bool(searched) and not options.prefilter
     if is_found_first:
         steps += [f"Filter: {step.expression}" for step in reversed(plan.steps)]

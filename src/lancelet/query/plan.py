@@ -14,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from lancelet.format.field import Field
 from lancelet.query import expression as ex
+from lancelet.query import search as searches
 from lancelet.query.compile import Writable, compile_filter, is_lasting
 from lancelet.query.expression import Expression
 from lancelet.query.plain_filter import Plain, read_plain
@@ -27,10 +28,12 @@ from lancelet.query.projection import Projection, needed, project, scan_schema
 from lancelet.query.row_columns import RowColumn
 from lancelet.query.row_mask import mask_expression
 from lancelet.query.scan_options import Columns, ScanOptions
-from lancelet.query.search.hits import QUERY_INDEX, Search
 from lancelet.query.simplify import Conjunct, simplify_filter, split_conjuncts
 from lancelet.query.traversal import columns_of
 from lancelet.table.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from lancelet.query.search.hits import Search
 
 _KEPT_TEXT_MAX: Final = 4096
 """A longer filter is compiled again each time: what it compiles to may be large."""
@@ -98,7 +101,7 @@ class ScanPlan:
         fields = list(self.projection.schema)
         for place, each in self.search_columns:
             fields.insert(place, each)
-        found = [QUERY_INDEX, *fields] if search.is_batch else fields
+        found = [searches.hits.QUERY_INDEX, *fields] if search.is_batch else fields
         return pa.schema(found, metadata=self.projection.schema.metadata)
 
 

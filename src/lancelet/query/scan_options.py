@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 from uuid import UUID
 
 from lancelet.errors import InvalidInputError
 from lancelet.file.arguments import OutOfRangeError
 from lancelet.query.compile import Writable
-from lancelet.query.search.hits import Search
 from lancelet.rowids.selection import RowMask
+
+if TYPE_CHECKING:
+    from lancelet.query.search.hits import Search
 
 Columns: TypeAlias = "tuple[str, ...] | Mapping[str, Writable] | None"
 """Paths of columns, or expressions by the name each shall have, or None for all columns."""

@@ -15,7 +15,7 @@ What is not flat and plain, has nulls or asks for an encoding is left to the gen
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
@@ -48,7 +48,7 @@ _FIXED_TYPES: Final = frozenset(
         *(pa.timestamp("s"), pa.duration("s")),
     )
 )
-_OFFSETS: Final = {
+_OFFSETS: Final[Mapping[int, np.dtype[Any]]] = {
     pa.string().id: np.dtype(np.int32),
     pa.binary().id: np.dtype(np.int32),
     pa.large_string().id: np.dtype(np.int64),

@@ -19,7 +19,7 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
-from lancelet.encodings import v2_0, v2_1, v2_3
+from lancelet import encodings
 from lancelet.encodings.base import (
     BlobSink,
     EncodedPage,
@@ -31,7 +31,6 @@ from lancelet.encodings.base import (
 from lancelet.encodings.bundle import Bundle, Columns
 from lancelet.encodings.encode_field import check_storable as check_storable_with_levels
 from lancelet.encodings.options import EncodingOptions
-from lancelet.encodings.v2_0.columns import check_storable as check_storable_in_2_0
 from lancelet.errors import InternalError
 from lancelet.file.v2.column_metadata import PLAIN_COLUMN_ENCODING
 from lancelet.format import logical_type
@@ -67,11 +66,11 @@ def generation_of(version: FileVersion) -> Generation:
     """Return the encodings of a 2.x version."""
     match version:
         case FileVersion.V2_0:
-            return v2_0
+            return encodings.v2_0
         case FileVersion.V2_1 | FileVersion.V2_2:
-            return v2_1
+            return encodings.v2_1
         case FileVersion.V2_3:
-            return v2_3
+            return encodings.v2_3
         case FileVersion.V0_1:
             raise InternalError("files of version 0.1 have no columns", version=version.value)
 
@@ -79,7 +78,7 @@ def generation_of(version: FileVersion) -> Generation:
 def bundle_columns(columns: Columns, version: FileVersion, memo: Memo | None) -> Sequence[Bundle]:
     """Prepare to read columns that are alike at once; others are left out."""
     if version in (FileVersion.V2_1, FileVersion.V2_2):
-        return v2_1.bundle_columns(columns, memo)
+        return encodings.v2_1.bundle_columns(columns, memo)
     return ()
 
 
@@ -88,7 +87,7 @@ def encode_tiny_fields(
 ) -> Sequence[EncodedPage | None]:
     """Encode a few plain values of each field as its only page; others are None."""
     if version in (FileVersion.V2_1, FileVersion.V2_2):
-        return v2_1.encode_tiny_fields(arrays, fields, version)
+        return encodings.v2_1.encode_tiny_fields(arrays, fields, version)
     return [None] * len(fields)
 
 
@@ -110,7 +109,7 @@ def check_storable(fields: Iterable[Field], version: FileVersion) -> None:
 @lru_cache(_FIELDS_KEPT)
 def _check_type(field: Field, version: FileVersion) -> None:
     if version is FileVersion.V2_0:
-        check_storable_in_2_0(field)
+        encodings.v2_0.check_storable(field)
     else:
         check_storable_with_levels(field, version)
 
@@ -136,5 +135,5 @@ def place_columns(fields: Iterable[Field], version: FileVersion) -> Mapping[int,
 def column_encodings(field: Field, version: FileVersion) -> tuple[bytes, ...]:
     """Return the envelope that says what the pages of each column of a field are."""
     if version is FileVersion.V2_0:
-        return v2_0.column_encodings(field, version)
+        return encodings.v2_0.column_encodings(field, version)
     return (PLAIN_COLUMN_ENCODING,) * len(columns_of(field, version))

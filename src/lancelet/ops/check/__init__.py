@@ -1,6 +1,24 @@
 """Checking that a table is sound, level by level."""
 
-from lancelet.ops.check.finding import Finding, Level, Severity
-from lancelet.ops.check.run import check, iter_findings
+# ruff: noqa: TC004 - names are imported on demand, and here for readers of types only
+
+from typing import TYPE_CHECKING
+
+from lancelet.on_demand import import_on_demand
+
+if TYPE_CHECKING:
+    from lancelet.ops.check.finding import Finding, Level, Severity
+    from lancelet.ops.check.run import check, iter_findings
 
 __all__ = ["Finding", "Level", "Severity", "check", "iter_findings"]
+
+import_on_demand(
+    __name__,
+    {
+        "Finding": "lancelet.ops.check.finding",
+        "Level": "lancelet.ops.check.finding",
+        "Severity": "lancelet.ops.check.finding",
+        "check": "lancelet.ops.check.run",
+        "iter_findings": "lancelet.ops.check.run",
+    },
+)

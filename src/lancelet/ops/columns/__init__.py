@@ -1,1 +1,34 @@
 """Changing the columns of a table: adding, retyping, renaming, dropping, replacing their files."""
+
+# ruff: noqa: TC004 - modules are imported on demand, and here for readers of types only
+
+from typing import TYPE_CHECKING
+
+from lancelet.on_demand import import_on_demand
+
+if TYPE_CHECKING:
+    from lancelet.ops.columns import (
+        add,
+        alter,
+        checkpoint,
+        drop,
+        fields,
+        from_join,
+        replace,
+        sources,
+        update,
+    )
+
+__all__ = [
+    "add",
+    "alter",
+    "checkpoint",
+    "drop",
+    "fields",
+    "from_join",
+    "replace",
+    "sources",
+    "update",
+]
+
+import_on_demand(__name__, {})

@@ -1,1 +1,14 @@
 """Rows that say nearly the same: hashes with few bits between them, vectors that lie close."""
+
+# ruff: noqa: TC004 - modules are imported on demand, and here for readers of types only
+
+from typing import TYPE_CHECKING
+
+from lancelet.on_demand import import_on_demand
+
+if TYPE_CHECKING:
+    from lancelet.ops.duplicates import clusters, hashes, indexed, pairs
+
+__all__ = ["clusters", "hashes", "indexed", "pairs"]
+
+import_on_demand(__name__, {})

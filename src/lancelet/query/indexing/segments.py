@@ -19,6 +19,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from lancelet import index as kinds
 from lancelet.buffers import Int64s
 from lancelet.errors import CorruptDataError, LanceletError, ObjectNotFoundError, UnsupportedError
 from lancelet.format.index_metadata import AnyDetails, IndexMetadata
@@ -26,9 +27,7 @@ from lancelet.format.paths import INDICES
 from lancelet.index.base import Complete, Counting, Naming, ScalarKind, Segment, Typed
 from lancelet.index.folder import IndexLoads, SegmentFolder
 from lancelet.index.question import IsNull, OneOf, Question, type_of
-from lancelet.index.registry import kind_of_files, kind_of_type
 from lancelet.index.titles import TITLES
-from lancelet.index.vector.kind import IVF
 from lancelet.query.functions.json_path import keys_of_path
 from lancelet.query.indexing.probes import WITHIN
 from lancelet.rowids.address import (
@@ -349,7 +348,7 @@ def column_indices(
     if of is not None:
         return snapshot.kept.get_or_make("column indices", lambda: column_indices(of))
     return snapshot.kept.get_or_make(
-        "column indices", lambda: _find(snapshot, lambda segment: segment.kind is not IVF)
+        "column indices", lambda: _find(snapshot, lambda segment: not _is_of_vectors(segment))
     )
 
 
@@ -362,9 +361,7 @@ def vector_indices(
     """
     if of is not None:
         return snapshot.kept.get_or_make("vector indices", lambda: vector_indices(of))
-    return snapshot.kept.get_or_make(
-        "vector indices", lambda: _find(snapshot, lambda segment: segment.kind is IVF)
-    )
+    return snapshot.kept.get_or_make("vector indices", lambda: _find(snapshot, _is_of_vectors))
 
 
 def folder_of(snapshot: Snapshot, metadata: IndexMetadata) -> SegmentFolder:
@@ -406,6 +403,10 @@ class _ByColumn(Mapping[tuple[str, ...], tuple[ColumnIndex, ...]]):
         return len(self._listed)
 
 
+def _is_of_vectors(segment: TableSegment) -> bool:
+    return segment.kind is kinds.vector.kind.IVF
+
+
 def _find(snapshot: Snapshot, is_wanted: Callable[[TableSegment], bool]) -> _ByColumn:
     fields = {int(field.id) for field in snapshot.schema.walk()}
     listed: dict[tuple[str, ...], list[TableSegment]] = {}
@@ -436,7 +437,7 @@ def _place_of(path: tuple[str, ...], within: str | None) -> tuple[str, ...] | No
 
 def kind_of(details: AnyDetails | None) -> ScalarKind | None:
     """Return the kind that details say, or None if it is unknown."""
-    kind = None if details is None else kind_of_type(details.type_url)
+    kind = None if details is None else kinds.registry.kind_of_type(details.type_url)
     return None if details is None or kind is None else kind.of_details(details.value)
 
 
@@ -460,7 +461,7 @@ def _kind_of_files(snapshot: Snapshot, metadata: IndexMetadata) -> ScalarKind | 
     def look() -> ScalarKind | None:
         listed = folder.store.list_delimited(folder.path).objects
         names = {info.path.rsplit("/", 1)[-1] for info in listed}
-        kind = kind_of_files(names, data_type)
+        kind = kinds.registry.kind_of_files(names, data_type)
         return None if kind is None or _is_ambiguous(snapshot, kind) else kind
 
     return snapshot.location.kept.get_or_make(("kind of files", metadata.uuid), look)
@@ -493,7 +494,7 @@ def _warn_of_unknown(snapshot: Snapshot, metadata: IndexMetadata) -> None:
     details = metadata.details
     if details is None or details.type_name not in TITLES:
         _warn_once(snapshot, metadata, "its kind is unknown to this release")
-    elif kind_of_type(details.type_url) is not None:
+    elif kinds.registry.kind_of_type(details.type_url) is not None:
         _warn_once(snapshot, metadata, "its version is newer than this release knows")
 
 

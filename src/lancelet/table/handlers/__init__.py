@@ -1,9 +1,18 @@
-"""Making a version appear: the ways of deciding a race for it, and of finding what was decided."""
+"""Making a version appear: the ways of deciding a race for it, and of finding what was decided.
 
+What databases need is imported with the first of them.
+"""
+
+from typing import TYPE_CHECKING
+
+from lancelet.on_demand import import_on_demand
 from lancelet.table.handlers.base import CommitHandler, CommitLock
 from lancelet.table.handlers.choose import handler_of
 from lancelet.table.handlers.direct import PutIfAbsent, RenameIfAbsent, UserLock
 from lancelet.table.handlers.external import ExternalStore, ManifestRecord, ManifestRecords
+
+if TYPE_CHECKING:
+    from lancelet.table.handlers import dynamodb, postgres, sqlite  # noqa: TC004 - on demand
 
 __all__ = [
     "CommitHandler",
@@ -14,5 +23,10 @@ __all__ = [
     "PutIfAbsent",
     "RenameIfAbsent",
     "UserLock",
+    "dynamodb",
     "handler_of",
+    "postgres",
+    "sqlite",
 ]
+
+import_on_demand(__name__, {})

@@ -14,12 +14,10 @@ from typing import Final
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.io.options import option_of
 from lancelet.io.uri import Location, parse_uri
+from lancelet.table import handlers
 from lancelet.table.handlers.base import CommitHandler
 from lancelet.table.handlers.direct import PutIfAbsent
-from lancelet.table.handlers.dynamodb import DynamoRecords
-from lancelet.table.handlers.external import ExternalStore
-from lancelet.table.handlers.postgres import PostgresRecords
-from lancelet.table.handlers.sqlite import SqliteRecords
+from lancelet.table.handlers.external import ExternalStore, ManifestRecords
 
 MANIFEST_STORE: Final = "manifest_store"
 """The storage option that names a database of versions."""
@@ -39,19 +37,25 @@ def handler_of(uri: str, storage_options: Mapping[str, str] | None = None) -> Co
         return PutIfAbsent()
     location = parse_uri(uri)
     if location.scheme.endswith("+ddb"):
-        return ExternalStore(DynamoRecords.open(_table_of(location), options), location.path)
+        return _external(
+            handlers.dynamodb.DynamoRecords.open(_table_of(location), options), location
+        )
     if database is None:
         return PutIfAbsent()
     kind, _, path = database.partition(":")
     if kind == "sqlite" and path:
-        return ExternalStore(SqliteRecords(path), location.path)
+        return _external(handlers.sqlite.SqliteRecords(path), location)
     if kind in {"postgresql", "postgres"}:
-        return ExternalStore(PostgresRecords(database), location.path)
+        return _external(handlers.postgres.PostgresRecords(database), location)
     raise UnsupportedError(
         "no database of versions is of this kind",
         kind=kind,
         known=["sqlite:<path>", "postgresql://<host>/<name>"],
     )
+
+
+def _external(records: ManifestRecords, location: Location) -> CommitHandler:
+    return ExternalStore(records, location.path)
 
 
 def _table_of(location: Location) -> str:
