@@ -109,7 +109,7 @@ class MaintenanceMethods:
         """Commit what tasks of a compaction made, and look at the version with it."""
         handle = self._handle
         if dry_run:
-            return ops.compact.report_results(handle.snapshot, results)
+            return ops.compact.report_results(handle.snapshot, results, options)
         done = ops.compact.commit_results(handle.snapshot, results, options, self._committing())
         handle.snapshot = done.snapshot
         return done.metrics

@@ -132,6 +132,28 @@ def test_builds_of_indices_and_bringing_them_up_to_date_can_be_tried(tmp_path, n
     assert dataset.optimize.optimize_indices(dry_run=True) == nothing
 
 
+@pytest.mark.parametrize("kind", ["BTREE", "BITMAP", "INVERTED", "IVF_FLAT"])
+def test_a_compaction_that_is_tried_counts_indices_that_it_moves(tmp_path, kind):
+    uri = str(tmp_path / "t")
+    dataset = lancelet.write_dataset(WORDS, uri, max_rows_per_file=200)
+    if kind == "IVF_FLAT":
+        dataset.create_index("v", kind, num_partitions=2)
+    else:
+        dataset.create_scalar_index("s" if kind == "INVERTED" else "k", kind)
+    dataset.delete("k % 3 = 0")
+    for change in (Compaction.execute, lambda d, _, **how: d.optimize.compact_files(**how)):
+        before = files(uri)
+        report = change(dataset, {}, dry_run=True)
+        assert files(uri) == before
+    dataset.optimize.compact_files()
+    written = [path for path in files(uri) - before if path.relative_to(uri).parts[0] not in BESIDE]
+    size = sum(path.stat().st_size for path in written)
+    assert report == ChangeReport("Rewrite", 400, len(written), size)
+    assert len(written) > 1
+    nothing = ChangeReport("Rewrite", 0, 0, 0)
+    assert dataset.optimize.compact_files(dry_run=True) == nothing
+
+
 APART = {
     "create tag": ("CreateTag", 1, 0, lambda d, **how: d.tags.create("new", 1, **how)),
     "update tag": ("UpdateTag", 1, 0, lambda d, **how: d.tags.update("old", 2, **how)),

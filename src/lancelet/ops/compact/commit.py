@@ -50,7 +50,7 @@ def commit_results(
         return Compacted(snapshot, CompactionMetrics())
     check_deferrable(snapshot, options)
     read = _as_read(snapshot, results)
-    groups = _numbered(read, results)
+    groups = numbered_groups(results, _reserved(read, results))
     indices = change_indices(read, groups, options)
     metrics = sum((result.metrics for result in results), CompactionMetrics())
     rewrite = Rewrite(groups, indices.rewritten, indices.moves)
@@ -109,15 +109,19 @@ def _as_read(snapshot: Snapshot, results: Sequence[RewriteResult]) -> Snapshot:
     return open_snapshot(snapshot.location, read_version)
 
 
-def _numbered(snapshot: Snapshot, results: Sequence[RewriteResult]) -> tuple[RewriteGroup, ...]:
-    """Return the groups with ids that nobody else will give to a fragment."""
+def _reserved(snapshot: Snapshot, results: Sequence[RewriteResult]) -> int:
+    """Return the first of as many ids as there are new fragments, which nobody else will give."""
     count = sum(len(result.new_fragments) for result in results)
-    following = 0
-    if count:
-        reserving = new_transaction(snapshot.version, ReserveFragments(count))
-        reserved = commit(snapshot.location, reserving).manifest.max_fragment_id
-        assert reserved is not None
-        following = reserved - count + 1
+    if not count:
+        return 0
+    reserving = new_transaction(snapshot.version, ReserveFragments(count))
+    reserved = commit(snapshot.location, reserving).manifest.max_fragment_id
+    assert reserved is not None
+    return reserved - count + 1
+
+
+def numbered_groups(results: Sequence[RewriteResult], following: int) -> tuple[RewriteGroup, ...]:
+    """Return the groups, whose new fragments have ids from one on."""
     groups = []
     for result in results:
         new: list[Fragment] = []

@@ -17,11 +17,16 @@ import numpy as np
 
 from lancelet.config import CPU_THREADS
 from lancelet.errors import CommitConflictError
-from lancelet.format.operation import Rewrite, RewriteGroup
-from lancelet.ops.compact.commit import Compacted, commit_what_fits, discard
+from lancelet.format.operation import Rewrite
+from lancelet.ops.compact.commit import (
+    Compacted,
+    commit_what_fits,
+    discard,
+    numbered_groups,
+)
 from lancelet.ops.compact.options import CompactionOptions
 from lancelet.ops.compact.plan import CompactionPlan, plan_compaction
-from lancelet.ops.compact.remap import check_deferrable
+from lancelet.ops.compact.remap import change_indices, check_deferrable
 from lancelet.ops.compact.rewrite import CompactionMetrics, RewriteResult, execute_task
 from lancelet.ops.dry_run import ChangeReport, Rehearsal
 from lancelet.table.commit import CommitOptions
@@ -72,20 +77,28 @@ def report_compaction(snapshot: Snapshot, options: CompactionOptions) -> ChangeR
     """Return what a compaction would do, after doing the work on a store that keeps nothing."""
     check_deferrable(snapshot, options)
     rehearsal = Rehearsal.of(snapshot)
-    return _report(rehearsal, run_tasks(rehearsal.snapshot, plan_compaction(snapshot, options)))
+    results = run_tasks(rehearsal.snapshot, plan_compaction(snapshot, options))
+    return _report(rehearsal, results, options)
 
 
-def report_results(snapshot: Snapshot, results: Sequence[RewriteResult]) -> ChangeReport:
-    """Return what committing what tasks made would do; its files are there already."""
-    return _report(Rehearsal.of(snapshot), results)
+def report_results(
+    snapshot: Snapshot, results: Sequence[RewriteResult], options: CompactionOptions
+) -> ChangeReport:
+    """Return what committing what tasks made would do; their files are there already."""
+    check_deferrable(snapshot, options)
+    return _report(Rehearsal.of(snapshot), results, options)
 
 
-def _report(rehearsal: Rehearsal, results: Sequence[RewriteResult]) -> ChangeReport:
-    groups = tuple(
-        RewriteGroup(result.original_fragments, result.new_fragments) for result in results
-    )
+def _report(
+    rehearsal: Rehearsal, results: Sequence[RewriteResult], options: CompactionOptions
+) -> ChangeReport:
+    if not results:
+        return rehearsal.report(Rewrite(()), 0)
+    highest = rehearsal.snapshot.manifest.max_fragment_id
+    groups = numbered_groups(results, 0 if highest is None else highest + 1)
     rows = sum(fragment.physical_rows for group in groups for fragment in group.new_fragments)
-    return rehearsal.report(Rewrite(groups), rows)
+    indices = change_indices(rehearsal.snapshot, groups, options)
+    return rehearsal.report(Rewrite(groups, indices.rewritten, indices.moves), rows)
 
 
 def run_tasks(snapshot: Snapshot, plan: CompactionPlan) -> list[RewriteResult]:
