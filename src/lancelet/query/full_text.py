@@ -11,7 +11,7 @@ BooleanQuery([(Occur.MUST, one), (Occur.MUST_NOT, other)])
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum, StrEnum
 from typing import Final
 
@@ -244,6 +244,23 @@ def columns_of_query(query: FullTextQuery) -> frozenset[str]:
             return frozenset().union(*(columns_of_query(each) for _, each in query.queries))
         case _:
             raise InvalidInputError("unknown query of texts", found=type(query).__name__)
+
+
+def leaves_of(query: FullTextQuery) -> Iterator[MatchQuery | PhraseQuery]:
+    """Yield the queries of one column that a query is put together of."""
+    match query:
+        case MatchQuery() | PhraseQuery():
+            yield query
+        case BoostQuery():
+            yield from leaves_of(query.positive)
+            yield from leaves_of(query.negative)
+        case MultiMatchQuery():
+            yield from query.queries
+        case BooleanQuery():
+            for _, each in query.queries:
+                yield from leaves_of(each)
+        case _:
+            return
 
 
 def render_query(query: FullTextQuery) -> str:

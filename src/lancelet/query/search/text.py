@@ -43,7 +43,12 @@ from lancelet.query.plan import ScanPlan
 from lancelet.query.search.combined import WeightedColumn, find_combined
 from lancelet.query.search.hits import Hits
 from lancelet.query.search.matches import NOTHING, Matches
-from lancelet.query.search.text_column import TextColumn, kept_text_column
+from lancelet.query.search.text_column import (
+    TextColumn,
+    analyzer_of_column,
+    kept_text_column,
+    tokens_of,
+)
 from lancelet.query.search.text_indices import BrokenSegmentError, Target, text_indices
 from lancelet.query.search.text_targets import is_by_element, target_of
 from lancelet.rowids.address import UInt64s
@@ -88,7 +93,7 @@ class TextSearch:
             count = None if options.limit is None else options.offset + options.limit
         if self.by_element:
             return self._find_elements(plan, rows, count)
-        found = _cut(_Evaluation(plan, rows).matches(self.query, count), count)
+        found = _cut(_Evaluation(plan, rows, self.query).matches(self.query, count), count)
         if len(found.scores) < 2:
             return Hits.of_query(found.addresses, found.scores)
         # Rows ascend, so that of equal scores the first comes first.
@@ -100,7 +105,7 @@ class TextSearch:
     ) -> Hits:
         """Return the elements that match, the best first; of equal scores the first in order."""
         while True:
-            evaluation = _Evaluation(plan, rows)
+            evaluation = _Evaluation(plan, rows, self.query)
             try:
                 found = _cut(evaluation.matches(self.query, count), count)
                 addresses, places = evaluation.elements(found)
@@ -181,12 +186,12 @@ def _words_query(snapshot: Snapshot, words: str, columns: Sequence[str] | None) 
 
 def evaluate_query(plan: ScanPlan, query: FullTextQuery) -> Matches:
     """Return all rows that a query finds, or all documents by their keys."""
-    return _Evaluation(plan, None).matches(query)
+    return _Evaluation(plan, None, query).matches(query)
 
 
 def best_element(plan: ScanPlan, query: FullTextQuery, address: int) -> int | None:
     """Return the key of the best element of a row that a query finds, if it finds any."""
-    evaluation = _Evaluation(plan, None)
+    evaluation = _Evaluation(plan, None, query)
     found = evaluation.matches(query)
     of_row = evaluation.elements(found)[0] == address
     if not of_row.any():
@@ -201,8 +206,10 @@ class _Evaluation:
     turns out to be damaged; all columns of such a query are one.
     """
 
-    def __init__(self, plan: ScanPlan, rows: Mapping[int, Int64s] | None) -> None:
-        self._plan, self._rows = plan, rows
+    def __init__(
+        self, plan: ScanPlan, rows: Mapping[int, Int64s] | None, query: FullTextQuery
+    ) -> None:
+        self._plan, self._rows, self._query = plan, rows, query
         self._columns: dict[Target, TextColumn] = {}
 
     def matches(self, query: FullTextQuery, count: int | None = None) -> Matches:
@@ -249,31 +256,36 @@ class _Evaluation:
         rows = DocumentGranularity.ROW
         targets = [target_of(self._plan.snapshot, name, rows) for name in query.columns]
         while True:
-            analyzers = [self._column(each).analyzer for each in targets if self._is_indexed(each)]
-            if not analyzers:
+            indexed = [each for each in targets if self._is_indexed(each)]
+            if not indexed:
                 raise NoTextIndexError(
                     "combined_fields requires an inverted index on at least one of its columns",
                     columns=list(query.columns),
                 )
             try:
+                analyzer = analyzer_of_column(self._plan.snapshot, indexed[0])
+                tokens = [token.text for token in analyzer.tokens(query.query)]
                 return find_combined(
                     [
-                        self._weighted(target, weight, analyzers[0])
+                        self._weighted(target, weight, analyzer, frozenset(tokens))
                         for target, weight in zip(targets, query.boosts, strict=True)
                     ],
-                    [token.text for token in analyzers[0].tokens(query.query)],
+                    tokens,
                     needs_all=query.operator is FullTextOperator.AND,
                 )
             except BrokenSegmentError as broken:
                 self._leave_out(broken)
 
-    def _weighted(self, target: Target, weight: float, analyzer: Analyzer) -> WeightedColumn:
+    def _weighted(
+        self, target: Target, weight: float, analyzer: Analyzer, only: frozenset[str]
+    ) -> WeightedColumn:
         """Return a column to be combined; without an index it is cut as the others are."""
         own = None if self._is_indexed(target) else analyzer
-        counted = TextColumn(self._plan, target, None, own)
+        counted = TextColumn(self._plan, target, None, own, only)
         if self._rows is None:
             return WeightedColumn(counted, weight, counted)
-        return WeightedColumn(TextColumn(self._plan, target, self._rows, own), weight, counted)
+        column = TextColumn(self._plan, target, self._rows, own, only)
+        return WeightedColumn(column, weight, counted)
 
     def _is_indexed(self, target: Target) -> bool:
         return bool(text_indices(self._plan.snapshot).segments(target))
@@ -298,8 +310,9 @@ class _Evaluation:
         if target in self._columns:
             return self._columns[target]
         if self._rows is not None or self._plan.options.fragments is not None:
-            column = TextColumn(self._plan, target, self._rows)
+            only = tokens_of(self._plan.snapshot, self._query, target)
+            column = TextColumn(self._plan, target, self._rows, only=only)
         else:
-            column = kept_text_column(self._plan, target)
+            column = kept_text_column(self._plan, target, self._query)
         self._columns[target] = column
         return column

@@ -18,24 +18,23 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.buffers import Int64s
-from lancelet.encodings.base import RowRange
 from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.format.field_path import format_path
 from lancelet.index.inverted.bm25 import Corpus, weights
-from lancelet.index.inverted.partition import MemoryPartition, Partition
-from lancelet.index.inverted.postings import invert
-from lancelet.index.text.analyzer import Analyzer, Token, Vocabulary, Words
+from lancelet.index.inverted.partition import Partition
+from lancelet.index.text.analyzer import Analyzer, Token
 from lancelet.index.text.documents import analyzer_of
-from lancelet.index.text.elements import (
-    Places,
-    elements_of,
-    lists_of_texts,
-    texts_per_row,
-)
+from lancelet.index.text.elements import Places
 from lancelet.index.text.options import TextOptions
-from lancelet.query.full_text import FullTextOperator, MatchQuery, PhraseQuery
+from lancelet.query.full_text import (
+    FullTextOperator,
+    FullTextQuery,
+    MatchQuery,
+    PhraseQuery,
+    leaves_of,
+)
 from lancelet.query.nodes.source import sources
-from lancelet.query.plan import ScanPlan, projection_of
+from lancelet.query.plan import ScanPlan
 from lancelet.query.search.matches import NOTHING, Matches
 from lancelet.query.search.terms import (
     Statistics,
@@ -53,7 +52,8 @@ from lancelet.query.search.text_parts import (
     TextPart,
     statistics_of,
 )
-from lancelet.query.search.text_targets import split_path
+from lancelet.query.search.text_targets import target_of
+from lancelet.query.search.unindexed import read_unindexed
 from lancelet.rowids.address import UInt64s, addresses_of, fragments_of, offsets_of
 from lancelet.table.snapshot import Snapshot
 
@@ -96,10 +96,12 @@ class TextColumn:
         target: Target,
         rows: Mapping[int, Int64s] | None,
         analyzer: Analyzer | None = None,
+        only: frozenset[str] | None = None,
     ) -> None:
         """Open the index of a column, and read the rows that it lacks; `rows` limits both.
 
-        With an analyzer a column that has no index is cut by it.
+        With an analyzer a column that has no index is cut by it. With `only` no other tokens are
+        asked for.
         """
         self._plan, self._target, self._rows = plan, target, rows
         found = text_indices(plan.snapshot).segments(target)
@@ -114,7 +116,9 @@ class TextColumn:
         self._groups = [TextGroup(stored, stored)]
         if found is None or not plan.options.indexed_only:
             covered = frozenset().union(*(segment.table.covered for segment in segments))
-            rest = self._unindexed(covered)
+            rest = read_unindexed(
+                plan, target, self._analyzer, covered=covered, rows=rows, only=only
+            )
             if rest is not None:
                 keys = self._keys(len(stored), rest.numbers)
                 part = TextPart(rest, rest.numbers, ALL_SHOWN, keys)
@@ -310,48 +314,6 @@ class TextColumn:
             hidden[places] = ~shown[own]
         return hidden.view(np.uint8) if hidden.any() else ALL_SHOWN
 
-    def _unindexed(self, covered: frozenset[int]) -> MemoryPartition | None:
-        """Return the rows of fragments that the index lacks as a partition."""
-        vocabulary = Vocabulary()
-        above, within = split_path(self._plan.snapshot.schema, self._target.path)
-        projection = projection_of(self._plan.snapshot, (format_path(above),))
-        texts: list[pa.Array] = []
-        where: list[UInt64s] = []
-        places: list[Places] = []
-        for source in sources(self._plan.snapshot, self._plan.options.fragments):
-            if int(source.fragment.id) in covered:
-                continue
-            whole = RowRange(0, source.num_rows)
-            offsets = source.visible(whole)
-            if self._rows is not None:
-                offsets = self._rows.get(int(source.fragment.id), np.empty(0, np.int64))
-            names = [field.name for field in projection.fields]
-            read = source.read(projection.fields, whole, offsets)
-            (values,) = projection.compute(pa.RecordBatch.from_arrays(read, names)).columns
-            values = lists_of_texts(values, within)
-            rows = np.arange(len(whole)) if offsets is None else offsets
-            if self._target.by_element:
-                found = elements_of(values)
-                values, rows = found.texts, rows[found.rows]
-                places.append(found.places)
-            texts.append(texts_per_row(values).cast(pa.large_string()))
-            where.append(addresses_of(source.fragment.id, rows))
-        if not texts:
-            return None
-        words = self._analyzer.analyze(pa.concat_arrays(texts), vocabulary)
-        has_tokens = words.counts > 0
-        if places:
-            has_tokens[:] = True
-        words = Words(words.ids, words.positions, words.counts[has_tokens])
-        postings = invert(words, len(vocabulary.tokens), 0, with_position=True)
-        return MemoryPartition(
-            vocabulary.tokens,
-            postings,
-            np.concatenate(where)[has_tokens],
-            words.counts.astype(np.uint32),
-            np.concatenate(places) if places else None,
-        )
-
 
 def _terms(
     partition: Partition,
@@ -391,13 +353,30 @@ def analyzer_of_column(snapshot: Snapshot, target: Target) -> Analyzer:
     return analyzer_of(replace(_UNINDEXED, lance_tokenizer="json" if is_json else "text"))
 
 
-def kept_text_column(plan: ScanPlan, target: Target) -> TextColumn:
-    """Return a column with all its rows, kept for the next search if not many lack an index."""
+def tokens_of(snapshot: Snapshot, query: FullTextQuery, target: Target) -> frozenset[str] | None:
+    """Return the tokens that a query asks of a column, or None if others are asked too."""
+    tokens: set[str] = set()
+    for leaf in leaves_of(query):
+        if target_of(snapshot, leaf.column, leaf.document_granularity) != target:
+            continue
+        if isinstance(leaf, MatchQuery) and leaf.fuzziness:
+            return None
+        tokens |= {token.text for token in analyzer_of_column(snapshot, target).tokens(leaf.query)}
+    return frozenset(tokens)
+
+
+def kept_text_column(plan: ScanPlan, target: Target, query: FullTextQuery) -> TextColumn:
+    """Return a column with all its rows, kept for the next search if not many lack an index.
+
+    If many do it is made for the query, and has its tokens alone.
+    """
     snapshot, is_indexed_only = plan.snapshot, plan.options.indexed_only
     segments = text_indices(snapshot).segments(target)
     key = ("text column", target, is_indexed_only, segments)
     column = snapshot.kept.get_or_make(key, lambda: _small_column(plan, target, segments or ()))
-    return column or TextColumn(plan, target, None)
+    if column is None:
+        column = TextColumn(plan, target, None, only=tokens_of(snapshot, query, target))
+    return column
 
 
 def _small_column(

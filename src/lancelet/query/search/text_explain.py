@@ -73,7 +73,7 @@ def _explain(plan: ScanPlan, query: FullTextQuery, key: UInt64s) -> ScoreExplana
     terms: tuple[TermScore, ...] = ()
     if is_found and isinstance(query, MatchQuery | PhraseQuery):
         target = target_of(plan.snapshot, query.column, query.document_granularity)
-        terms = tuple(kept_text_column(plan, target).explain(query, int(key[0])))
+        terms = tuple(kept_text_column(plan, target, query).explain(query, int(key[0])))
     parts = tuple(_explain(plan, each, key) for each in _parts(query))
     return ScoreExplanation(render_query(query), score, terms, parts)
 
