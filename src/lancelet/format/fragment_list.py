@@ -243,19 +243,32 @@ class FragmentWire:
 
 def split_fragments(message: Bytes) -> tuple[FragmentList, bytes]:
     """Return the fragments of a manifest message, and the message without them."""
-    entries, rest = split_entries(message)
-    return _scan(entries.wire, entries.position, entries.size), rest
+    head, position, size = find_parts(message, FRAGMENTS_FIELD)
+    rest = _rest_of(message, head, position + size)
+    return _scan(*_in_one_piece(message, head, position, size)), rest
 
 
 def split_entries(message: Bytes) -> tuple[FragmentWire, bytes]:
     """Return the fragments of a manifest message as they are, and the message without them."""
     head, position, size = find_parts(message, FRAGMENTS_FIELD)
-    # What lies between the entries is the rest; entries that touch leave nothing between.
-    starts = np.concatenate([np.zeros(1, np.int64), position + size])
-    stops = np.append(head, len(message))
-    gaps = np.flatnonzero(stops > starts)
-    rest = b"".join(message[starts[gap] : stops[gap]].tobytes() for gap in gaps)
-    return FragmentWire(*_in_one_piece(message, head, position, size)), rest
+    stop = position + size
+    if not len(head) or (head[1:] != stop[:-1]).any():
+        rest = _rest_of(message, head, stop)
+        return FragmentWire(*_in_one_piece(message, head, position, size)), rest
+    first, end, data = int(head[0]), int(stop[-1]), message.data
+    rest = bytes(data[:first]) + bytes(data[end:])
+    return FragmentWire(message[first:end], position - first, size), rest
+
+
+def _rest_of(message: Bytes, head: Int64s, stop: Int64s) -> bytes:
+    """Return the bytes between parts, given where each begins and ends."""
+    data = message.data
+    if not len(head):
+        return bytes(data)
+    # Parts that touch leave nothing between.
+    gaps = np.flatnonzero(head[1:] > stop[:-1]).tolist()
+    between = [bytes(data[int(stop[gap]) : int(head[gap + 1])]) for gap in gaps]
+    return b"".join([bytes(data[: int(head[0])]), *between, bytes(data[int(stop[-1]) :])])
 
 
 def _in_one_piece(

@@ -175,8 +175,13 @@ class LocalStore(Store):
 
     def delete(self, path: str) -> None:
         """See to it that a file is gone."""
-        with as_storage_errors(path), contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            os.unlink(self._native(path))
+        native = self._native(path)
+        try:
+            os.unlink(native)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            raise translated(error, path) from error
 
     def delete_folder(self, folder: str) -> None:
         """See to it that a folder and all in it are gone, hidden files included."""

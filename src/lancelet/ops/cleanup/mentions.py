@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lancelet.buffers import Bytes
 from lancelet.errors import CorruptDataError, ObjectNotFoundError
 from lancelet.format.flags import check_readable
 from lancelet.format.fragment import External, Fragment
@@ -55,18 +54,22 @@ class KnownVersion:
 class Mentions:
     """Paths below the root of a table, and directories of index segments.
 
-    Versions share most of their fragments, so each is taken apart once.
+    Versions share most of their fragments, so each is taken apart once; `known` has the paths of
+    fragments that were, by their bytes, and may serve several.
     """
 
+    known: dict[bytes, tuple[str, ...]] = field(default_factory=dict)
     paths: set[str] = field(default_factory=set)
     index_directories: set[str] = field(default_factory=set)
-    _seen: set[bytes] = field(default_factory=set)
-    _last: Bytes = field(default_factory=lambda: np.empty(0, np.uint8))
+    _last: bytes = b""
 
     def add(self, version: KnownVersion) -> None:
         """Add what a version mentions."""
         for fragment in self._unseen(version.outline.fragments):
-            self.paths.update(_paths_of(fragment))
+            found = self.known.get(fragment)
+            if found is None:
+                found = self.known[fragment] = tuple(_paths_of(Fragment.parse(fragment)))
+            self.paths.update(found)
         transaction = version.outline.transaction_file
         if transaction:
             self.paths.add(f"{TRANSACTIONS}/{transaction}")
@@ -83,22 +86,19 @@ class Mentions:
             f"{'/'.join(folders[:depth])}.lance" in self.paths for depth in range(2, len(folders))
         )
 
-    def _unseen(self, fragments: FragmentWire) -> Iterator[Fragment]:
-        """Yield the fragments that no version before had, byte for byte."""
-        wire, last = fragments.wire, self._last
+    def _unseen(self, fragments: FragmentWire) -> Iterator[bytes]:
+        """Yield the fragments that the version before did not have, byte for byte."""
+        wire, last = fragments.wire.tobytes(), self._last
         self._last = wire
         # Most versions add fragments to those of the one before, or, listed from the newest
         # on, lack the last few of it.
-        shared = min(len(wire), len(last))
-        is_like_last = bool(np.array_equal(wire[:shared], last[:shared]))
-        first = int(np.searchsorted(fragments.position, shared)) if is_like_last else 0
+        if last.startswith(wire):
+            return
+        first = int(fragments.position.searchsorted(len(last))) if wire.startswith(last) else 0
         for start, size in zip(
             fragments.position[first:].tolist(), fragments.size[first:].tolist(), strict=True
         ):
-            entry = wire[start : start + size].tobytes()
-            if entry not in self._seen:
-                self._seen.add(entry)
-                yield Fragment.parse(entry)
+            yield wire[start : start + size]
 
 
 def all_versions(location: TableLocation) -> Iterator[KnownVersion]:

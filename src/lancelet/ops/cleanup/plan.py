@@ -107,9 +107,9 @@ class CleanupPlan:
 class _Versions:
     """The versions of a table, sorted into those that go and those that stay."""
 
+    known: Mentions
+    needed: Mentions
     going: list[ManifestEntry] = field(default_factory=list)
-    known: Mentions = field(default_factory=Mentions)
-    needed: Mentions = field(default_factory=Mentions)
     kept_by_tags: set[int] = field(default_factory=set)
     newest: int = 0
 
@@ -166,7 +166,8 @@ def _tags_here(snapshot: Snapshot, main: TableLocation) -> dict[str, int]:
 
 def _sort_versions(snapshot: Snapshot, policy: CleanupPolicy, tags: dict[str, int]) -> _Versions:
     tagged = set(tags.values())
-    sorted_ = _Versions(newest=snapshot.version)
+    known = Mentions()
+    sorted_ = _Versions(known=known, needed=Mentions(known.known), newest=snapshot.version)
     for version in all_versions(snapshot.location):
         number = version.version
         is_detached = is_on_no_branch(version.entry)
