@@ -134,6 +134,14 @@ def test_columns_of_views_are_merged_and_joined(tmp_path, key):
     assert table.to_table()["joined"].to_pylist() == [[{"x": "a"}], None]
 
 
+@pytest.mark.parametrize("index", [None, "k"])
+def test_indices_of_pandas_come_back(tmp_path, index):
+    rows = pd.DataFrame({"a": [1, 2]}, index=pd.Index(["x", "y"], name=index))
+    made = [p.write_dataset(rows, str(tmp_path / p.__name__)) for p in (lancelet, lance)]
+    assert made[0].schema.equals(made[1].schema, check_metadata=True)
+    pd.testing.assert_frame_equal(made[0].to_pandas(), rows)
+
+
 def test_pandas_reads(ds):
     found = ds.to_pandas(columns=["i", "s"], filter="i < 20")
     pd.testing.assert_frame_equal(found, TABLE.slice(0, 20).select(["i", "s"]).to_pandas())

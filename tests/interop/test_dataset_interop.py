@@ -125,6 +125,25 @@ def test_fields_within_a_column_are_taken_within_it(tmp_path, columns):
     assert ours.sample(3, columns).schema == theirs.sample(3, columns).schema
 
 
+def test_results_carry_the_metadata_of_the_schema(tmp_path):
+    inner = pa.field("x", pa.int64(), metadata={"of": "x"})
+    fields = [pa.field("a", pa.int64(), metadata={"of": "a"}), pa.field("s", pa.struct([inner]))]
+    schema = pa.schema(fields, metadata={"of": "the table"})
+    rows = pa.Table.from_pylist([{"a": 1, "s": {"x": 2}}] * 3, schema)
+    theirs = lance.write_dataset(rows, str(tmp_path / "t"))
+    ours = lancelet.dataset(theirs.uri)
+    for read in [
+        lambda d: d.to_table(),
+        lambda d: d.to_table(columns=["s.x"], filter="a = 1", with_row_id=True),
+        lambda d: d.to_table(columns={"twice": "a * 2", "a": "a"}, filter="a > 1"),
+        lambda d: d.take([0, 2]),
+        lambda d: d.get_fragments()[0].take([0]),
+        lambda d: next(iter(d.to_batches())),
+        lambda d: d.scanner(columns=["a"]).to_reader(),
+    ]:
+        assert read(ours).schema.equals(read(theirs).schema, check_metadata=True)
+
+
 def test_rows_are_taken_by_place_and_by_id(table):
     ours, theirs = both(table)
     places = [7, 0, 30, 7, 12]

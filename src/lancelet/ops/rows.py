@@ -90,8 +90,7 @@ def _stream_of(data: Any, schema: pa.Schema | None) -> RowStream:
     if datasets is not None and isinstance(data, datasets.Scanner):
         return _stream_of(data.to_reader(), None)
     if type(data).__module__.split(".")[0] == "pandas":
-        table = pa.Table.from_pandas(data, schema=schema, preserve_index=False)
-        return _stream_of(table.replace_schema_metadata(schema and schema.metadata), None)
+        return _stream_of(pa.Table.from_pandas(data, schema=schema), None)
     if type(data).__module__.startswith("polars") and hasattr(data, "to_arrow"):
         return _stream_of(data.to_arrow(), None)
     if hasattr(data, "__arrow_c_stream__"):

@@ -10,6 +10,7 @@ The names of row columns mean these columns, unless the table has columns of the
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -43,16 +44,19 @@ class Projection:
     """What is read and what is returned.
 
     `fields` are read from files, pruned to what is needed of each; `row_columns` are computed.
+    `metadata` are those of the table's schema, which what is returned has too.
     """
 
     columns: tuple[OutputColumn, ...]
     fields: tuple[Field, ...]
     row_columns: tuple[str, ...]
+    metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @cached_property
     def schema(self) -> pa.Schema:
         """The schema of what is returned."""
-        return pa.schema([column.field for column in self.columns])
+        fields = [column.field for column in self.columns]
+        return pa.schema(fields, metadata=dict(self.metadata) or None)
 
     @cached_property
     def is_plain(self) -> bool:
@@ -99,7 +103,7 @@ def project(schema: Schema, columns: Columns, *, behind: Sequence[str] = ()) -> 
     ]
     _check_distinct(found)
     fields, row_columns = needed(schema, (column.expression for column in found))
-    return Projection(tuple(found), fields, row_columns)
+    return Projection(tuple(found), fields, row_columns, schema.metadata)
 
 
 def project_parts(schema: Schema, columns: Columns) -> Projection:
@@ -126,7 +130,7 @@ def project_parts(schema: Schema, columns: Columns) -> Projection:
         )
         for name in dict.fromkeys(tops)
     )
-    return Projection(found, tuple(parts.values()), tuple(row_columns))
+    return Projection(found, tuple(parts.values()), tuple(row_columns), schema.metadata)
 
 
 def _in_schema_order(whole: Field, part: Field) -> Field:

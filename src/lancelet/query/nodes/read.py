@@ -134,7 +134,7 @@ def _read(plan: ScanPlan, window: Window) -> Iterator[pa.RecordBatch]:
 
 
 def _fits(schema: pa.Schema, batch: pa.RecordBatch) -> bool:
-    return bool(batch.schema == schema)
+    return bool(batch.schema.equals(schema, check_metadata=True))
 
 
 def _stored(plan: ScanPlan, window: Window) -> Iterator[pa.RecordBatch]:
