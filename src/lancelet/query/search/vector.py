@@ -48,8 +48,10 @@ from lancelet.table.snapshot import Snapshot
 
 COUNT: Final = 10
 _TITLES: Final = {"l2": "L2", "cosine": "Cosine", "dot": "Dot", "hamming": "Hamming"}
-_LIST_FACTOR: Final = 4
-"""How many candidates for each row wanted, where rows are lists of vectors."""
+_LIST_FACTOR: Final = 10
+"""How many vectors at least are looked for each row wanted, where rows are lists of vectors."""
+_WIDER: Final = 4
+"""How many times as many, if those are of fewer rows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -196,26 +198,40 @@ class VectorSearch:
         segments: Sequence[TableSegment],
         rows: Mapping[int, Int64s] | None,
     ) -> Hits:
-        has_lists = _vectors(self.field).in_lists
-        count = self.count * (self.refine_factor or (_LIST_FACTOR if has_lists else 1))
-        is_refined = has_lists or self.refine_factor is not None
-        bounds = (None, None) if is_refined else (self.lower, self.upper)
-        queries = [
+        if _vectors(self.field).in_lists:
+            found = self._in_lists(snapshot, segments, rows)
+        else:
+            count = self.count * (self.refine_factor or 1)
+            bounds = (None, None) if self.refine_factor else (self.lower, self.upper)
+            found = search_segments(snapshot, segments, self._asked(count, bounds), rows)
+            if self.refine_factor is None:
+                return found
+        return self._within(self._refined(snapshot, found, segments)).nearest(self.count)
+
+    def _in_lists(
+        self,
+        snapshot: Snapshot,
+        segments: Sequence[TableSegment],
+        rows: Mapping[int, Int64s] | None,
+    ) -> Hits:
+        """Return rows with lists that have vectors near those of the query, each row once."""
+        count = self.count * max(self.refine_factor or 1, _LIST_FACTOR)
+        while True:
+            found = search_segments(snapshot, segments, self._asked(count, (None, None)), rows)
+            # Every vector of the query has its own hits; they are all of one query.
+            places = np.unique(found.addresses, return_index=True)[1]
+            has_all = np.bincount(found.queries).max(initial=0) < count
+            if has_all or len(places) >= self.count:
+                return Hits.of_query(found.addresses, found.scores).take(places)
+            count *= _WIDER
+
+    def _asked(self, count: int, bounds: tuple[float | None, float | None]) -> list[IndexQuery]:
+        """Return what to ask indices for, once for each vector of the queries."""
+        return [
             IndexQuery(one, count, self.probes, self.probes_min, self.probes_max, self.ef, *bounds)
             for query in self.queries
             for one in query.reshape(-1, query.shape[-1])
         ]
-        found = search_segments(snapshot, segments, queries, rows)
-        if has_lists:
-            # Every vector of the query has its own hits; they are all of one query.
-            found = Hits.of_query(found.addresses, found.scores)
-            places = np.unique(found.addresses, return_index=True)[1]
-            return self._within(self._refined(snapshot, found.take(places), segments)).nearest(
-                self.count
-            )
-        if is_refined:
-            return self._within(self._refined(snapshot, found, segments)).nearest(self.count)
-        return found
 
     def _refined(self, snapshot: Snapshot, found: Hits, segments: Sequence[TableSegment]) -> Hits:
         """Return rows with exact distances instead of those of an index."""
