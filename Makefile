@@ -81,6 +81,7 @@ bench: build ## Compare speed and size with the reference and with Parquet
 	$(RUN) benchmarks/bench_tables.py
 	$(RUN) benchmarks/bench_mutation.py
 	$(RUN) benchmarks/bench_indices.py
+	$(RUN) benchmarks/bench_text.py
 	$(RUN) benchmarks/bench_vectors.py --rows 500000
 	$(RUN) benchmarks/bench_vectors.py --rows 200000 --dims 768
 	$(RUN) benchmarks/bench_verify.py

@@ -1,16 +1,20 @@
 """Text indices beside the reference: building them, and searching rare and frequent words.
 
 python benchmarks/bench_text.py [--scale 1.0] [--rows N] [--rounds 5]
+python benchmarks/bench_text.py --folder FOLDER --parts tables builds
+python benchmarks/bench_text.py --folder FOLDER --parts queries
 
-Each side builds its index in a process of its own, whose peak of memory is measured. Where the
-package tantivy is installed its times stand beside, as a yardstick: a library for texts alone,
-asked for the same best documents and one stored number of each.
+Each side builds its index in a process of its own, whose time and peak of memory are measured.
+Where the package tantivy is installed its times stand beside, as a yardstick: a library for texts
+alone, asked for the same best documents and one stored number of each. Tables and indices stay in
+a folder that is given, so that parts can be measured one after the other.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,7 +26,7 @@ import lance
 import lance.query
 import numpy as np
 import pyarrow as pa
-from compare import HEADER, Comparison, compare, measure, save
+from compare import HEADER, Comparison, Timing, compare, measure, save
 
 import lancelet
 import lancelet.query
@@ -31,6 +35,8 @@ RESULTS = Path(__file__).parent / "results"
 ROWS = 500_000
 WORDS = 200_000
 LENGTH = 50
+SIDES = ("lancelet", "lance")
+PARTS = ("tables", "builds", "queries")
 OPTIONS = {"with_position": True, "stem": False, "remove_stop_words": False}
 
 
@@ -39,84 +45,112 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--rows", type=int, help="how many texts, in place of a scale of 500,000")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--folder", type=Path, help="where tables are kept, else nowhere")
     arguments = parser.parse_args()
-    scale = arguments.scale if arguments.rows is None else arguments.rows / ROWS
+    count = arguments.rows or int(ROWS * arguments.scale)
     print(HEADER)
-    with tempfile.TemporaryDirectory() as folder:
-        results, extra = cases(Path(folder), scale, arguments.rounds)
-    save("text", results, {"scale": scale, **extra}, RESULTS)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = arguments.folder or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        if "tables" in arguments.parts:
+            write_tables(folder, count)
+        if "builds" in arguments.parts:
+            builds(folder, count)
+        if "queries" in arguments.parts:
+            queries(folder, count, arguments.rounds)
 
 
-def cases(
-    folder: Path, scale: float, rounds: int
-) -> tuple[list[Comparison], dict[str, dict[str, float]]]:
-    count = int(ROWS * scale)
+def write_tables(folder: Path, count: int) -> None:
     table = table_of(count)
-    ours, theirs = str(folder / "ours"), str(folder / "theirs")
-    for path in (ours, theirs):
-        lancelet.write_dataset(table, path)
+    for side in SIDES:
+        shutil.rmtree(folder / side, ignore_errors=True)
+        lancelet.write_dataset(table, str(folder / side))
 
-    def build(module: Any, path: str) -> Callable[[], object]:
-        return lambda: module.dataset(path).create_scalar_index("text", "INVERTED", **OPTIONS)
 
-    found = [compare(f"build {count:,}", build(lancelet, ours), build(lance, theirs), rounds=1)]
-    peaks = {"lancelet": peak_of_build("lancelet", ours), "lance": peak_of_build("lance", theirs)}
+def builds(folder: Path, count: int) -> None:
+    """Build an index of each side, each in a process of its own."""
+    taken = {side: build(side, folder / side) for side in SIDES}
+    found = Comparison(f"build {count:,}", taken["lancelet"][0], taken["lance"][0])
+    print(found.row())
+    peaks = {side: peak for side, (_, peak) in taken.items()}
     print(f"peak of memory of a build, MB: {peaks}")
+    extra: dict[str, object] = {"num_rows": count, "peak_mb": peaks}
+    if importlib.util.find_spec("tantivy"):
+        extra["tantivy_ms"] = round(build_yardstick(folder), 1)
+        print(f"tantivy, CPU ms: {extra['tantivy_ms']}")
+    save("text_builds", [found], extra, RESULTS)
+
+
+def queries(folder: Path, count: int, rounds: int) -> None:
+    """Search the tables of both sides in turns."""
+    found = []
     for name, query in QUERIES.items():
 
-        def search(module: Any, path: str, query: Any = query) -> Callable[[], object]:
-            dataset = module.dataset(path)
+        def search(module: Any, query: Any = query) -> Callable[[], object]:
+            dataset = module.dataset(str(folder / module.__name__))
             wanted = query(module.query)
             columns = ["id", "_score"]
             return lambda: dataset.to_table(columns=columns, full_text_query=wanted, limit=10)
 
-        found.append(
-            compare(name, search(lancelet, ours), search(lance, theirs), rounds=rounds, repeat=50)
-        )
-    extra = {"peak_mb": peaks}
+        found.append(compare(name, search(lancelet), search(lance), rounds=rounds, repeat=50))
+    extra: dict[str, object] = {"num_rows": count}
     if importlib.util.find_spec("tantivy"):
-        extra["tantivy_ms"] = yardstick(folder / "tantivy", table)
+        extra["tantivy_ms"] = search_yardstick(folder)
         print(f"tantivy, CPU ms: {extra['tantivy_ms']}")
-    return found, extra
+    save("text", found, extra, RESULTS)
 
 
 # What `getrusage` says of a new process begins with the peak of the one that started it.
 BUILD = """
-import re, sys
+import re, sys, time
 module = __import__(sys.argv[1])
-module.dataset(sys.argv[2]).create_scalar_index("text", "INVERTED", {options})
+dataset = module.dataset(sys.argv[2])
+wall, cpu = time.perf_counter(), time.process_time()
+dataset.create_scalar_index("text", "INVERTED", {options})
+print((time.perf_counter() - wall) * 1e3, (time.process_time() - cpu) * 1e3)
 print(int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024)
 """
 
 
-def peak_of_build(module: str, path: str) -> float:
-    """Return the megabytes that a process takes at most that builds an index."""
+def build(module: str, path: Path) -> tuple[Timing, float]:
+    """Return how long a process takes to build an index, and how many megabytes at most."""
     options = ", ".join(f"{name}={value!r}" for name, value in OPTIONS.items())
-    program = [sys.executable, "-c", BUILD.format(options=options), module, path]
+    program = [sys.executable, "-c", BUILD.format(options=options), module, str(path)]
     done = subprocess.run(program, check=True, capture_output=True, text=True)
-    return round(float(done.stdout.split()[-1]))
+    wall, cpu, peak = map(float, done.stdout.split()[-3:])
+    return Timing(wall, cpu), round(peak)
 
 
-def yardstick(folder: Path, table: pa.Table) -> dict[str, float]:
-    """Return what the same takes tantivy, in milliseconds of CPU."""
+def build_yardstick(folder: Path) -> float:
+    """Return what an index of the same texts takes tantivy, in milliseconds of CPU."""
     import tantivy
 
     builder = tantivy.SchemaBuilder()
     builder.add_integer_field("id", stored=True)
     builder.add_text_field("text", stored=False, tokenizer_name="default")
-    folder.mkdir()
-    index = tantivy.Index(builder.build(), path=str(folder))
+    shutil.rmtree(folder / "tantivy", ignore_errors=True)
+    (folder / "tantivy").mkdir()
+    index = tantivy.Index(builder.build(), path=str(folder / "tantivy"))
+    batches = lancelet.dataset(str(folder / "lancelet")).to_batches(batch_size=10_000)
 
-    def build() -> None:
+    def add_all() -> None:
         writer = index.writer(num_threads=1)
-        columns = (table["id"].to_pylist(), table["text"].to_pylist())
-        for number, text in zip(*columns, strict=True):
-            writer.add_document(tantivy.Document(id=number, text=text))
+        for batch in batches:
+            for row in batch.to_pylist():
+                writer.add_document(tantivy.Document(id=row["id"], text=row["text"]))
         writer.commit()
 
-    times = {"build": measure(build).cpu_ms}
-    index.reload()
+    return measure(add_all).cpu_ms
+
+
+def search_yardstick(folder: Path) -> dict[str, float]:
+    """Return what the same queries take tantivy, in milliseconds of CPU."""
+    import tantivy
+
+    index = tantivy.Index.open(str(folder / "tantivy"))
     searcher = index.searcher()
+    times = {}
     for name, words in YARDSTICK.items():
         query = index.parse_query(words, ["text"])
 
@@ -126,8 +160,8 @@ def yardstick(folder: Path, table: pa.Table) -> dict[str, float]:
                 _ = [searcher.doc(address)["id"] for _, address in hits]
 
         search()
-        times[name] = min(measure(search).cpu_ms for _ in range(3)) / 50
-    return {name: round(ms, 3) for name, ms in times.items()}
+        times[name] = round(min(measure(search).cpu_ms for _ in range(3)) / 50, 3)
+    return times
 
 
 QUERIES: dict[str, Callable[[Any], Any]] = {

@@ -65,6 +65,36 @@ def tables(run: Run) -> Iterator[str]:
     yield from table(["case", "ours, ms", "theirs, ms", "wall ratio", "CPU ratio"], _cases(run))
 
 
+def text_builds(run: Run) -> Iterator[str]:
+    """Yield the comparison of builds of text indices with the reference, and their memory."""
+    yield "\n## Builds of text indices\n"
+    peaks = run["peak_mb"]
+    yield (
+        f"{machine_of(run)} {run['num_rows']:,} texts of 50 words, with positions, each side in a "
+        f"process of its own, which takes {peaks['lancelet']:.0f} MB at most with lancelet and "
+        f"{peaks['lance']:.0f} MB with the reference.{_yardstick(run)}"
+    )
+    yield from table(["case", "ours, ms", "theirs, ms", "wall ratio", "CPU ratio"], _cases(run))
+
+
+def _yardstick(run: Run) -> str:
+    found = run.get("tantivy_ms")
+    return "" if found is None else f" Tantivy takes {found:,.0f} ms of CPU."
+
+
+def texts(run: Run) -> Iterator[str]:
+    """Yield the comparison of searches of texts with the reference."""
+    yield "\n## Texts\n"
+    yield (
+        f"{machine_of(run)} The ten best of {run['num_rows']:,} texts, with one stored number of "
+        "each. Tantivy is a library for texts alone, whose CPU time stands beside as a yardstick."
+    )
+    beside = run.get("tantivy_ms", {})
+    rows = [[*case, f"{beside[case[0]]:.3f}" if case[0] in beside else ""] for case in _cases(run)]
+    head = ["case", "ours, ms", "theirs, ms", "wall ratio", "CPU ratio", "tantivy, CPU ms"]
+    yield from table(head, rows)
+
+
 def vectors(run: Run) -> Iterator[str]:
     """Yield the comparison of searches of vectors with the reference."""
     yield "\n## Vectors\n"
@@ -168,6 +198,8 @@ SECTIONS = {
     "tables": tables,
     "indices": indices,
     "index_builds": index_builds,
+    "text": texts,
+    "text_builds": text_builds,
     "vectors": vectors,
     "verify": verification,
     "spark": spark,
