@@ -39,6 +39,9 @@ WRONG = {
     "a type of later files": lambda m, d: m.write_dataset(
         MAPS, d.uri + "m", data_storage_version="2.1"
     ),
+    "null structs in older files": lambda m, d: m.write_dataset(
+        pa.table({"s": [{"x": 1}, None]}), d.uri + "o", data_storage_version="2.0"
+    ),
     "fewer than no rows": lambda m, d: m.write_dataset(ROWS, d.uri + "f", max_rows_per_file=-1),
     "a batch of fewer than no rows": lambda _, d: d.to_table(batch_size=-1),
     "a null where none may be": lambda m, d: m.write_dataset(NULLS, d.uri + "n"),

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lancelet.encodings.arrow import has_fixed_width, has_no_bytes, item_type, with_null_items
 from lancelet.encodings.base import FileVersion
-from lancelet.errors import UnsupportedError
+from lancelet.encodings.levels.nesting import TypeTooNewError
 from lancelet.format.field import Field
 from lancelet.format.logical_type import LARGE_LISTS, LISTS, MAP, STRUCT
 
@@ -33,7 +33,7 @@ def columns_of(field: Field, version: FileVersion) -> tuple[Field, ...]:
 
 
 def check_storable(field: Field, *, path: str = "") -> None:
-    """Raise `UnsupportedError` if version 2.0 cannot store a field of this type."""
+    """Raise `TypeTooNewError` if version 2.0 cannot store a field of this type."""
     path = f"{path}.{field.name}" if path else field.name
     if field.logical_type == MAP:
         raise _refusal(path, "maps", since="2.2")
@@ -52,7 +52,7 @@ def check_storable(field: Field, *, path: str = "") -> None:
 
 
 def check_values(field: Field, array: pa.Array, *, path: str = "") -> None:
-    """Raise `UnsupportedError` if the values hold nulls for which there is no place."""
+    """Raise `TypeTooNewError` if the values hold nulls for which there is no place."""
     path = f"{path}.{field.name}" if path else field.name
     if field.is_blob:
         return
@@ -98,8 +98,8 @@ def _check_packable(path: str, data_type: pa.DataType) -> None:
         raise _refusal(path, f"packed structs with {data_type}", since="2.2")
 
 
-def _refusal(path: str, what: str, *, since: str | None, **facts: object) -> UnsupportedError:
+def _refusal(path: str, what: str, *, since: str | None, **facts: object) -> TypeTooNewError:
     advice = f"; write version {since} or later" if since else ""
-    return UnsupportedError(
+    return TypeTooNewError(
         f"files of version 2.0 cannot store {what}{advice}", column=path, **facts
     )
