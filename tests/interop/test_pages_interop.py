@@ -273,10 +273,18 @@ def test_blobs_in_the_file_read_on_both_sides(version, tmp_path):
             assert read(module, path).to_pylist() == table["f"].to_pylist()
 
 
-def test_offsets_in_runs_made_of_rules_need_no_bytes(tmp_path):
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [None, None, "v1", None, None],  # offsets 0 0 0 2 2 2: runs of 3
+        ["", "v1", "", "", ""],  # offsets 0 0 2 2 2 2: runs of 2 and 4, a range too
+        ["", None, "v1", "", None, None, None, None],
+    ],
+)
+def test_offsets_in_runs_made_of_rules_need_no_bytes(tmp_path, texts):
     """In 2.3 the reference stores offsets 0 0 0 2 2 2 as runs of 3 of the range from 0 by 2."""
     struct = pa.struct([("x", pa.int64()), ("y", pa.string())])
-    rows = [None, {"x": 2, "y": None}, {"x": 1, "y": "v1"}, {"x": 6, "y": None}, None]
+    rows = [{"x": place, "y": text} for place, text in enumerate(texts)]
     table = pa.table({"p": pa.array(rows, struct)})
     path = str(tmp_path / "t.lance")
     lance.write_dataset(table, path, data_storage_version="2.3")

@@ -144,16 +144,25 @@ def _decoded(encoding: Any, slices: Slices, runs: Int64s, codecs: Codecs) -> tup
 
 
 def _repeat_by_rule(message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> FixedWidth:
-    """Repeat values that need no bytes, each as often as the others."""
-    if message.run_lengths.WhichOneof("compression") != "constant":
-        raise UnsupportedError("the number of runs is nowhere stored", codec=Rle.wire_name)
-    once = expect_fixed_width(
-        codecs.decode_blocks(message.run_lengths, slices, np.ones_like(counts)), Rle.wire_name
+    """Repeat values that need no bytes, and neither do the lengths of their runs.
+
+    So many lengths are taken from their rule as fill the block; a run has one value at least.
+    """
+    lengths = expect_fixed_width(
+        codecs.decode_blocks(message.run_lengths, slices, counts), Rle.wire_name
     )
-    length = int(as_words(once, Rle.wire_name)[0]) if len(counts) else 1
-    if length < 1 or (counts % length).any():
-        raise CorruptDataError("runs of one length do not fill their blocks", length=length)
-    runs = counts // length
+    if lengths.bits not in LENGTH_BITS:
+        raise CorruptDataError("lengths of runs have 8, 16 or 32 bits", found_bits=lengths.bits)
+    ends = np.cumsum(as_words(lengths, Rle.wire_name), dtype=np.int64)
+    first = np.cumsum(counts) - counts
+    before = np.where(first > 0, ends[first - 1], 0) if len(ends) else np.zeros_like(counts)
+    last = np.searchsorted(ends, before + counts)
+    filled = counts > 0
+    if (last[filled] >= (first + counts)[filled]).any() or (
+        ends[last[filled]] != (before + counts)[filled]
+    ).any():
+        raise CorruptDataError("runs by a rule do not fill their blocks", codec=Rle.wire_name)
+    runs = np.where(filled, last - first + 1, 0)
     values = _decoded(message.values, slices, runs, codecs)
     return _repeat(values, _decoded(message.run_lengths, slices, runs, codecs), counts)
 

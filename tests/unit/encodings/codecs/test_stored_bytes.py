@@ -296,3 +296,40 @@ def test_offsets_whose_differences_wrap_around_are_corrupt(offsets):
     bytes_ = Slices(np.zeros(8, np.uint8), np.zeros(1, np.int64), np.array([8], np.int64))
     with pytest.raises(CorruptDataError, match="backwards"):
         variable._join_parts(np.array(offsets), bytes_, np.array([3]))
+
+
+@pytest.mark.parametrize(
+    ("start", "step", "counts"),
+    [(3, 3, [9]), (2, 2, [6, 2, 12]), (4, 2**32 - 1, [9, 4, 0]), (5, 0, [10, 5])],
+)
+def test_runs_by_rules_take_as_many_lengths_as_fill_each_block(start, step, counts):
+    decoded = registry.decode_blocks(runs_by_rules(start, step), nothing(counts), np.array(counts))
+    expected = []
+    for count in counts:
+        own = []
+        while len(own) < count:
+            own += [7 * len(set(own))] * (start + step * len(set(own)) & 0xFFFFFFFF)
+        expected += own
+    assert decoded.data.view(np.uint32).tolist() == expected
+
+
+@pytest.mark.parametrize(("start", "step", "count"), [(3, 3, 8), (0, 0, 5), (9, 1, 4)])
+def test_runs_by_rules_that_fill_no_block_are_corrupt(start, step, count):
+    with pytest.raises(CorruptDataError, match="do not fill their blocks"):
+        registry.decode_blocks(runs_by_rules(start, step), nothing([count]), np.array([count]))
+
+
+def runs_by_rules(start, step):
+    rule = pb23.Range(uncompressed_bits_per_value=32, start=start, step=step)
+    values = pb23.Range(uncompressed_bits_per_value=32, start=0, step=7)
+    return pb23.CompressiveEncoding(
+        rle=pb23.Rle(
+            values=pb23.CompressiveEncoding(range=values),
+            run_lengths=pb23.CompressiveEncoding(range=rule),
+        )
+    )
+
+
+def nothing(counts):
+    zeros = np.zeros(len(counts), np.int64)
+    return Slices(np.empty(0, np.uint8), zeros, zeros)
