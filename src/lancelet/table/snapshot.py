@@ -89,8 +89,8 @@ class Snapshot:
         """The index segments of the version."""
         if self.stored.positions.index is None:
             return IndexSection()
-        reader = self.location.store.open_reader(self.entry.path, self.entry.size)
         with self.while_there(), corrupt_within(path=self.entry.path, uri=self.location.uri):
+            reader = self.location.store.open_reader(self.entry.path, self.entry.size)
             return run(read_indices(self.stored), reader.read_ranges)
 
     @cached_property

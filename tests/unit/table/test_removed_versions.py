@@ -57,6 +57,16 @@ def test_files_of_a_bucket_that_are_open_are_missed_too():
                 READS[name](reader)
 
 
+def test_indices_of_a_version_that_was_cleaned_up_are_missed_too(tmp_path):
+    uri = str(tmp_path / "t")
+    lancelet.write_dataset(ROWS, uri).create_scalar_index("k", "BTREE")
+    reader = lancelet.dataset(uri)
+    clean_up(uri)
+    with pytest.raises(VersionRemovedError) as caught:
+        reader.describe_indices()
+    assert caught.value.facts["version"] == 2
+
+
 def test_a_missing_file_of_a_version_that_is_there_is_an_error_of_its_own(tmp_path):
     uri = str(tmp_path / "t")
     lancelet.write_dataset(ROWS, uri)
