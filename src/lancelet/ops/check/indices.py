@@ -28,6 +28,7 @@ from lancelet.format.paths import INDICES
 from lancelet.ops.check.bytes_of_file import decoded, wrong_bytes
 from lancelet.ops.check.finding import Finding, Level, Severity
 from lancelet.ops.check.scalar_indices import ScalarIndexChecker
+from lancelet.ops.check.text_indices import TextIndexChecker
 from lancelet.ops.check.vector_indices import VectorIndexChecker
 from lancelet.table.apply.coverage import without_overlaps
 from lancelet.table.fragment_reuse import fragment_reuse_of
@@ -49,7 +50,11 @@ class IndexChecker(Protocol):
         """Yield where the index and the rows disagree."""
 
 
-CHECKERS: Final[tuple[IndexChecker, ...]] = (ScalarIndexChecker(), VectorIndexChecker())
+CHECKERS: Final[tuple[IndexChecker, ...]] = (
+    ScalarIndexChecker(),
+    TextIndexChecker(),
+    VectorIndexChecker(),
+)
 
 
 def check_indices(
