@@ -280,6 +280,16 @@ def test_what_two_segments_cover_is_found_once(tmp_path, column, kind, more):
     assert "another segment covers the fragments [0] too" in finding.what
 
 
+def test_a_file_of_an_index_of_an_unknown_version_is_named(tmp_path):
+    uri = str(tmp_path / "t")
+    lance.write_dataset(rows(0, 100), uri).create_scalar_index("id", "BTREE")
+    path = next((tmp_path / "t" / "_indices").glob("*/page_data.lance"))
+    path.write_bytes(path.read_bytes()[:-8] + b"\x63\x00\x63\x00LANC")
+    (note,) = lancelet.dataset(uri).check("decode")
+    assert (note.severity, note.index) == (Severity.NOTE, "id_idx")
+    assert "page_data.lance" in note.what
+
+
 def test_blobs_in_files_of_their_own_are_looked_for(tmp_path):
     field = pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
     data = pa.table({"b": pa.array([b"x" * 100_000, None, b"y"], pa.large_binary())})

@@ -90,8 +90,12 @@ def _files(snapshot: Snapshot, index: IndexMetadata, level: Level) -> Iterator[F
             what = f"the file {file.path} has {size} bytes instead of {file.size_bytes}"
             yield _finding(Severity.ERROR, index, what)
         elif level >= Level.FOOTERS and file.path.endswith(_SUFFIXES):
-            for what in _wrong_in(place, size, level):
-                yield _finding(Severity.ERROR, index, f"in the file {file.path} {what}")
+            try:
+                for what in _wrong_in(place, size, level):
+                    yield _finding(Severity.ERROR, index, f"in the file {file.path} {what}")
+            except UnsupportedError as error:
+                # Of a release that is newer, or damaged where it says what it is.
+                yield _unchecked(index, f"file {file.path}: {error}")
 
 
 def _wrong_in(place: Place, size: int, level: Level) -> Iterator[str]:
@@ -108,8 +112,6 @@ def _wrong_in(place: Place, size: int, level: Level) -> Iterator[str]:
                 deque(decoded(reader), maxlen=0)
         finally:
             reader.close()
-    except UnsupportedError:
-        return  # of a release that is newer, or very old: nothing is known of its bytes
     except CorruptDataError as error:
         yield str(error)
 
