@@ -237,10 +237,18 @@ class LocalStore(Store):
             raise translated(error, folder) from error
 
     def sweep_temporaries(self, folder: str = "", *, older_than_seconds: float) -> int:
-        """Delete what crashed writers left below a folder, and return how many files it was."""
+        """Delete what crashed writers left below a folder, and return how many files it was.
+
+        Folders below it that have been empty for so long go too: nobody is about to fill them.
+        """
         limit = time.time() - older_than_seconds
+        root = self._native_folder(folder)
         swept = 0
-        for parent, _, names in os.walk(self._native_folder(folder)):
+        for parent, _, names in os.walk(root, topdown=False):
+            if not names and parent != root:
+                with contextlib.suppress(OSError):  # it has folders, or got files, or is gone
+                    if os.stat(parent).st_mtime <= limit:
+                        os.rmdir(parent)
             for name in names:
                 if not name.startswith(TEMPORARY_PREFIX):
                     continue

@@ -92,6 +92,23 @@ def test_unfinished_files_are_hidden_and_swept(store: LocalStore, tmp_path: Path
     writer.abort()
 
 
+def test_folders_that_stay_empty_are_swept(tmp_path):
+    store = LocalStore(str(tmp_path))
+    for path in ("_indices/a/b/x", "_indices/c/y"):
+        store.put(path, b"1")
+    store.delete("_indices/a/b/x")
+    store.sweep_temporaries("_indices", older_than_seconds=3600)
+    assert (tmp_path / "_indices" / "a" / "b").is_dir()
+    store.sweep_temporaries("_indices", older_than_seconds=-1)
+    store.sweep_temporaries("_indices", older_than_seconds=-1)
+    assert [each.name for each in (tmp_path / "_indices").iterdir()] == ["c"]
+    assert store.read("_indices/c/y") == b"1"
+    store.delete("_indices/c/y")
+    store.sweep_temporaries("_indices", older_than_seconds=-1)
+    assert list((tmp_path / "_indices").iterdir()) == []
+    assert (tmp_path / "_indices").is_dir()
+
+
 @pytest.mark.parametrize("has_unnamed", [True, False])
 def test_files_appear_whole_and_leave_nothing_else(
     store: LocalStore, tmp_path: Path, monkeypatch, has_unnamed: bool
