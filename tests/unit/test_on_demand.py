@@ -3,8 +3,10 @@
 import ast
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import lancelet
@@ -86,3 +88,21 @@ def test_functions_that_use_a_package_are_sent_to_workers():
     assert pickle.loads(pickle.dumps(lancelet)) is lancelet
     send = cloudpickle.loads(cloudpickle.dumps(lambda: (lancelet, spark)))
     assert send() == (lancelet, spark)
+
+
+def test_reading_a_table_imports_nothing_that_only_changes_or_searches_it(tmp_path):
+    lancelet.write_dataset(pa.table({"id": [1, 2]}), tmp_path / "t")
+    program = f"""
+        import sys, lancelet
+        lancelet.dataset({str(tmp_path / "t")!r}).to_table(filter="id > 1")
+        idle = (
+            *("lancelet.ops.compact", "lancelet.ops.merge_insert", "lancelet.ops.cleanup"),
+            *("lancelet.ops.indexing.build", "lancelet.ops.columns.add", "lancelet.ops.check.run"),
+            *("lancelet.index.registry", "lancelet.index.inverted", "lancelet.index.vector.kind"),
+            *("lancelet.query.search.text", "lancelet.query.search.vector"),
+            *("lancelet.io.remote", "lancelet.io.client", "lancelet.table.handlers.sqlite"),
+            *("lancelet.encodings.v2_0", "lancelet.encodings.v2_3"),
+        )
+        print([name for name in idle if name in sys.modules])
+    """
+    assert run(textwrap.dedent(program)).strip() == "[]"

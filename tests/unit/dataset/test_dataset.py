@@ -43,6 +43,19 @@ def test_two_handles_delete_different_rows_of_a_fragment(dataset):
     assert other.version == 3
 
 
+def test_a_handle_that_is_behind_appends_to_the_latest_version(dataset):
+    before = dataset.count_rows()
+    behind = lancelet.dataset(dataset.uri)
+    row = dataset.to_table(limit=1)
+    for _ in range(2):
+        dataset.insert(row)
+        behind.insert(row)
+    assert (behind.version, behind.count_rows()) == (dataset.version + 1, before + 4)
+    dataset.add_columns({"twice": "id * 2"})
+    behind.insert(dataset.to_table(limit=1))
+    assert behind.count_rows("twice IS NOT NULL") == before + 5
+
+
 def test_two_handles_delete_one_row_once(dataset):
     other = copy.copy(dataset)
     assert dataset.delete("id = 1")["num_deleted_rows"] == 1

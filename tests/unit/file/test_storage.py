@@ -15,6 +15,7 @@ from lancelet.file.storage import (
     from_storage,
     has_json,
     stored_column,
+    stored_columns,
     to_storage,
 )
 from lancelet.format.field import Field
@@ -127,6 +128,28 @@ def test_a_missing_column_is_named():
     with pytest.raises(InvalidInputError, match="lacks a column") as caught:
         stored_column(pa.table({"y": pa.array([1])}), field_of(pa.int64()))
     assert caught.value.facts == {"field": "x", "found": ["y"]}
+
+
+def test_columns_are_found_by_name_in_any_order():
+    batch = pa.record_batch({"b": ["x"], "a": pa.array([1], pa.int8()), "c": [None]})
+    fields = [
+        Field.from_arrow(pa.field("a", pa.int8()), itertools.count()),
+        Field.from_arrow(pa.field("b", pa.string(), nullable=False), itertools.count(1)),
+    ]
+    for rows in (batch, batch.select(["a", "b"]), pa.Table.from_batches([batch])):
+        (numbers,), (texts,) = stored_columns(rows, fields)
+        assert (numbers.to_pylist(), texts.to_pylist()) == ([1], ["x"])
+
+
+@pytest.mark.parametrize("names", [["a"], ["a", "b"]], ids=["the columns", "others too"])
+def test_columns_in_order_are_checked_as_well(names):
+    batch = pa.record_batch({"a": pa.array([None], pa.int8()), "b": ["x"]}).select(names)
+    required = Field.from_arrow(pa.field("a", pa.int8(), nullable=False), itertools.count())
+    other = Field.from_arrow(pa.field("a", pa.string()), itertools.count())
+    with pytest.raises(InvalidInputError, match="must not be null"):
+        stored_columns(batch, [required])
+    with pytest.raises(SchemaMismatchError):
+        stored_columns(batch, [other])
 
 
 NULLS = [[None] * (row % 4) if row % 5 else None for row in range(40)]

@@ -173,7 +173,7 @@ def _check_not_indexed(snapshot: Snapshot, field: Field, path: str) -> None:
 def _replaced(field: Field, changed: Mapping[int, Field]) -> Field:
     """Return a field with what changed of it and of the fields within it."""
     after = changed.get(field.id, field)
-    if after.id != field.id:
+    if after.id != field.id or not field.children:
         return after
     return after.with_children(_replaced(child, changed) for child in field.children)
 
