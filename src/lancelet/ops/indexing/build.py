@@ -19,7 +19,12 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 from pyroaring import FrozenBitMap
 
-from lancelet.errors import AlreadyExistsError, FieldNotFoundError, InvalidInputError
+from lancelet.errors import (
+    AlreadyExistsError,
+    FieldNotFoundError,
+    InvalidInputError,
+    UnsupportedError,
+)
 from lancelet.format.field import Field
 from lancelet.format.field_path import format_path, parse_path
 from lancelet.format.index_metadata import SYSTEM_INDICES, AnyDetails, IndexMetadata
@@ -30,6 +35,7 @@ from lancelet.index.folder import SegmentFolder
 from lancelet.index.registry import kind_of_name
 from lancelet.ops.indexing.rows import rows_to_index
 from lancelet.ops.publish import publish
+from lancelet.query.indexing.segments import loses_rows
 from lancelet.rowids.address import UInt64s
 from lancelet.table.snapshot import Snapshot
 
@@ -202,6 +208,13 @@ def build_segment(
     path = tuple(each.name for each in fields)
     stable = snapshot.manifest.uses_stable_row_ids
     version = kind.version(parameters, stable_row_ids=stable)
+    if loses_rows(snapshot, kind, version):
+        raise UnsupportedError(
+            "an index of JSON with that target is not kept up to date by every writer where rows "
+            "have stable ids; choose another target",
+            column=request.column,
+            target=kind.name,
+        )
     by_address = kind.uses_addresses(version) or not stable
     rows = rows_to_index(snapshot, path, fragments, by_address=by_address, within=kind.path_within)
     segment_id = request.uuid or uuid.uuid4()

@@ -446,9 +446,22 @@ def table_segment(snapshot: Snapshot, metadata: IndexMetadata) -> TableSegment |
     kind = kind_of(metadata.details)
     if metadata.details is None and not metadata.is_system:
         kind = _kind_of_files(snapshot, metadata)
-    if kind is None or (metadata.index_version or 0) > kind.newest_version:
+    version = metadata.index_version or 0
+    if kind is None or version > kind.newest_version or loses_rows(snapshot, kind, version):
         return None
     return TableSegment(snapshot, metadata, kind)
+
+
+def loses_rows(snapshot: Snapshot, kind: ScalarKind, version: int) -> bool:
+    """Return whether other writers take rows to be in an index after they moved them elsewhere.
+
+    They do of values within documents, which they take to be numbered by ids where there are any.
+    """
+    return (
+        kind.path_within is not None
+        and snapshot.manifest.uses_stable_row_ids
+        and kind.uses_addresses(version)
+    )
 
 
 def _kind_of_files(snapshot: Snapshot, metadata: IndexMetadata) -> ScalarKind | None:
@@ -491,11 +504,15 @@ def _is_sound(segment: TableSegment) -> bool:
 
 
 def _warn_of_unknown(snapshot: Snapshot, metadata: IndexMetadata) -> None:
-    details = metadata.details
-    if details is None or details.type_name not in TITLES:
-        _warn_once(snapshot, metadata, "its kind is unknown to this release")
-    elif kinds.registry.kind_of_type(details.type_url) is not None:
+    details, kind = metadata.details, kind_of(metadata.details)
+    if kind is not None and loses_rows(snapshot, kind, metadata.index_version or 0):
+        _warn_once(snapshot, metadata, "it may have rows where they were before they were moved")
+    elif kind is not None:
         _warn_once(snapshot, metadata, "its version is newer than this release knows")
+    elif details is not None and kinds.registry.kind_of_type(details.type_url) is not None:
+        _warn_once(snapshot, metadata, "what it holds is unknown to this release")
+    elif details is None or details.type_name not in TITLES:
+        _warn_once(snapshot, metadata, "its kind is unknown to this release")
 
 
 def is_of_index(error: LanceletError) -> bool:

@@ -141,9 +141,13 @@ class JsonPathTo(JsonPath):
         """Return this kind: all is known."""
         return self
 
-    def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:
-        """Return the version of the target."""
-        return self._target.version(parameters, stable_row_ids=stable_row_ids)
+    def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:  # noqa: ARG002
+        """Return the version of a target that numbers rows by their ids, where they have any.
+
+        The reference knows no other. It takes rows that it moves to be in an index that it does
+        not know, which is only right of ids.
+        """
+        return self._target.version(parameters, stable_row_ids=False)
 
     def uses_addresses(self, version: int) -> bool:
         """Return whether the target numbers rows by address."""
