@@ -39,7 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
     """Print the pages."""
     store, name = open_store(arguments.uri, storage_options_of(arguments))
-    rows = _of_file(store, name) if _is_object(store, name) else _of_table(arguments)
+    is_file = _is_object(store, name)
+    rows = _of_file(store, name, arguments.column or "") if is_file else _of_table(arguments)
     out.table(_COLUMNS, (_shown(row, out) for row in rows))
     return ExitCode.DONE
 
@@ -75,12 +76,16 @@ def _of_fragment(snapshot: Snapshot, fragment: Fragment, prefix: str) -> Iterato
                     yield (int(fragment.id), file.path, path, *row)
 
 
-def _of_file(store: Store, name: str) -> Iterator[tuple[Any, ...]]:
-    """Yield the pages of a single file, whose columns are known by their numbers only."""
+def _of_file(store: Store, name: str, prefix: str) -> Iterator[tuple[Any, ...]]:
+    """Yield the pages of a single file; columns that no field of it owns have numbers."""
     reader = open_file(store, name, verify="off")
-    for column in range(len(reader.metadata.columns)):
-        for row in _of_column(reader, column):
-            yield (None, name, f"column {column}", *row)
+    count = len(reader.metadata.columns)
+    owners = reader.field_ids
+    paths = [reader.schema.path_of(owner) for owner in owners] if len(owners) == count else []
+    for column, path in enumerate(paths or [f"column {place}" for place in range(count)]):
+        if path.startswith(prefix):
+            for row in _of_column(reader, column):
+                yield (None, name, path, *row)
 
 
 def _of_column(reader: FileReader, index: int) -> Iterator[tuple[Any, ...]]:

@@ -178,7 +178,9 @@ def test_a_version_and_its_files_and_pages_are_shown(table: str, told, call) -> 
     assert [(row["fragment"], row["column"], row["rows"]) for row in pages] == [(0, "s.x", 2)]
     path = next(row["path"] for row in told("files", table) if row["type"] == "data file")
     of_file = told("pages", f"{table}/{path}")
-    assert {row["column"] for row in of_file} == {"column 0", "column 1", "column 2"}
+    assert {row["column"] for row in of_file} == {"id", "name", "s.x"}
+    (only,) = told("pages", f"{table}/{path}", "--column", "s.")
+    assert only["column"] == "s.x"
     assert "PageLayout" in call("pages", table)[1]
 
 
