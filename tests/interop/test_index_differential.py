@@ -165,11 +165,11 @@ def change(path, step, rng, counter):
     """Change the table, by one implementation or the other."""
     library = rng.choice((lance, lancelet))
     if step in ("extend", "merge", "retrain"):
-        # The reference does not find nested leaves here.
-        has_nested = any(
-            "r.x" in each.field_names for each in lancelet.dataset(path).describe_indices()
-        )
-        library = lancelet if has_nested else library
+        # The reference does not find nested leaves here, nor documents of rows with ids.
+        current = lancelet.dataset(path)
+        passed = {"r.x", "o"} if current.has_stable_row_ids else {"r.x"}
+        if any(passed & set(each.field_names) for each in current.describe_indices()):
+            library = lancelet
     if step == "compact" and fragment_reuse_of(lancelet.dataset(path).snapshot).versions:
         library = lancelet  # the reference loses rows of BTREEs here; there is a test of its own
     dataset = library.dataset(path)
@@ -236,6 +236,8 @@ def live_through(path, seed):
             COLUMNS[name][1], 1 + (rng.random() < 0.2 and len(COLUMNS[name][1]) > 1)
         ):
             library = rng.choice((lance, lancelet))
+            if kind == "JSON" and counter[0] < 2:
+                continue  # the reference takes what no row has for text, and stays with it
             if kind == "JSON" and stable:
                 library = lancelet  # the reference refuses
             library.dataset(path).create_scalar_index(
