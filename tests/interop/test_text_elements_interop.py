@@ -55,7 +55,7 @@ class Life:
         return pa.table({"id": ids, "docs": pa.array(docs, data_type)})
 
     def build(self):
-        side = self.side()
+        side = self.builder = self.side()
         side.dataset(self.path).create_scalar_index(
             self.column,
             "INVERTED",
@@ -82,8 +82,8 @@ class Life:
 
     def optimize(self):
         side, merged = self.side(), self.chance.choice([0, 1, 5])
-        # Tokens of the two sides are stored in two ways, which the reference does not merge.
-        merged = 0 if side is lance else merged
+        if side is lance and self.builder is not lance:
+            merged = 0  # it appends to an index of ours what it does not merge with it
         side.dataset(self.path).optimize.optimize_indices(num_indices_to_merge=merged)
 
     STEPS = (append, append, delete, update, compact, optimize, optimize, build)

@@ -353,3 +353,21 @@ def test_texts_within_structs_are_searched_where_no_index_has_them(tmp_path):
     lancelet.write_dataset(part([2, 3], ["new fox", "dog"]), path, mode="append")
     assert set(found(lancelet, path, "fox")) == {0, 2}
     agree_on(path, "fox", "fox")
+
+
+def test_segments_beside_those_of_the_reference_are_merged_by_it(tmp_path):
+    """Their tokens are stored as its own, as it refuses to merge segments that differ in that."""
+    path = str(tmp_path / "table.lance")
+    lance.write_dataset(rows(0, 200), path).create_scalar_index("t", "INVERTED", with_position=True)
+    for start, merged in ((200, 0), (260, 1), (330, 0)):
+        lancelet.write_dataset(rows(start, start + 50), path, mode="append")
+        lancelet.dataset(path).optimize.optimize_indices(num_indices_to_merge=merged)
+        agree_on(path, "red dog", "red dog")
+    lancelet.dataset(path).optimize.compact_files(target_rows_per_fragment=1000)
+    agree_on(path, '"red dog"', '"red dog"')
+    lancelet.write_dataset(rows(400, 450), path, mode="append")
+    lance.dataset(path).optimize.optimize_indices(num_indices_to_merge=9)
+    (index,) = lance.dataset(path).describe_indices()
+    assert len(index.segments) == 1
+    for words in ("fox", "red dog", '"red dog"'):
+        agree_on(path, words, words)

@@ -16,11 +16,14 @@ from typing import Final
 
 from lancelet.errors import CorruptDataError
 
-_HEADER_BYTES: Final = 16
+HEADER_BYTES: Final = 16
+"""Before it there are no nodes."""
 _TRAILER_BYTES: Final = 20
-_INDEXED_FROM: Final = 32
+INDEXED_FROM: Final = 32
+"""A node with more transitions says for each byte which of them is its."""
 _KEY_BYTES_MAX: Final = 1 << 16
-_COMMON: Final = b"te/oasripcnw.hlm-du012g=:bf3y5&_4v9678k%?xCDASFIBEjPTzRNM+LOqHG"
+COMMON: Final = b"te/oasripcnw.hlm-du012g=:bf3y5&_4v9678k%?xCDASFIBEjPTzRNM+LOqHG"
+"""Bytes that have a number, from 1 on, so that a state says them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ class TokenAutomaton:
     def __init__(self, data: bytes) -> None:
         """Check the header and the trailer."""
         version = int.from_bytes(data[:8], "little")
-        if len(data) < _HEADER_BYTES + _TRAILER_BYTES or version not in (2, 3):
+        if len(data) < HEADER_BYTES + _TRAILER_BYTES or version not in (2, 3):
             raise CorruptDataError("a token set is no automaton", bytes=len(data), version=version)
         self._data = data
         trailer = len(data) - (_TRAILER_BYTES if version > 2 else 16)
@@ -95,14 +98,14 @@ class TokenAutomaton:
 
     def _read(self, address: int) -> _Node:
         data = self._data
-        if not _HEADER_BYTES <= address < len(data) - 16:
+        if not HEADER_BYTES <= address < len(data) - 16:
             raise CorruptDataError("a node of a token set lies outside of it", address=address)
         state = data[address]
         common = state & 0x3F
         at = address
         if state & 0x80:
             if common:
-                symbol = _COMMON[common - 1]
+                symbol = COMMON[common - 1]
             else:
                 at -= 1
                 symbol = data[at]
@@ -121,7 +124,7 @@ class TokenAutomaton:
             count = 256 if data[at] == 1 else data[at]
         at -= 1
         target_bytes, output_bytes = data[at] >> 4, data[at] & 15
-        if count > _INDEXED_FROM:
+        if count > INDEXED_FROM:
             at -= 256
         at -= count
         symbols = data[max(at, 0) : at + count][::-1]
@@ -143,13 +146,13 @@ class TokenAutomaton:
         return _Node(bool(state & 0x40), final_output, tuple(found))
 
     def _number(self, at: int, size: int) -> int:
-        if at < _HEADER_BYTES:
+        if at < HEADER_BYTES:
             raise CorruptDataError("a node of a token set is cut short", position=at)
         return int.from_bytes(self._data[at : at + size], "little")
 
     def _target(self, at: int, delta: int) -> int:
         if delta == 0:
             return 0
-        if delta > at - _HEADER_BYTES:
+        if delta > at - HEADER_BYTES:
             raise CorruptDataError("a node of a token set points outside of it", position=at)
         return at - delta

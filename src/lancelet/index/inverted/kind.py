@@ -90,6 +90,7 @@ class InvertedSegment:
         By element each element of a list is a document, which the metadata of the index say.
         """
         self.by_element = by_element
+        self.is_automaton = False
         self.partitions: list[Partition]
         try:
             metadata = folder.open(layout.METADATA).metadata
@@ -106,9 +107,9 @@ class InvertedSegment:
                 path=f"{folder.path}/{layout.METADATA}",
                 found=str(error),
             ) from error
-        is_automaton = metadata.get(layout.TOKEN_SET) == "fst"
+        self.is_automaton = metadata.get(layout.TOKEN_SET) == "fst"
         self.partitions = [
-            StoredPartition(folder, number, is_automaton=is_automaton) for number in numbers
+            StoredPartition(folder, number, is_automaton=self.is_automaton) for number in numbers
         ]
 
     def _open_flat(self, folder: SegmentFolder, missing: ObjectNotFoundError) -> None:
@@ -221,17 +222,13 @@ class Inverted(ScalarKind):
 
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:
         """Cut the texts into tokens and write posting lists."""
-        by_element = _is_by_element(parameters)
-        if by_element:
-            check_has_lists(rows.data_type)
-        options = TextOptions.of(parameters.values)
-        if isinstance(rows.data_type, pa.JsonType):
-            options = replace(options, lance_tokenizer="json")
-        codec = _codec_of(parameters, options)
-        with SegmentWriter(folder, options, codec, _waiting_bytes(parameters)) as writer:
-            _add_rows(writer, rows, analyzer_of(options), by_element=by_element)
-            writer.finish(rows.progress)
-        return _details(options, codec, by_element=by_element)
+        return _train(rows, folder, parameters, is_automaton=False)
+
+    def append(
+        self, segment: Segment, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters
+    ) -> bytes:
+        """Write a segment of new rows, whose tokens are stored as those of the one beside it."""
+        return _train(rows, folder, parameters, is_automaton=_opened(segment).is_automaton)
 
     def open(self, folder: SegmentFolder, details: bytes) -> InvertedSegment:
         """Open a segment, whose files must say of texts what its metadata say."""
@@ -259,7 +256,8 @@ class Inverted(ScalarKind):
         """Write the documents of all partitions that are still there, and those of the new rows."""
         opened = [_opened(segment) for segment in segments]
         options, codec, by_element = opened[-1].options, opened[-1].codec, opened[-1].by_element
-        with SegmentWriter(folder, options, codec) as writer:
+        is_automaton = all(segment.is_automaton for segment in opened)
+        with SegmentWriter(folder, options, codec, is_automaton=is_automaton) as writer:
             for segment, move in zip(opened, moves, strict=True):
                 _add_segment(writer, segment, move)
             _add_rows(writer, rows, opened[-1].analyzer, by_element=by_element)
@@ -269,10 +267,27 @@ class Inverted(ScalarKind):
     def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> bytes:
         """Write the documents that are still there under their new numbers."""
         own = _opened(segment)
-        with SegmentWriter(folder, own.options, own.codec) as writer:
+        codec, is_automaton = own.codec, own.is_automaton
+        with SegmentWriter(folder, own.options, codec, is_automaton=is_automaton) as writer:
             _add_segment(writer, own, move)
             writer.finish()
         return _details(own.options, own.codec, by_element=own.by_element)
+
+
+def _train(
+    rows: IndexedRows, folder: SegmentFolder, parameters: Parameters, *, is_automaton: bool
+) -> bytes:
+    by_element = _is_by_element(parameters)
+    if by_element:
+        check_has_lists(rows.data_type)
+    options = TextOptions.of(parameters.values)
+    if isinstance(rows.data_type, pa.JsonType):
+        options = replace(options, lance_tokenizer="json")
+    codec, waiting = _codec_of(parameters, options), _waiting_bytes(parameters)
+    with SegmentWriter(folder, options, codec, waiting, is_automaton=is_automaton) as writer:
+        _add_rows(writer, rows, analyzer_of(options), by_element=by_element)
+        writer.finish(rows.progress)
+    return _details(options, codec, by_element=by_element)
 
 
 def _add_rows(

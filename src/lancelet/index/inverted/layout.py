@@ -89,6 +89,15 @@ class Codec:
         return named
 
 
+AUTOMATON_SCHEMA: Final = pa.schema(
+    [
+        pa.field("_token_fst_bytes", pa.large_binary(), nullable=False),
+        pa.field("_token_next_id", pa.uint32(), nullable=False),
+        pa.field("_token_total_length", pa.uint64(), nullable=False),
+    ]
+)
+
+
 def place_name(depth: int) -> str:
     """Return the name of the column that says where documents are in a list."""
     return f"_doc_index_{depth}"

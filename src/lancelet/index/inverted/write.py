@@ -24,6 +24,7 @@ from lancelet.buffers import Bytes, Int64s
 from lancelet.index.base import Progress, silent
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.inverted import layout
+from lancelet.index.inverted.automaton_writer import render_automaton
 from lancelet.index.inverted.bm25 import Corpus, norms_of, weights
 from lancelet.index.inverted.layout import Codec
 from lancelet.index.inverted.packed import WaitingPostings
@@ -60,8 +61,15 @@ class SegmentWriter(AbstractContextManager["SegmentWriter"]):
         options: TextOptions,
         codec: Codec,
         waiting_bytes: int = WAITING_BYTES,
+        *,
+        is_automaton: bool = False,
     ) -> None:
-        """Write to a folder, with so many bytes of postings in memory until they are written."""
+        """Write to a folder, with so many bytes of postings in memory until they are written.
+
+        Tokens are a column, or an automaton where the segments beside this one have that: the
+        reference merges no others.
+        """
+        self._is_automaton = is_automaton
         self._folder, self._options, self._codec = folder, options, codec
         self._waiting_bytes = waiting_bytes
         self._partitions = 0
@@ -113,7 +121,7 @@ class SegmentWriter(AbstractContextManager["SegmentWriter"]):
         metadata = {
             layout.PARTITIONS: f"[{','.join(map(str, range(self._partitions)))}]",
             layout.PARAMS: self._options.render(),
-            layout.TOKEN_SET: "arrow",
+            layout.TOKEN_SET: "fst" if self._is_automaton else "arrow",
             **self._codec.as_metadata(with_position=self._options.with_position),
         }
         empty = bytes.fromhex("3a30000000000000")
@@ -163,7 +171,8 @@ class SegmentWriter(AbstractContextManager["SegmentWriter"]):
             layout.file_name(number, "docs"), docs, {layout.TOTAL_TOKENS: str(total)}
         )
         self._folder.write(
-            layout.file_name(number, "tokens"), _token_table(self._vocabulary.tokens)
+            layout.file_name(number, "tokens"),
+            _token_table(self._vocabulary.tokens, is_automaton=self._is_automaton),
         )
         self._vocabulary = Vocabulary()  # the lists need what it takes
         self._write_lists(layout.file_name(number, "invert"), _Documents.of(lengths), num_tokens)
@@ -202,7 +211,13 @@ class _Documents:
         return _Documents(corpus, norms, length_codes(lengths).astype(np.uint8))
 
 
-def _token_table(tokens: Sequence[str]) -> pa.Table:
+def _token_table(tokens: Sequence[str], *, is_automaton: bool) -> pa.Table:
+    if is_automaton:
+        ordered = sorted((token.encode(), number) for number, token in enumerate(tokens))
+        total = sum(len(token) for token, _ in ordered)
+        values = ([render_automaton(ordered)], [len(tokens)], [total])
+        arrays = map(pa.array, values, layout.AUTOMATON_SCHEMA.types)
+        return pa.Table.from_arrays(list(arrays), schema=layout.AUTOMATON_SCHEMA)
     texts = pa.array(tokens, pa.string())
     order = pc.array_sort_indices(texts)  # by their bytes, as readers expect
     columns = [texts.take(order), order.cast(pa.uint32())]
