@@ -141,10 +141,10 @@ class _FloatOrder(Order):
     """Floats, whose bits are compared as integers."""
 
     def keys(self, ordered: pa.Array) -> npt.NDArray[Any]:
-        return _float_keys(_floats(ordered))
+        return _float_keys(_asked_floats(ordered))
 
     def sought(self, values: pa.Array) -> npt.NDArray[Any]:
-        return _floats(values)
+        return _asked_floats(values)
 
     def place(self, keys: npt.NDArray[Any], sought: npt.NDArray[Any], side: Side) -> Int64s:
         bounds = sought.copy()
@@ -268,6 +268,12 @@ def number_type(data_type: pa.DataType) -> np.dtype[Any] | None:
 
 def _floats(array: pa.Array) -> npt.NDArray[Any]:
     return bits_of(array, np.dtype(f"f{array.type.bit_width // 8}"))
+
+
+def _asked_floats(array: pa.Array) -> npt.NDArray[Any]:
+    """Return floats as questions have them: half ones are compared with single ones."""
+    floats = _floats(array)
+    return floats.astype(np.float32) if floats.dtype == np.float16 else floats
 
 
 def bits_of(array: pa.Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
