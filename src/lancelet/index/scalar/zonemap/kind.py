@@ -14,6 +14,7 @@ so a map of one is not asked.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -36,7 +37,7 @@ from lancelet.index.base import (
     is_ordered_type,
 )
 from lancelet.index.folder import SegmentFolder, StoredFile
-from lancelet.index.parts.ordering import order_of
+from lancelet.index.parts.ordering import Order, Side, order_of
 from lancelet.index.parts.pieces import in_pieces
 from lancelet.index.parts.spans import interval_of, is_nan
 from lancelet.index.parts.zone_bounds import bounds_of
@@ -141,8 +142,8 @@ class ZoneMapSegment:
 
     def _with_any(self, values: pa.Array) -> npt.NDArray[np.bool_]:
         wanted = values.take(pa.array(self._order.sort(values)))
-        first = self._bounds(wanted, self.minimum, upper=False)
-        stop = self._bounds(wanted, self.maximum, upper=True)
+        first = self._minima.places(wanted, "left")
+        stop = self._maxima.places(wanted, "right", unknown=len(wanted))
         chosen: npt.NDArray[np.bool_] = first < stop
         if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
             chosen |= _some(self.nan_counts)
@@ -150,32 +151,51 @@ class ZoneMapSegment:
         chosen |= self._has_any
         return chosen
 
-    def _bounds(self, wanted: pa.Array, bounds: pa.Array, *, upper: bool) -> npt.NDArray[np.int64]:
-        """Return how many wanted values lie below the bound of each zone."""
-        known = bounds.drop_null()
-        places = np.full(len(bounds), len(wanted) if upper else 0, np.int64)
-        valid = bounds.is_valid().to_numpy(zero_copy_only=False)
-        places[valid] = self._order.search(wanted, known, "right" if upper else "left")
-        return places
-
     def _within(self, interval: Interval) -> npt.NDArray[np.bool_]:
         chosen: npt.NDArray[np.bool_] = self._has_values.copy()
         if interval.lower is not None:
-            side = "right" if interval.includes_lower else "left"
-            chosen &= self._beside(interval.lower, self.maximum, side) > 0
+            above: Side = "right" if interval.includes_lower else "left"
+            chosen &= self._maxima.places(pa.repeat(interval.lower, 1), above) > 0
         if interval.upper is not None:
-            side = "left" if interval.includes_upper else "right"
-            chosen &= self._beside(interval.upper, self.minimum, side) == 0
+            below: Side = "left" if interval.includes_upper else "right"
+            chosen &= self._minima.places(pa.repeat(interval.upper, 1), below) == 0
         if interval.upper is None or is_nan(interval.upper):
             chosen |= _some(self.nan_counts)
         chosen |= self._has_any
         return chosen
 
-    def _beside(self, bound: pa.Scalar, values: pa.Array, side: Any) -> npt.NDArray[np.int64]:
-        """Return 1 for each value that stands behind a bound; 0 where there is no value."""
-        places = np.zeros(len(values), np.int64)
-        valid = values.is_valid().to_numpy(zero_copy_only=False)
-        places[valid] = self._order.search(pa.repeat(bound, 1), values.drop_null(), side)
+    @cached_property
+    def _minima(self) -> _Bounds:
+        return _Bounds.of(self.minimum, self._order)
+
+    @cached_property
+    def _maxima(self) -> _Bounds:
+        return _Bounds.of(self.maximum, self._order)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Bounds:
+    """One bound of each zone, in the form that is looked for among values."""
+
+    order: Order
+    is_known: npt.NDArray[np.bool_] | None
+    sought: Any
+
+    @staticmethod
+    def of(bounds: pa.Array, order: Order) -> _Bounds:
+        """Return the bounds that an array has; zones without one are known by null."""
+        is_known = None
+        if bounds.null_count:
+            is_known = bounds.is_valid().to_numpy(zero_copy_only=False)
+        return _Bounds(order, is_known, order.sought(bounds.drop_null()))
+
+    def places(self, wanted: pa.Array, side: Side, unknown: int = 0) -> npt.NDArray[np.int64]:
+        """Return how many ordered values lie below each bound, or with `right` not above it."""
+        found = self.order.place(self.order.keys(wanted), self.sought, side)
+        if self.is_known is None:
+            return found
+        places = np.full(len(self.is_known), unknown, np.int64)
+        places[self.is_known] = found
         return places
 
 
