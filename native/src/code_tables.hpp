@@ -2,6 +2,9 @@
 //
 //     piece      0    1    2          codes of a row   7 200 31
 //     entries    256  256  256        its distance     t0[7] + t1[200] + t2[31]
+//
+// Codes lie in blocks of 64 rows, the last of what is left, in each column by column: a block is
+// read from one end to the other, and no further than its rows may be near.
 #pragma once
 
 #include "lanes.hpp"
@@ -15,6 +18,7 @@ namespace LANCELET_NAMESPACE {
 namespace {
 
 constexpr int64_t kEntries = 256;
+constexpr int64_t kBlock = 64;
 
 // How far the words of each piece are from a query less a centre, 256 entries for each byte.
 LANCELET_INLINE void fill_table(const Query& query, const float* center, int64_t words,
@@ -39,44 +43,43 @@ LANCELET_INLINE void fill_table(const Query& query, const float* center, int64_t
   }
 }
 
-// Adds up entries of a table for rows whose codes lie column by column.
-LANCELET_INLINE void add_entries(const uint8_t* codes, int64_t rows, int64_t columns,
-                                 int64_t first, int64_t count, const float* table, float base,
-                                 float* LANCELET_RESTRICT sums) {
+// Adds up entries of a table for the rows of a block.
+LANCELET_INLINE void add_entries(const uint8_t* codes, int64_t count, int64_t columns,
+                                 const float* table, float base, float* LANCELET_RESTRICT sums) {
   for (int64_t row = 0; row < count; ++row) sums[row] = base;
   int64_t column = 0;
   for (; column + 4 <= columns; column += 4) {
     const float* t = table + column * kEntries;
-    const uint8_t* a = codes + column * rows + first;
-    const uint8_t* b = a + rows;
-    const uint8_t* c = b + rows;
-    const uint8_t* d = c + rows;
+    const uint8_t* a = codes + column * count;
+    const uint8_t* b = a + count;
+    const uint8_t* c = b + count;
+    const uint8_t* d = c + count;
     for (int64_t row = 0; row < count; ++row)
       sums[row] += (t[a[row]] + t[kEntries + b[row]]) +
                    (t[2 * kEntries + c[row]] + t[3 * kEntries + d[row]]);
   }
   for (; column < columns; ++column) {
     const float* t = table + column * kEntries;
-    const uint8_t* a = codes + column * rows + first;
+    const uint8_t* a = codes + column * count;
     for (int64_t row = 0; row < count; ++row) sums[row] += t[a[row]];
   }
 }
 
 #if defined(LANCELET_BOUNDS)
 
-// The same sum as that of `add_entries`, of one row.
-LANCELET_INLINE float sum_of_row(const uint8_t* codes, int64_t rows, int64_t columns, int64_t row,
+// The same sum as that of `add_entries`, of one row of a whole block.
+LANCELET_INLINE float sum_of_row(const uint8_t* codes, int64_t columns, int64_t row,
                                  const float* table, float base) {
   float sum = base;
   int64_t column = 0;
   for (; column + 4 <= columns; column += 4) {
     const float* t = table + column * kEntries;
-    const uint8_t* a = codes + column * rows + row;
-    sum += (t[a[0]] + t[kEntries + a[rows]]) +
-           (t[2 * kEntries + a[2 * rows]] + t[3 * kEntries + a[3 * rows]]);
+    const uint8_t* a = codes + column * kBlock + row;
+    sum += (t[a[0]] + t[kEntries + a[kBlock]]) +
+           (t[2 * kEntries + a[2 * kBlock]] + t[3 * kEntries + a[3 * kBlock]]);
   }
   for (; column < columns; ++column)
-    sum += table[column * kEntries + codes[column * rows + row]];
+    sum += table[column * kEntries + codes[column * kBlock + row]];
   return sum;
 }
 
@@ -129,49 +132,54 @@ struct Bounds {
   }
 };
 
-// Which of 64 rows have a sum of bytes that is not above `most`.
+// Which rows of a block, of those that are `left`, have a sum of bytes that is not above `most`. Sums only grow: once
+// none is left, the other columns are not even brought from memory.
 __attribute__((target("avx512vbmi,avx512bw,avx512f"))) uint64_t rows_within(
-    const uint8_t* codes, int64_t rows, int64_t columns, const uint8_t* bytes, uint16_t most) {
-  __m512i first = _mm512_setzero_si512(), second = _mm512_setzero_si512();
-  for (int64_t column = 0; column < columns; ++column) {
-    const __m512i own = _mm512_loadu_si512(codes + column * rows);
-    const uint8_t* entries = bytes + column * kEntries;
-    const __m512i low = _mm512_permutex2var_epi8(_mm512_loadu_si512(entries), own,
-                                                 _mm512_loadu_si512(entries + 64));
-    const __m512i high = _mm512_permutex2var_epi8(_mm512_loadu_si512(entries + 128), own,
-                                                  _mm512_loadu_si512(entries + 192));
-    const __m512i found = _mm512_mask_blend_epi8(_mm512_movepi8_mask(own), low, high);
-    first = _mm512_add_epi16(first, _mm512_cvtepu8_epi16(_mm512_castsi512_si256(found)));
-    second = _mm512_add_epi16(second, _mm512_cvtepu8_epi16(_mm512_extracti64x4_epi64(found, 1)));
-  }
+    const uint8_t* codes, int64_t columns, const uint8_t* bytes, uint16_t most, uint64_t left) {
+  constexpr int64_t kLook = 8;
   const __m512i bound = _mm512_set1_epi16(static_cast<int16_t>(most));
-  const uint64_t low = _mm512_cmple_epu16_mask(first, bound);
-  const uint64_t high = _mm512_cmple_epu16_mask(second, bound);
-  return low | high << 32;
+  __m512i first = _mm512_setzero_si512(), second = _mm512_setzero_si512();
+  for (int64_t column = 0; column < columns && left != 0;) {
+    const int64_t stop = smaller(column + kLook, columns);
+    for (; column < stop; ++column) {
+      const __m512i own = _mm512_loadu_si512(codes + column * kBlock);
+      const uint8_t* entries = bytes + column * kEntries;
+      const __m512i low = _mm512_permutex2var_epi8(_mm512_loadu_si512(entries), own,
+                                                   _mm512_loadu_si512(entries + 64));
+      const __m512i high = _mm512_permutex2var_epi8(_mm512_loadu_si512(entries + 128), own,
+                                                    _mm512_loadu_si512(entries + 192));
+      const __m512i found = _mm512_mask_blend_epi8(_mm512_movepi8_mask(own), low, high);
+      first = _mm512_add_epi16(first, _mm512_cvtepu8_epi16(_mm512_castsi512_si256(found)));
+      second = _mm512_add_epi16(second, _mm512_cvtepu8_epi16(_mm512_extracti64x4_epi64(found, 1)));
+    }
+    const uint64_t low = _mm512_cmple_epu16_mask(first, bound);
+    const uint64_t high = _mm512_cmple_epu16_mask(second, bound);
+    left &= low | high << 32;
+  }
+  return left;
 }
 
-// Looks at 64 rows at a time, of which sums are found only where their bound would get them into
+// Looks at whole blocks of rows, of which sums are found only where their bound would get them into
 // the heap. Returns how many rows were looked at.
 int64_t look_by_bounds(const uint8_t* codes, int64_t start, int64_t length, int64_t columns,
                        const float* table, float base, Bounds bounds, Search& search) {
   constexpr int64_t kMostColumns = 256;  // sums of bytes have 16 bits
-  if (columns > kMostColumns || length < 64 || !__builtin_cpu_supports("avx512vbmi") ||
+  if (columns > kMostColumns || length < kBlock || !__builtin_cpu_supports("avx512vbmi") ||
       !bounds.fill(table, columns, base))
     return 0;
   int64_t first = 0;
-  for (; first + 64 <= length; first += 64) {
+  for (; first + kBlock <= length; first += kBlock) {
+    const uint8_t* block = codes + first * columns;
     const __m512i admitted = _mm512_loadu_si512(search.admission.mask.data + start + first);
     uint64_t left = _mm512_test_epi8_mask(admitted, admitted);
     // One more than what bounds say, as they are rounded themselves.
     const float most = (search.limit() - bounds.low) / bounds.step + 1;
     if (most < 0 || left == 0) continue;
     if (most < 65535)
-      left &= rows_within(codes + first, length, columns, bounds.bytes,
-                          static_cast<uint16_t>(most));
+      left = rows_within(block, columns, bounds.bytes, static_cast<uint16_t>(most), left);
     for (; left != 0; left &= left - 1) {
-      const int64_t row = first + trailing_zeros(left);
-      const float score = sum_of_row(codes, length, columns, row, table, base);
-      search.look(start + row, 1, &score);
+      const int64_t row = trailing_zeros(left);
+      search.look_at(start + first + row, sum_of_row(block, columns, row, table, base));
     }
   }
   return first;

@@ -165,9 +165,9 @@ int64_t scan_partitions(int64_t kind, ConstBytes code_bytes, int64_t row_bytes,
         first = look_by_bounds(code_bytes.data + start * row_bytes, start, length, row_bytes,
                                table, query.base, {bytes, 0, 0}, search);
 #endif
-        for (; first < length; first += kStretch) {
-          const int64_t count = smaller(kStretch, length - first);
-          add_entries(code_bytes.data + start * row_bytes, length, row_bytes, first, count, table,
+        for (; first < length; first += kBlock) {
+          const int64_t count = smaller(kBlock, length - first);
+          add_entries(code_bytes.data + (start + first) * row_bytes, count, row_bytes, table,
                       query.base, scratch);
           search.look(start + first, count, scratch);
         }

@@ -9,7 +9,14 @@ from lancelet.kernels.graph import Comparison, Graph
 from lancelet.kernels.mapped import FewRows, MappedFile
 from lancelet.kernels.metric import Metric
 from lancelet.kernels.offsets import Offsets
-from lancelet.kernels.partitions import CodeKind, CodeQuery, PackedCodes, Probes, RowMasks
+from lancelet.kernels.partitions import (
+    BLOCK_ROWS,
+    CodeKind,
+    CodeQuery,
+    PackedCodes,
+    Probes,
+    RowMasks,
+)
 from lancelet.kernels.posting_lists import PostingLists
 from lancelet.kernels.row_levels import LevelLimits, PackedLevels, RowLevels
 from lancelet.kernels.select import (
@@ -218,6 +225,7 @@ else:
     )
 
 __all__ = [
+    "BLOCK_ROWS",
     "NATIVE",
     "CodeKind",
     "CodeQuery",

@@ -31,6 +31,9 @@ NO_FLOATS: Final[Floats] = np.empty(0, np.float32)
 _NO_BYTES: Final = np.empty(0, np.uint8)
 ENTRIES: Final = 256
 """How many entries a table has for each byte of a code."""
+BLOCK_ROWS: Final = 64
+"""Codes of WORDS and TABLE lie in blocks of so many rows of a partition, the last of what is left,
+in each column by column."""
 
 
 def _no_floats() -> Floats:

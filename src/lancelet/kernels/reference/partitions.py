@@ -14,6 +14,7 @@ import numpy.typing as npt
 from lancelet.buffers import Int64s
 from lancelet.kernels.metric import Floats
 from lancelet.kernels.partitions import (
+    BLOCK_ROWS,
     ENTRIES,
     CodeKind,
     CodeQuery,
@@ -77,10 +78,11 @@ def _scores(
             if asked.kind is CodeKind.WORDS:
                 table = _table(asked, probes.centers.reshape(-1, asked.dimension)[place])
             entries = table.reshape(per_row, ENTRIES)
-            by_column = own.reshape(per_row, -1)
-            sums = np.full(by_column.shape[1], asked.base, np.float32)
-            for column, line in enumerate(by_column):
-                sums += entries[column][line]
+            sums = np.full(rows.stop - rows.start, asked.base, np.float32)
+            for first in range(0, len(sums), BLOCK_ROWS):
+                block = own[first * per_row : (first + BLOCK_ROWS) * per_row]
+                for column, line in enumerate(block.reshape(per_row, -1)):
+                    sums[first : first + BLOCK_ROWS] += entries[column][line]
             return sums
         case CodeKind.BYTES:
             apart = own.reshape(-1, per_row).astype(np.int64) - asked.query

@@ -40,6 +40,7 @@ from lancelet.index.vector.quantizers.base import (
     work_type,
 )
 from lancelet.kernels import (
+    BLOCK_ROWS,
     CodeKind,
     CodeQuery,
     Comparison,
@@ -135,9 +136,14 @@ class ProductCodes:
         return {"code": own.reshape(own.shape[::-1]).T if self.transposed else own}
 
     def searchable(self, codes: Codes, center: Floats) -> PackedCodes:  # noqa: ARG002
-        """Return the codes column by column."""
-        columns = np.ascontiguousarray(codes["code"].T)
-        return PackedCodes(columns.reshape(-1), len(columns))
+        """Return the codes in blocks of rows, in each column by column."""
+        own = codes["code"]
+        width, whole = own.shape[1], len(own) // BLOCK_ROWS * BLOCK_ROWS
+        packed = np.empty(own.size, np.uint8)
+        blocks = own[:whole].reshape(-1, BLOCK_ROWS, width).transpose(0, 2, 1)
+        packed[: whole * width].reshape(blocks.shape)[:] = blocks
+        packed[whole * width :].reshape(width, -1)[:] = own[whole:].T
+        return PackedCodes(packed, width)
 
     def ask(self, query: Matrix) -> CodeQuery:
         """Return the words that are compared with residuals, or the table of all partitions."""
