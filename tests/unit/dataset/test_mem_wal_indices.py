@@ -210,3 +210,16 @@ def test_settings_of_graphs_are_kept_as_by_the_reference(tmp_path):
     (found,) = (each for each in ours.describe_indices() if each.name == "places")
     assert found.index_type == "IVF_HNSW_SQ"
     assert found.details["hnsw"]["max_connections"] == 8
+
+
+def test_keys_are_looked_up_beside_columns_that_arrow_cannot_join(tmp_path):
+    dataset = indexed(lancelet, str(tmp_path / "t"))
+    dataset.initialize_mem_wal(unsharded=True)
+    with dataset.mem_wal_writer(str(SHARD)) as shard:
+        shard.put(rows([5, 400], far=9.0))
+    _, table = flushed(lancelet, dataset)
+    snapshot = lancelet.mem_wal.ShardSnapshot(str(SHARD)).with_sstable(1, table.path)
+    planner = lancelet.mem_wal.LsmPointLookupPlanner(dataset, [snapshot])
+    for key, place in ((5, 14), (6, 6), (400, 409)):
+        found = planner.plan_lookup(pa.array([key], pa.int64())).to_table()
+        assert found["x"].to_pylist() == [[place, key % 3, 0, 0]]
