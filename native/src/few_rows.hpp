@@ -7,6 +7,7 @@
 #include "kernel.hpp"
 
 namespace LANCELET_NAMESPACE {
+namespace few {
 
 // What a column becomes: values of a width, bits, or strings with offsets of 32 or 64 bits.
 enum Form : int64_t { kFixed = 0, kBits = 1, kStrings32 = 2, kStrings64 = 3 };
@@ -94,4 +95,5 @@ struct Column {
   Address<int64_t> run;
 };
 
+}  // namespace few
 }  // namespace LANCELET_NAMESPACE

@@ -1,0 +1,257 @@
+// Single values of chunks: their parts, decompressed, and what is at a place in them.
+#pragma once
+
+#include "few_rows_places.hpp"
+
+namespace LANCELET_NAMESPACE {
+#define KERNEL(name, ...) int64_t name(__VA_ARGS__);
+#include "bitpack.def"
+#include "fsst.def"
+#include "lz4.def"
+#include "zstd.def"
+#undef KERNEL
+
+namespace few {
+
+static constexpr int64_t kPlainMax = 1 << 21;  // larger chunks are read in the general way
+static constexpr int64_t kZstdSlack = 64;
+static constexpr int64_t kZstdRatioMax = 128 * 1024 / 3;
+static constexpr int64_t kLz4RatioMax = 255;
+static constexpr int64_t kBlock = 1024;  // values of a packed block
+
+static LANCELET_INLINE int64_t padded(int64_t bytes) { return (bytes + 7) / 8 * 8; }
+
+// The output, of which pieces are taken from front to back.
+struct Output {
+  Bytes bytes;
+  int64_t end = 0;
+
+  LANCELET_INLINE int64_t room() const { return bytes.size - end; }
+
+  // Take `size` bytes at a place for words; returns where they are, or -1.
+  LANCELET_INLINE int64_t take(int64_t size) {
+    const int64_t start = padded(end);
+    if (size < 0 || start > bytes.size || size > bytes.size - start) return -1;
+    end = start + size;
+    return start;
+  }
+};
+
+// A chunk that was opened: its values, decompressed, and where its nulls are.
+struct Chunk {
+  const int64_t* run = nullptr;
+  int64_t part = -1;
+  int64_t count = 0;
+  ConstBytes values = {nullptr, 0};
+  ConstBytes lengths = {nullptr, 0};
+  ConstBytes definition = {nullptr, 0};
+};
+
+// Memory for what is decompressed, kept from chunk to chunk.
+struct Scratch {
+  uint8_t* data = nullptr;
+  int64_t size = 0;
+
+  bool reserve(int64_t wanted) {
+    if (wanted <= size) return true;
+    free(data);
+    data = static_cast<uint8_t*>(malloc(static_cast<size_t>(wanted)));
+    size = data == nullptr ? 0 : wanted;
+    return data != nullptr;
+  }
+};
+
+// --- chunks -----------------------------------------------------------------------------------
+
+static inline int64_t decompress(int64_t compression, ConstBytes* values, Scratch* scratch) {
+  const int64_t head = compression == kLz4 ? 4 : 8;
+  // Empty blocks, and frames without a size in front, are read in the general way.
+  if (values->size <= head) return fail(kTooShort, 0);
+  int64_t plain = number_at(values->data, head), from = head, size = values->size - head;
+  const int64_t ratio = compression == kLz4 ? kLz4RatioMax : kZstdRatioMax;
+  if (plain < 0 || plain > kPlainMax || plain / ratio > size) return fail(kBadCount, 0);
+  if (!scratch->reserve(plain + kZstdSlack)) return fail(kNoMemory, 0);
+  const bool is_lz4 = compression == kLz4;
+  const Bytes out = {scratch->data, is_lz4 ? plain : plain + kZstdSlack};
+  const int64_t status =
+      is_lz4 ? lz4_decompress_chunks(*values, {&from, 1}, {&size, 1}, {&plain, 1}, out)
+             : zstd_decompress_chunks(*values, {&from, 1}, {&size, 1}, {&plain, 1}, out);
+  if (status < 0) return status;
+  *values = {scratch->data, plain};
+  return 0;
+}
+
+// Find the parts of a chunk, which lies within the file.
+static inline int64_t open_chunk(const ChunkRun& run, const Spot& spot, ConstBytes bytes, Scratch* scratch,
+                   Chunk* chunk) {
+  chunk->run = spot.run;
+  chunk->part = spot.part;
+  chunk->count = run.count[spot.part];
+  chunk->definition = chunk->lengths = {nullptr, 0};
+  const int64_t buffers = run.codec == kRuns ? 2 : 1;
+  const int64_t head_bytes = padded(2 + 2 * run.has_definition + buffers * run.size_bytes);
+  if (bytes.size < head_bytes) return fail(kTooShort, 0);
+  const uint8_t* head = bytes.data + 2;
+  ConstBytes parts[3];
+  int64_t at = head_bytes;
+  for (int64_t i = 0; i < run.has_definition + buffers; ++i) {
+    const int64_t width = i < run.has_definition ? 2 : run.size_bytes;
+    const int64_t size = number_at(head, width);
+    head += width;
+    parts[i] = {bytes.data + at, size};
+    at += padded(size);
+    if (at > bytes.size) return fail(kTooShort, 0);
+  }
+  if (run.has_definition) {
+    if (load<uint16_t>(bytes.data) != chunk->count) return fail(kBadCount, 0);
+    chunk->definition = parts[0];
+  }
+  chunk->values = parts[run.has_definition];
+  if (buffers == 2) chunk->lengths = parts[run.has_definition + 1];
+  return run.compression == kPlain ? 0 : decompress(run.compression, &chunk->values, scratch);
+}
+
+// Whether a value is null, by levels of one bit in blocks of 1024; the last block may be plain.
+static inline int64_t is_null(const Chunk& chunk, int64_t at) {
+  constexpr int64_t block_bytes = kBlock / 8;
+  const int64_t full = chunk.count / kBlock, tail = chunk.count % kBlock;
+  const int64_t left = chunk.definition.size - full * block_bytes;
+  const bool is_plain = left == 2 * tail;
+  if (!is_plain && left < (tail > 0 ? block_bytes : 0)) return fail(kTooShort, 0);
+  const int64_t block = at / kBlock, place = at % kBlock;
+  const uint8_t* from = chunk.definition.data + block * block_bytes;
+  if (block == full && is_plain) {
+    const int64_t level = load<uint16_t>(from + 2 * place);
+    return level > 1 ? fail(kBadLevels, 0) : level;
+  }
+  // Words of 16 bits: 64 lanes of 16 rows; bitpack.cpp explains the order.
+  const int64_t lane = place % 64, row = place % 128 / 64 * 8 + place / 128;
+  return load<uint16_t>(from + 2 * lane) >> row & 1;
+}
+
+// --- values of fixed width --------------------------------------------------------------------
+
+static inline int64_t find_run(const Chunk& chunk, int64_t width, int64_t at) {
+  if (chunk.values.size / width < chunk.lengths.size) return fail(kTooShort, 0);
+  int64_t found = -1, end = 0;
+  for (int64_t i = 0; i < chunk.lengths.size; ++i) {
+    end += chunk.lengths.data[i];
+    if (found < 0 && end > at) found = i;
+  }
+  return end == chunk.count && found >= 0 ? found : fail(kBadLength, 0);
+}
+
+// Write the value at a place of a chunk, which has the bits of the run.
+static inline int64_t read_value(const ChunkRun& run, const Chunk& chunk, int64_t at, uint8_t* to) {
+  const int64_t width = run.bits / 8;
+  switch (run.codec) {
+    case kFlat:
+      if (chunk.values.size != chunk.count * width) return fail(kTooShort, 0);
+      memcpy(to, chunk.values.data + at * width, width);
+      return 0;
+    case kInline: {
+      if (chunk.count > kBlock) return fail(kBadCount, 0);
+      const int64_t start = 0, size = chunk.values.size;
+      const int64_t status =
+          pick_packed(chunk.values, {&start, 1}, {&size, 1}, {&at, 1}, run.bits, {to, width});
+      return smaller<int64_t>(status, 0);
+    }
+    case kSplit:
+      if (chunk.values.size != chunk.count * width) return fail(kTooShort, 0);
+      for (int64_t k = 0; k < smaller<int64_t>(width, 8); ++k)
+        to[k] = chunk.values.data[at + k * chunk.count];
+      return 0;
+    case kRuns: {
+      const int64_t found = find_run(chunk, width, at);
+      if (found < 0) return found;
+      memcpy(to, chunk.values.data + found * width, width);
+      return 0;
+    }
+    default:
+      return fail(kBadWidth, 0);
+  }
+}
+
+// The index of an item of a dictionary.
+static inline int64_t read_index(const ChunkRun& run, const Chunk& chunk, int64_t at, int64_t* index) {
+  uint8_t word[8] = {};
+  if (run.bits < 8 || run.bits > 64) return fail(kBadWidth, 0);
+  const int64_t status = read_value(run, chunk, at, word);
+  if (status < 0) return status;
+  const uint64_t found = load<uint64_t>(word);
+  if (found >= static_cast<uint64_t>(run.items.count)) return fail(kBadIndex, 0);
+  *index = static_cast<int64_t>(found);
+  return 0;
+}
+
+// --- strings ----------------------------------------------------------------------------------
+
+// Where a string, or the codes of one, is in a chunk.
+static inline int64_t find_string(const ChunkRun& run, const Chunk& chunk, int64_t at, ConstBytes* found) {
+  const int64_t width = run.bits / 8, n = chunk.count;
+  if (n >= chunk.values.size / width) return fail(kTooShort, 0);
+  const uint8_t* offsets = chunk.values.data;
+  const int64_t start = number_at(offsets + at * width, width);
+  const int64_t stop = number_at(offsets + (at + 1) * width, width);
+  if (start < (n + 1) * width || stop < start || stop > chunk.values.size)
+    return fail(kBadOffsets, 0);
+  *found = {offsets + start, stop - start};
+  return 0;
+}
+
+static inline int64_t find_item_string(const Items& items, int64_t index, ConstBytes* found) {
+  const int64_t start = number_at(items.values.get() + index * items.width, items.width);
+  const int64_t stop = number_at(items.values.get() + (index + 1) * items.width, items.width);
+  if (start < 0 || stop < start || stop > items.num_bytes) return fail(kBadOffsets, 0);
+  *found = {items.bytes.get() + start, stop - start};
+  return 0;
+}
+
+// Whether bytes are UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF.
+static inline bool is_utf8(const uint8_t* at, int64_t size) {
+  const uint8_t* const end = at + size;
+  while (at < end) {
+    if (end - at >= 8 && !(load<uint64_t>(at) & 0x8080808080808080u)) {
+      at += 8;
+      continue;
+    }
+    const uint8_t first = *at++;
+    if (first < 0x80) continue;
+    const int more = first >= 0xF0 ? 3 : first >= 0xE0 ? 2 : 1;
+    if (first < 0xC2 || first > 0xF4 || end - at < more) return false;
+    const uint8_t low = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
+    const uint8_t high = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
+    if (at[0] < low || at[0] > high) return false;
+    for (int k = 1; k < more; ++k)
+      if ((at[k] & 0xC0) != 0x80) return false;
+    at += more;
+  }
+  return true;
+}
+
+// Append a string, of which there may be codes by one of some tables.
+static inline int64_t append(ConstBytes found, const Symbols* symbols, int64_t part, Output* out) {
+  if (symbols == nullptr || symbols->tables == 0) {
+    if (found.size > out->room()) return fail(kOutputFull, 0);
+    if (found.size > 0) memcpy(out->bytes.data + out->end, found.data, found.size);
+    out->end += found.size;
+    return 0;
+  }
+  int64_t table = 0;
+  if (symbols->tables > 1)
+    table = part_of({symbols->first_chunk.get(), symbols->tables + 1}, 0, part);
+  if (table >= symbols->tables) return fail(kBadIndex, 0);
+  const int64_t start = 0, size = found.size, codes = 256;
+  uint8_t ends[16] = {};
+  int64_t progress[4] = {};
+  const int64_t status = fsst_decode_slices(
+      found, {&start, 1}, {&size, 1}, {symbols->symbols.get(), codes * symbols->tables},
+      {symbols->lengths.get(), codes * symbols->tables}, {&table, 1}, 8, {ends, 16},
+      {out->bytes.data + out->end, out->room()}, {progress, 4});
+  if (status > 0) return fail(kOutputFull, 0);
+  out->end += progress[3];
+  return status;
+}
+
+}  // namespace few
+}  // namespace LANCELET_NAMESPACE
