@@ -1,6 +1,6 @@
 """Nearest vectors beside the reference: queries of one index by both, exact search, builds.
 
-python benchmarks/bench_vectors.py [--rows 100000] [--dims 128] [--rounds 5] [--kinds IVF_PQ ...]
+python benchmarks/bench_vectors.py [--rows 50000] [--dims 128] [--rounds 5] [--kinds IVF_PQ ...]
 python benchmarks/bench_vectors.py --rows 500000 --kinds IVF_PQ IVF_HNSW_SQ --folder FOLDER
 python benchmarks/bench_vectors.py --rows 200000 --dims 768 --parts builds queries
 
@@ -42,6 +42,7 @@ FILTERS = {"all": None, "50 %": "g < 50", "1 %": "g = 7"}
 PROBES = (1, 2, 4, 8, 16, 32, 64)
 BEAMS = (10, 20, 40, 80, 160)
 COLORS = ("#c0392b", "#2c6fbb", "#7f8c8d", "#27ae60")
+USUAL = 50_000, 128
 KINDS = ("IVF_PQ", "IVF_HNSW_SQ", "IVF_SQ", "IVF_FLAT", "IVF_RQ")
 PARTS = ("builds", "queries", "memory", "curves")
 MEMORY = """
@@ -56,8 +57,8 @@ print(int(lines["VmHWM"].split()[0]) // 1024)
 def main() -> None:
     """Run all cases and save what was found."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=100_000)
-    parser.add_argument("--dims", "--dimension", dest="dimension", type=int, default=128)
+    parser.add_argument("--rows", type=int, default=USUAL[0])
+    parser.add_argument("--dims", "--dimension", dest="dimension", type=int, default=USUAL[1])
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
@@ -77,7 +78,7 @@ def main() -> None:
             print("MiB at most while building", facts["build_peak_mib"])
         if "curves" in arguments.parts:
             facts["curves"] = curves(folder, arguments)
-    name = "vectors" if arguments.dimension == 128 else f"vectors-{arguments.dimension}"
+    name = "vectors" if (arguments.rows, arguments.dimension) == USUAL else f"vectors-{own}"
     arguments.save.mkdir(parents=True, exist_ok=True)
     if "curves" in facts:
         (arguments.save / f"{name}.svg").write_text(drawn(facts["curves"]))

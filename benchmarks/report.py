@@ -97,9 +97,17 @@ def texts(run: Run) -> Iterator[str]:
 
 def vectors(run: Run) -> Iterator[str]:
     """Yield the comparison of searches of vectors with the reference."""
-    yield "\n## Vectors\n"
-    yield f"{machine_of(run)} A table of {run['rows']:,} vectors of {run['dimension']} elements."
+    yield f"\n## {run['rows']:,} vectors of {run['dimension']} elements\n"
+    yield f"{machine_of(run)} A case is 20 searches of the ten nearest, one after the other."
     yield from table(["case", "ours, ms", "theirs, ms", "wall ratio", "CPU ratio"], _cases(run))
+    peaks = run.get("build_peak_mib")
+    if peaks:
+        yield "\nThe most memory that a process takes to build an index, mapped files included:"
+        rows = [[kind, *(str(own[side]) for side in SIDES)] for kind, own in peaks.items()]
+        yield from table(["index", "ours, MiB", "theirs, MiB"], rows)
+
+
+SIDES = ("lancelet", "lance")
 
 
 def _cases(run: Run) -> list[list[str]]:
@@ -207,12 +215,13 @@ SECTIONS = {
 
 
 def page() -> str:
-    """Return the page, with a section for each suite that has results."""
+    """Return the page, with a section for each suite that has results, or for each size of it."""
     lines = [HEAD.rstrip("\n")]
     for suite, section in SECTIONS.items():
-        path = RESULTS / f"{suite}.json"
-        if path.exists():
-            lines += section(json.loads(path.read_text(encoding="utf-8")))
+        sizes = sorted(RESULTS.glob(f"{suite}-*x*.json"))
+        for path in (RESULTS / f"{suite}.json", *sizes):
+            if path.exists():
+                lines += section(json.loads(path.read_text(encoding="utf-8")))
     return "\n".join(lines) + "\n"
 
 
