@@ -102,6 +102,8 @@ class MatchQuery(FullTextQuery):
             document_granularity: What is a document.
         """
         self.query, self.column, self.boost = _text(query), column, float(boost)
+        if fuzziness is not None and fuzziness < 0:
+            raise InvalidInputError("fuzziness must not be negative", found=fuzziness)
         self.fuzziness, self.max_expansions = fuzziness or 0, max_expansions
         self.operator, self.prefix_length = FullTextOperator(operator), prefix_length
         self.document_granularity = document_granularity

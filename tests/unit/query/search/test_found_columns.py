@@ -89,3 +89,12 @@ def test_plans_say_what_is_done_first(path):
     after, before = lines(), lines(prefilter=True)
     assert place(after, "Filter") < place(after, "KNNVectorDistance")
     assert place(before, "KNNVectorDistance") < place(before, "Filter")
+
+
+@pytest.mark.parametrize(
+    ("query", "numbers"),
+    [(lancelet.query.MatchQuery, {"fuzziness": -1}), (lancelet.query.PhraseQuery, {"slop": -1})],
+)
+def test_numbers_below_zero_mean_nothing_in_a_query(query, numbers):
+    with pytest.raises(ValueError, match="must not be negative"):
+        query("fox", "s", **numbers)
