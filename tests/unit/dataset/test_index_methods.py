@@ -145,6 +145,14 @@ def test_an_index_is_warmed_by_name_and_segment(dataset, monkeypatch):
         again.prewarm_index("nope")
 
 
+@pytest.mark.parametrize("train", [True, False])
+def test_a_slip_in_what_a_text_index_is_asked_for_is_refused(tmp_path, train):
+    dataset = lancelet.write_dataset(pa.table({"t": ["a b"]}), str(tmp_path / "t.lance"))
+    with pytest.raises(ValueError, match="unknown FTS index parameter 'with_positions'"):
+        dataset.create_scalar_index("t", "INVERTED", with_positions=True, train=train)
+    dataset.create_scalar_index("t", "INVERTED", with_position=True, train=train)
+
+
 def test_an_index_that_is_not_trained_covers_nothing_until_it_is_optimised(dataset):
     dataset.create_scalar_index("a", "BTREE", train=False)
     (listed,) = dataset.describe_indices()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -61,6 +61,14 @@ _MEMORY_VARIABLE: Final = "LANCE_FTS_PARTITION_SIZE"
 _GRANULARITY: Final = "document_granularity"
 _ROWS: Final = "row"
 _ELEMENTS: Final = "list_element"
+_BESIDE_OPTIONS: Final = {
+    "analyzer",
+    "format_version",
+    "memory_limit",
+    "num_workers",
+    _GRANULARITY,
+}
+"""What an index may be asked for beside how texts are cut."""
 
 TEXTS_TOGETHER: Final = 64 * 1024
 """So many texts are cut at a time."""
@@ -159,6 +167,7 @@ class Inverted(ScalarKind):
 
     def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:  # noqa: ARG002
         """Return the version of the format, which also says how tails and positions are stored."""
+        _check_names(parameters)
         version = _codec_of(parameters, TextOptions.of(parameters.values)).version
         return _NEWEST if _is_by_element(parameters) else version
 
@@ -277,6 +286,7 @@ class Inverted(ScalarKind):
 def _train(
     rows: IndexedRows, folder: SegmentFolder, parameters: Parameters, *, is_automaton: bool
 ) -> bytes:
+    _check_names(parameters)
     by_element = _is_by_element(parameters)
     if by_element:
         check_has_lists(rows.data_type)
@@ -327,6 +337,16 @@ def _add_segment(writer: SegmentWriter, segment: InvertedSegment, move: Move) ->
                 postings.positions,
             )
         writer.add_postings(tokens, postings, numbers, lengths, places)
+
+
+def _check_names(parameters: Parameters) -> None:
+    """Refuse names that mean nothing, which are slips as a rule: `with_positions`."""
+    known = {field.name for field in fields(TextOptions)} | _BESIDE_OPTIONS
+    unknown = sorted(parameters.values.keys() - known)
+    if unknown:
+        raise InvalidInputError(
+            f"unknown FTS index parameter '{unknown[0]}'", found=unknown, known=sorted(known)
+        )
 
 
 def _waiting_bytes(parameters: Parameters) -> int:
