@@ -11,10 +11,10 @@ A plan is a value; making one reads nothing but the manifest, which is there alr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
 
@@ -22,6 +22,7 @@ from lancelet.format.field import Field
 from lancelet.query import expression as ex
 from lancelet.query import search as searches
 from lancelet.query.compile import Writable, compile_filter, is_lasting
+from lancelet.query.evaluate import evaluate_filter
 from lancelet.query.expression import Expression
 from lancelet.query.plain_filter import Plain, read_plain
 from lancelet.query.projection import Projection, needed, project, scan_schema
@@ -35,6 +36,8 @@ from lancelet.table.snapshot import Snapshot
 if TYPE_CHECKING:
     from lancelet.query.search.hits import Search
 
+T = TypeVar("T")
+
 _KEPT_TEXT_MAX: Final = 4096
 """A longer filter is compiled again each time: what it compiles to may be large."""
 
@@ -46,6 +49,10 @@ class FilterStep:
     expression: Expression
     fields: tuple[Field, ...]
     row_columns: tuple[str, ...]
+
+    def passed(self, rows: pa.RecordBatch) -> pa.BooleanArray:
+        """Return for each row whether the part holds."""
+        return evaluate_filter(self.expression, rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +110,24 @@ class ScanPlan:
             fields.insert(place, each)
         found = [searches.hits.QUERY_INDEX, *fields] if search.is_batch else fields
         return pa.schema(found, metadata=self.projection.schema.metadata)
+
+    # What follows is asked of a plan so that one that is measured can tell of it.
+
+    def steps_of(self, conjuncts: Iterable[Conjunct]) -> tuple[FilterStep, ...]:
+        """Return the steps of a part of the filter."""
+        return tuple(filter_steps(self.snapshot, conjuncts))
+
+    def again(self, options: ScanOptions) -> ScanPlan:
+        """Return the plan of another scan of the version that this one needs."""
+        return plan_scan(self.snapshot, options)
+
+    def passed(self, rows: pa.RecordBatch) -> pa.BooleanArray:
+        """Return for each row whether the filter holds."""
+        return evaluate_filter(self.filter, rows)
+
+    def run(self, node: str, work: Callable[[], T]) -> T:  # noqa: ARG002 - see above
+        """Do the work of a node."""
+        return work()
 
 
 def plan_scan(snapshot: Snapshot, options: ScanOptions) -> ScanPlan:

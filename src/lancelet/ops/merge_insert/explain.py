@@ -24,9 +24,9 @@ from lancelet.ops.merge_insert.key_columns import KeyColumns
 from lancelet.ops.merge_insert.prepared_source import prepared
 from lancelet.ops.merge_insert.spec import Matched, MergeSpec, MergeStatistics
 from lancelet.ops.rows import RowStream
-from lancelet.query.explain import predict
 from lancelet.query.indexing.segments import column_indices
 from lancelet.query.plan import FilterStep
+from lancelet.query.predict import predict
 from lancelet.table.snapshot import Snapshot
 
 

@@ -26,7 +26,7 @@ from lancelet.query.indexing.choose import (
     choose_parts,
 )
 from lancelet.query.indexing.segments import physical_rows_of, warn_unusable
-from lancelet.query.plan import FilterStep, ScanPlan, filter_steps
+from lancelet.query.plan import FilterStep, ScanPlan
 from lancelet.rowids.selection import NO_ROWS, RowSet
 from lancelet.table.snapshot import Snapshot
 
@@ -94,7 +94,7 @@ def _ask(plan: ScanPlan, chosen: Sequence[ChosenPart]) -> Candidates:
     return Candidates(
         rows_left,
         covered,
-        tuple(filter_steps(plan.snapshot, rest)),
+        plan.steps_of(rest),
         tuple((index.name, part.expression) for part in asked for index in part.indices),
     )
 

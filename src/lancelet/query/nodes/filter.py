@@ -31,7 +31,6 @@ from lancelet.file.pool import map_ordered
 from lancelet.file.schedule import TASK_BYTES, fixed_row_bytes
 from lancelet.format.field import Field
 from lancelet.format.roaring import numbers_of
-from lancelet.query.evaluate import evaluate_filter
 from lancelet.query.indexing.counts import count_by_index
 from lancelet.query.indexing.direct import rows_at_once
 from lancelet.query.indexing.search import Candidates, find_candidates
@@ -219,7 +218,7 @@ def _count_split(split: Split) -> int:
     if not found.num_rows:
         return 0
     rows = _rows_of_step(last, split, found.offsets, found.columns)
-    return int(evaluate_filter(last.expression, rows).true_count)
+    return int(last.passed(rows).true_count)
 
 
 def _survivors(
@@ -242,7 +241,7 @@ def _survivors(
         if not count:
             break
         rows = _rows_of_step(step, split, offsets, columns)
-        passed = evaluate_filter(step.expression, rows)
+        passed = step.passed(rows)
         if passed.true_count == count:
             continue
         count = passed.true_count

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from lancelet.buffers import Int64s
 from lancelet.query.indexing.first_rows import bound_of_first_rows
-from lancelet.query.plan import ScanPlan, plan_scan
+from lancelet.query.plan import ScanPlan
 from lancelet.query.row_columns import RowColumn
 from lancelet.query.scan_options import Ordering
 from lancelet.query.take import take_addresses
@@ -41,13 +41,13 @@ def plan_keys(plan: ScanPlan) -> ScanPlan:
         order_by=(),
         with_row_address=True,
     )
-    return plan_scan(plan.snapshot, options)
+    return plan.again(options)
 
 
 def sorted_rows(plan: ScanPlan, keys: pa.Table) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a scan in the order that it asks for, offset and limit applied."""
     options = plan.options
-    order = sort_order(keys, options.order_by)
+    order = plan.run("Sort", lambda: sort_order(keys, options.order_by))
     stop = None if options.limit is None else options.offset + options.limit
     chosen = order[options.offset : stop]
     addresses = keys.column(RowColumn.ADDRESS.value).to_numpy()[chosen]

@@ -17,10 +17,9 @@ import pyarrow as pa
 from lancelet.buffers import Int64s
 from lancelet.errors import InternalError
 from lancelet.index.text.elements import no_places
-from lancelet.query.evaluate import evaluate_filter
 from lancelet.query.nodes.filter import matching_offsets
 from lancelet.query.nodes.sort import sort_order
-from lancelet.query.plan import ScanPlan, added_columns, plan_scan
+from lancelet.query.plan import ScanPlan, added_columns
 from lancelet.query.projection import project, scan_schema, without_columns
 from lancelet.query.search.hits import QUERY_INDEX, Hits, Search
 from lancelet.query.search.kept_rows import rows_passing
@@ -56,7 +55,7 @@ class ScoredScan:
         sorted_by = table.select([each for each in keys if each not in unread])
         for name, column in self._columns_of(found, unread).items():
             sorted_by = sorted_by.append_column(name, column)
-        order = sort_order(sorted_by, options.order_by)
+        order = self._plan.run("Sort", lambda: sort_order(sorted_by, options.order_by))
         return table.take(pa.array(order)).slice(options.offset, options.limit)
 
     def _found(self) -> Hits:
@@ -69,7 +68,7 @@ class ScoredScan:
         if options.prefilter or (options.rows is not None and options.filter is None):
             return self._search.find(plan, rows_passing(plan, lambda: _rows_of(plan)))
         if options.rows is not None:
-            masked = plan_scan(plan.snapshot, replace(options, filter=None))
+            masked = plan.again(replace(options, filter=None))
             return self._filtered(self._search.find(plan, _rows_of(masked)))
         return self._filtered(self._search.find(plan, None))
 
@@ -81,7 +80,7 @@ class ScoredScan:
             if columns
             else without_columns(len(found))
         )
-        passed = evaluate_filter(self._plan.filter, batch).to_numpy(zero_copy_only=False)
+        passed = self._plan.passed(batch).to_numpy(zero_copy_only=False)
         return found.take(np.flatnonzero(passed))
 
     def _columns_of(self, found: Hits, names: Sequence[str]) -> dict[str, pa.Array]:

@@ -1,0 +1,514 @@
+"""What each node of a plan reads while the plan runs, for plans that are analysed and no others.
+
+    filter k > 5, columns v       LanceRead    k of 1000 rows     2 requests
+                                  Take         v of 994 rows      1 request
+
+A plan that is analysed reads from a snapshot, asks indices and runs a search that tell on what
+behalf they are asked; plans that are not know nothing of it. A request belongs to the node in
+which its thread is, else to that in which the thread is that runs the plan, else to `LanceRead`.
+
+Times are of a node alone, without those within it, and summed over threads. Open indices are
+asked as they are, so their requests are those that the handle of the table has counted meanwhile.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from dataclasses import fields as dataclass_fields
+from functools import cached_property
+from typing import Any, Final, TypeVar, cast
+
+import pyarrow as pa
+
+from lancelet.buffers import Int64s, Slices
+from lancelet.encodings.base import RowIndices, RowRange, Rows
+from lancelet.file.small_files import SmallFiles
+from lancelet.format.field import Field
+from lancelet.format.fragment import DataFile, Fragment
+from lancelet.index.question import OneOf, Question
+from lancelet.io.metered import PROCESS_METER, IoCounts, IoMeter, metered
+from lancelet.io.wrapped import WrappedStore
+from lancelet.query import search as searches
+from lancelet.query.evaluate import evaluate_filter
+from lancelet.query.expression import Expression
+from lancelet.query.fragment_reader import FragmentReader
+from lancelet.query.indexing.choose import choose_parts
+from lancelet.query.indexing.segments import (
+    ColumnIndex,
+    TableSegment,
+    column_indices,
+    physical_rows_of,
+    vector_indices,
+)
+from lancelet.query.plan import FilterStep, ScanPlan
+from lancelet.query.scan_options import ScanOptions
+from lancelet.query.search.hits import Hits, Search
+from lancelet.query.simplify import Conjunct
+from lancelet.query.traversal import columns_of
+from lancelet.rowids.address import UInt64s
+from lancelet.rowids.selection import RowSet
+from lancelet.table.kept import Kept
+from lancelet.table.snapshot import Snapshot
+
+T = TypeVar("T")
+
+READ: Final = "LanceRead"
+TAKE: Final = "Take"
+SEARCH: Final = "Search"
+REFINE: Final = "Refine"
+SORT: Final = "Sort"
+INDICES: Final = "indices"
+"""What indices read that nobody asked by a question."""
+
+
+def index_node(name: str) -> str:
+    """Return the node that asks an index."""
+    return f"index {name}"
+
+
+def filter_node(expression: Expression) -> str:
+    """Return the node that decides a part of a filter; no other is about the same columns."""
+    return f"filter {sorted(columns_of(expression))}"
+
+
+@dataclass(slots=True)
+class Measured:
+    """What a node did."""
+
+    requests: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    rows: int = 0
+    _by_field: dict[int, int] = field(default_factory=dict)
+
+    def saw(self, ids: Sequence[int], num_rows: int) -> None:
+        """Count rows of fields; those of a node are the rows of the field with most."""
+        for each in ids:
+            self._by_field[each] = self._by_field.get(each, 0) + num_rows
+        self.rows = max(self._by_field.values(), default=self.rows)
+
+    def plus(self, other: Measured) -> Measured:
+        """Return both together, with the rows of this one."""
+        requests, size = self.requests + other.requests, self.bytes + other.bytes
+        return Measured(requests, size, self.seconds + other.seconds, self.rows)
+
+
+@dataclass(slots=True)
+class _Entered:
+    """A node in which a thread is, and how long it was in nodes within."""
+
+    name: str
+    inner: float = 0.0
+
+
+class NodeMeter(IoMeter):
+    """Counts for the nodes of one plan, made by the thread that runs it."""
+
+    def __init__(self, outer: IoMeter, indices: IoMeter | None) -> None:
+        """Count from zero, within `outer`; `indices` counts what open indices read."""
+        super().__init__(outer)
+        self._indices = indices
+        self._indices_before = IoCounts() if indices is None else indices.counts
+        self._told_of_indices = self._of_indices = IoCounts()
+        self.nodes: dict[str, Measured] = {}
+        self.has_searched = False
+        self._nodes_lock = threading.Lock()
+        self._threads = threading.local()
+        self._runner = self._stack()
+
+    @property
+    def current(self) -> str:
+        """The node on whose behalf the calling thread works."""
+        stack = self._stack() or self._runner
+        return stack[-1].name if stack else READ
+
+    def add(
+        self,
+        read_iops: int = 0,
+        read_bytes: int = 0,
+        write_iops: int = 0,
+        written_bytes: int = 0,
+    ) -> None:
+        """Count for the node of the calling thread, and in every scope around."""
+        super().add(read_iops, read_bytes, write_iops, written_bytes)
+        self.tell(self.current, IoCounts(read_iops, read_bytes))
+
+    def tell(self, name: str, counts: IoCounts = IoCounts(), seconds: float = 0.0) -> None:  # noqa: B008 - it never changes
+        """Add to what a node did."""
+        with self._nodes_lock:
+            own = self.nodes.setdefault(name, Measured())
+            own.requests += counts.read_iops
+            own.bytes += counts.read_bytes
+            own.seconds += seconds
+
+    def saw(self, name: str, ids: Sequence[int], num_rows: int) -> None:
+        """Add rows of fields to those that a node had."""
+        with self._nodes_lock:
+            self.nodes.setdefault(name, Measured()).saw(ids, num_rows)
+
+    @contextmanager
+    def within(self, name: str) -> Iterator[None]:
+        """Work on behalf of a node."""
+        stack, entered = self._stack(), _Entered(name)
+        stack.append(entered)
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            seconds = time.perf_counter() - started
+            stack.pop()
+            if stack:
+                stack[-1].inner += seconds
+            self.tell(name, seconds=max(0.0, seconds - entered.inner))
+
+    @contextmanager
+    def asking(self, name: str) -> Iterator[None]:
+        """Work on behalf of a node that asks open indices, as the thread that runs the plan."""
+        if self._indices is None:
+            with self.within(name):
+                yield
+            return
+        before, told = self._indices.counts, self._told_of_indices
+        with self.within(name):
+            yield
+        within = _since(self._told_of_indices, told)
+        own = _since(_since(self._indices.counts, before), within)
+        self._told_of_indices += own
+        self.tell(name, own)
+
+    @property
+    def of_indices(self) -> IoCounts:
+        """What open indices read while the plan ran."""
+        return self._of_indices
+
+    def end(self) -> None:
+        """Count for `INDICES` what indices read on behalf of no node."""
+        if self._indices is not None:
+            read = _since(self._indices.counts, self._indices_before)
+            self.tell(INDICES, _since(read, self._told_of_indices))
+            self._of_indices = read
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether the calling thread is in a node that reads columns."""
+        return any(each.name in {READ, TAKE, REFINE} for each in self._stack())
+
+    @property
+    def is_searching(self) -> bool:
+        """Whether the thread that runs the plan is in a search."""
+        return any(each.name == SEARCH for each in self._runner)
+
+    def _stack(self) -> list[_Entered]:
+        if not hasattr(self._threads, "stack"):
+            self._threads.stack = []
+        stack: list[_Entered] = self._threads.stack
+        return stack
+
+
+def measuring(plan: ScanPlan) -> tuple[ScanPlan, NodeMeter]:
+    """Return the plan over a store that is counted, with nothing kept but open indices."""
+    location = plan.snapshot.location
+    around = location.store.around if isinstance(location.store, WrappedStore) else None
+    meter = NodeMeter(PROCESS_METER.scope(), around if isinstance(around, IoMeter) else None)
+    rule = _Rule(plan, meter)
+    apart = replace(location, store=metered(location.store, meter), kept=Kept())
+    snapshot = _MeasuredSnapshot(apart, plan.snapshot.entry, plan.snapshot.stored, rule)
+    indices = _MeasuredIndices(column_indices(plan.snapshot), meter)
+    snapshot.kept.get_or_make("column indices", lambda: indices)
+    vector_indices(snapshot, of=plan.snapshot)
+    searches.text_indices.text_indices(snapshot, of=plan.snapshot)
+    search = plan.options.search
+    wanted = None if search is None else _MeasuredSearch(search, meter)
+    own = replace(plan, snapshot=snapshot, options=replace(plan.options, search=wanted))
+    return _MeasuredPlan.over(own, meter), meter
+
+
+def takes_late(plan: ScanPlan) -> bool:
+    """Say whether columns are read apart for the rows that pass a filter.
+
+    Where indices are asked for all of it, rows that they find are read with all of their columns.
+    """
+    if not plan.is_filtered:
+        return False
+    asked = {each for part in choose_parts(plan) for each in part.expressions}
+    return any(each.expression not in asked for each in plan.conjuncts)
+
+
+def goes_through_vectors(plan: ScanPlan) -> bool:
+    """Say whether a search asks an index of vectors."""
+    search = plan.options.search
+    if not isinstance(search, searches.hits.Explained):
+        return False
+    return any(step.startswith("ANN") for step in search.steps(plan))
+
+
+class _Rule:
+    """Says which node reads columns."""
+
+    def __init__(self, plan: ScanPlan, meter: NodeMeter) -> None:
+        self.meter = meter
+        options = plan.options
+        self._early = {field.id for step in plan.steps for field in step.fields}
+        self._wanted = {field.id for field in plan.projection.fields}
+        self._is_late = takes_late(plan)
+        self._is_sorted = bool(options.order_by)
+        self._search = options.search
+        self._by_index = goes_through_vectors(plan)
+
+    def node_of(self, fields: Sequence[Field], rows: Rows) -> str:
+        """Return the node on whose behalf rows of fields are read."""
+        ids = {field.id for field in fields}
+        by_place = not isinstance(rows, RowRange)
+        if self._search is not None:
+            if self.meter.is_searching:
+                return REFINE if by_place and self._by_index else READ
+            return TAKE if self.meter.has_searched else READ
+        if self._is_sorted and by_place and ids == self._wanted:
+            return TAKE
+        return TAKE if self._is_late and ids and not ids & self._early else READ
+
+    @contextmanager
+    def reading(self, fields: Sequence[Field], rows: Rows) -> Iterator[None]:
+        """Count a read for its node, unless it is a part of another."""
+        if self.meter.is_reading:
+            yield
+            return
+        node = self.node_of(fields, rows)
+        with self.meter.within(node):
+            yield
+        self.meter.saw(node, [field.id for field in fields], len(rows))
+
+
+class _MeasuredReader(FragmentReader):
+    """Reads a fragment on behalf of nodes."""
+
+    def __init__(self, snapshot: Snapshot, fragment: Fragment, rule: _Rule) -> None:
+        super().__init__(snapshot, fragment)
+        self._rule = rule
+
+    def read(self, fields: Sequence[Field], rows: Rows) -> list[pa.Array]:
+        with self._rule.reading(fields, rows):
+            return super().read(fields, rows)
+
+    def read_chunks(self, fields: Sequence[Field], rows: Rows) -> list[pa.ChunkedArray]:
+        with self._rule.reading(fields, rows):
+            return super().read_chunks(fields, rows)
+
+    def read_in_place(self, field: Field, rows: Int64s) -> Slices | None:
+        node = self._rule.node_of((field,), RowIndices(rows))
+        with self._rule.meter.within(node):
+            found = super().read_in_place(field, rows)
+        if found is not None:
+            self._rule.meter.saw(node, [field.id], len(rows))
+        return found
+
+    def iter_batches(
+        self, fields: Sequence[Field], rows: RowRange, batch_size: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        batches = super().iter_batches(fields, rows, batch_size)
+        while True:
+            with self._rule.meter.within(READ):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            self._rule.meter.saw(READ, [field.id for field in fields], batch.num_rows)
+            yield batch
+
+
+class _MeasuredFiles:
+    """Small files that are read together on behalf of nodes."""
+
+    def __init__(self, files: SmallFiles, rule: _Rule) -> None:
+        self._files, self._rule = files, rule
+
+    def read(self, fields: Sequence[Field], rows: Rows) -> list[pa.Array]:
+        """Return the values of fields as one array each."""
+        with self._rule.reading(fields, rows):
+            return self._files.read(fields, rows)
+
+
+class _MeasuredKept(Kept):
+    """Keeps readers that tell on what behalf they read."""
+
+    def __init__(self, snapshot: _MeasuredSnapshot) -> None:
+        super().__init__()
+        self._snapshot = snapshot
+
+    def get_or_make(self, key: Hashable, make: Callable[[], T]) -> T:
+        match key:
+            case ("reader", int(fragment_id)):
+                snapshot = self._snapshot
+                fragment = snapshot.fragments.by_id(fragment_id)
+                rule = snapshot.rule
+                own: Any = lambda: _MeasuredReader(snapshot.bare, fragment, rule)  # noqa: E731
+                return cast("T", super().get_or_make(key, own))
+        return super().get_or_make(key, make)
+
+
+@dataclass(frozen=True, eq=False)
+class _MeasuredSnapshot(Snapshot):
+    """A version whose files are read on behalf of nodes."""
+
+    rule: _Rule
+
+    @cached_property
+    def kept(self) -> Kept:
+        return _MeasuredKept(self)
+
+    def open_small_files(
+        self, files: Sequence[DataFile], num_rows: Sequence[int]
+    ) -> SmallFiles | None:
+        opened = super().open_small_files(files, num_rows)
+        return None if opened is None else cast("SmallFiles", _MeasuredFiles(opened, self.rule))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _MeasuredStep(FilterStep):
+    """A part of a filter that counts the rows it passes."""
+
+    meter: NodeMeter
+
+    def passed(self, rows: pa.RecordBatch) -> pa.BooleanArray:
+        node = filter_node(self.expression)
+        with self.meter.within(node):
+            found = evaluate_filter(self.expression, rows)
+        self.meter.saw(node, [0], found.true_count)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class _MeasuredPlan(ScanPlan):
+    """A plan whose steps tell what they do."""
+
+    meter: NodeMeter = field(kw_only=True)
+
+    @staticmethod
+    def over(plan: ScanPlan, meter: NodeMeter) -> _MeasuredPlan:
+        values = {each.name: getattr(plan, each.name) for each in dataclass_fields(ScanPlan)}
+        measured = _MeasuredPlan(**values, meter=meter)
+        return replace(measured, steps=measured.measured(plan.steps))
+
+    def measured(self, steps: Iterable[FilterStep]) -> tuple[FilterStep, ...]:
+        """Return steps that tell what they do."""
+        return tuple(
+            _MeasuredStep(step.expression, step.fields, step.row_columns, self.meter)
+            for step in steps
+        )
+
+    def steps_of(self, conjuncts: Iterable[Conjunct]) -> tuple[FilterStep, ...]:
+        return self.measured(super().steps_of(conjuncts))
+
+    def again(self, options: ScanOptions) -> ScanPlan:
+        return _MeasuredPlan.over(super().again(options), self.meter)
+
+    def passed(self, rows: pa.RecordBatch) -> pa.BooleanArray:
+        whole = FilterStep(self.filter, (), ())
+        node = filter_node(self.steps[-1].expression if self.steps else self.filter)
+        with self.meter.within(node):
+            found = whole.passed(rows)
+        self.meter.saw(node, [0], found.true_count)
+        return found
+
+    def run(self, node: str, work: Callable[[], T]) -> T:
+        with self.meter.within(node):
+            return work()
+
+
+class _MeasuredSearch:
+    """A search that tells what it does, and is otherwise what it is."""
+
+    def __init__(self, search: Search, meter: NodeMeter) -> None:
+        self._search, self._meter = search, meter
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._search, name)
+
+    def find(self, plan: ScanPlan, rows: Mapping[int, Int64s] | None) -> Hits:
+        """Return the best rows of a version."""
+        with self._meter.asking(SEARCH):
+            found = self._search.find(plan, rows)
+        self._meter.has_searched = True
+        self._meter.saw(SEARCH, [0], len(found))
+        return found
+
+
+class _MeasuredIndices(Mapping[tuple[str, ...], tuple[ColumnIndex, ...]]):
+    """Indices that tell what they are asked."""
+
+    def __init__(
+        self, indices: Mapping[tuple[str, ...], tuple[ColumnIndex, ...]], meter: NodeMeter
+    ) -> None:
+        self._indices, self._meter = indices, meter
+
+    def __getitem__(self, path: tuple[str, ...]) -> tuple[ColumnIndex, ...]:
+        found = self._indices[path]
+        return tuple(
+            _MeasuredIndex(each.name, each.path, self._segments(each), self._meter)
+            for each in found
+        )
+
+    def __iter__(self) -> Iterator[tuple[str, ...]]:
+        return iter(self._indices)
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def _segments(self, index: ColumnIndex) -> tuple[TableSegment, ...]:
+        return tuple(
+            _MeasuredSegment(each.snapshot, each.metadata, each.kind, self._meter)
+            for each in index.segments
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _MeasuredSegment(TableSegment):
+    """A segment that tells which rows it names."""
+
+    meter: NodeMeter
+
+    def named_rows(self, question: OneOf, most: int) -> UInt64s | None:
+        node = index_node(self.metadata.name)
+        with self.meter.asking(node):
+            found = super().named_rows(question, most)
+        if found is not None:
+            self.meter.saw(node, [0], len(found))
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class _MeasuredIndex(ColumnIndex):
+    """An index that tells what it is asked."""
+
+    meter: NodeMeter
+
+    def estimate(self, question: Question, *, is_negated: bool = False) -> int | None:
+        with self.meter.asking(index_node(self.name)):
+            return super().estimate(question, is_negated=is_negated)
+
+    def search(self, question: Question) -> tuple[RowSet, bool]:
+        node = index_node(self.name)
+        with self.meter.asking(node):
+            rows, is_exact = super().search(question)
+        sizes = physical_rows_of(self.segments[0].snapshot)
+        self.meter.saw(node, [0], rows.num_rows(sizes))
+        return rows, is_exact
+
+    def count(self, question: Question) -> int | None:
+        node = index_node(self.name)
+        with self.meter.asking(node):
+            found = super().count(question)
+        if found is not None:
+            self.meter.saw(node, [0], found)
+        return found
+
+    def nulls(self) -> RowSet | None:
+        with self.meter.asking(index_node(self.name)):
+            return super().nulls()
+
+
+def _since(counts: IoCounts, before: IoCounts) -> IoCounts:
+    return IoCounts(counts.read_iops - before.read_iops, counts.read_bytes - before.read_bytes)
