@@ -22,7 +22,8 @@ from lancelet.io.metered import PROCESS_METER, IoMeter, metered
 from lancelet.query import search as searches
 from lancelet.query.execute import count_rows, execute
 from lancelet.query.indexing.segments import column_indices, index_loads, vector_indices
-from lancelet.query.measure import READ, SORT, Measured, measuring
+from lancelet.query.measure import measuring
+from lancelet.query.node_meter import READ, SORT, Measured
 from lancelet.query.plan import ScanPlan
 from lancelet.query.predict import ASKED, Step, plan_steps
 from lancelet.table.kept import Kept

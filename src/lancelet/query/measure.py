@@ -7,20 +7,17 @@ A plan that is analysed reads from a snapshot, asks indices and runs a search th
 behalf they are asked; plans that are not know nothing of it. A request belongs to the node in
 which its thread is, else to that in which the thread is that runs the plan, else to `LanceRead`.
 
-Times are of a node alone, without those within it, and summed over threads. Open indices are
-asked as they are, so their requests are those that the handle of the table has counted meanwhile.
+Open indices are asked as they are; all else is read as if for the first time.
 """
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from dataclasses import fields as dataclass_fields
 from functools import cached_property
-from typing import Any, Final, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 
@@ -30,11 +27,10 @@ from lancelet.file.small_files import SmallFiles
 from lancelet.format.field import Field
 from lancelet.format.fragment import DataFile, Fragment
 from lancelet.index.question import OneOf, Question
-from lancelet.io.metered import PROCESS_METER, IoCounts, IoMeter, metered
+from lancelet.io.metered import PROCESS_METER, IoMeter, metered
 from lancelet.io.wrapped import WrappedStore
 from lancelet.query import search as searches
 from lancelet.query.evaluate import evaluate_filter
-from lancelet.query.expression import Expression
 from lancelet.query.fragment_reader import FragmentReader
 from lancelet.query.indexing.choose import choose_parts
 from lancelet.query.indexing.segments import (
@@ -44,169 +40,25 @@ from lancelet.query.indexing.segments import (
     physical_rows_of,
     vector_indices,
 )
+from lancelet.query.node_meter import (
+    READ,
+    REFINE,
+    SEARCH,
+    TAKE,
+    NodeMeter,
+    filter_node,
+    index_node,
+)
 from lancelet.query.plan import FilterStep, ScanPlan
 from lancelet.query.scan_options import ScanOptions
 from lancelet.query.search.hits import Hits, Search
 from lancelet.query.simplify import Conjunct
-from lancelet.query.traversal import columns_of
 from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import RowSet
 from lancelet.table.kept import Kept
 from lancelet.table.snapshot import Snapshot
 
 T = TypeVar("T")
-
-READ: Final = "LanceRead"
-TAKE: Final = "Take"
-SEARCH: Final = "Search"
-REFINE: Final = "Refine"
-SORT: Final = "Sort"
-INDICES: Final = "indices"
-"""What indices read that nobody asked by a question."""
-
-
-def index_node(name: str) -> str:
-    """Return the node that asks an index."""
-    return f"index {name}"
-
-
-def filter_node(expression: Expression) -> str:
-    """Return the node that decides a part of a filter; no other is about the same columns."""
-    return f"filter {sorted(columns_of(expression))}"
-
-
-@dataclass(slots=True)
-class Measured:
-    """What a node did."""
-
-    requests: int = 0
-    bytes: int = 0
-    seconds: float = 0.0
-    rows: int = 0
-    _by_field: dict[int, int] = field(default_factory=dict)
-
-    def saw(self, ids: Sequence[int], num_rows: int) -> None:
-        """Count rows of fields; those of a node are the rows of the field with most."""
-        for each in ids:
-            self._by_field[each] = self._by_field.get(each, 0) + num_rows
-        self.rows = max(self._by_field.values(), default=self.rows)
-
-    def plus(self, other: Measured) -> Measured:
-        """Return both together, with the rows of this one."""
-        requests, size = self.requests + other.requests, self.bytes + other.bytes
-        return Measured(requests, size, self.seconds + other.seconds, self.rows)
-
-
-@dataclass(slots=True)
-class _Entered:
-    """A node in which a thread is, and how long it was in nodes within."""
-
-    name: str
-    inner: float = 0.0
-
-
-class NodeMeter(IoMeter):
-    """Counts for the nodes of one plan, made by the thread that runs it."""
-
-    def __init__(self, outer: IoMeter, indices: IoMeter | None) -> None:
-        """Count from zero, within `outer`; `indices` counts what open indices read."""
-        super().__init__(outer)
-        self._indices = indices
-        self._indices_before = IoCounts() if indices is None else indices.counts
-        self._told_of_indices = self._of_indices = IoCounts()
-        self.nodes: dict[str, Measured] = {}
-        self.has_searched = False
-        self._nodes_lock = threading.Lock()
-        self._threads = threading.local()
-        self._runner = self._stack()
-
-    @property
-    def current(self) -> str:
-        """The node on whose behalf the calling thread works."""
-        stack = self._stack() or self._runner
-        return stack[-1].name if stack else READ
-
-    def add(
-        self,
-        read_iops: int = 0,
-        read_bytes: int = 0,
-        write_iops: int = 0,
-        written_bytes: int = 0,
-    ) -> None:
-        """Count for the node of the calling thread, and in every scope around."""
-        super().add(read_iops, read_bytes, write_iops, written_bytes)
-        self.tell(self.current, IoCounts(read_iops, read_bytes))
-
-    def tell(self, name: str, counts: IoCounts = IoCounts(), seconds: float = 0.0) -> None:  # noqa: B008 - it never changes
-        """Add to what a node did."""
-        with self._nodes_lock:
-            own = self.nodes.setdefault(name, Measured())
-            own.requests += counts.read_iops
-            own.bytes += counts.read_bytes
-            own.seconds += seconds
-
-    def saw(self, name: str, ids: Sequence[int], num_rows: int) -> None:
-        """Add rows of fields to those that a node had."""
-        with self._nodes_lock:
-            self.nodes.setdefault(name, Measured()).saw(ids, num_rows)
-
-    @contextmanager
-    def within(self, name: str) -> Iterator[None]:
-        """Work on behalf of a node."""
-        stack, entered = self._stack(), _Entered(name)
-        stack.append(entered)
-        started = time.perf_counter()
-        try:
-            yield
-        finally:
-            seconds = time.perf_counter() - started
-            stack.pop()
-            if stack:
-                stack[-1].inner += seconds
-            self.tell(name, seconds=max(0.0, seconds - entered.inner))
-
-    @contextmanager
-    def asking(self, name: str) -> Iterator[None]:
-        """Work on behalf of a node that asks open indices, as the thread that runs the plan."""
-        if self._indices is None:
-            with self.within(name):
-                yield
-            return
-        before, told = self._indices.counts, self._told_of_indices
-        with self.within(name):
-            yield
-        within = _since(self._told_of_indices, told)
-        own = _since(_since(self._indices.counts, before), within)
-        self._told_of_indices += own
-        self.tell(name, own)
-
-    @property
-    def of_indices(self) -> IoCounts:
-        """What open indices read while the plan ran."""
-        return self._of_indices
-
-    def end(self) -> None:
-        """Count for `INDICES` what indices read on behalf of no node."""
-        if self._indices is not None:
-            read = _since(self._indices.counts, self._indices_before)
-            self.tell(INDICES, _since(read, self._told_of_indices))
-            self._of_indices = read
-
-    @property
-    def is_reading(self) -> bool:
-        """Whether the calling thread is in a node that reads columns."""
-        return any(each.name in {READ, TAKE, REFINE} for each in self._stack())
-
-    @property
-    def is_searching(self) -> bool:
-        """Whether the thread that runs the plan is in a search."""
-        return any(each.name == SEARCH for each in self._runner)
-
-    def _stack(self) -> list[_Entered]:
-        if not hasattr(self._threads, "stack"):
-            self._threads.stack = []
-        stack: list[_Entered] = self._threads.stack
-        return stack
 
 
 def measuring(plan: ScanPlan) -> tuple[ScanPlan, NodeMeter]:
@@ -508,7 +360,3 @@ class _MeasuredIndex(ColumnIndex):
     def nulls(self) -> RowSet | None:
         with self.meter.asking(index_node(self.name)):
             return super().nulls()
-
-
-def _since(counts: IoCounts, before: IoCounts) -> IoCounts:
-    return IoCounts(counts.read_iops - before.read_iops, counts.read_bytes - before.read_bytes)

@@ -22,7 +22,8 @@ from lancelet.query.indexing.choose import ChosenPart, choose_parts
 from lancelet.query.indexing.first_rows import bound_of_first_rows
 from lancelet.query.indexing.render import render_part
 from lancelet.query.indexing.search import find_candidates
-from lancelet.query.measure import (
+from lancelet.query.measure import goes_through_vectors, takes_late
+from lancelet.query.node_meter import (
     INDICES,
     READ,
     REFINE,
@@ -30,9 +31,7 @@ from lancelet.query.measure import (
     SORT,
     TAKE,
     filter_node,
-    goes_through_vectors,
     index_node,
-    takes_late,
 )
 from lancelet.query.nodes.source import sources
 from lancelet.query.plan import ScanPlan
