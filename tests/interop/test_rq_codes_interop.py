@@ -13,7 +13,7 @@ import pytest
 import lancelet
 from lancelet.index.vector.kind import encoded_parts
 from lancelet.ops.indexing.rows import rows_to_index
-from lancelet.query.indexing.segments import vector_indices
+from lancelet.query.indexing.column_indices import vector_indices
 
 DIMENSION = 24
 

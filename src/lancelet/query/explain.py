@@ -21,7 +21,8 @@ from lancelet.index.folder import IndexLoads
 from lancelet.io.metered import PROCESS_METER, IoMeter, metered
 from lancelet.query import search as searches
 from lancelet.query.execute import count_rows, execute
-from lancelet.query.indexing.segments import column_indices, index_loads, vector_indices
+from lancelet.query.indexing.column_indices import column_indices, vector_indices
+from lancelet.query.indexing.segments import index_loads
 from lancelet.query.measure import measuring
 from lancelet.query.node_meter import READ, SORT, Measured
 from lancelet.query.plan import ScanPlan

@@ -33,13 +33,8 @@ from lancelet.query import search as searches
 from lancelet.query.evaluate import evaluate_filter
 from lancelet.query.fragment_reader import FragmentReader
 from lancelet.query.indexing.choose import choose_parts
-from lancelet.query.indexing.segments import (
-    ColumnIndex,
-    TableSegment,
-    column_indices,
-    physical_rows_of,
-    vector_indices,
-)
+from lancelet.query.indexing.column_indices import ColumnIndex, column_indices, vector_indices
+from lancelet.query.indexing.segments import TableSegment, physical_rows_of
 from lancelet.query.node_meter import (
     READ,
     REFINE,

@@ -28,7 +28,8 @@ from lancelet.index.vector.vectors import matrix_of, values_of
 from lancelet.index.vector.writer import array_of, grouped, write_segment
 from lancelet.ops.indexing.build import describe_segment, new_folder
 from lancelet.ops.indexing.rows import rows_to_index
-from lancelet.query.indexing.segments import TableSegment, vector_indices
+from lancelet.query.indexing.column_indices import vector_indices
+from lancelet.query.indexing.segments import TableSegment
 from lancelet.table.snapshot import Snapshot
 
 ENCODED_NAMES: Final = ("_rowid", "__ivf_part_id", "__pq_code")

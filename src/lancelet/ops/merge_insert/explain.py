@@ -24,7 +24,7 @@ from lancelet.ops.merge_insert.key_columns import KeyColumns
 from lancelet.ops.merge_insert.prepared_source import prepared
 from lancelet.ops.merge_insert.spec import Matched, MergeSpec, MergeStatistics
 from lancelet.ops.rows import RowStream
-from lancelet.query.indexing.segments import column_indices
+from lancelet.query.indexing.column_indices import column_indices
 from lancelet.query.plan import FilterStep
 from lancelet.query.predict import predict
 from lancelet.table.snapshot import Snapshot

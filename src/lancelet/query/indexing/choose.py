@@ -19,8 +19,8 @@ from typing import Final, TypeAlias
 from lancelet.index.question import Question
 from lancelet.query import expression as ex
 from lancelet.query.expression import Expression, Operator
+from lancelet.query.indexing.column_indices import ColumnIndex, column_indices
 from lancelet.query.indexing.probes import Probe, column_of, join_intervals, probe_of
-from lancelet.query.indexing.segments import ColumnIndex, column_indices
 from lancelet.query.plan import ScanPlan
 from lancelet.query.simplify import Conjunct
 

@@ -18,8 +18,9 @@ import pyarrow as pa
 from lancelet.buffers import Int64s
 from lancelet.errors import CorruptDataError, ObjectNotFoundError
 from lancelet.index.question import OneOf
+from lancelet.query.indexing.column_indices import ColumnIndex, column_indices
 from lancelet.query.indexing.probes import WITHIN, probe_of
-from lancelet.query.indexing.segments import ColumnIndex, column_indices, warn_unusable
+from lancelet.query.indexing.segments import warn_unusable
 from lancelet.query.nodes.source import FragmentSource
 from lancelet.query.plan import ScanPlan
 from lancelet.query.take import take_of_source

@@ -22,13 +22,8 @@ from lancelet.index.base import Sorted
 from lancelet.index.parts.ordering import order_of
 from lancelet.query import expression as ex
 from lancelet.query.expression import Expression, Operator
-from lancelet.query.indexing.segments import (
-    ColumnIndex,
-    TableSegment,
-    column_indices,
-    physical_rows_of,
-    warn_unusable,
-)
+from lancelet.query.indexing.column_indices import ColumnIndex, column_indices
+from lancelet.query.indexing.segments import TableSegment, physical_rows_of, warn_unusable
 from lancelet.query.plan import ScanPlan
 from lancelet.rowids.address import NO_ADDRESS, UInt64s, group_by_fragment, offsets_of
 from lancelet.table.snapshot import Snapshot

@@ -27,7 +27,8 @@ from lancelet.errors import (
 from lancelet.index.scalar.minhash import MinHash
 from lancelet.index.scalar.minhash.search import MinHashSegment
 from lancelet.index.scalar.minhash.signatures import Signer, UInt16s, band_keys, distances
-from lancelet.query.indexing.segments import ColumnIndex, column_indices, warn_unusable
+from lancelet.query.indexing.column_indices import ColumnIndex, column_indices
+from lancelet.query.indexing.segments import warn_unusable
 from lancelet.query.near_text import MinHashQuery
 from lancelet.query.nodes.source import FragmentSource, sources
 from lancelet.query.plan import ScanPlan

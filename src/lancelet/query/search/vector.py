@@ -5,9 +5,8 @@ nearest={"column": "v", "q": [0.1, 0.2], "k": 10, "metric": "cosine"}
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
 
@@ -18,32 +17,32 @@ import pyarrow as pa
 from lancelet.buffers import Int64s
 from lancelet.errors import (
     CorruptDataError,
-    FieldNotFoundError,
     InvalidInputError,
     ObjectNotFoundError,
 )
-from lancelet.file.arguments import ArgumentTypeError, instance
 from lancelet.format.field import Field
 from lancelet.format.schema import Schema
 from lancelet.index.vector.details import IvfDetails
 from lancelet.index.vector.kind import IVF
-from lancelet.index.vector.layout import METRIC_NAMES, METRICS
+from lancelet.index.vector.layout import METRIC_NAMES
 from lancelet.index.vector.model import IvfModel
-from lancelet.index.vector.vectors import NotVectorsError, vector_type_of
 from lancelet.kernels import Metric
-from lancelet.query.data_types import print_arrow_type
-from lancelet.query.indexing.segments import (
-    TableSegment,
-    kind_of,
-    vector_indices,
-    warn_unusable,
-)
+from lancelet.query.indexing.column_indices import vector_indices
+from lancelet.query.indexing.segments import TableSegment, kind_of, warn_unusable
 from lancelet.query.nodes.source import sources
 from lancelet.query.plan import ScanPlan, projection_of
 from lancelet.query.search.exact import ExactQuery, exact_search
 from lancelet.query.search.hits import NO_HITS, QUERY_INDEX, Hits
 from lancelet.query.search.indexed import IndexQuery, opened_vectors, search_segments
 from lancelet.query.search.stored_vectors import StoredVectors
+from lancelet.query.search.vector_arguments import (
+    asked_metric,
+    distance_bounds,
+    probes_between,
+    queries_of,
+    vector_field,
+    vectors_of,
+)
 from lancelet.table.snapshot import Snapshot
 
 COUNT: Final = 10
@@ -190,7 +189,7 @@ class VectorSearch:
         stated = _stated_metric(snapshot, self.field) if self.use_index else None
         if stated is not None:
             return stated
-        return Metric.HAMMING if _vectors(self.field).are_bits else Metric.L2
+        return Metric.HAMMING if vectors_of(self.field).are_bits else Metric.L2
 
     def _through_index(
         self,
@@ -198,7 +197,7 @@ class VectorSearch:
         segments: Sequence[TableSegment],
         rows: Mapping[int, Int64s] | None,
     ) -> Hits:
-        if _vectors(self.field).in_lists:
+        if vectors_of(self.field).in_lists:
             found = self._in_lists(snapshot, segments, rows)
         else:
             count = self.count * (self.refine_factor or 1)
@@ -298,14 +297,14 @@ def model_of(segment: TableSegment) -> IvfModel:
 
 def read_vector_search(schema: Schema, wanted: Mapping[str, Any]) -> VectorSearch:
     """Return the search that a caller asked for, by the names that pylance has."""
-    field = _vector_field(schema, wanted["column"])
-    queries, is_batch = _queries(wanted["q"], field)
+    field = vector_field(schema, wanted["column"])
+    queries, is_batch = queries_of(wanted["q"], field)
     count = COUNT if wanted.get("k") is None else int(wanted["k"])
     if count < 1:
         raise InvalidInputError(f"Nearest-K must be > 0 but got {count}")
-    least, most = _probes(wanted)
+    least, most = probes_between(wanted)
     probes = wanted.get("nprobes")
-    lower, upper = _bounds(wanted.get("distance_range"))
+    lower, upper = distance_bounds(wanted.get("distance_range"))
     refine = wanted.get("refine_factor")
     if refine is not None and int(refine) < 1:
         raise InvalidInputError(f"Refine factor must be 1 or greater but got {refine}")
@@ -314,7 +313,7 @@ def read_vector_search(schema: Schema, wanted: Mapping[str, Any]) -> VectorSearc
         queries,
         is_batch,
         count,
-        _metric(wanted.get("metric"), field),
+        asked_metric(wanted.get("metric"), field),
         None if probes is None else int(probes),
         least,
         most,
@@ -325,133 +324,3 @@ def read_vector_search(schema: Schema, wanted: Mapping[str, Any]) -> VectorSearc
         use_index=wanted.get("use_index", True) is not False,
         has_count=wanted.get("k") is not None,
     )
-
-
-def _bounds(given: Any) -> tuple[float | None, float | None]:
-    """Return the least distance and the one that all are below, either of which may be None."""
-    if given is None:
-        return None, None
-    if not hasattr(given, "__len__") or len(given) != 2:
-        raise InvalidInputError(
-            "distance_range must be a tuple of (lower_bound, upper_bound)", found=str(given)
-        )
-    for each in given:
-        instance("distance_range", each, int, float, np.number, type(None))
-    return given[0], given[1]
-
-
-def _vector_field(schema: Schema, column: str) -> Field:
-    try:
-        field = schema.field_by_path(column)
-    except FieldNotFoundError as error:
-        raise FieldNotFoundError(f"Embedding column {column} is not in the dataset") from error
-    if _vectors_of(field) is None:
-        raise NotVectorsError(
-            f"Query column {column} must be a vector. Got {field.arrow_type}.", column=column
-        )
-    return field
-
-
-@dataclass(frozen=True, slots=True)
-class _Vectors:
-    """What the vectors of a column are like."""
-
-    dimension: int
-    dtype: np.dtype[Any]
-    in_lists: bool
-
-    @property
-    def are_bits(self) -> bool:
-        return self.dtype == np.uint8
-
-
-@lru_cache(maxsize=1024)
-def _vectors_of(field: Field) -> _Vectors | None:
-    """Return what the vectors of a column are like, or None if it has none."""
-    data_type = field.arrow_type
-    found = vector_type_of(data_type)
-    if found is None:
-        return None
-    if isinstance(data_type, pa.BaseExtensionType):
-        data_type = data_type.storage_type
-    dtype = np.dtype(found.value_type.to_pandas_dtype())
-    return _Vectors(found.list_size, dtype, not pa.types.is_fixed_size_list(data_type))
-
-
-def _vectors(field: Field) -> _Vectors:
-    found = _vectors_of(field)
-    assert found is not None, "the column was checked to hold vectors"
-    return found
-
-
-def _queries(given: Any, field: Field) -> tuple[tuple[npt.NDArray[Any], ...], bool]:
-    """Return each query, and whether there are several."""
-    kept = _vectors(field)
-    # A query is as precise as what it is compared with.
-    vectors = _as_array(given).astype(kept.dtype)
-    if vectors.ndim and not len(vectors):
-        raise InvalidInputError("a search needs at least one query vector", column=field.name)
-    if vectors.ndim > 2:
-        raise InvalidInputError(
-            "a search takes one vector or a list of vectors", shape=list(vectors.shape)
-        )
-    if vectors.ndim not in {1, 2} or vectors.shape[-1] != kept.dimension or not vectors.size:
-        raise InvalidInputError(
-            f"Query vector size {vectors.shape[-1] if vectors.ndim else 0} does not match index "
-            f"column size {kept.dimension}"
-        )
-    if kept.in_lists:
-        return (vectors.reshape(-1, vectors.shape[-1]),), False
-    if vectors.ndim == 1:
-        return (vectors,), False
-    return tuple(vectors), True
-
-
-def _as_array(given: Any) -> npt.NDArray[Any]:
-    if isinstance(given, np.ndarray) and given.dtype.kind in "fiub":
-        return given
-    if isinstance(given, pa.Scalar):
-        given = given.as_py()
-    if isinstance(given, pa.Array | pa.ChunkedArray):
-        is_plain = not pa.types.is_nested(given.type)
-        given = given.to_numpy(zero_copy_only=False) if is_plain else given.to_pylist()
-    if not isinstance(given, Iterable):
-        raise ArgumentTypeError("a query is a vector of numbers", found=type(given).__name__)
-    lengths = {len(each) for each in given if hasattr(each, "__len__")}
-    if len(lengths) > 1:
-        raise InvalidInputError(
-            "All query vectors must have the same length, but got "
-            + " and ".join(str(each) for each in sorted(lengths))
-        )
-    found = np.asarray(given)
-    if found.dtype.kind not in "fiub":
-        raise ArgumentTypeError("a query is a vector of numbers", found=type(given).__name__)
-    return found
-
-
-def _metric(given: str | None, field: Field) -> Metric | None:
-    if given is None:
-        return None
-    metric = METRICS.get(str(given).lower())
-    if metric is None:
-        raise InvalidInputError(
-            f"Metric type '{given}' is not supported", known=sorted(set(METRICS))
-        )
-    if _vectors(field).are_bits != (metric is Metric.HAMMING):
-        kind = print_arrow_type(pa.from_numpy_dtype(_vectors(field).dtype))
-        raise InvalidInputError(
-            f"Distance type {given.lower()} does not support {kind} vectors: those of bytes are "
-            "compared by hamming, others are not",
-            metric=given,
-        )
-    return metric
-
-
-def _probes(wanted: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    least, most = wanted.get("minimum_nprobes"), wanted.get("maximum_nprobes")
-    for given in (least, most, wanted.get("nprobes")):
-        if given is not None and int(given) < 1:
-            raise InvalidInputError(f"Nprobes must be > 0 but got {given}")
-    if least is not None and most is not None and int(least) > int(most):
-        raise InvalidInputError("minimum_nprobes must not be above maximum_nprobes")
-    return least, most

@@ -1,0 +1,163 @@
+"""What a caller says of a search of vectors, read and refused.
+
+{"column": "v", "q": [0.5, 1.5], "k": 3, "distance_range": (0, 2)}
+-> the field v, one query of float32, the bounds 0 and 2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lancelet.errors import (
+    FieldNotFoundError,
+    InvalidInputError,
+)
+from lancelet.file.arguments import ArgumentTypeError, instance
+from lancelet.format.field import Field
+from lancelet.format.schema import Schema
+from lancelet.index.vector.layout import METRICS
+from lancelet.index.vector.vectors import NotVectorsError, vector_type_of
+from lancelet.kernels import Metric
+from lancelet.query.data_types import print_arrow_type
+
+
+def distance_bounds(given: Any) -> tuple[float | None, float | None]:
+    """Return the least distance and the one that all are below, either of which may be None."""
+    if given is None:
+        return None, None
+    if not hasattr(given, "__len__") or len(given) != 2:
+        raise InvalidInputError(
+            "distance_range must be a tuple of (lower_bound, upper_bound)", found=str(given)
+        )
+    for each in given:
+        instance("distance_range", each, int, float, np.number, type(None))
+    return given[0], given[1]
+
+
+def vector_field(schema: Schema, column: str) -> Field:
+    """Return the field of a column, which has vectors."""
+    try:
+        field = schema.field_by_path(column)
+    except FieldNotFoundError as error:
+        raise FieldNotFoundError(f"Embedding column {column} is not in the dataset") from error
+    if _found_in(field) is None:
+        raise NotVectorsError(
+            f"Query column {column} must be a vector. Got {field.arrow_type}.", column=column
+        )
+    return field
+
+
+@dataclass(frozen=True, slots=True)
+class VectorType:
+    """What the vectors of a column are like."""
+
+    dimension: int
+    dtype: np.dtype[Any]
+    in_lists: bool
+
+    @property
+    def are_bits(self) -> bool:
+        """Whether they are bits, which are compared by how many differ."""
+        return self.dtype == np.uint8
+
+
+@lru_cache(maxsize=1024)
+def _found_in(field: Field) -> VectorType | None:
+    """Return what the vectors of a column are like, or None if it has none."""
+    data_type = field.arrow_type
+    found = vector_type_of(data_type)
+    if found is None:
+        return None
+    if isinstance(data_type, pa.BaseExtensionType):
+        data_type = data_type.storage_type
+    dtype = np.dtype(found.value_type.to_pandas_dtype())
+    return VectorType(found.list_size, dtype, not pa.types.is_fixed_size_list(data_type))
+
+
+def vectors_of(field: Field) -> VectorType:
+    """Return what the vectors of a column are like, which has some."""
+    found = _found_in(field)
+    assert found is not None, "the column was checked to hold vectors"
+    return found
+
+
+def queries_of(given: Any, field: Field) -> tuple[tuple[npt.NDArray[Any], ...], bool]:
+    """Return each query, and whether there are several."""
+    kept = vectors_of(field)
+    # A query is as precise as what it is compared with.
+    vectors = _as_array(given).astype(kept.dtype)
+    if vectors.ndim and not len(vectors):
+        raise InvalidInputError("a search needs at least one query vector", column=field.name)
+    if vectors.ndim > 2:
+        raise InvalidInputError(
+            "a search takes one vector or a list of vectors", shape=list(vectors.shape)
+        )
+    if vectors.ndim not in {1, 2} or vectors.shape[-1] != kept.dimension or not vectors.size:
+        raise InvalidInputError(
+            f"Query vector size {vectors.shape[-1] if vectors.ndim else 0} does not match index "
+            f"column size {kept.dimension}"
+        )
+    if kept.in_lists:
+        return (vectors.reshape(-1, vectors.shape[-1]),), False
+    if vectors.ndim == 1:
+        return (vectors,), False
+    return tuple(vectors), True
+
+
+def _as_array(given: Any) -> npt.NDArray[Any]:
+    if isinstance(given, np.ndarray) and given.dtype.kind in "fiub":
+        return given
+    if isinstance(given, pa.Scalar):
+        given = given.as_py()
+    if isinstance(given, pa.Array | pa.ChunkedArray):
+        is_plain = not pa.types.is_nested(given.type)
+        given = given.to_numpy(zero_copy_only=False) if is_plain else given.to_pylist()
+    if not isinstance(given, Iterable):
+        raise ArgumentTypeError("a query is a vector of numbers", found=type(given).__name__)
+    lengths = {len(each) for each in given if hasattr(each, "__len__")}
+    if len(lengths) > 1:
+        raise InvalidInputError(
+            "All query vectors must have the same length, but got "
+            + " and ".join(str(each) for each in sorted(lengths))
+        )
+    found = np.asarray(given)
+    if found.dtype.kind not in "fiub":
+        raise ArgumentTypeError("a query is a vector of numbers", found=type(given).__name__)
+    return found
+
+
+def asked_metric(given: str | None, field: Field) -> Metric | None:
+    """Return the metric of a name, or None where the index decides."""
+    if given is None:
+        return None
+    metric = METRICS.get(str(given).lower())
+    if metric is None:
+        raise InvalidInputError(
+            f"Metric type '{given}' is not supported", known=sorted(set(METRICS))
+        )
+    if vectors_of(field).are_bits != (metric is Metric.HAMMING):
+        kind = print_arrow_type(pa.from_numpy_dtype(vectors_of(field).dtype))
+        raise InvalidInputError(
+            f"Distance type {given.lower()} does not support {kind} vectors: those of bytes are "
+            "compared by hamming, others are not",
+            metric=given,
+        )
+    return metric
+
+
+def probes_between(wanted: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """Return how many partitions are searched at least and at most."""
+    least, most = wanted.get("minimum_nprobes"), wanted.get("maximum_nprobes")
+    for given in (least, most, wanted.get("nprobes")):
+        if given is not None and int(given) < 1:
+            raise InvalidInputError(f"Nprobes must be > 0 but got {given}")
+    if least is not None and most is not None and int(least) > int(most):
+        raise InvalidInputError("minimum_nprobes must not be above maximum_nprobes")
+    return least, most
