@@ -152,12 +152,16 @@ def _disconnect_all() -> None:
 
 
 def _make_table(connection: Any, psycopg: Any) -> None:
-    """Make the table unless it is there; of two who make it at once, one is told that it is."""
+    """Make the table unless it is there.
+
+    Of two who make it at once, one is told that it, its type or a row about it is there.
+    """
     if connection.execute(_EXISTS).fetchone()[0]:
         return
+    made_meanwhile = psycopg.errors.DuplicateTable, psycopg.errors.DuplicateObject
     try:
         connection.execute(_SCHEMA)
-    except (psycopg.IntegrityError, psycopg.errors.DuplicateObject):
+    except (psycopg.IntegrityError, *made_meanwhile):
         return
 
 
