@@ -98,7 +98,8 @@ def texts(run: Run) -> Iterator[str]:
 def vectors(run: Run) -> Iterator[str]:
     """Yield the comparison of searches of vectors with the reference."""
     yield f"\n## {run['rows']:,} vectors of {run['dimension']} elements\n"
-    yield f"{machine_of(run)} A case is 20 searches of the ten nearest, one after the other."
+    said = [machine_of(run), "A case is 20 searches of the ten nearest, one after the other."]
+    yield " ".join([*said, *([run["note"]] if "note" in run else [])])
     yield from table(["case", "ours, ms", "theirs, ms", "wall ratio", "CPU ratio"], _cases(run))
     peaks = run.get("build_peak_mib")
     if peaks:
