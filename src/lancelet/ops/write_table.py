@@ -107,8 +107,8 @@ def write_table(
     latest = latest_snapshot(location, known=known)
     # Nothing leads to the new files before the commit, so they are flushed beside its work.
     lazy = replace(location, store=location.store.lazily())
-    known = None if latest is None else replace(latest, location=lazy)
-    prepared = prepare_write(lazy, known, rows, mode, options)
+    beside = None if latest is None else replace(latest, location=lazy)
+    prepared = prepare_write(lazy, beside, rows, mode, options)
     transaction = new_transaction(prepared.read_version, prepared.operation, options.remarks)
     committing = replace(prepared.options, settle=lazy.store.settle, known=latest)
     return commit_transaction(location, transaction, committing)

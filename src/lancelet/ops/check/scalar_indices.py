@@ -22,8 +22,7 @@ from lancelet.format.index_metadata import IndexMetadata
 from lancelet.index.base import Listing
 from lancelet.index.question import IsNull, OneOf
 from lancelet.ops.check.finding import Finding
-from lancelet.ops.check.segments import indexed_path, segment_findings
-from lancelet.ops.indexing.rows import rows_to_index
+from lancelet.ops.check.segments import covered_rows, segment_findings
 from lancelet.query.indexing.segments import TableSegment, kind_of
 from lancelet.rowids.address import NO_ADDRESS, UInt64s
 from lancelet.table.snapshot import Snapshot
@@ -53,14 +52,7 @@ class ScalarIndexChecker:
 def _differences(snapshot: Snapshot, segment: TableSegment) -> Iterator[str]:
     opened = segment.open()
     is_listing = isinstance(opened, Listing)
-    rows = rows_to_index(
-        snapshot,
-        indexed_path(snapshot, segment),
-        sorted(segment.covered),
-        by_address=not (segment.is_by_id and is_listing),
-        within=segment.kind.path_within,
-        value_type=segment.value_type,
-    )
+    rows = covered_rows(snapshot, segment, by_address=not (segment.is_by_id and is_listing))
     if not isinstance(opened, Listing):
         for values, addresses in rows.parts:
             yield from _overlooked(segment, values, addresses)

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from lancelet.format.index_metadata import IndexMetadata
+from lancelet.index.base import IndexedRows
 from lancelet.ops.check.finding import Finding, Severity
+from lancelet.ops.indexing.rows import rows_to_index
 from lancelet.query.indexing.segments import TableSegment, table_segment
 from lancelet.table.snapshot import Snapshot
 
@@ -31,7 +33,14 @@ def segment_findings(
         )
 
 
-def indexed_path(snapshot: Snapshot, segment: TableSegment) -> tuple[str, ...]:
-    """Return the path of the column that a segment is of."""
+def covered_rows(snapshot: Snapshot, segment: TableSegment, *, by_address: bool) -> IndexedRows:
+    """Return what the segment should be about: the column in the fragments that it covers."""
     path = snapshot.schema.path_of(segment.metadata.fields[0])
-    return tuple(field.name for field in snapshot.schema.fields_on_path(path))
+    return rows_to_index(
+        snapshot,
+        tuple(field.name for field in snapshot.schema.fields_on_path(path)),
+        sorted(segment.covered),
+        by_address=by_address,
+        within=segment.kind.path_within,
+        value_type=segment.value_type,
+    )

@@ -23,8 +23,7 @@ from lancelet.index.inverted.kind import TEXTS_TOGETHER, InvertedSegment
 from lancelet.index.text.analyzer import Vocabulary
 from lancelet.index.text.elements import elements_of, texts_per_row
 from lancelet.ops.check.finding import Finding
-from lancelet.ops.check.segments import indexed_path, segment_findings
-from lancelet.ops.indexing.rows import rows_to_index
+from lancelet.ops.check.segments import covered_rows, segment_findings
 from lancelet.query.indexing.segments import TableSegment, kind_of
 from lancelet.rowids.address import UInt64s
 from lancelet.table.snapshot import Snapshot
@@ -47,12 +46,7 @@ class TextIndexChecker:
 def _differences(snapshot: Snapshot, segment: TableSegment) -> Iterator[str]:
     opened = segment.open()
     assert isinstance(opened, InvertedSegment), "only these are known"
-    rows = rows_to_index(
-        snapshot,
-        indexed_path(snapshot, segment),
-        sorted(segment.covered),
-        by_address=not segment.is_by_id,
-    )
+    rows = covered_rows(snapshot, segment, by_address=not segment.is_by_id)
     vocabulary = Vocabulary()
     live, expected = _words_of(rows, opened, vocabulary)
     found, wrong_lengths = _words_listed(segment, opened, vocabulary, live)

@@ -22,8 +22,7 @@ from lancelet.index.vector.quantizers.base import Codes
 from lancelet.index.vector.quantizers.pq import ProductCodes
 from lancelet.index.vector.segment import IvfSegment
 from lancelet.ops.check.finding import Finding
-from lancelet.ops.check.segments import indexed_path, segment_findings
-from lancelet.ops.indexing.rows import rows_to_index
+from lancelet.ops.check.segments import covered_rows, segment_findings
 from lancelet.query.indexing.segments import TableSegment, kind_of
 from lancelet.rowids.address import NO_ADDRESS, UInt64s
 from lancelet.table.snapshot import Snapshot
@@ -47,12 +46,7 @@ class VectorIndexChecker:
 def _differences(snapshot: Snapshot, segment: TableSegment) -> Iterator[str]:
     opened = segment.open()
     assert isinstance(opened, IvfSegment), "only these are known"
-    rows = rows_to_index(
-        snapshot,
-        indexed_path(snapshot, segment),
-        sorted(segment.covered),
-        by_address=not segment.is_by_id,
-    )
+    rows = covered_rows(snapshot, segment, by_address=not segment.is_by_id)
     expected = _joined(list(encoded_parts(rows, opened.model, opened.quantizer)))
     numbers, labels, codes = _listed(segment, opened)
     lacking = np.setdiff1d(expected.numbers, numbers)
