@@ -20,6 +20,7 @@ from lancelet.errors import (
     DatasetNotFoundError,
     NotFoundError,
     ObjectNotFoundError,
+    VersionNotFoundError,
     VersionRemovedError,
     corrupt_within,
 )
@@ -287,7 +288,16 @@ def open_snapshot(location: TableLocation, version: int | None = None) -> Snapsh
             )
         return latest
     entry = location.handler.find_version(location.store, version, uri=location.uri)
-    return open_entry(location, entry)
+    snapshot = open_entry(location, entry)
+    if snapshot.version != version:
+        raise VersionNotFoundError(
+            "the manifest of that name is of another version; was it copied or renamed?",
+            uri=location.uri,
+            version=version,
+            path=entry.path,
+            version_in_manifest=snapshot.version,
+        )
+    return snapshot
 
 
 def latest_snapshot(

@@ -11,7 +11,12 @@ import pytest
 
 import lancelet
 from lancelet.dataset.index_values import index_from_user
-from lancelet.errors import CorruptDataError, InvalidInputError, NotFoundError
+from lancelet.errors import (
+    CorruptDataError,
+    InvalidInputError,
+    NotFoundError,
+    VersionNotFoundError,
+)
 from lancelet.format.operation import CreateIndex, Update
 from lancelet.ops.check import Level, Severity, check
 from lancelet.ops.publish import publish
@@ -307,6 +312,28 @@ def test_a_manifest_that_cannot_be_read_is_a_finding_among_all_versions(table):
     manifest.write_bytes(b"x" * 100)
     (finding,) = table.check("present", all_versions=True)
     assert finding.path.endswith(manifest.name)
+
+
+def test_a_manifest_of_another_version_than_its_name_is_found_and_not_taken_for_it(tmp_path):
+    """The reference opens the newest name too, and refuses a version by number."""
+    uri = str(tmp_path / "t")
+    for start in (0, 1, 2):
+        lancelet.write_dataset(rows(start, start + 1), uri, mode="append")
+    versions = Path(uri) / "_versions"
+    older, wrong = (versions / f"{2**64 - 1 - version}.manifest" for version in (2, 1))
+    shutil.copy(older, wrong)
+    assert lancelet.dataset(uri).check("present") == []
+    (finding,) = lancelet.dataset(uri).check("present", all_versions=True)
+    assert finding.severity is Severity.ERROR
+    assert (finding.path, finding.what) == (
+        f"_versions/{wrong.name}",
+        "the manifest is of version 2, and its name says 1",
+    )
+    with pytest.raises(VersionNotFoundError, match="of another version") as caught:
+        lancelet.dataset(uri, version=1)
+    assert isinstance(caught.value, ValueError)
+    with pytest.raises(ValueError, match="not found"):
+        lance.dataset(uri, version=1)
 
 
 def test_levels_have_names_and_numbers(table):
