@@ -21,7 +21,12 @@ from lancelet.format.fragment import Fragment, Inline
 from lancelet.format.version import FileVersion
 from lancelet.ops.bases import BaseChoice
 from lancelet.ops.write import FileOptions, write_fragments
-from lancelet.rowids.address import UInt64s, group_by_fragment, offsets_of
+from lancelet.rowids.address import (
+    UInt64s,
+    group_by_fragment,
+    offsets_by_fragment,
+    offsets_of,
+)
 from lancelet.rowids.sequence import RowIdSequence
 from lancelet.table.apply.state import with_true_version
 from lancelet.table.conflict.rebase import AffectedRows
@@ -51,10 +56,7 @@ def rows_by_fragment(addresses: UInt64s) -> dict[int, Int64s]:
         is_first = np.ones(len(ordered), np.bool_)
         is_first[1:] = ordered[1:] != ordered[:-1]
         distinct = ordered[is_first]
-    return {
-        fragment_id: offsets_of(distinct[places])
-        for fragment_id, places in group_by_fragment(distinct).items()
-    }
+    return offsets_by_fragment(distinct)
 
 
 def joined_rows(one: AffectedRows, other: AffectedRows) -> dict[int, Int64s]:

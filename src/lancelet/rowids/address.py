@@ -8,6 +8,7 @@ and stays, in tables with stable row ids. In other tables the address is the id.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, NewType, TypeAlias
 
 import numpy as np
@@ -49,12 +50,12 @@ def addresses_of(fragment_id: int, offsets: npt.NDArray[np.integer]) -> UInt64s:
 
 def fragments_of(addresses: UInt64s) -> Int64s:
     """Return the fragment of each address."""
-    return (addresses >> _SHIFT).astype(np.int64)
+    return (addresses >> _SHIFT).view(np.int64)
 
 
 def offsets_of(addresses: UInt64s) -> Int64s:
     """Return the offset of each address within its fragment."""
-    return (addresses & _OFFSET_MASK).astype(np.int64)
+    return (addresses & _OFFSET_MASK).view(np.int64)
 
 
 def group_by_fragment(addresses: UInt64s) -> dict[int, Int64s]:
@@ -69,7 +70,23 @@ def group_by_fragment(addresses: UInt64s) -> dict[int, Int64s]:
         order = np.arange(len(fragments))
     else:
         order = np.argsort(fragments, kind="stable")
-    ordered = fragments[order]
-    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
-    parts = np.split(order, starts[1:]) if len(order) else []
-    return {int(ordered[start]): part for start, part in zip(starts, parts, strict=True)}
+        fragments = fragments[order]
+    return {fragment_id: order[run] for fragment_id, run in _runs(fragments)}
+
+
+def offsets_by_fragment(addresses: UInt64s) -> dict[int, Int64s]:
+    """Return the offsets of ascending addresses by fragment.
+
+    >>> offsets_by_fragment(np.array([5, 6, 8589934597], np.uint64))
+    {0: array([5, 6]), 2: array([5])}
+    """
+    runs = _runs(fragments_of(addresses))
+    return {fragment_id: offsets_of(addresses[run]) for fragment_id, run in runs}
+
+
+def _runs(fragments: Int64s) -> Iterator[tuple[int, slice]]:
+    """Yield each number of an ascending sequence, with where it is."""
+    if len(fragments):
+        stops = (np.flatnonzero(fragments[1:] != fragments[:-1]) + 1).tolist()
+        for start, stop in zip([0, *stops], [*stops, len(fragments)], strict=True):
+            yield int(fragments[start]), slice(start, stop)
