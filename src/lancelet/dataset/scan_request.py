@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from itertools import compress, repeat
+from operator import is_not
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from lancelet.dataset.scanner import LanceScanner, ScannerBuilder
 
@@ -27,8 +27,7 @@ _SETTERS: Final = {
 """Methods of the builder that have other names than the arguments."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScanRequest:
+class ScanRequest(NamedTuple):
     """The arguments of a scan; None leaves the choice to the dataset's defaults.
 
     Attributes:
@@ -99,14 +98,16 @@ class ScanRequest:
     @staticmethod
     def split(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the options that a request knows, and the others."""
-        known = {each.name for each in fields(ScanRequest)}
+        known = ScanRequest._fields
         ours = {name: value for name, value in options.items() if name in known}
         return ours, {name: value for name, value in options.items() if name not in known}
 
     def scanner(self, dataset: LanceDataset) -> LanceScanner:
         """Return the scanner of a dataset."""
-        values = zip(_NAMES, _values_of(self), strict=True)
-        wanted = {_SETTERS.get(name, name): value for name, value in values if value is not None}
+        # Every scan passes here, with a few of the many arguments, so no bytecode runs for others.
+        wanted = dict(
+            compress(zip(_SETTER_OF_EACH, self, strict=True), map(is_not, self, repeat(None)))
+        )
         lists = wanted.pop("row_addr_allowlist", None), wanted.pop("row_addr_blocklist", None)
         builder = ScannerBuilder(dataset).apply_defaults(wanted)
         if lists != (None, None):
@@ -114,8 +115,7 @@ class ScanRequest:
         return builder.to_scanner()
 
 
-_NAMES: Final = tuple(each.name for each in fields(ScanRequest))
-_values_of: Final = attrgetter(*_NAMES)
+_SETTER_OF_EACH: Final = tuple(_SETTERS.get(name, name) for name in ScanRequest._fields)
 
 
 def shows_arguments(positional: str, named: str, *, takes_more: bool = False) -> Callable[[F], F]:

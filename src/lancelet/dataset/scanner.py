@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 from uuid import UUID
 
@@ -353,17 +352,21 @@ class LanceScanner(pa.dataset.Scanner):  # type: ignore[misc]  # pyarrow has no 
         """Run a plan; made by `ScannerBuilder` and `LanceDataset.scanner`."""
         del snapshot
         self._unfiltered, self._search_filter = scanner, search_filter
+        self._filtered: ScanPlan | None = None
         self._dataset = dataset
         self._scan_stats = scan_stats
         self._blobs = blobs or {}
 
-    @cached_property
+    @property
     def _plan(self) -> ScanPlan:
         """The plan with what the filtering search finds, which is looked for when rows are."""
         plan, filtering = self._unfiltered, self._search_filter
         if filtering is None:
             return plan
-        return plan_scan(plan.snapshot, with_search_filter(plan.snapshot, plan.options, filtering))
+        if self._filtered is None:
+            options = with_search_filter(plan.snapshot, plan.options, filtering)
+            self._filtered = plan_scan(plan.snapshot, options)
+        return self._filtered
 
     @property
     def projected_schema(self) -> pa.Schema:

@@ -7,8 +7,8 @@ files are read when somebody asks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -122,26 +122,14 @@ class Snapshot:
         with corrupt_within(path=path, uri=self.location.uri):
             return Transaction.parse(unsealed(np.frombuffer(data, np.uint8)).data)
 
-    @contextmanager
-    def while_there(self) -> Iterator[None]:
+    def while_there(self) -> AbstractContextManager[None]:
         """Say of a file that is missing that the version was cleaned up, if it was.
 
         As long as the version has its manifest, the file is missed where it should be.
         """
-        try:
-            yield
-        except VersionRemovedError:
-            raise
-        except ObjectNotFoundError as error:
-            if self._is_there():
-                raise
-            raise VersionRemovedError(
-                "the version was cleaned up while it was read; open the latest one, or give "
-                "versions that are still read a tag, which cleaning up respects",
-                **{"version": self.version, "uri": self.location.uri, **error.facts},
-            ) from error
+        return _WhileThere(self)
 
-    def _is_there(self) -> bool:
+    def is_there(self) -> bool:
         """Return whether the version can still be found, where it was or where it is now."""
         store, path = self.location.store, self.entry.path
         if not path or store.exists(path):
@@ -269,6 +257,32 @@ def written_snapshot(
     location: TableLocation,
     entry: ManifestEntry,
     stored: StoredManifest,
+class _WhileThere(AbstractContextManager[None]):
+    """Names the version that a missing file was of; no generator, as each read passes here."""
+
+    __slots__ = ("_snapshot",)
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def __enter__(self) -> None:
+        """Begin to read."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
+        """Say what a missing file means."""
+        if not isinstance(error, ObjectNotFoundError) or isinstance(error, VersionRemovedError):
+            return
+        snapshot = self._snapshot
+        if not snapshot.is_there():
+            raise VersionRemovedError(
+                "the version was cleaned up while it was read; open the latest one, or give "
+                "versions that are still read a tag, which cleaning up respects",
+                **{"version": snapshot.version, "uri": snapshot.location.uri, **error.facts},
+            ) from error
+
+
     indices: IndexSection,
     transaction: Transaction,
 ) -> Snapshot:
