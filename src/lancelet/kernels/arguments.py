@@ -284,6 +284,12 @@ def check_zone_rows(zone_rows: int) -> None:
         raise InvalidInputError("a zone has at least one row", zone_rows=zone_rows)
 
 
+def check_survey(rows: int, most: int) -> None:
+    """Check that groups have rows, and that values are counted."""
+    if not 0 < rows <= _ROWS_MAX or most < 0:
+        raise InvalidInputError("a group has at least one row", rows=rows, most=most)
+
+
 def check_zone_values(values: npt.NDArray[Any], zone_rows: int) -> None:
     """Check that zones have rows, and values an order."""
     check_zone_rows(zone_rows)

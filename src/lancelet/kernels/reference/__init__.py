@@ -62,6 +62,7 @@ from lancelet.kernels.reference.row_levels import chunks_of_rows, take_row_level
 from lancelet.kernels.reference.sort_words import sort_words
 from lancelet.kernels.reference.split_block import ask_filters, fill_filters
 from lancelet.kernels.reference.split_bytes import join_bytes_chunks, split_bytes_chunks
+from lancelet.kernels.reference.survey import survey_strings, survey_words
 from lancelet.kernels.reference.text_search import search_phrase, search_postings
 from lancelet.kernels.reference.variable import concat_variable, cut_variable, pick_variable
 from lancelet.kernels.reference.vectors import (
@@ -153,6 +154,8 @@ __all__ = [
     "split_bytes_chunks",
     "split_chunks",
     "sum_by_label",
+    "survey_strings",
+    "survey_words",
     "take_few",
     "take_fixed",
     "take_row_levels",
