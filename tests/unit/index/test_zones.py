@@ -104,7 +104,7 @@ def test_bounds_of_floats_are_in_total_order(data_type, values, zone_rows, skipp
             (v for v in own if not math.isnan(v)), key=lambda v: (v, math.copysign(1, v))
         )
         num_nan = len(own) - len(filled)
-        low = filled[0] if filled else None
+        low = filled[0] if filled else math.nan if num_nan else None
         high = math.nan if num_nan else filled[-1] if filled else None
         assert repr(found.minimum[zone].as_py()) == repr(low)
         assert repr(found.maximum[zone].as_py()) == repr(high)

@@ -1,11 +1,13 @@
 """The smallest and greatest value of each zone of some values.
 
-    values    3 -1 null | NaN 2 5      zones of 3
-    minimum   -1        | 2
-    maximum   3         | NaN          NaN counts as the greatest
-    NaNs      0         | 1
+    values    3 -1 null | NaN 2 5 | NaN null NaN      zones of 3
+    minimum   -1        | 2       | NaN
+    maximum   3         | NaN     | NaN               NaN counts as the greatest
+    NaNs      0         | 1       | 2
 
-Floats are in total order, so -0.0 is below 0.0. Values without an order have null bounds.
+Floats are in total order, so -0.0 is below 0.0. Values without an order have null bounds. pylance
+writes no minimum for a zone of nothing but NaN, and then does not find it where rows above some
+value are asked for; it finds those zones here.
 """
 
 from __future__ import annotations
@@ -66,12 +68,13 @@ def _number_bounds(values: pa.Array, dtype: np.dtype[Any], zone_rows: int) -> Bo
     numbers = bits_of(values, dtype)
     minimum, maximum, nulls, nans = zone_min_max(numbers, zone_rows, validity_bits(values))
     rows = np.minimum(len(values) - np.arange(len(nulls)) * zone_rows, zone_rows)
-    is_empty = nulls + nans == rows
     if dtype.kind == "f":
         maximum[nans > 0] = np.nan
+        minimum[nulls + nans == rows] = np.nan
+    is_empty = nulls == rows
     return Bounds(
         _from_numbers(minimum, values.type, is_empty),
-        _from_numbers(maximum, values.type, is_empty & (nans == 0)),
+        _from_numbers(maximum, values.type, is_empty),
         nans.astype(np.uint32),
     )
 
