@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 import pyarrow as pa
 
@@ -24,6 +24,15 @@ from lancelet.query import search as searches
 from lancelet.query.compile import Writable, compile_filter, is_lasting
 from lancelet.query.evaluate import evaluate_filter
 from lancelet.query.expression import Expression
+from lancelet.query.found_columns import (
+    FoundColumn,
+    SplitColumns,
+    added_columns,
+    columns_behind,
+    split_columns,
+    with_added,
+)
+from lancelet.query.indexing.column_indices import ColumnIndex, column_indices
 from lancelet.query.plain_filter import Plain, read_plain
 from lancelet.query.projection import Projection, needed, project, scan_schema
 from lancelet.query.row_columns import RowColumn
@@ -32,9 +41,6 @@ from lancelet.query.scan_options import Columns, ScanOptions
 from lancelet.query.simplify import Conjunct, simplify_filter, split_conjuncts
 from lancelet.query.traversal import columns_of
 from lancelet.table.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from lancelet.query.search.hits import Search
 
 T = TypeVar("T")
 
@@ -66,8 +72,8 @@ class ScanPlan:
     steps: tuple[FilterStep, ...]
     behind: tuple[str, ...] = ()
     """The row columns that come behind the others."""
-    asked_at: Mapping[str, int] = field(default_factory=dict)
-    """Where columns that a search adds were asked for, by name, of those that were."""
+    found: SplitColumns = field(default_factory=lambda: SplitColumns(None))
+    """The columns of a search, those that take what it finds apart."""
 
     @property
     def is_filtered(self) -> bool:
@@ -85,19 +91,22 @@ class ScanPlan:
         return self.options.limit == 0 or (self.is_filtered and self.filter == ex.FALSE)
 
     @cached_property
-    def search_columns(self) -> tuple[tuple[int, pa.Field], ...]:
-        """The columns that a search adds, in the order in which they are put in, and where."""
+    def search_columns(self) -> tuple[FoundColumn, ...]:
+        """The columns that take what a search finds, in the order in which they are put in."""
         search = self.options.search
         if search is None:
             return ()
-        fields = added_columns(search)
-        asked = {self.asked_at[each.name]: each for each in fields if each.name in self.asked_at}
-        found = [(place, asked[place]) for place in sorted(asked)]
-        behind = [each for each in fields if each.name not in self.asked_at]
-        if not self.options.adds_scores:
-            behind = [each for each in behind if each is search.place_field]
-        place = len(self.projection.schema) - len(self.behind) + len(found)
-        return (*found, *((place + more, each) for more, each in enumerate(behind)))
+        place = len(self.projection.schema) - len(self.behind) + len(self.found.found)
+        behind = columns_behind(
+            self.found, search, place=place, adds_scores=self.options.adds_scores
+        )
+        return (*self.found.found, *behind)
+
+    @property
+    def numbers_queries(self) -> bool:
+        """Whether what is returned begins with the number of the query."""
+        search, name = self.options.search, searches.hits.QUERY_INDEX.name
+        return search is not None and search.is_batch and name not in self.found.names
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -106,12 +115,17 @@ class ScanPlan:
         if search is None:
             return self.projection.schema
         fields = list(self.projection.schema)
-        for place, each in self.search_columns:
-            fields.insert(place, each)
-        found = [searches.hits.QUERY_INDEX, *fields] if search.is_batch else fields
+        for each in self.search_columns:
+            fields.insert(each.place, each.column.field)
+        found = [searches.hits.QUERY_INDEX, *fields] if self.numbers_queries else fields
         return pa.schema(found, metadata=self.projection.schema.metadata)
 
     # What follows is asked of a plan so that one that is measured can tell of it.
+
+    @property
+    def indices(self) -> Mapping[tuple[str, ...], tuple[ColumnIndex, ...]]:
+        """The indices that can be asked, by the path of their column."""
+        return column_indices(self.snapshot)
 
     def steps_of(self, conjuncts: Iterable[Conjunct]) -> tuple[FilterStep, ...]:
         """Return the steps of a part of the filter."""
@@ -137,9 +151,11 @@ def plan_scan(snapshot: Snapshot, options: ScanOptions) -> ScanPlan:
         behind.append(RowColumn.ID.value)
     if options.with_row_address:
         behind.append(RowColumn.ADDRESS.value)
-    columns, asked_at = _without_search_columns(options)
-    projection = projection_of(snapshot, columns, behind=tuple(behind))
-    added = _added_to(snapshot, options)
+    found = SplitColumns(options.columns)
+    if options.search is not None:
+        found = split_columns(snapshot.schema, options.columns, options.search, behind=behind)
+    projection = projection_of(snapshot, found.stored, behind=tuple(behind))
+    added = _added_to(options)
     if added:
         bound, steps = _filter_of_found(snapshot, options.filter, added)
     else:
@@ -148,16 +164,15 @@ def plan_scan(snapshot: Snapshot, options: ScanOptions) -> ScanPlan:
         masked = compile_filter(mask_expression(options.rows), scan_schema(snapshot.schema))
         bound = masked if bound == ex.TRUE else simplify_filter(ex.And((masked, bound)))
         steps = _steps_of(snapshot, bound, added)
-    return ScanPlan(snapshot, options, projection, bound, steps, tuple(behind), asked_at)
+    return ScanPlan(snapshot, options, projection, bound, steps, tuple(behind), found)
 
 
-def _added_to(snapshot: Snapshot, options: ScanOptions) -> tuple[pa.Field, ...]:
+def _added_to(options: ScanOptions) -> tuple[pa.Field, ...]:
     """Return the columns that a search adds, if the filter of what it finds may name them."""
     if options.search is None or options.filter is None or options.prefilter:
         return ()
-    written, known = str(options.filter), scan_schema(snapshot.schema).names
-    added = (each for each in added_columns(options.search) if each.name in written)
-    return tuple(each for each in added if each.name not in known)
+    written = str(options.filter)
+    return tuple(each for each in added_columns(options.search) if each.name in written)
 
 
 def _filter_of_found(
@@ -165,7 +180,7 @@ def _filter_of_found(
 ) -> tuple[Expression, tuple[FilterStep, ...]]:
     """Return a filter of rows that a search found, and what is read of the table for it."""
     assert written is not None, "there is a filter that names columns"
-    bound = compile_filter(written, pa.schema([*scan_schema(snapshot.schema), *added]))
+    bound = compile_filter(written, with_added(snapshot.schema, added))
     return bound, _steps_of(snapshot, bound, added)
 
 
@@ -178,26 +193,6 @@ def _steps_of(
     names = {each.name for each in added}
     stored = [ex.Column(path) for path in columns_of(bound) if path[0] not in names]
     return (FilterStep(bound, *needed(snapshot.schema, stored)),)
-
-
-def added_columns(search: Search) -> tuple[pa.Field, ...]:
-    """Return the columns that a search adds to those of the table, the scores last."""
-    place = search.place_field
-    return (search.score_field,) if place is None else (place, search.score_field)
-
-
-def _without_search_columns(options: ScanOptions) -> tuple[Columns, Mapping[str, int]]:
-    """Return the columns that are stored or computed, and where others go among them."""
-    columns, search = options.columns, options.search
-    if search is None or columns is None:
-        return columns, {}
-    names = [each.name for each in added_columns(search) if each.name in columns]
-    if not names:
-        return columns, {}
-    places = {name: list(columns).index(name) for name in names}
-    if isinstance(columns, Mapping):
-        return {each: own for each, own in columns.items() if each not in places}, places
-    return tuple(each for each in columns if each not in places), places
 
 
 def _filter_of(

@@ -38,6 +38,11 @@ class OutputColumn:
     field: pa.Field
     expression: Expression
 
+    def compute(self, rows: pa.RecordBatch) -> pa.Array:
+        """Return the column, given a batch of what its expression names."""
+        values = evaluate(self.expression, rows)
+        return values if values.type == self.field.type else values.cast(self.field.type)
+
 
 @dataclass(frozen=True, eq=False)
 class Projection:
@@ -70,10 +75,7 @@ class Projection:
         """Return the columns, given a batch of what was read, row columns behind."""
         if self.is_plain:
             return pa.RecordBatch.from_arrays(rows.columns, schema=self.schema)
-        arrays = [
-            _fitting(evaluate(column.expression, rows), column.field.type)
-            for column in self.columns
-        ]
+        arrays = [column.compute(rows) for column in self.columns]
         if not arrays:
             return without_columns(rows.num_rows)
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
@@ -94,7 +96,7 @@ def project(schema: Schema, columns: Columns, *, behind: Sequence[str] = ()) -> 
     if columns is None:
         found = [OutputColumn(scan_field(field), Column((field.name,))) for field in schema.fields]
     elif isinstance(columns, Mapping):
-        found = [_computed(name, written, names) for name, written in columns.items()]
+        found = [computed_column(name, written, names) for name, written in columns.items()]
     else:
         found = [_named(path, schema, names) for path in columns]
     present = {column.field.name for column in found}
@@ -104,6 +106,14 @@ def project(schema: Schema, columns: Columns, *, behind: Sequence[str] = ()) -> 
     _check_distinct(found)
     fields, row_columns = needed(schema, (column.expression for column in found))
     return Projection(tuple(found), fields, row_columns, schema.metadata)
+
+
+def computed_column(name: str, written: Writable, names: pa.Schema) -> OutputColumn:
+    """Return the column of an expression over columns that it may name."""
+    bound: Bound = compile_value(written, names)
+    if isinstance(bound.expression, Column) and len(bound.expression.path) == 1:
+        return OutputColumn(names.field(bound.expression.path[0]).with_name(name), bound.expression)
+    return OutputColumn(pa.field(name, bound.data_type), bound.expression)
 
 
 def project_parts(schema: Schema, columns: Columns) -> Projection:
@@ -183,22 +193,11 @@ def _named(path: str, schema: Schema, names: pa.Schema) -> OutputColumn:
     return OutputColumn(leaf.with_name(path).with_nullable(nullable), bound.expression)
 
 
-def _computed(name: str, written: Writable, names: pa.Schema) -> OutputColumn:
-    bound: Bound = compile_value(written, names)
-    if isinstance(bound.expression, Column) and len(bound.expression.path) == 1:
-        return OutputColumn(names.field(bound.expression.path[0]).with_name(name), bound.expression)
-    return OutputColumn(pa.field(name, bound.data_type), bound.expression)
-
-
 def _check_distinct(columns: Sequence[OutputColumn]) -> None:
     names = [column.field.name for column in columns]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InvalidInputError("Duplicate column name", column=twice)
-
-
-def _fitting(array: pa.Array, data_type: pa.DataType) -> pa.Array:
-    return array if array.type == data_type else array.cast(data_type)
 
 
 def without_columns(num_rows: int) -> pa.RecordBatch:

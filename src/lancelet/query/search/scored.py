@@ -17,10 +17,12 @@ import pyarrow as pa
 from lancelet.buffers import Int64s
 from lancelet.errors import InternalError
 from lancelet.index.text.elements import no_places
+from lancelet.query.expression import Column
+from lancelet.query.found_columns import nameable_columns
 from lancelet.query.nodes.filter import matching_offsets
 from lancelet.query.nodes.sort import sort_order
-from lancelet.query.plan import ScanPlan, added_columns
-from lancelet.query.projection import project, scan_schema, without_columns
+from lancelet.query.plan import ScanPlan
+from lancelet.query.projection import OutputColumn, project, without_columns
 from lancelet.query.search.hits import QUERY_INDEX, Hits, Search
 from lancelet.query.search.kept_rows import rows_passing
 from lancelet.query.take import take_addresses
@@ -86,11 +88,10 @@ class ScoredScan:
     def _columns_of(self, found: Hits, names: Sequence[str]) -> dict[str, pa.Array]:
         """Return columns of the rows that were found, those that the search adds among them."""
         snapshot = self._plan.snapshot
-        known = scan_schema(snapshot.schema).names
         added = {
             each.name: _added(found, self._search, each)
-            for each in added_columns(self._search)
-            if each.name in names and each.name not in known
+            for each in nameable_columns(self._search)
+            if each.name in names
         }
         stored = tuple(each for each in names if each not in added)
         rows = take_addresses(snapshot, found.addresses, project(snapshot.schema, stored))
@@ -98,17 +99,37 @@ class ScoredScan:
         return columns | added
 
     def _read(self, found: Hits) -> pa.Table:
-        plan, search = self._plan, self._search
+        plan = self._plan
         rows = take_addresses(plan.snapshot, found.addresses, plan.projection)
-        for place, field in plan.search_columns:
-            rows = rows.add_column(place, field, _added(found, search, field))
-        if search.is_batch:
-            rows = rows.add_column(0, QUERY_INDEX, pa.array(found.queries, QUERY_INDEX.type))
+        values = self._values_of(found, [each.column for each in plan.search_columns])
+        for each, own in zip(plan.search_columns, values, strict=True):
+            rows = rows.add_column(each.place, each.column.field, own)
+        if plan.numbers_queries:
+            rows = rows.add_column(0, QUERY_INDEX, _added(found, self._search, QUERY_INDEX))
         return rows
+
+    def _values_of(self, found: Hits, columns: Sequence[OutputColumn]) -> list[pa.Array]:
+        """Return columns that take what was found, the computed ones beside what else they name."""
+        added = {(each.name,): each for each in nameable_columns(self._search)}
+        plain = {
+            number: added[each.expression.path]
+            for number, each in enumerate(columns)
+            if isinstance(each.expression, Column) and each.expression.path in added
+        }
+        values = {number: _added(found, self._search, each) for number, each in plain.items()}
+        computed = {n: each for n, each in enumerate(columns) if n not in plain}
+        if computed:
+            paths = {path for each in computed.values() for path in columns_of(each.expression)}
+            named = self._columns_of(found, sorted({path[0] for path in paths}))
+            rows = pa.RecordBatch.from_pydict(named)
+            values |= {number: each.compute(rows) for number, each in computed.items()}
+        return [values[number] for number in range(len(columns))]
 
 
 def _added(found: Hits, search: Search, field: pa.Field) -> pa.Array:
-    """Return a column that a search adds."""
+    """Return a column of what a search finds."""
+    if field.name == QUERY_INDEX.name:
+        return pa.array(found.queries, field.type)
     is_score = field.name == search.score_field.name
     return pa.array(found.scores, field.type) if is_score else _lists_of(found, field.type)
 
