@@ -7,10 +7,11 @@ files are read when somebody asks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
@@ -45,6 +46,8 @@ from lancelet.table.handlers import CommitHandler
 from lancelet.table.kept import Kept
 from lancelet.table.location import TableLocation
 from lancelet.table.manifests import ManifestEntry, is_as_noted, open_manifest
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,6 +198,13 @@ class Snapshot:
             return self.fragments.num_rows
         return sum(map(self.live_rows, self.fragments))
 
+    def open_fragment(self, fragment: Fragment, make: Callable[[Snapshot, Fragment], T]) -> T:
+        """Return what reads a fragment, made by `make` when it is first asked for.
+
+        It is kept for as long as the version is.
+        """
+        return self.kept.get_or_make(("reader", fragment.id), lambda: make(self.bare, fragment))
+
     def open_file(self, file: DataFile) -> DataFileReader:
         """Return a reader of a data file, with the fields that this version knows of it."""
         store, path = self.location.place(DATA, file.path, file.base_id, self.manifest.bases)
@@ -247,16 +257,6 @@ class Snapshot:
         return StoredFields(schema, columns)
 
 
-def unsaved_snapshot(location: TableLocation, manifest: Manifest) -> Snapshot:
-    """Return a version that is about to be committed, whose files can be read already."""
-    entry = ManifestEntry(manifest.version, ManifestNaming.V2, "", 0, manifest.timestamp)
-    return Snapshot(location, entry, StoredManifest(manifest, SectionPositions(), 0, 0))
-
-
-def written_snapshot(
-    location: TableLocation,
-    entry: ManifestEntry,
-    stored: StoredManifest,
 class _WhileThere(AbstractContextManager[None]):
     """Names the version that a missing file was of; no generator, as each read passes here."""
 
@@ -283,6 +283,16 @@ class _WhileThere(AbstractContextManager[None]):
             ) from error
 
 
+def unsaved_snapshot(location: TableLocation, manifest: Manifest) -> Snapshot:
+    """Return a version that is about to be committed, whose files can be read already."""
+    entry = ManifestEntry(manifest.version, ManifestNaming.V2, "", 0, manifest.timestamp)
+    return Snapshot(location, entry, StoredManifest(manifest, SectionPositions(), 0, 0))
+
+
+def written_snapshot(
+    location: TableLocation,
+    entry: ManifestEntry,
+    stored: StoredManifest,
     indices: IndexSection,
     transaction: Transaction,
 ) -> Snapshot:
