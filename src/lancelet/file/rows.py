@@ -21,6 +21,7 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from lancelet.buffers import Fetch, Int64s, Reading, Slices, read_together, run_together
@@ -105,7 +106,7 @@ class RowReader(ABC):
     def read(self, fields: Sequence[Field], rows: Rows) -> list[pa.Array]:
         """Return the values of fields as one array each."""
         if isinstance(rows, RowIndices) and 0 < len(rows.rows) <= FEW_ROWS_MAX:
-            found = self._read_few(fields, rows)
+            found = self._read_few(self._opened.find(fields), rows)
             if found is not None:
                 return found
         return [_joined(chunks) for chunks in self.read_chunks(fields, rows)]
@@ -171,15 +172,16 @@ class RowReader(ABC):
                 total = selection.encoded_bytes(RowRange(0, self.num_rows))
                 return total * len(indices) // max(1, self.num_rows)
 
-    def _read_few(self, fields: Sequence[Field], rows: RowIndices) -> list[pa.Array] | None:
+    def _read_few(self, selection: Selection | None, rows: Rows) -> list[pa.Array] | None:
         """Read a few rows of fields that were read before, from the map of the file.
 
         None if the file is not mapped, or all of this has to be read in the general way.
         """
-        mapped, selection = self._mapped, self._opened.find(fields)
+        mapped = self._mapped
         if mapped is None or selection is None or selection.bundles or not mapped.is_whole():
             return None
-        found = selection.few_rows.read(mapped.file, rows.rows)
+        wanted = rows.rows if isinstance(rows, RowIndices) else np.arange(rows.start, rows.stop)
+        found = selection.few_rows.read(mapped.file, wanted)
         if found is None:
             return None
         if mapped.count is not None:
@@ -188,7 +190,7 @@ class RowReader(ABC):
         if found.others:
             others = selection.part(found.others)
             arrays |= zip(found.others, self.read(others, rows), strict=True)
-            return [arrays[place] for place in range(len(fields))]
+            return [arrays[place] for place in range(len(selection.fields))]
         return list(arrays.values())
 
     # --- tasks --------------------------------------------------------------------------------
@@ -225,6 +227,11 @@ class RowReader(ABC):
         self, selection: Selection, rows: RowRange, *, batch_size: int | None
     ) -> Iterator[list[pa.Array]]:
         """Yield the arrays of all fields split by split."""
+        if 0 < len(rows) <= FEW_ROWS_MAX:
+            found = self._read_few(selection, rows)
+            if found is not None:
+                yield found
+                return
         units = selection.units
         if 0 < len(rows) <= SPLIT_ROWS_MIN and len(units) <= _FEW_UNITS:
             # So few are never cut, and a plan would take as long as reading them.

@@ -149,6 +149,14 @@ class FragmentList(Sequence[Fragment]):
         start = int(self.position[place])
         return self.wire[start : start + int(self.size[place])].tobytes()
 
+    def messages(self) -> Iterator[bytes]:
+        """Yield the wire form of every fragment, without decoding any."""
+        stops = (self.position + self.size).tolist()
+        whole = self.wire.tobytes()
+        return (
+            whole[start:stop] for start, stop in zip(self.position.tolist(), stops, strict=True)
+        )
+
     def select(self, places: Int64s) -> FragmentList:
         """Return the fragments at these places, in the order given."""
         pieces = [self.entries(int(a), int(b)) for a, b in _runs(places)]

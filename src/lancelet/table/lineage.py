@@ -95,8 +95,14 @@ def _versions_of(
     if stored is None:
         return VersionSequence.constant(rows, FIRST_VERSION)
     if isinstance(stored, Spilled):
-        return VersionSequence.of(_column(snapshot, fragment, field_id))
-    return VersionSequence.parse(_bytes_of(snapshot, stored), expected_rows=rows)
+        return snapshot.location.kept.get_or_make(
+            ("row versions", fragment.files, field_id),
+            lambda: VersionSequence.of(_column(snapshot, fragment, field_id)),
+        )
+    data = _bytes_of(snapshot, stored)
+    return snapshot.location.kept.get_or_make(
+        ("row versions", data, rows), partial(VersionSequence.parse, data, expected_rows=rows)
+    )
 
 
 def _bytes_of(snapshot: Snapshot, stored: Inline | External) -> bytes:

@@ -83,6 +83,30 @@ def test_rows_of_any_table_are_those_of_the_general_way(version, checksums, data
         assert_same_rows(rows_of(reader, rows), rows_of(general, rows))
 
 
+@settings(max_examples=12)
+@given(data=st.data())
+def test_ranges_of_any_table_are_those_of_the_general_way(data, tmp_path_factory):
+    version = data.draw(st.sampled_from(VERSIONS))
+    table = data.draw(tables(version, rows_max=600))
+    store = LocalStore(tmp_path_factory.mktemp("few"), sync=False)
+    write_file(store, table, version=version)
+    if not table.num_rows:
+        return
+    reader, general = open_data_file(store, "f.lance"), open_general(store)
+    start = data.draw(st.integers(0, table.num_rows - 1))
+    stop = data.draw(st.integers(start + 1, min(start + 300, table.num_rows)))
+    expected = range_of(general, start, stop)
+    for _ in range(4):
+        assert_same_rows(range_of(reader, start, stop), expected)
+
+
+def range_of(reader, start, stop):
+    batches = list(reader.iter_batches(reader.schema.fields, RowRange(start, stop)))
+    for batch in batches:
+        batch.validate(full=True)
+    return pa.Table.from_batches(batches)
+
+
 def texts(rng, count, size):
     letters = np.array(list("abcdefghij äöü"))
     return ["".join(letters[rng.integers(0, len(letters), size)]) for _ in range(count)]

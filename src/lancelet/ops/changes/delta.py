@@ -4,18 +4,29 @@
                           updated    created in 3 or before, last changed in 4 to 7
                           deleted    ids of version 3 that version 7 does not have
 
-It needs no look at the earlier version except for the deleted rows. A table without stable row
-ids records no versions of rows: there it would find nothing, so it is an error to ask.
+Only fragments that the earlier version did not have just so can hold such rows. Of these, most
+record one version for all of their rows, which then are all wanted or all not:
+
+    fragment   version 3     version 7         rows inserted after 3
+    0          file a        file a            none: it is the same
+    1          -             file b, made 5    all
+    2          -             file c, made 2    none: rows that moved
+    3          -             file d, 2 and 6   those that a filter finds
+
+A table without stable row ids records no versions of rows: there nothing would be found, so it
+is an error to ask.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
 import pyarrow as pa
 
+from lancelet.format.fragment import Fragment
 from lancelet.format.transaction import Transaction
 from lancelet.ops.changes.between import (
     RowsNotTrackedError,
@@ -27,12 +38,14 @@ from lancelet.query.execute import execute
 from lancelet.query.plan import plan_scan
 from lancelet.query.row_columns import ROW_FIELDS, RowColumn
 from lancelet.query.scan_options import ScanOptions
+from lancelet.table.lineage import created_versions_of, updated_versions_of
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import Snapshot, open_snapshot
 
 _ID: Final = RowColumn.ID.value
 _CREATED: Final = RowColumn.CREATED.value
 _UPDATED: Final = RowColumn.UPDATED.value
+_RECORDS: Final = {_CREATED: created_versions_of, _UPDATED: updated_versions_of}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,49 +66,57 @@ class Delta:
 
     def inserted_rows(self) -> pa.RecordBatchReader:
         """Return the rows that were created, as they are in the last version."""
-        return self._rows(f"{_CREATED} > {self.begin_version} AND {_CREATED} <= {self.end_version}")
+        return self._rows({_CREATED: self._versions})
 
     def updated_rows(self) -> pa.RecordBatchReader:
         """Return the rows that were changed and not created, as they are in the last version."""
-        return self._rows(
-            f"{_CREATED} <= {self.begin_version} AND {_UPDATED} > {self.begin_version} "
-            f"AND {_UPDATED} <= {self.end_version}"
-        )
+        before = range(self.begin_version + 1)
+        return self._rows({_CREATED: before, _UPDATED: self._versions})
 
     def deleted_row_ids(self) -> pa.RecordBatchReader:
         """Return the ids of the rows that are gone."""
         schema = pa.schema([ROW_FIELDS[_ID]])
-        end = self._end()
-        if self.begin_version == 0:
+        begin, end = self._ends()
+        if begin is None:
             return pa.RecordBatchReader.from_batches(schema, [])
-        begin = self._open(self.begin_version)
         batches = (
             pa.record_batch([pa.array(rows.ids)], schema=schema)
             for rows in rows_deleted(begin, end)
         )
         return pa.RecordBatchReader.from_batches(schema, batches)
 
-    def _rows(self, condition: str) -> pa.RecordBatchReader:
-        snapshot = self._end()
-        columns = (*snapshot.schema.names, _ID, _CREATED, _UPDATED)
-        plan = plan_scan(snapshot, ScanOptions(columns=columns, filter=condition))
+    @property
+    def _versions(self) -> range:
+        return range(self.begin_version + 1, self.end_version + 1)
+
+    def _rows(self, wanted: Mapping[str, range]) -> pa.RecordBatchReader:
+        """Return the rows whose versions are all within the ranges."""
+        begin, end = self._ends()
+        shares = {
+            fragment.id: _share(end, fragment, wanted) for fragment in _new_fragments(begin, end)
+        }
+        has_others = _Share.SOME in shares.values()
+        options = ScanOptions(
+            columns=(*end.schema.names, _ID, _CREATED, _UPDATED),
+            fragments=tuple(each for each, share in shares.items() if share is not _Share.NONE),
+            filter=_condition(wanted) if has_others else None,
+        )
+        plan = plan_scan(end, options)
         return pa.RecordBatchReader.from_batches(plan.schema, execute(plan))
 
-    def _end(self) -> Snapshot:
-        """Open the last version, and see that rows have recorded their versions since the first."""
+    def _ends(self) -> tuple[Snapshot | None, Snapshot]:
+        """Open both versions, and see that rows have recorded their versions since the first."""
         end = self._open(self.end_version)
-        known = [end]
-        if self.begin_version:
-            known.append(self._open(self.begin_version))
-        for snapshot in known:
-            if not snapshot.manifest.uses_stable_row_ids:
+        begin = self._open(self.begin_version) if self.begin_version else None
+        for snapshot in (end, begin):
+            if snapshot is not None and not snapshot.manifest.uses_stable_row_ids:
                 raise RowsNotTrackedError(
                     "rows of a table without stable row ids do not record when they changed; "
                     "`changes` can compare two versions by key columns",
                     uri=self.location.uri,
                     version=snapshot.version,
                 )
-        return end
+        return begin, end
 
     def _open(self, version: int) -> Snapshot:
         if self.opened is not None and self.opened.version == version:
@@ -110,3 +131,40 @@ def open_delta(opened: Snapshot, begin_version: int, end_version: int) -> Delta:
     """
     check_order(begin_version, end_version)
     return Delta(opened.location, begin_version, end_version, opened)
+
+
+class _Share(Enum):
+    """How many of the rows of a fragment are wanted."""
+
+    NONE = "none"
+    SOME = "some"
+    ALL = "all"
+
+
+def _new_fragments(begin: Snapshot | None, end: Snapshot) -> Iterator[Fragment]:
+    """Yield the fragments that are not the same in the earlier version, if there is one."""
+    fragments = end.fragments
+    known = frozenset[bytes]() if begin is None else frozenset(begin.fragments.messages())
+    for place, message in enumerate(fragments.messages()):
+        if message not in known:
+            yield fragments[place]
+
+
+def _share(snapshot: Snapshot, fragment: Fragment, wanted: Mapping[str, range]) -> _Share:
+    """Return how many rows of a fragment have versions within the ranges, as far as runs tell."""
+    share = _Share.ALL
+    for column, versions in wanted.items():
+        recorded = _RECORDS[column](snapshot, fragment).versions
+        is_wanted = (recorded >= versions.start) & (recorded < versions.stop)
+        if not is_wanted.any():
+            return _Share.NONE
+        if not is_wanted.all():
+            share = _Share.SOME
+    return share
+
+
+def _condition(wanted: Mapping[str, range]) -> str:
+    return " AND ".join(
+        f"{column} >= {versions.start} AND {column} < {versions.stop}"
+        for column, versions in wanted.items()
+    )
