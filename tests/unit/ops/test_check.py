@@ -233,6 +233,14 @@ def test_indices_are_checked_and_dropped(tmp_path):
         dataset.repair(drop_indices=["id_idx"])
 
 
+def test_an_index_is_sound_after_every_vector_that_it_has_was_deleted(tmp_path):
+    vectors = pa.array([[1.0, 2.0], None], pa.list_(pa.float32(), 2))
+    dataset = lancelet.write_dataset(pa.table({"id": [1, 2], "v": vectors}), str(tmp_path / "t"))
+    dataset.create_index("v", "IVF_FLAT", num_partitions=1)
+    dataset.delete("id = 1")
+    assert dataset.check("indices") == []
+
+
 def test_what_old_releases_left_in_indices_is_told_from_damage(tmp_path):
     uri = str(tmp_path / "t")
     shutil.copytree(HISTORICAL / "v0.21.0" / "bad_index_fragment_bitmap", uri)
