@@ -7,6 +7,7 @@ together  rows 1 2 5    scores 2 5 3
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,10 +33,12 @@ class Matches:
         order = np.argsort(addresses)
         return Matches(addresses[order], scores[order])
 
-    @property
-    def arrays(self) -> tuple[UInt64s, Float32s]:
-        """The rows, and the scores."""
-        return self.addresses, self.scores
+    @staticmethod
+    def joined(parts: Sequence[Matches]) -> Matches:
+        """Return the rows of any number of parts that share none."""
+        each = NOTHING, *parts
+        addresses = np.concatenate([part.addresses for part in each])
+        return Matches.of(addresses, np.concatenate([part.scores for part in each]))
 
     def among(self, other: Matches) -> Float32s:
         """Return the scores that rows of another have here, 0 where they are not found."""

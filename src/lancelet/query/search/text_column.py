@@ -209,11 +209,8 @@ class TextColumn:
         for part in group.parts:
             with part.blamed:
                 docs, scores = self._search(query, tokens, words, statistics, part, count)
-            found.append((part.keys[docs], scores))
-        if len(found) == 1:
-            return Matches.of(*found[0])
-        rows, all_scores = zip(NOTHING.arrays, *found, strict=True)
-        return Matches.of(np.concatenate(rows), np.concatenate(all_scores))
+            found.append(part.matches(docs, scores))
+        return found[0] if len(found) == 1 else Matches.joined(found)
 
     def _words(
         self, query: MatchQuery | PhraseQuery, tokens: Sequence[Token], group: TextGroup
@@ -254,8 +251,7 @@ class TextColumn:
         count: int | None,
     ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.float32]]:
         partition = part.partition
-        most = partition.corpus.num_docs if count is None else count
-        wanted = Wanted(most, part.hidden)
+        wanted = Wanted(partition.corpus.num_docs if count is None else count, part.hidden)
         if isinstance(query, PhraseQuery):
             if not partition.has_positions:
                 raise InvalidInputError(
@@ -279,16 +275,17 @@ class TextColumn:
     def _shown(self, number: int, segment: TextSegment, partition: Partition) -> TextPart:
         """Return where the documents of a partition are, worked out once for a whole version."""
 
-        def locate() -> TextPart:
+        def locate(*, is_kept: bool) -> TextPart:
             with Blamed(segment):
                 addresses = segment.table.locate(partition.numbers)
                 hidden, keys = self._hidden(addresses), self._keys(number, addresses)
-                return TextPart(partition, addresses, hidden, keys, segment)
+                ascends = is_kept and bool((keys[1:] > keys[:-1]).all())
+                return TextPart(partition, addresses, hidden, keys, segment, ascends)
 
         if self._rows is not None or self._plan.options.fragments is not None:
-            return locate()
+            return locate(is_kept=False)
         key = ("text documents", segment.table.metadata.uuid, id(partition), number)
-        return self._plan.snapshot.kept.get_or_make(key, locate)
+        return self._plan.snapshot.kept.get_or_make(key, lambda: locate(is_kept=True))
 
     def _hidden(self, addresses: UInt64s) -> npt.NDArray[np.uint8]:
         """Return which addresses are of rows that are deleted or not asked for."""

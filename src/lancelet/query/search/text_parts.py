@@ -18,6 +18,7 @@ import numpy.typing as npt
 from lancelet.errors import CorruptDataError, ObjectNotFoundError, UnsupportedError
 from lancelet.index.inverted.bm25 import Corpus
 from lancelet.index.inverted.partition import Partition
+from lancelet.query.search.matches import Matches
 from lancelet.query.search.terms import Statistics, num_docs_with
 from lancelet.query.search.text_indices import BrokenSegmentError, TextSegment
 from lancelet.rowids.address import UInt64s
@@ -53,6 +54,7 @@ class TextPart:
     """A partition, where its documents are, and which of them are not to be found.
 
     What is found are `keys`: addresses of rows, or numbers of documents where a row has several.
+    Where these are known to ascend, what is found need not be sorted.
     """
 
     partition: Partition
@@ -60,11 +62,17 @@ class TextPart:
     hidden: npt.NDArray[np.uint8]
     keys: UInt64s
     segment: TextSegment | None = None
+    ascends: bool = False
     blamed: Blamed = field(init=False)
 
     def __post_init__(self) -> None:
         """Prepare to blame the segment."""
         object.__setattr__(self, "blamed", Blamed(self.segment))
+
+    def matches(self, docs: npt.NDArray[np.uint32], scores: npt.NDArray[np.float32]) -> Matches:
+        """Return documents that were found, which ascend, and their scores by their keys."""
+        keys = self.keys[docs]
+        return Matches(keys, scores) if self.ascends else Matches.of(keys, scores)
 
     def shown(self, docs: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
         """Return which documents may be found."""

@@ -47,6 +47,8 @@ def target_of(
 
 def is_by_element(snapshot: Snapshot, query: FullTextQuery) -> bool:
     """Return whether a query finds elements of lists; raise if it is about what it cannot be."""
+    if isinstance(query, MatchQuery | PhraseQuery):
+        return target_of(snapshot, query.column, query.document_granularity).by_element
     targets = set(_targets(snapshot, query))
     by_element = {target for target in targets if target.by_element}
     if by_element and by_element != targets:
