@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, overload
 
 from lancelet import ops
+from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.dataset.handle import (
     Handle,
     OpenOptions,
@@ -162,6 +163,7 @@ class CommitMethods:
     ) -> ChangeReport: ...
 
     @staticmethod
+    @checks_kinds
     def commit(
         base_uri: str | os.PathLike[str] | LanceDataset,
         operation: LanceOperation.BaseOperation | Transaction,
@@ -265,6 +267,7 @@ class CommitMethods:
     ) -> ChangeReport: ...
 
     @staticmethod
+    @checks_kinds
     def commit_batch(
         dest: str | os.PathLike[str] | LanceDataset,
         transactions: Sequence[Transaction],
@@ -307,6 +310,7 @@ class CommitMethods:
         """Return what was committed as a version, or None where it is not known any more."""
         return _transaction_of(open_reference(self._handle, version))
 
+    @checks_kinds
     def get_transactions(self, recent_transactions: int = 10) -> list[Transaction | None]:
         """Return what was committed last up to the version that is looked at, newest first."""
         if recent_transactions < 0:

@@ -17,6 +17,7 @@ import pyarrow.dataset
 
 from lancelet import ops
 from lancelet.bitmap import Bitmap
+from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.dataset.arrow_methods import ArrowMethods
 from lancelet.dataset.bases import BaseMethods
 from lancelet.dataset.blob_methods import BlobMethods
@@ -228,6 +229,7 @@ class LanceDataset(
         """Return the ids of the fragments."""
         return Bitmap(self.snapshot.fragments.ids.tolist())
 
+    @checks_kinds
     def get_fragment(self, fragment_id: int) -> LanceFragment | None:
         """Return the fragment with an id, or None."""
         try:
@@ -243,6 +245,7 @@ class LanceDataset(
         ops.validate.validate(self.snapshot)
 
     @staticmethod
+    @checks_kinds
     def drop(
         base_uri: str | os.PathLike[str],
         storage_options: Mapping[str, str] | None = None,

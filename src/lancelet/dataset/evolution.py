@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import pyarrow as pa
 
 from lancelet import ops
+from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.dataset.transforms import new_columns_of
 from lancelet.errors import InvalidInputError
 from lancelet.file.arguments import texts
@@ -35,6 +36,7 @@ class EvolutionMethods:
 
     _handle: Handle
 
+    @checks_kinds
     def add_columns(
         self,
         transforms: Any,
@@ -64,6 +66,7 @@ class EvolutionMethods:
         handle.snapshot = ops.columns.add.add_columns(handle.snapshot, source)
         return None
 
+    @checks_kinds
     def merge(
         self,
         data_obj: Any,

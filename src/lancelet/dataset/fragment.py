@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.dataset
 
 from lancelet import ops
 from lancelet.dataset.adopt import describe_file
+from lancelet.dataset.argument_kinds import checks_kinds
+from lancelet.dataset.asked_columns import asked_columns
 from lancelet.dataset.fragment_columns import FragmentColumnMethods
 from lancelet.dataset.metadata import (
     DataFile,
@@ -21,6 +22,7 @@ from lancelet.dataset.metadata import (
     fragment_to_user,
 )
 from lancelet.dataset.progress import FragmentWriteProgress
+from lancelet.dataset.row_numbers import whole_numbers
 from lancelet.dataset.scan_request import shows_arguments
 from lancelet.dataset.scanner import LanceScanner
 from lancelet.dataset.session import Session
@@ -52,6 +54,7 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
         self._fragment = fragment
 
     @staticmethod
+    @checks_kinds
     def create(
         dataset_uri: str | os.PathLike[str],
         data: Any,
@@ -271,7 +274,7 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
         """Return rows by their places among the live rows of the fragment."""
         snapshot = self._dataset.snapshot
         source = FragmentSource(snapshot, self._fragment, with_deleted=False)
-        places = np.asarray(indices, np.int64)
+        places = whole_numbers(indices)
         if len(places) and not 0 <= int(places.min()) <= int(places.max()) < source.num_visible:
             raise RowNotFoundError(
                 "a row lies behind the end of the fragment",
@@ -279,10 +282,11 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
                 num_rows=source.num_visible,
             )
         offsets = source.hidden.physical_offsets(places)
-        kept = columns if columns is None or isinstance(columns, Mapping) else tuple(columns)
         addresses = addresses_of(self._fragment.id, offsets)
-        return take_addresses(snapshot, addresses, project_parts(snapshot.schema, kept))
+        projection = project_parts(snapshot.schema, asked_columns(columns))
+        return take_addresses(snapshot, addresses, projection)
 
+    @checks_kinds
     def open_session(
         self,
         columns: Sequence[str] | Mapping[str, str] | None = None,
@@ -330,6 +334,7 @@ class FragmentSession:
     ) -> None:
         """Take these columns, by default all."""
         self._fragment = fragment
+        asked_columns(columns)
         self._columns = columns
         if with_row_address:
             names = fragment.schema.names if columns is None else columns

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from lancelet import ops
+from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.dataset.lance_schema import LanceSchema
 from lancelet.dataset.metadata import FragmentMetadata, fragment_to_user
 from lancelet.dataset.transforms import new_columns_of
@@ -30,6 +31,7 @@ class FragmentColumnMethods:
     _dataset: LanceDataset
     _fragment: Fragment
 
+    @checks_kinds
     def merge_columns(
         self,
         value_func: Any,
@@ -58,6 +60,7 @@ class FragmentColumnMethods:
         fragment, schema = ops.columns.add.add_columns_to_fragment(snapshot, self._fragment, source)
         return fragment_to_user(fragment), LanceSchema(schema)
 
+    @checks_kinds
     def merge(
         self,
         data_obj: Any,
@@ -97,6 +100,7 @@ class FragmentColumnMethods:
         with_offsets: Literal[True],
     ) -> tuple[FragmentMetadata, list[int], bytes]: ...
 
+    @checks_kinds
     def update_columns(
         self,
         data_obj: Any,

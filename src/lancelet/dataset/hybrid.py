@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lancelet.dataset.asked_columns import asked_columns
 from lancelet.dataset.handle import Handle
 from lancelet.errors import InvalidInputError
 from lancelet.query import search as searches
@@ -60,7 +61,7 @@ class HybridMethods:
         """
         snapshot = self._handle.snapshot
         options = ScanOptions(
-            columns=columns if columns is None or isinstance(columns, Mapping) else tuple(columns),
+            columns=asked_columns(columns),
             filter=filter,
             limit=k,
             with_row_id=with_row_id,

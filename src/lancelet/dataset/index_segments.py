@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, overload
 
 from lancelet import index as kinds
 from lancelet import ops
+from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.index_values import Index, index_from_user, index_to_user
 from lancelet.dataset.indexing import index_request, parse_uuid, with_scope
@@ -31,6 +32,7 @@ class IndexSegmentMethods:
 
     _handle: Handle
 
+    @checks_kinds
     def create_index_uncommitted(
         self,
         column: str | Sequence[str],

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from lancelet import index as kinds
 from lancelet import ops
 from lancelet.bitmap import Bitmap
+from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.progress import IndexProgress
 from lancelet.errors import InvalidInputError, UnsupportedError
@@ -73,6 +74,7 @@ class IndexMethods:
 
     _handle: Handle
 
+    @checks_kinds
     def create_scalar_index(
         self,
         column: str,
@@ -148,6 +150,7 @@ class IndexMethods:
         handle.snapshot = ops.indexing.optimize.optimize_indices(handle.snapshot, wanted, options)
         return None
 
+    @checks_kinds
     def drop_index(self, name: str, *, dry_run: bool = False) -> ChangeReport | None:
         """Remove an index, or with `dry_run` return what that would change."""
         handle = self._handle
@@ -182,6 +185,7 @@ class IndexMethods:
             by_name.setdefault(index.name, []).append(index)
         return [_description(snapshot, name, found) for name, found in by_name.items()]
 
+    @checks_kinds
     def prewarm_index(
         self,
         name: str,
@@ -199,6 +203,7 @@ class IndexMethods:
         chosen = None if index_segments is None else {uuid.UUID(str(one)) for one in index_segments}
         ops.indexing.describe.open_segments(self._handle.snapshot, name, chosen)
 
+    @checks_kinds
     def index_statistics(self, index_name: str) -> dict[str, Any]:
         """Return how big an index is, and how many rows and fragments it has and lacks."""
         warnings.warn(

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet import ops
+from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.dataset.compaction import Compaction, options_of
 from lancelet.dataset.explanation import CleanupExplanation, explanation_of
 from lancelet.dataset.handle import Handle
@@ -142,6 +143,7 @@ class MaintenanceMethods:
         dry_run: Literal[True],
     ) -> ChangeReport: ...
 
+    @checks_kinds
     def cleanup_old_versions(
         self,
         older_than: timedelta | None = None,
@@ -191,6 +193,7 @@ class MaintenanceMethods:
             return ops.cleanup.report_cleanup(snapshot, policy)
         return ops.cleanup.cleanup_old_versions(snapshot, policy)
 
+    @checks_kinds
     def explain_cleanup_old_versions(
         self,
         older_than: timedelta | None = None,
@@ -298,6 +301,7 @@ class DatasetOptimizer:
         """Work on a dataset, which follows to the versions made."""
         self._dataset = dataset
 
+    @checks_kinds
     def compact_files(
         self,
         *,

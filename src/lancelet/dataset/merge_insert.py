@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, overload
 import pyarrow as pa
 
 from lancelet import ops
+from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.dataset.committing import Transaction
 from lancelet.dataset.operation_forms import operation_to_user
 from lancelet.errors import InvalidInputError
@@ -75,11 +76,13 @@ class MergeInsertBuilder:
         """Say what happens where rows of the source have one key: fail, or take the first."""
         return self._with(duplicates=ops.merge_insert.spec.Duplicates(behavior))
 
+    @checks_kinds
     def conflict_retries(self, max_retries: int) -> Self:
         """Set how often to do it again if others changed the same first; by default 10."""
         self._retries = replace(self._retries, most=max_retries)
         return self
 
+    @checks_kinds
     def retry_timeout(self, timeout: timedelta) -> Self:
         """Set for how long to do it again; by default 30 seconds."""
         self._retries = replace(self._retries, seconds=timeout.total_seconds())
@@ -90,6 +93,7 @@ class MergeInsertBuilder:
         files = replace(self._spec.files, version=FileVersion.parse(version))
         return self._with(files=files)
 
+    @checks_kinds
     def use_index(self, use_index: bool) -> Self:
         """Set whether an index on the key may be used."""
         return self._with(uses_index=use_index)

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast, overload
 
 from lancelet import ops
+from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.merge_insert import MergeInsertBuilder
 from lancelet.file.arguments import mapping
@@ -37,6 +38,7 @@ class MutationMethods:
 
     _handle: Handle
 
+    @checks_kinds
     def insert(
         self, data: Any, *, mode: str = "append", dry_run: bool = False, **kwargs: Any
     ) -> ChangeReport | None:
@@ -70,6 +72,7 @@ class MutationMethods:
         dry_run: Literal[True],
     ) -> ChangeReport: ...
 
+    @checks_kinds
     def delete(
         self,
         predicate: str,
@@ -125,6 +128,7 @@ class MutationMethods:
         dry_run: Literal[True],
     ) -> ChangeReport: ...
 
+    @checks_kinds
     def update(
         self,
         updates: Mapping[str, str],

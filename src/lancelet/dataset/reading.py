@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 import pyarrow as pa
 
+from lancelet.dataset.asked_columns import asked_columns
 from lancelet.dataset.row_numbers import whole_numbers
 from lancelet.dataset.scan_request import ScanRequest, shows_arguments
 from lancelet.dataset.scanner import LanceScanner
@@ -201,7 +202,7 @@ class ReadingMethods:
         places = whole_numbers(indices)
         if len(places) and int(places.min()) < 0:
             raise OutOfRangeError("the place of a row is negative", row=int(places.min()))
-        projection = _parts(snapshot, _kept(columns))
+        projection = _parts(snapshot, asked_columns(columns))
         return take_places(snapshot, places, projection)
 
     def _take_rows(
@@ -214,7 +215,7 @@ class ReadingMethods:
         del kwargs
         snapshot = self._handle.snapshot
         ids = whole_numbers(row_ids).astype(np.uint64)
-        projection = _parts(snapshot, _kept(columns))
+        projection = _parts(snapshot, asked_columns(columns))
         return take_addresses(snapshot, live_addresses(snapshot, ids), projection)
 
     def sample(
@@ -229,10 +230,6 @@ class ReadingMethods:
         if not randomize_order:
             places.sort()
         return self.take(places, columns, **kwargs)
-
-
-def _kept(columns: Sequence[str] | Mapping[str, str] | None) -> Columns:
-    return columns if columns is None or isinstance(columns, Mapping) else tuple(columns)
 
 
 def _parts(snapshot: Snapshot, columns: Columns) -> Projection:

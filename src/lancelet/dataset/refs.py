@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar, cast, overload
 
 from lancelet import ops
+from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.dataset.handle import Handle, OpenOptions, locate, open_reference, text_of
 from lancelet.errors import InvalidInputError
 from lancelet.format import refs as stored
@@ -83,10 +84,12 @@ class Tags:
         """Return all tags, those of the highest versions first, or last with `asc`."""
         return _ordered(self.list(), order, lambda tag: tag["version"])
 
+    @checks_kinds
     def get_version(self, tag: str) -> int:
         """Return the version that a tag names."""
         return refs.get_tag(_main(self._dataset), tag).version
 
+    @checks_kinds
     def create(
         self, tag: str, reference: VersionLike = None, *, dry_run: bool = False
     ) -> ChangeReport | None:
@@ -99,6 +102,7 @@ class Tags:
         create = partial(refs.create_tag, name=tag, version=target[0], branch=target[1])
         return _done(self._dataset, "CreateTag", create, dry_run=dry_run)
 
+    @checks_kinds
     def update(
         self, tag: str, reference: VersionLike = None, *, dry_run: bool = False
     ) -> ChangeReport | None:
@@ -107,11 +111,13 @@ class Tags:
         update = partial(refs.update_tag, name=tag, version=target[0], branch=target[1])
         return _done(self._dataset, "UpdateTag", update, dry_run=dry_run)
 
+    @checks_kinds
     def delete(self, tag: str, *, dry_run: bool = False) -> ChangeReport | None:
         """Take a tag away; the version stays."""
         delete = partial(refs.delete_tag, name=tag)
         return _done(self._dataset, "DeleteTag", delete, dry_run=dry_run)
 
+    @checks_kinds
     def replace_metadata(
         self, tag: str, metadata: Mapping[str, str], *, dry_run: bool = False
     ) -> ChangeReport | None:
@@ -153,11 +159,13 @@ class Branches:
             return ops.dry_run.rehearse_write(_main(self._dataset), forward, if_nothing="Overwrite")
         return self._dataset.at(forward(_main(self._dataset)))
 
+    @checks_kinds
     def delete(self, branch: str, *, dry_run: bool = False) -> ChangeReport | None:
         """Remove a branch with its files, unless a tag or another branch needs it."""
         delete = partial(refs.delete_branch, name=branch)
         return _done(self._dataset, "DeleteBranch", delete, dry_run=dry_run)
 
+    @checks_kinds
     def replace_metadata(
         self, branch: str, metadata: Mapping[str, str], *, dry_run: bool = False
     ) -> ChangeReport | None:
@@ -206,6 +214,7 @@ class RefMethods:
         dry_run: Literal[True],
     ) -> ChangeReport: ...
 
+    @checks_kinds
     def create_branch(
         self,
         branch: str,

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset
 
+from lancelet.dataset.asked_columns import asked_columns
 from lancelet.dataset.blob_file import BlobFile
 from lancelet.dataset.search_filter import (
     SearchFilter,
@@ -20,7 +21,7 @@ from lancelet.dataset.search_filter import (
     with_search_filter,
 )
 from lancelet.errors import InvalidInputError, UnsupportedError
-from lancelet.file.arguments import ArgumentTypeError
+from lancelet.file.arguments import ArgumentTypeError, flag, integer, texts
 from lancelet.format.field import Field
 from lancelet.query import search as searches
 from lancelet.query.aggregate import Aggregate
@@ -35,7 +36,7 @@ from lancelet.query.explain import ScanMetrics, analyze_plan, explain_plan, meas
 from lancelet.query.near_text import MinHashQuery
 from lancelet.query.plan import ScanPlan, plan_scan
 from lancelet.query.row_mask import read_row_mask
-from lancelet.query.scan_options import Columns, Ordering, ScanOptions
+from lancelet.query.scan_options import Ordering, ScanOptions
 from lancelet.query.substrait import read_aggregate
 from lancelet.table.snapshot import Snapshot
 
@@ -46,10 +47,6 @@ if TYPE_CHECKING:
 _BATCH_SIZE_VARIABLE: Final = "LANCE_DEFAULT_BATCH_SIZE"
 _BLOB_MODES: Final = ("lazy", "bytes", "descriptions")
 _BLOB_HANDLING: Final = ("all_binary", "blobs_descriptions", "all_descriptions")
-
-
-class ColumnTypeError(InvalidInputError, TypeError):
-    """Columns were given in a form that means nothing."""
 
 
 class QueryTypeError(InvalidInputError, TypeError):
@@ -95,7 +92,7 @@ class ScannerBuilder:
 
     def columns(self, cols: Sequence[str] | Mapping[str, str] | None = None) -> Self:
         """Return these columns, or these expressions by the name each shall have."""
-        return self._set(columns=_columns(cols))
+        return self._set(columns=asked_columns(cols))
 
     def filter(self, filter: Any) -> Self:  # noqa: A002 - pylance's name
         """Return only rows for which an expression is true, or that another search finds."""
@@ -106,37 +103,39 @@ class ScannerBuilder:
 
     def limit(self, n: int | None = None) -> Self:
         """Return at most so many rows."""
-        return self._set(limit=n)
+        return self._set(limit=None if n is None else integer("limit", n))
 
     def offset(self, n: int | None = None) -> Self:
         """Leave out so many of the first rows."""
-        return self._set(offset=n or 0)
+        return self._set(offset=0 if n is None else integer("offset", n))
 
     def batch_size(self, batch_size: int | None) -> Self:
         """Return batches of at most so many rows."""
-        return self._set(batch_size=batch_size)
+        size = None if batch_size is None else integer("batch_size", batch_size)
+        return self._set(batch_size=size)
 
     def batch_size_bytes(self, batch_size_bytes: int | None) -> Self:
         """Return batches of at most so many bytes, about."""
-        return self._set(batch_bytes=batch_size_bytes)
+        size = None if batch_size_bytes is None else integer("batch_size_bytes", batch_size_bytes)
+        return self._set(batch_bytes=size)
 
     def strict_batch_size(self, strict_batch_size: bool = False) -> Self:
         """Fill every batch but the last."""
-        return self._set(is_strict=bool(strict_batch_size))
+        return self._set(is_strict=_flag("strict_batch_size", strict_batch_size, default=False))
 
     def with_row_id(self, with_row_id: bool = True) -> Self:
         """Return a column `_rowid`."""
-        return self._set(with_row_id=bool(with_row_id))
+        return self._set(with_row_id=_flag("with_row_id", with_row_id, default=False))
 
     def with_row_address(self, with_row_address: bool = True) -> Self:
         """Return a column `_rowaddr`."""
-        return self._set(with_row_address=bool(with_row_address))
+        return self._set(
+            with_row_address=_flag("with_row_address", with_row_address, default=False)
+        )
 
     def with_fragments(self, fragments: Iterable[Any] | None) -> Self:
         """Read these fragments only, in the order given."""
-        ids = None
-        if fragments is not None:
-            ids = tuple(int(getattr(each, "fragment_id", each)) for each in fragments)
+        ids = None if fragments is None else tuple(map(_fragment_id, fragments))
         return self._set(fragments=ids)
 
     def order_by(self, orderings: Sequence[ColumnOrdering | str] | None) -> Self:
@@ -145,11 +144,11 @@ class ScannerBuilder:
 
     def include_deleted_rows(self, flag: bool | None) -> Self:
         """Return deleted rows too, with a null row id."""
-        return self._set(with_deleted=bool(flag))
+        return self._set(with_deleted=_flag("include_deleted_rows", flag, default=False))
 
     def use_stats(self, use_stats: bool = True) -> Self:
         """Skip rows that statistics rule out."""
-        return self._set(use_statistics=use_stats is not False)
+        return self._set(use_statistics=_flag("use_stats", use_stats, default=True))
 
     def blob_handling(self, blob_handling: str | None) -> Self:
         """Say what blob columns are read as; see `ScanRequest`."""
@@ -186,14 +185,16 @@ class ScannerBuilder:
 
     def use_scalar_index(self, use_scalar_index: bool | None = True) -> Self:
         """Say whether indices may answer parts of the filter; they may by default."""
-        return self._set(use_indices=use_scalar_index is None or use_scalar_index)
+        return self._set(use_indices=_flag("use_scalar_index", use_scalar_index, default=True))
 
     def fast_search(self, flag: bool | None = True) -> Self:
         """Say whether to leave out rows that an index in use does not cover."""
-        return self._set(indexed_only=bool(flag))
+        return self._set(indexed_only=_flag("fast_search", flag, default=False))
 
     def scan_stats_callback(self, callback: Callable[[ScanMetrics], None] | None) -> Self:
         """Call back with what was read when the scan has ended."""
+        if callback is not None and not callable(callback):
+            raise ArgumentTypeError("Callback must be callable", found=type(callback).__name__)
         self._scan_stats = callback
         return self
 
@@ -212,7 +213,7 @@ class ScannerBuilder:
         query_parallelism: int | None = None,
         approx_mode: str = "normal",
         distance_range: tuple[float | None, float | None] | None = None,
-        search_effort: Any = None,
+        search_effort: float | None = None,
     ) -> Self:
         """Return the rows whose vectors are nearest to one or several, the nearest first."""
         if isinstance(column, MinHashQuery):
@@ -232,20 +233,25 @@ class ScannerBuilder:
             "ef": ef,
             "distance_range": distance_range,
         }
-        asked = {"query_parallelism": query_parallelism, "approx_mode": approx_mode}
+        asked = {
+            "query_parallelism": query_parallelism,
+            "approx_mode": approx_mode,
+            "search_effort": search_effort,
+        }
         check_vector_search({**wanted, **asked})
-        del search_effort
         return self._search(
             searches.vector.read_vector_search(self._dataset.snapshot.schema, wanted)
         )
 
     def prefilter(self, prefilter: bool | None = True) -> Self:
         """Say whether a search looks only at rows that pass the filter; else it is filtered."""
-        return self._set(prefilter=bool(prefilter))
+        return self._set(prefilter=_flag("prefilter", prefilter, default=False))
 
     def disable_scoring_autoprojection(self, disable: bool | None = True) -> Self:
         """Return scores only where they are asked for by name."""
-        return self._set(adds_scores=not disable)
+        return self._set(
+            adds_scores=not _flag("disable_scoring_autoprojection", disable, default=False)
+        )
 
     def full_text_search(self, query: Any, columns: Sequence[str] | None = None) -> Self:
         """Return the rows whose texts match a query, the best first.
@@ -315,24 +321,33 @@ class ScannerBuilder:
 
     # --- options that change how the reference works and not what it returns --------------------
 
-    def batch_readahead(self, nbatches: int | None = None) -> Self:  # noqa: ARG002 - as said above
+    def batch_readahead(self, nbatches: int | None = None) -> Self:
         """Take what has no effect: reading ahead is bounded by bytes."""
+        if nbatches is not None and integer("batch_readahead", nbatches) <= 0:
+            raise InvalidInputError("batch_readahead must be greater than 0", found=nbatches)
         return self
 
-    def fragment_readahead(self, nfragments: int | None = None) -> Self:  # noqa: ARG002 - as said above
+    def fragment_readahead(self, nfragments: int | None = None) -> Self:
         """Take what has no effect: reading ahead is bounded by bytes."""
+        if nfragments is not None and integer("fragment_readahead", nfragments) < 0:
+            raise InvalidInputError("fragment_readahead must be non-negative", found=nfragments)
         return self
 
-    def io_buffer_size(self, io_buffer_size: int | None) -> Self:  # noqa: ARG002 - as said above
+    def io_buffer_size(self, io_buffer_size: int | None) -> Self:
         """Take what has no effect: what is read ahead is bounded by the work in flight."""
+        if io_buffer_size is not None:
+            integer("io_buffer_size", io_buffer_size)
         return self
 
-    def scan_in_order(self, scan_in_order: bool | None = True) -> Self:  # noqa: ARG002 - as said above
+    def scan_in_order(self, scan_in_order: bool | None = True) -> Self:
         """Take what has no effect: rows always come in order."""
+        _flag("scan_in_order", scan_in_order, default=True)
         return self
 
-    def late_materialization(self, late_materialization: bool | Sequence[str] | None) -> Self:  # noqa: ARG002 - as said above
+    def late_materialization(self, late_materialization: bool | Sequence[str] | None) -> Self:
         """Take what has no effect: what a filter does not need is read for matching rows alone."""
+        if late_materialization is not None and not isinstance(late_materialization, bool):
+            texts("late_materialization", late_materialization)
         return self
 
 
@@ -456,15 +471,16 @@ class LanceScanner(pa.dataset.Scanner):  # type: ignore[misc]  # pyarrow has no 
         raise UnsupportedError("take rows with LanceDataset.take")
 
 
-def _columns(columns: Sequence[str] | Mapping[str, str] | None) -> Columns:
-    if columns is None or isinstance(columns, Mapping):
-        return columns
-    if isinstance(columns, str):
-        raise ColumnTypeError("columns are a list of names, not one name", found=columns)
-    for column in columns:
-        if not isinstance(column, str):
-            raise ColumnTypeError("the name of a column is text", found=str(type(column)))
-    return tuple(columns)
+def _flag(name: str, value: object, *, default: bool) -> bool:
+    return default if value is None else flag(name, value)
+
+
+def _fragment_id(fragment: Any) -> int:
+    if not isinstance(fragment, pa.dataset.Fragment):
+        raise ArgumentTypeError(
+            f"fragments must be an iterable of LanceFragment. Got {type(fragment)} instead."
+        )
+    return int(fragment.fragment_id)
 
 
 def _ordering(ordering: ColumnOrdering | str) -> Ordering:

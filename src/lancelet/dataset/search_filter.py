@@ -103,6 +103,10 @@ def check_vector_search(wanted: Mapping[str, Any]) -> None:
         raise InvalidInputError(f"Refine factor must be 1 or more got {given['refine_factor']}")
     if operator.index(given.get("query_parallelism", 0)) < -1:
         raise InvalidInputError("query_parallelism must be >= -1")
+    effort = given.get("search_effort", 0)
+    instance("search_effort", effort, int, float, np.number)
+    if not 0 <= effort <= 1:
+        raise InvalidInputError(f"search_effort must be finite and in [0, 1], got {effort}")
     if given.get("approx_mode", "normal") not in _MODES:
         raise InvalidInputError(
             "approx_mode must be one of 'fast', 'normal', or 'accurate', "

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, overload
 import pyarrow as pa
 
 from lancelet import ops
+from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.errors import UnsupportedError
 from lancelet.file.arguments import edits, mapping, texts
 
@@ -49,6 +50,7 @@ class SettingsMethods:
         self, values: Values, *, replace: bool = False, dry_run: Literal[True]
     ) -> ChangeReport: ...
 
+    @checks_kinds
     def update_config(
         self, values: Values, *, replace: bool = False, dry_run: bool = False
     ) -> dict[str, str] | ChangeReport:
@@ -83,6 +85,7 @@ class SettingsMethods:
         self, values: Values, *, replace: bool = False, dry_run: Literal[True]
     ) -> ChangeReport: ...
 
+    @checks_kinds
     def update_metadata(
         self, values: Values, *, replace: bool = False, dry_run: bool = False
     ) -> dict[str, str] | ChangeReport:
@@ -104,6 +107,7 @@ class SettingsMethods:
         self, values: Values, *, replace: bool = False, dry_run: Literal[True]
     ) -> ChangeReport: ...
 
+    @checks_kinds
     def update_schema_metadata(
         self, values: Values, *, replace: bool = False, dry_run: bool = False
     ) -> dict[str, str] | ChangeReport:
@@ -115,6 +119,7 @@ class SettingsMethods:
         )
         return self.schema_metadata if report is None else report
 
+    @checks_kinds
     def update_field_metadata(
         self,
         field_updates: Mapping[str, Values],
@@ -154,6 +159,7 @@ class SettingsMethods:
             dry_run=dry_run,
         )
 
+    @checks_kinds
     def replace_field_metadata(
         self, field_name: str, new_metadata: Mapping[str, str], *, dry_run: bool = False
     ) -> ChangeReport | None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from lancelet import index as kinds
 from lancelet import ops
 from lancelet.dataset.accelerated import models_on
+from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.index_values import IvfCentroids
 from lancelet.dataset.progress import by_stages
@@ -79,6 +80,7 @@ class VectorIndexMethods:
         **parameters: Any,
     ) -> ChangeReport: ...
 
+    @checks_kinds
     def create_index(
         self,
         column: str | Sequence[str],
@@ -199,6 +201,7 @@ class VectorIndexMethods:
         handle.snapshot = ops.indexing.vectors.create_vector_index(handle.snapshot, request)
         return self
 
+    @checks_kinds
     def get_ivf_model(self, index_name: str) -> IvfCentroids:
         """Return the centroids of an index, as an object that has them as `centroids`."""
         model = ops.indexing.vector_models.model_of_index(self._handle.snapshot, index_name)
@@ -206,6 +209,7 @@ class VectorIndexMethods:
         vectors = kinds.vector.writer.array_of(model.centroids, pa.list_(element, model.dimension))
         return IvfCentroids(vectors)
 
+    @checks_kinds
     def centroids(
         self, *, index_name: str | None = None, column: str | None = None
     ) -> pa.FixedSizeListArray:

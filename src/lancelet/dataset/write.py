@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import pyarrow as pa
 
 from lancelet import ops
+from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.dataset.bases import DatasetBasePath
 from lancelet.dataset.dataset import LanceDataset
 from lancelet.dataset.handle import Handle, VersionLike
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from lancelet.ops.dry_run import ChangeReport
 
 
+@checks_kinds
 def dataset(
     uri: str | os.PathLike[str] | None = None,
     version: VersionLike = None,
@@ -128,6 +130,7 @@ def write_dataset(
 ) -> ChangeReport: ...
 
 
+@checks_kinds
 def write_dataset(
     data_obj: Any,
     uri: str | os.PathLike[str] | LanceDataset | None = None,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lancelet import ops
+from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.dataset.bases import DatasetBasePath
 from lancelet.dataset.committing import Transaction, transaction_to_user
 from lancelet.dataset.metadata import FragmentMetadata, fragment_to_user
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
 
 
+@checks_kinds
 def write_fragments(
     data: Any,
     dataset_uri: str | os.PathLike[str] | LanceDataset,

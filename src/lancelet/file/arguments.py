@@ -41,6 +41,11 @@ def instance(name: str, value: object, *types: type[T]) -> T:
     raise _wrong_type(name, value, " or ".join(each.__name__ for each in types))
 
 
+def flag(name: str, value: object) -> bool:
+    """Return a value that must be true or false, which a number or a text is not."""
+    return bool(instance(name, value, bool, np.bool_))
+
+
 def text(name: str, value: object) -> str:
     """Return a value that must be a string."""
     return instance(name, value, str)
@@ -75,6 +80,17 @@ def mapping(name: str, values: object) -> Mapping[Any, Any]:
     if not isinstance(values, Mapping):
         raise _wrong_type(name, values, "mapping")
     return values
+
+
+def integer(name: str, value: object) -> int:
+    """Return a value that must be a whole number of 64 bits, with a sign."""
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]  # what it is for
+    except TypeError as error:
+        raise _wrong_type(name, value, "int") from error
+    if not -(1 << 63) <= number < 1 << 63:
+        raise OutOfRangeError("a number is too large", argument=name, found=number, bits=64)
+    return number
 
 
 def whole_number(name: str, value: object, *, least: int = 0, bits: int = 64) -> int:

@@ -47,6 +47,10 @@ _MANIFEST: Final = re.compile(r"(d?)(\d{1,20})\.manifest(?:-([0-9a-fA-F-]{32,36}
 _HINT: Final = re.compile(rb'\s*\{\s*"version"\s*:\s*(\d{1,20})\s*\}\s*')
 
 
+class VersionRangeError(InvalidInputError, OverflowError):
+    """A number of a version is negative, or larger than the largest there can be."""
+
+
 class ManifestNaming(Enum):
     """How the manifests of a table are named; a table uses one scheme."""
 
@@ -83,7 +87,7 @@ def manifest_name(version: int, naming: ManifestNaming = ManifestNaming.V2) -> s
     ('18446744073709551612.manifest', '3.manifest')
     """
     if not 0 <= version <= VERSION_MAX:
-        raise InvalidInputError("a version is a 64-bit number", version=version)
+        raise VersionRangeError("a version is a 64-bit number", version=version)
     if is_detached(version):
         return f"d{version}{MANIFEST_SUFFIX}"
     if naming is ManifestNaming.V1:

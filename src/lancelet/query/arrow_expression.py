@@ -30,6 +30,17 @@ from lancelet.query.expression import Expression, Operator
 _FILE_MAGIC_BYTES: Final = 8
 
 
+class ArrowExpressionError(
+    ExpressionError,
+    pa.ArrowInvalid,  # type: ignore[misc]  # pyarrow has no types
+    pa.ArrowNotImplementedError,  # type: ignore[misc]  # the same
+):
+    """An expression of pyarrow does not fit the columns: a name or a type is wrong.
+
+    The reference lets pyarrow fit it first, which raises one for names and the other for types.
+    """
+
+
 def from_arrow(expression: pc.Expression) -> Expression:
     """Return an expression of pyarrow as one of ours, not yet bound.
 

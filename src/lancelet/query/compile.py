@@ -15,9 +15,9 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancelet.errors import InternalError
+from lancelet.errors import ExpressionError, InternalError
 from lancelet.file.arguments import ArgumentTypeError
-from lancelet.query.arrow_expression import from_arrow
+from lancelet.query.arrow_expression import ArrowExpressionError, from_arrow
 from lancelet.query.bind import bind_filter, bind_value
 from lancelet.query.bound import Bound
 from lancelet.query.coercion import plain
@@ -40,7 +40,12 @@ def compile_filter(filter_: Writable, schema: pa.Schema) -> Expression:
     'age > 30'
     """
     expression, source = _read(filter_)
-    bound = simplify_filter(bind_filter(expression, schema, source=source))
+    try:
+        bound = simplify_filter(bind_filter(expression, schema, source=source))
+    except ExpressionError as error:
+        if isinstance(filter_, pc.Expression):
+            raise ArrowExpressionError(error.message, **error.facts) from error
+        raise
     _rehearse(bound, schema)
     return bound
 

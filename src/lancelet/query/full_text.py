@@ -11,11 +11,13 @@ BooleanQuery([(Occur.MUST, one), (Occur.MUST_NOT, other)])
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Iterator, Sequence
 from enum import Enum, StrEnum
 from typing import Final
 
 from lancelet.errors import InvalidInputError
+from lancelet.file.arguments import ArgumentTypeError, whole_number
 
 _BOOST_MAX: Final = 1 << 20
 
@@ -101,11 +103,12 @@ class MatchQuery(FullTextQuery):
             prefix_length: How many letters at the beginning may not differ.
             document_granularity: What is a document.
         """
-        self.query, self.column, self.boost = _text(query), column, float(boost)
-        if fuzziness is not None and fuzziness < 0:
-            raise InvalidInputError("fuzziness must not be negative", found=fuzziness)
-        self.fuzziness, self.max_expansions = fuzziness or 0, max_expansions
-        self.operator, self.prefix_length = FullTextOperator(operator), prefix_length
+        self.query, self.column = _text(query), column
+        self.boost = _factor("MatchQuery boost", boost)
+        self.fuzziness = 0 if fuzziness is None else whole_number("fuzziness", fuzziness)
+        self.max_expansions = whole_number("max_expansions", max_expansions)
+        self.operator = FullTextOperator(operator)
+        self.prefix_length = whole_number("prefix_length", prefix_length)
         self.document_granularity = document_granularity
 
     def query_type(self) -> FullTextQueryType:
@@ -125,9 +128,8 @@ class PhraseQuery(FullTextQuery):
         document_granularity: DocumentGranularity | None = None,
     ) -> None:
         """Look for a phrase in a column; `slop` other words may stand between its words."""
-        if slop < 0:
-            raise InvalidInputError("slop must not be negative", found=slop)
-        self.query, self.column, self.slop = _text(query), column, slop
+        self.query, self.column = _text(query), column
+        self.slop = whole_number("slop", slop)
         self.document_granularity = document_granularity
 
     def query_type(self) -> FullTextQueryType:
@@ -143,7 +145,7 @@ class BoostQuery(FullTextQuery):
     ) -> None:
         """Take `negative_boost` times the scores of `negative` from those of `positive`."""
         self.positive, self.negative = positive, negative
-        self.negative_boost = float(negative_boost)
+        self.negative_boost = _factor("BoostQuery negative_boost", negative_boost)
 
     def query_type(self) -> FullTextQueryType:
         """Return the kind of the query."""
@@ -309,7 +311,14 @@ def check_query(query: FullTextQuery) -> None:
             return
 
 
+def _factor(name: str, value: float) -> float:
+    factor = float(value)
+    if not 0 <= factor < math.inf:
+        raise InvalidInputError(f"{name} must be finite and non-negative", found=factor)
+    return factor
+
+
 def _text(query: str) -> str:
     if not isinstance(query, str):
-        raise InvalidInputError("a query of texts is text", found=type(query).__name__)
+        raise ArgumentTypeError("a query of texts is text", found=type(query).__name__)
     return query
