@@ -224,8 +224,8 @@ class LsmVectorSearchPlanner:
         Args:
             query: The vector.
             k: How many rows.
-            nprobes: How many partitions of an index of the table are looked at. Flushed rows, and
-                rows that the index lacks, are all compared.
+            nprobes: How many partitions of an index of the table are looked at. Rows that it lacks
+                are all compared, and so are flushed ones unless a flushed table has many.
             columns: What to return, by default all columns; `_distance` comes behind.
             refine_base_table: Has no effect: distances are always compared exactly.
             overfetch_factor: How many times `k` rows are first asked of the table, of which some

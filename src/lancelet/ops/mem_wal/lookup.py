@@ -1,11 +1,12 @@
 """Looking a key up in a table and its shards: from the newest to the oldest, until it is found.
 
     generation 3    bloom filter: not there      nothing else is read
-    generation 2    bloom filter: may be         id = 7: no row
-    generation 1    bloom filter: may be         id = 7: deleted        the answer is no row
+    generation 2    bloom filter: may be         keys: 7 is nowhere
+    generation 1    bloom filter: may be         keys: 7 is row 4, deleted    the answer is no row
     base            not asked
 
-Rows of a flushed table are found by its index of the key, if it has one.
+The keys of a flushed table lie beside it in their order, with the row of each; every row of a key
+is there, of which the last counts. A table without them is scanned.
 """
 
 from __future__ import annotations
@@ -17,16 +18,22 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.errors import ObjectNotFoundError
+from lancelet.index.folder import SegmentFolder
+from lancelet.index.question import IsNull, OneOf
+from lancelet.index.scalar.btree.kind import BTree
 from lancelet.kernels import ask_filters
-from lancelet.ops.mem_wal.keys import key_hashes
+from lancelet.ops.mem_wal.keys import key_hashes, ordered_keys
 from lancelet.ops.mem_wal.merged import MergedRead, tables_to_read
 from lancelet.ops.mem_wal.shard import Shard
-from lancelet.ops.mem_wal.sstable import BLOOM_FILTER, TOMBSTONE, open_sstable
+from lancelet.ops.mem_wal.sstable import BLOOM_FILTER, KEYS_FOLDER, TOMBSTONE, open_sstable
 from lancelet.query.execute import execute_to_table
-from lancelet.query.plan import plan_scan
+from lancelet.query.plan import plan_scan, projection_of
 from lancelet.query.scan_options import ScanOptions
-from lancelet.rowids.address import UInt64s
+from lancelet.query.take import take_addresses
+from lancelet.rowids.address import UInt64s, addresses_of
+from lancelet.table.snapshot import Snapshot
 
+_NOWHERE: Final = -1
 _TOP_BYTES: Final = 1 << 27
 """Larger filters are not asked: no writer makes them."""
 
@@ -38,20 +45,44 @@ def look_up(read: MergedRead, key: pa.Table, where: str, names: Sequence[str]) -
     """
     schema = read.base.schema.to_arrow()
     plain = pa.schema([schema.field(name).remove_metadata() for name in names])
-    hashes = None
+    whole = None
     if set(key.column_names) == set(read.keys):
         columns = [key[name].cast(schema.field(name).type) for name in read.keys]
-        hashes = key_hashes(pa.Table.from_arrays(columns, read.keys))
-    options = ScanOptions(filter=where)
+        whole = pa.Table.from_arrays(columns, read.keys)
     for shard, path in _newest_first(read):
-        if hashes is not None and not _may_have(shard, path, hashes):
-            continue
-        rows = execute_to_table(plan_scan(open_sstable(shard, path), options))
+        rows = _rows_of_key(shard, path, whole, where)
         if len(rows):
             is_gone = TOMBSTONE in rows.column_names and rows[TOMBSTONE][-1].as_py()
             return rows.slice(len(rows) - (not is_gone), 1).select(names).cast(plain)
     rows = execute_to_table(plan_scan(read.base, ScanOptions(columns=tuple(names), filter=where)))
     return rows.cast(plain)
+
+
+def _rows_of_key(shard: Shard, path: str, key: pa.Table | None, where: str) -> pa.Table:
+    """Return the rows that a flushed table has of a key, deleted or not."""
+    if key is not None and not _may_have(shard, path, key_hashes(key)):
+        return pa.table({})
+    table = open_sstable(shard, path)
+    place = None if key is None else _last_place(table, ordered_keys(key))
+    if place is None:
+        return execute_to_table(plan_scan(table, ScanOptions(filter=where)))
+    if place == _NOWHERE:
+        return pa.table({})
+    (fragment,) = table.fragments
+    addresses = addresses_of(fragment.id, np.array([place], np.int64))
+    return take_addresses(table, addresses, projection_of(table, None))
+
+
+def _last_place(table: Snapshot, key: pa.Array) -> int | None:
+    """Return the last row of a key by the keys beside a table; None if there are none."""
+    folder = SegmentFolder(table.location.store, KEYS_FOLDER)
+    try:
+        segment = BTree().open(folder, b"")
+    except ObjectNotFoundError:
+        return None
+    question = IsNull() if key.null_count else OneOf(key)
+    places = segment.search(question).rows.listed()
+    return int(places.max()) if len(places) else _NOWHERE
 
 
 def _newest_first(read: MergedRead) -> Iterator[tuple[Shard, str]]:

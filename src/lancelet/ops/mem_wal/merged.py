@@ -5,8 +5,9 @@
     in memory     3 deleted
     read          2 B   1 a
 
-Rows of shards are few, so they are read whole; those of the table are only asked for what the
-query needs, without the keys that shards have newer rows of.
+The keys of shards are read first, and tell which rows count. These are then asked for what the
+query needs, flushed ones through the indices of their table; rows of the table come without the
+keys that shards have newer rows of.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from lancelet.buffers import Int64s
 from lancelet.encodings.take import keep_of_table, take_from_table
 from lancelet.errors import InvalidInputError
 from lancelet.ops.mem_wal.keys import last_rows
@@ -29,7 +31,10 @@ from lancelet.query.compile import compile_filter
 from lancelet.query.evaluate import evaluate_filter
 from lancelet.query.execute import execute_to_table
 from lancelet.query.plan import plan_scan
+from lancelet.query.row_columns import RowColumn
 from lancelet.query.scan_options import ScanOptions
+from lancelet.rowids.address import UInt64s
+from lancelet.rowids.selection import RowMask, RowSet
 from lancelet.table.snapshot import Snapshot
 
 GENERATION: Final = "_memtable_gen"
@@ -63,6 +68,33 @@ class MemoryRows:
 
     generation: int
     rows: pa.Table
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FlushedRows:
+    """Rows of a flushed table that are the newest of their keys, and not deleted, by row id."""
+
+    generation: int
+    table: Snapshot
+    ids: UInt64s
+
+    def asked(self, names: Sequence[str], condition: str | None) -> ScanOptions:
+        """Return the scan of columns of those that pass a filter."""
+        mask = RowMask(RowSet.of(self.ids))
+        return ScanOptions(columns=tuple(names), filter=condition, rows=mask, prefilter=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NewestRows:
+    """What counts of the rows of shards.
+
+    Attributes:
+        keys: Every key that shards have, deleted ones too.
+        live: The rows that are the newest of their keys and not deleted.
+    """
+
+    keys: pa.Table
+    live: tuple[FlushedRows | MemoryRows, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +140,9 @@ class MergedRead:
         names = [*(self.columns or self.base.schema.names)]
         names += [key for key in keys if key not in names]
         newest = newest_rows(self, keys)
-        live = live_rows(newest, self)
+        live = pa.concat_tables(_live_rows(self, newest, names))
         live = live.append_column(_ADDRESS, pa.nulls(len(live), pa.uint64()))
-        rest = _base_rows(self, names, newest.select(keys))
+        rest = _base_rows(self, names, newest.keys)
         wanted = [*names, *self._extras()]
         found = pa.concat_tables([live.select(wanted), rest.select(wanted)])
         return found.slice(self.offset, self.limit)
@@ -125,22 +157,45 @@ class MergedRead:
         return [*extras, GENERATION] if self.with_generation else extras
 
 
-def newest_rows(read: MergedRead, keys: Sequence[str]) -> pa.Table:
-    """Return the newest row of each key that shards have, deleted ones too, with its generation.
+def newest_rows(read: MergedRead, keys: Sequence[str]) -> NewestRows:
+    """Return which rows of shards are the newest of their keys.
 
     A key is in one shard only, so generations of different shards need no order.
     """
-    schema = read.base.schema.to_arrow()
-    plain = pa.schema([each.remove_metadata() for each in schema])
-    full = plain.append(pa.field(TOMBSTONE, pa.bool_())).append(pa.field(GENERATION, pa.uint64()))
-    parts = [full.empty_table()]
+    marked = (*keys, TOMBSTONE)
+    plain = _plain(read.base, keys).append(pa.field(TOMBSTONE, pa.bool_()))
+    parts = [plain.empty_table()]
+    found: list[FlushedRows | MemoryRows] = []
     for shard, generations in tables_to_read(read):
         for generation, path in generations:
-            rows = execute_to_table(plan_scan(open_sstable(shard, path), ScanOptions()))
-            parts.append(_numbered(rows, generation, full))
-    parts += [_numbered(each.rows, each.generation, full) for each in read.memory]
+            table = open_sstable(shard, path)
+            names = [each for each in marked if each in table.schema.names]
+            rows = execute_to_table(
+                plan_scan(table, ScanOptions(columns=tuple(names), with_row_id=True))
+            )
+            ids = rows[RowColumn.ID.value].to_numpy()
+            found.append(FlushedRows(generation, table, ids))
+            parts.append(_fitting(rows, plain))
+    for each in read.memory:
+        found.append(each)
+        parts.append(_fitting(each.rows, plain))
     together = pa.concat_tables(parts).combine_chunks()
-    return take_from_table(together, pa.array(last_rows(together.select(keys))))
+    last = last_rows(together.select(keys))
+    newest = take_from_table(together, pa.array(last))
+    kept = last[~newest[TOMBSTONE].to_numpy()]
+    starts = np.cumsum([len(part) for part in parts])
+    bounds = np.searchsorted(kept, starts)
+    live = [
+        _of_these(each, kept[bounds[number] : bounds[number + 1]] - starts[number])
+        for number, each in enumerate(found)
+    ]
+    return NewestRows(newest.select(keys), tuple(live))
+
+
+def _of_these(rows: FlushedRows | MemoryRows, places: Int64s) -> FlushedRows | MemoryRows:
+    if isinstance(rows, FlushedRows):
+        return replace(rows, ids=rows.ids[places])
+    return replace(rows, rows=take_from_table(rows.rows, pa.array(places)))
 
 
 def tables_to_read(read: MergedRead) -> Iterator[tuple[Shard, list[tuple[int, str]]]]:
@@ -153,11 +208,27 @@ def tables_to_read(read: MergedRead) -> Iterator[tuple[Shard, list[tuple[int, st
         yield Shard(read.base.location, shard.shard_id), own
 
 
-def live_rows(newest: pa.Table, read: MergedRead) -> pa.Table:
-    """Return those of the newest rows of shards that are not deleted and pass the filter."""
-    deleted = newest[TOMBSTONE].to_numpy()
-    live = keep_of_table(newest, ~deleted).drop_columns([TOMBSTONE])
-    return _filtered(live, read.filter, read.base)
+def _live_rows(read: MergedRead, newest: NewestRows, names: Sequence[str]) -> list[pa.Table]:
+    """Return columns of the rows that count and pass the filter, with their generation."""
+    plain = _plain(read.base, names)
+    parts = [_numbered(plain.empty_table(), 0)]
+    for each in newest.live:
+        if isinstance(each, FlushedRows):
+            rows = execute_to_table(plan_scan(each.table, each.asked(names, read.filter)))
+        else:
+            rows = live_in_memory(each, read)
+        parts.append(_numbered(_fitting(rows, plain), each.generation))
+    return parts
+
+
+def live_in_memory(held: MemoryRows, read: MergedRead) -> pa.Table:
+    """Return those of the rows in memory that count which pass the filter."""
+    rows = held.rows
+    if read.filter is None or not len(rows):
+        return rows
+    bound = compile_filter(read.filter, read.base.schema.to_arrow())
+    (batch,) = rows.combine_chunks().to_batches()
+    return keep_of_table(rows, evaluate_filter(bound, batch).to_numpy(zero_copy_only=False))
 
 
 def without_newer(rows: pa.Table, newer: pa.Table) -> pa.Table:
@@ -173,31 +244,29 @@ def without_newer(rows: pa.Table, newer: pa.Table) -> pa.Table:
     return take_from_table(rows, left["__place"].combine_chunks().sort())
 
 
-def _numbered(rows: pa.Table, generation: int, schema: pa.Schema) -> pa.Table:
-    numbers = pa.array(np.full(len(rows), generation, np.uint64))
-    if TOMBSTONE not in rows.column_names:  # a table that was put there by hand
+def _plain(base: Snapshot, names: Sequence[str]) -> pa.Schema:
+    """Return columns of the table without what their fields say of themselves."""
+    schema = base.schema.to_arrow()
+    return pa.schema([schema.field(name).remove_metadata() for name in names])
+
+
+def _fitting(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    if TOMBSTONE in schema.names and TOMBSTONE not in rows.column_names:
+        # A table that was put there by hand.
         rows = rows.append_column(TOMBSTONE, pa.array(np.zeros(len(rows), np.bool_)))
-    numbered = rows.append_column(GENERATION, numbers).select(schema.names)
-    return pa.Table.from_arrays(
-        [column.cast(kind.type) for column, kind in zip(numbered.columns, schema, strict=True)],
-        schema=schema,
-    )
+    columns = [rows[field.name].cast(field.type) for field in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _filtered(rows: pa.Table, condition: str | None, base: Snapshot) -> pa.Table:
-    if condition is None or not len(rows):
-        return rows
-    bound = compile_filter(condition, base.schema.to_arrow())
-    (batch,) = rows.combine_chunks().to_batches()
-    kept = evaluate_filter(bound, batch).to_numpy(zero_copy_only=False)
-    return keep_of_table(rows, kept)
+def _numbered(rows: pa.Table, generation: int) -> pa.Table:
+    return rows.append_column(GENERATION, pa.array(np.full(len(rows), generation, np.uint64)))
 
 
 def _base_rows(read: MergedRead, names: Sequence[str], newer: pa.Table) -> pa.Table:
     """Return rows of the table whose keys shards have no newer rows of."""
     options = ScanOptions(columns=tuple(names), filter=read.filter, with_row_address=True)
     rows = without_newer(execute_to_table(plan_scan(read.base, options)), newer)
-    return rows.append_column(GENERATION, pa.array(np.zeros(len(rows), np.uint64)))
+    return _numbered(rows, 0)
 
 
 def shard_tables(shard: Shard) -> ShardTables:

@@ -1,7 +1,7 @@
 """The nearest vectors of a table and its shards: an index finds those of the table.
 
     base, by index     3 at 0.1   7 at 0.2   5 at 0.4
-    shards             7 at 9.0   8 at 0.3                 compared one by one, as they are few
+    shards             7 at 9.0   8 at 0.3                 by index too where there are many
     nearest 3          3, 8, 5                             7 moved away
 
 Rows that shards have newer ones of take places among those that the base is asked for, so it is
@@ -21,7 +21,14 @@ import pyarrow as pa
 
 from lancelet.encodings.take import keep_of_table, take_from_table
 from lancelet.kernels import Metric
-from lancelet.ops.mem_wal.merged import MergedRead, live_rows, newest_rows, without_newer
+from lancelet.ops.mem_wal.merged import (
+    FlushedRows,
+    MemoryRows,
+    MergedRead,
+    live_in_memory,
+    newest_rows,
+    without_newer,
+)
 from lancelet.query.execute import execute_to_table
 from lancelet.query.plan import plan_scan
 from lancelet.query.scan_options import ScanOptions
@@ -29,25 +36,41 @@ from lancelet.query.search.exact import distances_to
 from lancelet.query.search.vector import VectorSearch
 
 _DISTANCE: Final = "_distance"
+_INDEXED_ROWS: Final = 10_000
+"""A flushed table of fewer rows is compared whole: that takes no longer than to read its graph."""
+_REFINED: Final = 4
+"""How many times as many rows a flushed table's index finds as are then compared exactly."""
 
 
 def nearest_rows(
     read: MergedRead, search: VectorSearch, names: Sequence[str], *, overfetch: float = 1.0
 ) -> pa.Table:
     """Return the columns of the nearest rows, and how far each is."""
-    keys, vector = read.keys, read.base.schema.path_of(search.field.id)
-    wanted = list(dict.fromkeys([*names, *keys]))
-    newest = newest_rows(read, keys)
-    live = live_rows(newest, read)
-    distances = distances_to(
-        live[vector].combine_chunks(), search.queries[0], search.metric or Metric.L2
-    )
-    own = live.select(wanted).append_column(_DISTANCE, pa.array(distances, pa.float32()))
-    own = keep_of_table(own, np.isfinite(distances))
-    rest = _nearest_of_base(read, search, wanted, newest.select(keys), overfetch)
-    found = pa.concat_tables([own, rest.cast(own.schema)])
+    wanted = list(dict.fromkeys([*names, *read.keys]))
+    newest = newest_rows(read, read.keys)
+    rest = _nearest_of_base(read, search, wanted, newest.keys, overfetch)
+    own = [_nearest_of_shard(read, search, wanted, rows) for rows in newest.live]
+    found = pa.concat_tables([*(each.cast(rest.schema) for each in own), rest])
     order = pa.compute.sort_indices(found[_DISTANCE]).slice(0, search.count)
     return take_from_table(found.select([*names, _DISTANCE]), order)
+
+
+def _nearest_of_shard(
+    read: MergedRead, search: VectorSearch, wanted: Sequence[str], rows: FlushedRows | MemoryRows
+) -> pa.Table:
+    """Return the nearest of some rows of a shard; many flushed ones are found by their index."""
+    if isinstance(rows, FlushedRows):
+        is_by_index = search.use_index and rows.table.num_rows >= _INDEXED_ROWS
+        asked = replace(
+            search, use_index=is_by_index, refine_factor=search.refine_factor or _REFINED
+        )
+        options = replace(rows.asked(wanted, read.filter), search=asked)
+        return execute_to_table(plan_scan(rows.table, options))
+    live = live_in_memory(rows, read)
+    vectors = live[read.base.schema.path_of(search.field.id)].combine_chunks()
+    distances = distances_to(vectors, search.queries[0], search.metric or Metric.L2)
+    own = live.select(wanted).append_column(_DISTANCE, pa.array(distances, pa.float32()))
+    return keep_of_table(own, np.isfinite(distances))
 
 
 def _nearest_of_base(
