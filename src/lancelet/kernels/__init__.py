@@ -19,6 +19,13 @@ from lancelet.kernels.partitions import (
 )
 from lancelet.kernels.posting_lists import PostingLists
 from lancelet.kernels.row_levels import LevelLimits, PackedLevels, RowLevels
+from lancelet.kernels.segment_rules import (
+    CharacterClass,
+    ClusterPart,
+    Language,
+    SegmentRules,
+    complex_class,
+)
 from lancelet.kernels.select import (
     NATIVE,
     SlowKernelsWarning,
@@ -59,6 +66,7 @@ if NATIVE:
         fill_filters,
         find_parts,
         find_parts_in,
+        find_segments,
         find_words,
         forget_pages,
         fsst_decode,
@@ -158,6 +166,7 @@ else:
         fill_filters,
         find_parts,
         find_parts_in,
+        find_segments,
         find_words,
         forget_pages,
         fsst_decode,
@@ -231,11 +240,14 @@ else:
 __all__ = [
     "BLOCK_ROWS",
     "NATIVE",
+    "CharacterClass",
+    "ClusterPart",
     "CodeKind",
     "CodeQuery",
     "Comparison",
     "FewRows",
     "Graph",
+    "Language",
     "LevelLimits",
     "Levels",
     "MappedFile",
@@ -248,6 +260,7 @@ __all__ = [
     "Probes",
     "RowLevels",
     "RowMasks",
+    "SegmentRules",
     "SlowKernelsWarning",
     "ZipShape",
     "admit_rows",
@@ -257,6 +270,7 @@ __all__ = [
     "bucket_rows",
     "build_graph",
     "chunks_of_rows",
+    "complex_class",
     "concat_variable",
     "copy_slices",
     "count_runs",
@@ -279,6 +293,7 @@ __all__ = [
     "fill_filters",
     "find_parts",
     "find_parts_in",
+    "find_segments",
     "find_words",
     "forget_pages",
     "fsst_decode",

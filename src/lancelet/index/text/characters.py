@@ -10,6 +10,7 @@ be another one: an index must find what it was built of.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from importlib import resources
 from typing import Final
@@ -41,6 +42,14 @@ def identifier_characters() -> Bytes:
     bits = letters_and_digits().copy()
     bits[ord("_") >> 3] |= 1 << (ord("_") & 7)
     return bits
+
+
+def class_ranges() -> Iterator[tuple[str, list[tuple[int, int]]]]:
+    """Yield what characters are to the ends of words, and the first and last of each range."""
+    for line in _lines("word_breaks.txt"):
+        name, *ranges = line.split()
+        ends = ([int(end, 16) for end in one.split("-")] for one in ranges)
+        yield name, [(first, last[0] if last else first) for first, *last in ends]
 
 
 @cache

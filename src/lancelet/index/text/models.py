@@ -2,7 +2,7 @@
 
     jieba/<model>      Chinese, the package jieba       <home>/jieba/<model>/dict.txt
     lindera/<model>    Japanese and Korean, lindera     <home>/lindera/<model>/config.yml
-    icu, icu/split     any script, PyICU or ICU itself  words by the rules of Unicode
+    icu, icu/split     any script                       see `segments`
 
 `LANCE_LANGUAGE_MODEL_HOME` says where the models are; `~/.local/share/lance/language_models` is
 where they are otherwise. The packages are optional, and a model is loaded once.
@@ -10,11 +10,8 @@ where they are otherwise. The packages are optional, and a model is loaded once.
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import json
 import os
-import warnings
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
@@ -24,20 +21,16 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.buffers import Slices
-from lancelet.errors import InvalidInputError, StorageError, UnsupportedError
-from lancelet.index.text.characters import letters_and_digits
+from lancelet.errors import InvalidInputError, StorageError
+from lancelet.index.text.packages import package_of_words
 from lancelet.index.text.pieces import Cutter, Pieces
-from lancelet.index.text.system_icu import system_icu
+from lancelet.index.text.segments import segment_cutter
 
 HOME_VARIABLE: Final = "LANCE_LANGUAGE_MODEL_HOME"
 _DEFAULT_HOME: Final = "lance/language_models"
 
 Words = Callable[[str], Iterator[tuple[str, int]]]
 """Yields the words of a text, and the position of each."""
-
-
-class MissingPackageError(UnsupportedError, OSError):
-    """A package that knows the words of a language is not installed."""
 
 
 def model_cutter(name: str) -> Cutter:
@@ -49,7 +42,7 @@ def model_cutter(name: str) -> Cutter:
         case "lindera" if model:
             return partial(_cut, _lindera(_folder(kind, model)))
         case "icu" if model in ("", "split"):
-            return partial(_cut, _icu(splits=bool(model)))
+            return segment_cutter(splits=bool(model))
         case _:
             raise InvalidInputError(f"unknown base tokenizer {name}")
 
@@ -84,18 +77,6 @@ def _folder(kind: str, model: str) -> str:
     return str(folder)
 
 
-def _package(name: str, install: str, what: str) -> Any:
-    try:
-        with warnings.catch_warnings(action="ignore"):  # what it imports may be deprecated
-            return importlib.import_module(name)
-    except ImportError as error:
-        raise MissingPackageError(
-            f"{what} are cut into words by the package {install}; install it, or choose another "
-            "base_tokenizer",
-            package=install,
-        ) from error
-
-
 def _jieba(folder: str) -> Words:
     config = _read_config(Path(folder, "config.json"))
     names: list[str] = [config.get("main") or "dict.txt", *(config.get("users") or [])]
@@ -109,7 +90,7 @@ def _jieba(folder: str) -> Words:
 @cache
 def _jieba_of(paths: tuple[str, ...]) -> Words:
     """Return what knows the words of dictionaries; those of the first are enough for most."""
-    package = _package("jieba", "jieba", "Chinese texts")
+    package = package_of_words("jieba", "jieba", "Chinese texts")
     package.setLogLevel("WARNING")
     tokenizer = package.Tokenizer(dictionary=paths[0])
     try:
@@ -140,7 +121,7 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 
 def _lindera(folder: str) -> Words:
-    package = _package("lindera", "lindera", "Japanese and Korean texts")
+    package = package_of_words("lindera", "lindera", "Japanese and Korean texts")
     path = Path(folder, "config.yml")
     try:
         builder = package.TokenizerBuilder()
@@ -155,51 +136,3 @@ def _lindera(folder: str) -> Words:
             yield token.surface, token.position
 
     return words
-
-
-@cache
-def _icu(*, splits: bool) -> Words:
-    split = _splitter()
-
-    def words(text: str) -> Iterator[tuple[str, int]]:
-        position = 0
-        for word in split(text):
-            # Newer rules of Unicode keep addresses of mail whole; those of the reference do not.
-            for part in _runs(word) if splits else word.split("@"):
-                if any(map(_is_member, part)):
-                    yield part, position
-                    position += 1
-
-    return words
-
-
-def _splitter() -> Callable[[str], Iterator[str]]:
-    """Return what splits texts: the package if it is installed, or the system's library."""
-    found = None if _is_installed("icu") else system_icu()
-    if found is not None:
-        return found
-    return partial(_split_by_package, _package("icu", "PyICU", "texts of any script"))
-
-
-def _is_installed(package: str) -> bool:
-    return importlib.util.find_spec(package) is not None
-
-
-def _split_by_package(package: Any, text: str) -> Iterator[str]:
-    breaks = package.BreakIterator.createWordInstance(package.Locale.getRoot())
-    written = package.UnicodeString(text)
-    breaks.setText(written)
-    start = 0
-    for stop in breaks:
-        yield str(written[start:stop])
-        start = stop
-
-
-def _runs(word: str) -> list[str]:
-    return "".join(letter if _is_member(letter) else " " for letter in word).split()
-
-
-def _is_member(letter: str) -> bool:
-    """Return whether words of the `simple` tokenizer may have a letter."""
-    code = ord(letter)
-    return bool(letters_and_digits()[code >> 3] >> (code & 7) & 1)

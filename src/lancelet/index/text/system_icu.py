@@ -1,88 +1,100 @@
-"""Words of any script by the ICU library of the system, for machines without the package PyICU.
+"""The ICU library that is at hand, for its lists of words in languages without blanks.
 
-    ubrk_open, ubrk_setText, ubrk_next      the places between the words of a text in UTF-16
-    "hi, 世界"                              "hi" "," " " "世界"
+    PyICU is installed     the library that its module is linked to
+    otherwise              the library of the system, `libicuuc`
 
-The library's functions have its version in their names: `ubrk_next_72` of `libicuuc.so.72`.
+    udata_open, udata_getMemory     the bytes of "thaidict", "cjdict", ...
+
+The library's functions have its version in their names: `udata_open_72` of `libicuuc.so.72`. Some
+systems leave the lists out of the library's data and have them in a package of their own.
 """
 
 from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import importlib
 import re
-import threading
-from collections.abc import Callable, Iterator
+import sys
+import warnings
+from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final
 
-from lancelet.errors import InternalError
+from lancelet.errors import StorageError
 
-_WORDS: Final = 1
-_DONE: Final = -1
-
-Split = Callable[[str], Iterator[str]]
-"""Yields the pieces of a text, words and what is between them."""
+_PACKAGE: Final = "icu._icu_"
+_TOTAL_SIZE: Final = 3
+_HEADER_BYTES: Final = 32
+_BYTES_MOST: Final = 1 << 28
 
 
 @cache
-def system_icu() -> Split | None:
-    """Return what splits texts by the library of the system, or None if there is none."""
+def icu_library() -> Library | None:
+    """Return the library, or None if there is none."""
+    return next(_libraries(), None)
+
+
+class Library:
+    """The functions of an ICU library that give its data."""
+
+    def __init__(self, path: str, version: str) -> None:
+        """Load a library; raise OSError or AttributeError if it is none of this version."""
+        self.path, self.version = path, version
+        library, code = ctypes.CDLL(path), ctypes.POINTER(ctypes.c_int)
+        names = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p)
+        self._open = _function(library, f"udata_open_{version}", ctypes.c_void_p, *names, code)
+        self._memory = _function(
+            library, f"udata_getMemory_{version}", ctypes.c_void_p, ctypes.c_void_p
+        )
+        self._close = _function(library, f"udata_close_{version}", None, ctypes.c_void_p)
+
+    def dictionary(self, name: str) -> bytes:
+        """Return a list of words as the library has it."""
+        package = f"icudt{self.version}{sys.byteorder[0]}-brkitr".encode()
+        code = ctypes.c_int(0)
+        found = self._open(package, b"dict", name.encode(), ctypes.byref(code))
+        if not found:
+            raise StorageError(
+                "the data of the ICU library lacks a list of words; install the library's whole "
+                "data, or PyICU",
+                name=name, library=self.path, version=self.version, code=code.value,
+            )  # fmt: skip
+        try:
+            start = self._memory(found)
+            header = (ctypes.c_int32 * (_HEADER_BYTES // 4)).from_address(start)
+            size = header[_TOTAL_SIZE]
+            if not _HEADER_BYTES <= size <= _BYTES_MOST:
+                raise StorageError("a list of words is damaged", name=name, library=self.path)
+            return ctypes.string_at(start, size)
+        finally:
+            self._close(found)
+
+
+def _libraries() -> Iterator[Library]:
+    for path, version in _places():
+        try:
+            yield Library(path, version)
+        except (OSError, AttributeError):
+            # It cannot be loaded here, or is built with names of its own.
+            continue
+
+
+def _places() -> Iterator[tuple[str, str]]:
+    try:
+        with warnings.catch_warnings(action="ignore"):  # what it imports may be deprecated
+            package = importlib.import_module(_PACKAGE)
+        # Functions are looked up in what a module is linked to as well.
+        yield str(package.__file__), str(package.ICU_VERSION).partition(".")[0]
+    except ImportError:
+        pass
     name = ctypes.util.find_library("icuuc")
     version = re.search(r"\d+", name.partition("icuuc")[2]) if name else None
-    if name is None or version is None:
-        return None
-    try:
-        return _Breaks(ctypes.CDLL(name), version[0]).split
-    except (OSError, AttributeError):
-        # The library cannot be loaded here, or is built with names of its own.
-        return None
+    if name and version:
+        yield name, version[0]
 
 
-class _Breaks:
-    """The functions of a library, and an iterator for each thread, as none may be shared."""
-
-    def __init__(self, library: ctypes.CDLL, version: str) -> None:
-        code, place = ctypes.POINTER(ctypes.c_int), ctypes.c_int32
-        self._open = self._function(
-            library, f"ubrk_open_{version}", ctypes.c_void_p,
-            ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, place, code,
-        )  # fmt: skip
-        self._set_text = self._function(
-            library, f"ubrk_setText_{version}", None, ctypes.c_void_p, ctypes.c_char_p, place, code
-        )
-        self._next = self._function(library, f"ubrk_next_{version}", place, ctypes.c_void_p)
-        self._own = threading.local()
-
-    @staticmethod
-    def _function(library: ctypes.CDLL, name: str, result: Any, *arguments: Any) -> Any:
-        function = getattr(library, name)
-        function.restype, function.argtypes = result, arguments
-        return function
-
-    def split(self, text: str) -> Iterator[str]:
-        """Yield the pieces of a text."""
-        data = text.encode("utf-16-le", "surrogatepass")
-        code = ctypes.c_int(0)
-        breaks = self._iterator()
-        self._set_text(breaks, data, len(data) // 2, ctypes.byref(code))
-        _check(code)
-        start = 0
-        # All places are taken at once: the iterator serves the next text of the thread.
-        for stop in list(iter(lambda: self._next(breaks), _DONE)):
-            yield data[2 * start : 2 * stop].decode("utf-16-le", "surrogatepass")
-            start = stop
-
-    def _iterator(self) -> Any:
-        found = getattr(self._own, "breaks", None)
-        if found is None:
-            code = ctypes.c_int(0)
-            found = self._own.breaks = self._open(_WORDS, b"", None, 0, ctypes.byref(code))
-            _check(code)
-        return found
-
-
-def _check(code: ctypes.c_int) -> None:
-    # Codes below zero are warnings.
-    if code.value > 0:
-        raise InternalError("the ICU library refused a text", code=code.value)
+def _function(library: ctypes.CDLL, name: str, result: Any, *arguments: Any) -> Any:
+    function = getattr(library, name)
+    function.restype, function.argtypes = result, arguments
+    return function

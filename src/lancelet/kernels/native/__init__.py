@@ -59,6 +59,7 @@ from lancelet.kernels.native.protobuf import (
 from lancelet.kernels.native.read_ahead import read_ahead
 from lancelet.kernels.native.rle import count_runs, rle_decode_chunks, rle_encode_chunks
 from lancelet.kernels.native.row_levels import chunks_of_rows, take_row_levels
+from lancelet.kernels.native.segments import find_segments
 from lancelet.kernels.native.sort_words import sort_words
 from lancelet.kernels.native.split_block import ask_filters, fill_filters
 from lancelet.kernels.native.split_bytes import join_bytes_chunks, split_bytes_chunks
@@ -108,6 +109,7 @@ __all__ = [
     "fill_filters",
     "find_parts",
     "find_parts_in",
+    "find_segments",
     "find_words",
     "forget_pages",
     "fsst_decode",

@@ -14,13 +14,14 @@ import numpy.typing as npt
 from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.kernels.arguments import check_slices
 from lancelet.kernels.faults import Fault, corrupt
+from lancelet.kernels.reference.characters import check_texts, read_character
 
 UInt32s = npt.NDArray[np.uint32]
 
 
 def find_words(offsets: Int64s, data: Bytes, members: Bytes) -> tuple[Slices, Int64s]:
     """Return the words of texts, and how many each text has."""
-    _check_texts(offsets, data)
+    check_texts(offsets, data, kernel="find_words")
     starts: list[int] = []
     sizes: list[int] = []
     counts: list[int] = []
@@ -30,7 +31,7 @@ def find_words(offsets: Int64s, data: Bytes, members: Bytes) -> tuple[Slices, In
         word = -1
         at = first
         while at < last:
-            code, size = _character(source, at, last)
+            code, size = read_character(source, at, last)
             if code < len(members) * 8 and members[code >> 3] >> (code & 7) & 1:
                 word = at if word < 0 else word
             elif word >= 0:
@@ -68,24 +69,3 @@ def counting_order(keys: UInt32s, num_keys: int) -> UInt32s:
     if large.any():
         raise corrupt(Fault.BAD_INDEX, kernel="counting_order", place=int(large.argmax()))
     return np.argsort(keys, kind="stable").astype(np.uint32)
-
-
-def _check_texts(offsets: Int64s, data: Bytes) -> None:
-    backwards = np.flatnonzero(np.diff(offsets) < 0)
-    if not len(offsets) or offsets[0] < 0 or len(backwards) or offsets[-1] > data.nbytes:
-        place = int(backwards[0]) if len(backwards) else 0
-        raise corrupt(Fault.BAD_OFFSETS, kernel="find_words", place=place)
-
-
-def _character(source: bytes, at: int, end: int) -> tuple[int, int]:
-    first = source[at]
-    if first < 0x80:
-        return first, 1
-    size = 4 if first >= 0xF0 else 3 if first >= 0xE0 else 2
-    rest = source[at + 1 : at + size]
-    if first < 0xC0 or at + size > end or any(byte & 0xC0 != 0x80 for byte in rest):
-        return 0x110000, 1
-    code = first & (0x7F >> size)
-    for byte in rest:
-        code = code << 6 | byte & 0x3F
-    return code, size

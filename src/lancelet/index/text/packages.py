@@ -1,0 +1,26 @@
+"""Packages that know the words of a language: they are optional, and asked for by name."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from typing import Any
+
+from lancelet.errors import UnsupportedError
+
+
+class MissingPackageError(UnsupportedError, OSError):
+    """A package that knows the words of a language is not installed."""
+
+
+def package_of_words(name: str, install: str, what: str) -> Any:
+    """Return a package; raise an error that says which texts need it if it is not installed."""
+    try:
+        with warnings.catch_warnings(action="ignore"):  # what it imports may be deprecated
+            return importlib.import_module(name)
+    except ImportError as error:
+        raise MissingPackageError(
+            f"{what} are cut into words by the package {install}; install it, or choose another "
+            "base_tokenizer",
+            package=install,
+        ) from error

@@ -1,0 +1,41 @@
+"""Segments of texts by `native/src/segments.cpp`; `reference/segments.py` defines them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.kernels import _native
+from lancelet.kernels.arguments import as_bytes, as_int64s
+from lancelet.kernels.faults import checked
+from lancelet.kernels.native.allocate import empty
+from lancelet.kernels.segment_rules import Language, SegmentRules
+
+_INT64: Final = np.dtype(np.int64)
+_BYTES_OF_A_SEGMENT: Final = 4
+"""Segments seldom are shorter; where they are, texts are cut once more."""
+
+
+def find_segments(
+    offsets: Int64s, data: Bytes, members: Bytes, rules: SegmentRules, *, splits: bool
+) -> tuple[Slices, Int64s, Int64s]:
+    """Return the segments of texts that have a member, how many each text has, and languages met.
+
+    Of each `Language` it is told how many stretches of it were cut. With `splits`, the runs of
+    members in the segments are returned instead of these.
+    """
+    texts = as_int64s(offsets), as_bytes(data), as_bytes(members)
+    words = rules.classes, rules.units, rules.children, rules.num_children, rules.is_word
+    counts = np.empty(max(0, len(offsets) - 1), np.int64)
+    size_of_texts = int(texts[0][-1] - texts[0][0]) if len(counts) else 0
+    total = max(0, min(size_of_texts, data.nbytes)) // _BYTES_OF_A_SEGMENT
+    room = -1
+    while total > room:
+        room = total
+        met = np.zeros(len(Language), np.int64)
+        position, size = empty(room, _INT64), empty(room, _INT64)
+        status = _native.place_segments(*texts, *words, int(splits), position, size, counts, met)
+        total = checked(status, kernel="find_segments")
+    return Slices(data, position[:total], size[:total]), counts, met
