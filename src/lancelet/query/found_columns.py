@@ -30,10 +30,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FoundColumn:
-    """A column that takes what a search found, and its place among all that are returned."""
+    """A column that takes what a search found, and its place among all that are returned.
+
+    Its `source` is what was found, if it is that as it is.
+    """
 
     place: int
     column: OutputColumn
+    source: pa.Field | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ def split_columns(
     always = {*behind, searches.hits.QUERY_INDEX.name} if search.is_batch else set(behind)
     names = [each for each in dict.fromkeys(columns) if each in added]
     asked = [each for each in columns if each not in always]
-    found = tuple(FoundColumn(asked.index(each), _as_it_is(added[each])) for each in names)
+    found = tuple(_as_it_is(asked.index(each), added[each]) for each in names)
     return SplitColumns(tuple(each for each in asked if each not in added), found)
 
 
@@ -99,14 +103,18 @@ def _split_computed(
             continue
         column = computed_column(name, written, names)
         if any(path[0] in taken for path in columns_of(column.expression)):
-            found.append(FoundColumn(place, column))
+            found.append(FoundColumn(place, column, _source(column, added)))
     asked = {each.column.field.name for each in found}
     stored = {name: written for name, written in columns.items() if name not in asked}
     return SplitColumns(stored, tuple(found))
 
 
-def _as_it_is(field: pa.Field) -> OutputColumn:
-    return OutputColumn(field, Column((field.name,)))
+def _source(column: OutputColumn, added: Sequence[pa.Field]) -> pa.Field | None:
+    return next((each for each in added if column.expression == Column((each.name,))), None)
+
+
+def _as_it_is(place: int, field: pa.Field) -> FoundColumn:
+    return FoundColumn(place, OutputColumn(field, Column((field.name,))), field)
 
 
 def columns_behind(
@@ -117,4 +125,4 @@ def columns_behind(
     fields = [each for each in added_columns(search) if each.name not in taken]
     if not adds_scores:
         fields = [each for each in fields if each is search.place_field]
-    return tuple(FoundColumn(place + more, _as_it_is(each)) for more, each in enumerate(fields))
+    return tuple(_as_it_is(place + more, each) for more, each in enumerate(fields))

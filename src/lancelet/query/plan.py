@@ -12,9 +12,9 @@ A plan is a value; making one reads nothing but the manifest, which is there alr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
 
@@ -26,7 +26,6 @@ from lancelet.query.evaluate import evaluate_filter
 from lancelet.query.expression import Expression
 from lancelet.query.found_columns import (
     FoundColumn,
-    SplitColumns,
     added_columns,
     columns_behind,
     split_columns,
@@ -41,6 +40,9 @@ from lancelet.query.scan_options import Columns, ScanOptions
 from lancelet.query.simplify import Conjunct, simplify_filter, split_conjuncts
 from lancelet.query.traversal import columns_of
 from lancelet.table.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from lancelet.query.search.hits import Search
 
 T = TypeVar("T")
 
@@ -72,8 +74,10 @@ class ScanPlan:
     steps: tuple[FilterStep, ...]
     behind: tuple[str, ...] = ()
     """The row columns that come behind the others."""
-    found: SplitColumns = field(default_factory=lambda: SplitColumns(None))
-    """The columns of a search, those that take what it finds apart."""
+    search_columns: tuple[FoundColumn, ...] = ()
+    """The columns that take what a search finds, in the order in which they are put in."""
+    numbers_queries: bool = False
+    """Whether what is returned begins with the number of the query."""
 
     @property
     def is_filtered(self) -> bool:
@@ -89,24 +93,6 @@ class ScanPlan:
     def is_empty(self) -> bool:
         """Whether no row can be returned, whatever is stored."""
         return self.options.limit == 0 or (self.is_filtered and self.filter == ex.FALSE)
-
-    @cached_property
-    def search_columns(self) -> tuple[FoundColumn, ...]:
-        """The columns that take what a search finds, in the order in which they are put in."""
-        search = self.options.search
-        if search is None:
-            return ()
-        place = len(self.projection.schema) - len(self.behind) + len(self.found.found)
-        behind = columns_behind(
-            self.found, search, place=place, adds_scores=self.options.adds_scores
-        )
-        return (*self.found.found, *behind)
-
-    @property
-    def numbers_queries(self) -> bool:
-        """Whether what is returned begins with the number of the query."""
-        search, name = self.options.search, searches.hits.QUERY_INDEX.name
-        return search is not None and search.is_batch and name not in self.found.names
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -151,10 +137,7 @@ def plan_scan(snapshot: Snapshot, options: ScanOptions) -> ScanPlan:
         behind.append(RowColumn.ID.value)
     if options.with_row_address:
         behind.append(RowColumn.ADDRESS.value)
-    found = SplitColumns(options.columns)
-    if options.search is not None:
-        found = split_columns(snapshot.schema, options.columns, options.search, behind=behind)
-    projection = projection_of(snapshot, found.stored, behind=tuple(behind))
+    columns = _columns_of(snapshot, options, tuple(behind))
     added = _added_to(options)
     if added:
         bound, steps = _filter_of_found(snapshot, options.filter, added)
@@ -164,7 +147,50 @@ def plan_scan(snapshot: Snapshot, options: ScanOptions) -> ScanPlan:
         masked = compile_filter(mask_expression(options.rows), scan_schema(snapshot.schema))
         bound = masked if bound == ex.TRUE else simplify_filter(ex.And((masked, bound)))
         steps = _steps_of(snapshot, bound, added)
-    return ScanPlan(snapshot, options, projection, bound, steps, tuple(behind), found)
+    return ScanPlan(
+        snapshot,
+        options,
+        columns.projection,
+        bound,
+        steps,
+        tuple(behind),
+        columns.found,
+        columns.numbers_queries,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Columns:
+    """The columns that a scan returns: those of the table, and those of what a search finds."""
+
+    projection: Projection
+    found: tuple[FoundColumn, ...] = ()
+    numbers_queries: bool = False
+
+
+def _columns_of(snapshot: Snapshot, options: ScanOptions, behind: tuple[str, ...]) -> _Columns:
+    """Return the columns of a scan; worked out once for names of columns."""
+    columns, search = options.columns, options.search
+    if search is None:
+        return _Columns(projection_of(snapshot, columns, behind=behind))
+    if isinstance(columns, Mapping):
+        return _columns_of_search(snapshot, options, search, behind)
+    kind = search.score_field.name, search.place_field is None, search.is_batch
+    return snapshot.kept.get_or_make(
+        ("columns of a search", columns, behind, options.adds_scores, kind),
+        lambda: _columns_of_search(snapshot, options, search, behind),
+    )
+
+
+def _columns_of_search(
+    snapshot: Snapshot, options: ScanOptions, search: Search, behind: tuple[str, ...]
+) -> _Columns:
+    split = split_columns(snapshot.schema, options.columns, search, behind=behind)
+    projection = projection_of(snapshot, split.stored, behind=behind)
+    place = len(projection.schema) - len(behind) + len(split.found)
+    added = columns_behind(split, search, place=place, adds_scores=options.adds_scores)
+    numbers_queries = search.is_batch and searches.hits.QUERY_INDEX.name not in split.names
+    return _Columns(projection, (*split.found, *added), numbers_queries)
 
 
 def _added_to(options: ScanOptions) -> tuple[pa.Field, ...]:

@@ -17,7 +17,6 @@ import pyarrow as pa
 from lancelet.buffers import Int64s
 from lancelet.errors import InternalError
 from lancelet.index.text.elements import no_places
-from lancelet.query.expression import Column
 from lancelet.query.found_columns import nameable_columns
 from lancelet.query.nodes.filter import matching_offsets
 from lancelet.query.nodes.sort import sort_order
@@ -101,29 +100,21 @@ class ScoredScan:
     def _read(self, found: Hits) -> pa.Table:
         plan = self._plan
         rows = take_addresses(plan.snapshot, found.addresses, plan.projection)
-        values = self._values_of(found, [each.column for each in plan.search_columns])
-        for each, own in zip(plan.search_columns, values, strict=True):
+        computed = [each.column for each in plan.search_columns if each.source is None]
+        values = iter(self._computed(found, computed)) if computed else iter(())
+        for each in plan.search_columns:
+            source = each.source
+            own = next(values) if source is None else _added(found, self._search, source)
             rows = rows.add_column(each.place, each.column.field, own)
         if plan.numbers_queries:
             rows = rows.add_column(0, QUERY_INDEX, _added(found, self._search, QUERY_INDEX))
         return rows
 
-    def _values_of(self, found: Hits, columns: Sequence[OutputColumn]) -> list[pa.Array]:
-        """Return columns that take what was found, the computed ones beside what else they name."""
-        added = {(each.name,): each for each in nameable_columns(self._search)}
-        plain = {
-            number: added[each.expression.path]
-            for number, each in enumerate(columns)
-            if isinstance(each.expression, Column) and each.expression.path in added
-        }
-        values = {number: _added(found, self._search, each) for number, each in plain.items()}
-        computed = {n: each for n, each in enumerate(columns) if n not in plain}
-        if computed:
-            paths = {path for each in computed.values() for path in columns_of(each.expression)}
-            named = self._columns_of(found, sorted({path[0] for path in paths}))
-            rows = pa.RecordBatch.from_pydict(named)
-            values |= {number: each.compute(rows) for number, each in computed.items()}
-        return [values[number] for number in range(len(columns))]
+    def _computed(self, found: Hits, columns: Sequence[OutputColumn]) -> list[pa.Array]:
+        """Return columns that are computed of what was found, beside what else they name."""
+        paths = {path for each in columns for path in columns_of(each.expression)}
+        rows = pa.RecordBatch.from_pydict(self._columns_of(found, sorted({p[0] for p in paths})))
+        return [each.compute(rows) for each in columns]
 
 
 def _added(found: Hits, search: Search, field: pa.Field) -> pa.Array:
