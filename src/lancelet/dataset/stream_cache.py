@@ -6,13 +6,13 @@ import os
 import weakref
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
 
 from lancelet.errors import InvalidInputError
+from lancelet.io.spill_folder import SpillFolder
 
 _FILE = "cache.arrow"
 
@@ -31,11 +31,11 @@ class CachedDataset:
         if cache is False or not isinstance(cache, str | os.PathLike | bool | None):
             raise InvalidInputError("a cache is a folder, or True", found=repr(cache))
         place = cache if isinstance(cache, str | os.PathLike) else None
-        self._folder = TemporaryDirectory(prefix="lancelet-stream-", dir=place)
+        self._folder = SpillFolder("stream", place)
         self._stream = stream
         self._is_begun = False
         self._is_complete = False
-        self._close = weakref.finalize(self, self._folder.cleanup)
+        self._close = weakref.finalize(self, self._folder.close)
 
     def close(self) -> None:
         """Delete the file."""
@@ -61,7 +61,7 @@ class CachedDataset:
 
     @property
     def _path(self) -> Path:
-        return Path(self._folder.name) / _FILE
+        return self._folder.path / _FILE
 
     def _first_pass(self) -> Iterator[pa.RecordBatch]:
         self._is_begun = True

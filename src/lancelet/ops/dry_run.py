@@ -13,7 +13,6 @@ whatever ends in one commit; `rehearse_apart` does what makes no version, such a
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -30,6 +29,7 @@ from lancelet.format.transaction import Transaction
 from lancelet.io.discarding import DiscardingStore
 from lancelet.io.local import LocalStore
 from lancelet.io.scratch import ScratchStore
+from lancelet.io.spill_folder import SpillFolder
 from lancelet.io.store import Store
 from lancelet.table.conflict.rules import judge
 from lancelet.table.conflict.verdict import Outcome
@@ -123,8 +123,8 @@ def rehearse_reading_back(
     snapshot: Snapshot, change: Callable[[Snapshot], object], num_rows: int, if_nothing: str
 ) -> ChangeReport:
     """Return the same of a change that reads what it wrote, which is kept until it ends."""
-    with tempfile.TemporaryDirectory(prefix="lancelet-dry-run-") as folder:
-        scratch = LocalStore(folder, sync=False)
+    with SpillFolder("dry-run") as folder:
+        scratch = LocalStore(str(folder.path / "table"), sync=False)
         store = ScratchStore(snapshot.location.store, scratch)
         location = _unpublished(snapshot.location.with_stores(store, {}))
         other = replace(snapshot, location=location)

@@ -15,7 +15,6 @@ means equal in every bit.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -26,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.index.parts.ordering import Order, Side, floats_as_keys, keys_as_floats, order_of
+from lancelet.io.spill_folder import SpillFolder
 from lancelet.rowids.address import UInt64s
 
 Part: TypeAlias = tuple[pa.Array, UInt64s]
@@ -44,8 +44,8 @@ def sorted_parts(
     is_float = pa.types.is_floating(data_type)
     key_type = pa.from_numpy_dtype(f"i{data_type.bit_width // 8}") if is_float else data_type
     order = order_of(key_type)
-    with tempfile.TemporaryDirectory(prefix="lancelet-sort-") as folder:
-        spill = _Spill(Path(folder) / "runs.arrow", key_type)
+    with SpillFolder("sort") as folder:
+        spill = _Spill(folder.path / "runs.arrow", key_type)
         waiting: list[Part] = []
         size = 0
         for values, numbers in parts:

@@ -9,10 +9,8 @@ So building takes room for one run and one partition, however many rows there ar
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +18,7 @@ import numpy.typing as npt
 
 from lancelet.buffers import Int64s
 from lancelet.index.vector.quantizers.base import Codes
+from lancelet.io.spill_folder import SpillFolder
 from lancelet.rowids.address import UInt64s
 
 RUN_BYTES: Final = 64 << 20
@@ -42,13 +41,13 @@ class Spool(AbstractContextManager["Spool"]):
         self._waiting: list[tuple[Int64s, Codes]] = []
         self._bytes = 0
         self._runs: list[_Run] = []
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: SpillFolder | None = None
 
     def __exit__(self, *_: object) -> None:
         """Remove what was written."""
         self._runs.clear()
         if self._folder is not None:
-            self._folder.cleanup()
+            self._folder.close()
 
     def add(self, numbers: UInt64s, labels: Int64s, codes: Codes) -> None:
         """Take rows with their partitions and codes."""
@@ -98,12 +97,12 @@ class Spool(AbstractContextManager["Spool"]):
 
     def _spill(self) -> None:
         if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="lancelet-vectors-")
+            self._folder = SpillFolder("vectors")
         run = self._sorted()
         self._waiting, self._bytes = [], 0
         written: Codes = {}
         for place, (key, own) in enumerate(run.rows.items()):
-            path = Path(self._folder.name) / f"{len(self._runs)}.{place}"
+            path = self._folder.path / f"{len(self._runs)}.{place}"
             own.tofile(path)
             written[key] = np.memmap(path, own.dtype, "r", shape=own.shape) if own.size else own
         self._runs.append(_Run(run.bounds, written))

@@ -11,16 +11,15 @@ are in no pass.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from lancelet.buffers import Int64s
+from lancelet.io.spill_folder import SpillFolder
 from lancelet.ops.merge_insert.key_index import KeyIndex, Keys
 
 _FILES: Final = 64
@@ -92,7 +91,7 @@ class _Files:
     """Keys and the places of their rows, by the lowest bits of the hash."""
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="lancelet-keys-")
+        self._folder = SpillFolder("keys")
         self._writers: dict[int, pa.RecordBatchStreamWriter] = {}
         self._sizes = [0] * _FILES
 
@@ -147,7 +146,7 @@ class _Files:
         for writer in self._writers.values():
             writer.close()
         self._writers = {}
-        self._folder.cleanup()
+        self._folder.close()
 
     def _writer(self, number: int, schema: pa.Schema) -> pa.RecordBatchStreamWriter:
         if number not in self._writers:
@@ -155,4 +154,4 @@ class _Files:
         return self._writers[number]
 
     def _path(self, number: int) -> str:
-        return str(Path(self._folder.name) / f"{number}.arrow")
+        return str(self._folder.path / f"{number}.arrow")

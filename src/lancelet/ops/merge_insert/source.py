@@ -9,10 +9,8 @@ that it takes no memory while it waits.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
@@ -21,6 +19,7 @@ import pyarrow as pa
 
 from lancelet.buffers import Int64s
 from lancelet.encodings.take import take_from_batch, take_from_table
+from lancelet.io.spill_folder import SpillFolder
 from lancelet.ops.rows import RowStream
 
 _BATCH_ROWS: Final = 65536
@@ -48,7 +47,7 @@ class SourceRows:
         self.num_rows = 0
         self.num_bytes = 0
         self._batches: list[pa.RecordBatch] = []
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: SpillFolder | None = None
         self._writer: pa.RecordBatchFileWriter | None = None
 
     @staticmethod
@@ -111,7 +110,7 @@ class SourceRows:
         self._batches = []
         self._finish()
         if self._folder is not None:
-            self._folder.cleanup()
+            self._folder.close()
             self._folder = None
 
     def __enter__(self) -> Self:
@@ -140,7 +139,7 @@ class SourceRows:
     def _spill(self) -> None:
         if self._writer is not None:
             return
-        self._folder = tempfile.TemporaryDirectory(prefix="lancelet-merge-")
+        self._folder = SpillFolder("merge")
         self._writer = pa.ipc.new_file(self._path, self.schema)
         for batch in self._batches:
             self._writer.write_batch(batch)
@@ -162,7 +161,7 @@ class SourceRows:
     @property
     def _path(self) -> str:
         assert self._folder is not None
-        return str(Path(self._folder.name) / "rows.arrow")
+        return str(self._folder.path / "rows.arrow")
 
 
 def _between(ascending: Int64s, first: int, stop: int) -> Int64s:
