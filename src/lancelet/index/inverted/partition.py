@@ -36,6 +36,7 @@ from lancelet.index.inverted.tokens import (
 )
 from lancelet.index.inverted.write import block_sizes
 from lancelet.index.text.elements import Places, no_places
+from lancelet.io.metered import IoCounts
 from lancelet.kernels import PostingLists, decode_postings, decode_streams
 from lancelet.rowids.address import UInt64s
 
@@ -197,6 +198,52 @@ class StoredPartition:
         return self._arena.lists(tokens, norms, with_position=with_position)
 
     def everything(self) -> tuple[list[str], Postings]:
+    def expected_reads(self, tokens: Sequence[str], *, with_position: bool) -> IoCounts:
+        """Return about what searching tokens will read, of what is not in memory."""
+        known, found = vars(self), IoCounts()
+        if "numbers" not in known:
+            found += self._docs.expected_reads(["_rowid"])
+        if "lengths" not in known:
+            found += self._docs.expected_reads(["_num_tokens"])
+        if "_counts" not in known:
+            found += self._invert.expected_reads(["_length"])
+        columns = ["_posting", *self._position_columns] if with_position else ["_posting"]
+        if "tokens" not in known:
+            found += self._token_file.expected_reads(self._token_columns)
+            each = self._invert.expected_reads(columns)
+            share = min(len(tokens), self.num_tokens) / max(1, self.num_tokens)
+            return found + IoCounts(each.read_iops * len(tokens), int(each.read_bytes * share))
+        for token in tokens:
+            number = self.tokens.find(token)
+            if number is not None and not self._arena.holds(number, with_position=with_position):
+                found += self._expected_list(columns, number)
+        return found
+
+    def _expected_list(self, columns: Sequence[str], number: int) -> IoCounts:
+        """Return about what reading the list of a token asks for, by how many documents it has."""
+        requests = self._invert.expected_reads(columns, RowRange(number, number + 1)).read_iops
+        everything = self._invert.expected_reads(columns).read_bytes
+        counts = self._counts if "_counts" in vars(self) else np.ones(self.num_tokens, np.uint32)
+        share = int(counts[number]) / max(1, int(counts.sum(dtype=np.int64)))
+        return IoCounts(requests, int(everything * share))
+
+    def known_docs_with(self, tokens: Sequence[str]) -> list[int] | None:
+        """Return how many documents have each token, or None if that is not in memory."""
+        if "tokens" not in vars(self) or "_counts" not in vars(self):
+            return None
+        numbers = [self.tokens.find(token) for token in tokens]
+        return [0 if number is None else self.num_docs_with(number) for number in numbers]
+
+    @property
+    def _token_columns(self) -> list[str]:
+        return ["_token_fst_bytes"] if self._is_automaton else ["_token", "_token_id"]
+
+    @property
+    def _position_columns(self) -> list[str]:
+        if "_position_block_offset" in self._invert.schema.names:
+            return ["_compressed_position", "_position_block_offset"]
+        return [] if self._position_column is None else [self._position_column]
+
         """Return all tokens and all postings."""
         tokens = all_tokens(self.tokens, self.num_tokens)
         rows = RowRange(0, self.num_tokens)
