@@ -197,7 +197,6 @@ class StoredPartition:
         """Return the lists of tokens that documents have, for a search with these norms."""
         return self._arena.lists(tokens, norms, with_position=with_position)
 
-    def everything(self) -> tuple[list[str], Postings]:
     def expected_reads(self, tokens: Sequence[str], *, with_position: bool) -> IoCounts:
         """Return about what searching tokens will read, of what is not in memory."""
         known, found = vars(self), IoCounts()
@@ -245,6 +244,7 @@ class StoredPartition:
         return [] if self._position_column is None else [self._position_column]
 
         """Return all tokens and all postings."""
+    def everything(self) -> tuple[list[str], Postings]:
         tokens = all_tokens(self.tokens, self.num_tokens)
         rows = RowRange(0, self.num_tokens)
         return tokens, self._read(rows, with_position=self.has_positions)
