@@ -93,7 +93,7 @@ class MiniBlock:
 
 def encode_mini_block(block: Block, *, version: FileVersion, options: EncodingOptions) -> MiniBlock:
     """Encode the values of a page with what is cheapest to read."""
-    limits = _limits(version, options)
+    limits = limits_of(version, options)
     if raw_bytes(block) <= TINY_BYTES and options == EncodingOptions():
         codec = _plain(block)
         if codec is not None:
@@ -116,7 +116,7 @@ def encode_dictionary_mini_block(
     indices: FixedWidth, items: Block, *, version: FileVersion, options: EncodingOptions
 ) -> MiniBlock:
     """Encode values that have a dictionary already: the indices as is cheapest to read."""
-    limits = _limits(version, options)
+    limits = limits_of(version, options)
     sample = sample_of(indices)
     trials = try_all(sample, page_bytes=raw_bytes(indices), options=options, limits=limits)
     best = best_of(trials, options)
@@ -182,7 +182,8 @@ def encode_full_zip(block: Block, *, options: EncodingOptions) -> EncodedValues:
     return best.encode_values(block)
 
 
-def _limits(version: FileVersion, options: EncodingOptions) -> ChunkLimits:
+def limits_of(version: FileVersion, options: EncodingOptions) -> ChunkLimits:
+    """Return how large the chunks of a page may become."""
     is_large = version >= FileVersion.V2_2
     bytes_max = LARGE_CHUNK_VALUES_BYTES if is_large else SMALL_CHUNK_VALUES_BYTES
     limits = ChunkLimits(bytes_max=bytes_max)

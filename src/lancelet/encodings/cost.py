@@ -74,10 +74,14 @@ def try_codec(codec: Codec, sample: Block, limits: ChunkLimits) -> tuple[Chunked
         decode_ns = cost.decode_ns + _decompress_ns(codec, plain, packed)
     else:
         encoded = codec.encode_chunks(sample, limits)
-        decode_ns = _decode_ns(codec, raw_bytes(sample) / max(sample.count, 1))
-    chunk_bytes = _CHUNK_BYTES + _PART_BYTES * (len(encoded.parts) - 1)
-    stored = encoded.encoded_bytes + chunk_bytes * len(encoded.counts)
+        decode_ns = decode_ns_of(codec, raw_bytes(sample) / max(sample.count, 1))
+    stored = encoded.encoded_bytes + framing_bytes(len(encoded.counts), len(encoded.parts))
     return encoded, Cost(stored / max(sample.count, 1), decode_ns)
+
+
+def framing_bytes(num_chunks: int, num_parts: int) -> int:
+    """Return what chunks cost besides their values, if each has so many parts."""
+    return (_CHUNK_BYTES + _PART_BYTES * (num_parts - 1)) * num_chunks
 
 
 def try_values(codec: Codec, sample: Block) -> Cost:
@@ -86,7 +90,7 @@ def try_values(codec: Codec, sample: Block) -> Cost:
     plain = raw_bytes(sample) / max(sample.count, 1)
     if isinstance(codec, General):
         return Cost(stored, FRAME_NS + _decompress_ns(codec, plain, stored))
-    return Cost(stored, _decode_ns(codec, plain))
+    return Cost(stored, decode_ns_of(codec, plain))
 
 
 def saving_min(codec: General) -> float:
@@ -132,7 +136,8 @@ def _decompress_ns(codec: General, plain: float, packed: float) -> float:
     return 0.1 * plain if is_split else 0.15 * plain + 0.7 * max(plain - packed, 0.0)
 
 
-def _decode_ns(codec: Codec, value_bytes: float) -> float:
+def decode_ns_of(codec: Codec, value_bytes: float) -> float:
+    """Return the time to decode a value of so many bytes, without a general compression."""
     match codec:
         case Fsst():
             return 0.4 * value_bytes

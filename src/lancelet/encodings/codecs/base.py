@@ -62,7 +62,7 @@ class ChunkLimits:
 class ChunkedValues:
     """Values cut into chunks; `parts[i]` is buffer i of every chunk.
 
-    All `counts` are the same power of two, except the last, which is what remains.
+    All `counts` of a page are the same power of two, except the last, which is what remains.
     """
 
     encoding: pb21.CompressiveEncoding
@@ -187,7 +187,11 @@ class Codec:
 
     def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:
         """Cut values into chunks and encode each."""
-        del limits
+        return self.encode_pages(block, block.count, limits)
+
+    def encode_pages(self, block: Block, rows: int, limits: ChunkLimits) -> ChunkedValues:
+        """Do the same for pages of `rows` values each, whose chunks follow one another."""
+        del rows, limits
         raise _no_context(self.wire_name, "mini-block pages", block=type(block).__name__)
 
     def encode_blocks(self, block: Block, counts: Int64s) -> EncodedBlocks:

@@ -32,6 +32,15 @@ def chunk_counts(count: int, chunk: int) -> Int64s:
     return counts
 
 
+def page_counts(num_pages: int, rows: int, chunk: int) -> Int64s:
+    """Cut each of some pages of `rows` values into chunks.
+
+    >>> page_counts(2, 5, 4).tolist()
+    [4, 1, 4, 1]
+    """
+    return np.tile(chunk_counts(rows, chunk), num_pages)
+
+
 VALUES_MIN: Final = 2
 """The fewest values of a chunk with another behind it: the reference refuses single ones."""
 

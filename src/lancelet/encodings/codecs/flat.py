@@ -27,7 +27,7 @@ from lancelet.encodings.codecs.base import (
     EncodedValues,
     Picks,
 )
-from lancelet.encodings.codecs.cut import chunk_counts, chunk_values, joined_bytes, slices_of
+from lancelet.encodings.codecs.cut import chunk_values, joined_bytes, page_counts, slices_of
 from lancelet.encodings.codecs.expect import check_sizes, expect_fixed_rows, expect_fixed_width
 from lancelet.errors import CorruptDataError
 from lancelet.format.protos import encodings21_pb as pb21
@@ -72,11 +72,15 @@ class Flat(Codec):
         if isinstance(block, FixedWidth):
             yield cls()
 
-    def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:
+    def encode_pages(self, block: Block, rows: int, limits: ChunkLimits) -> ChunkedValues:
         """Cut values into chunks of `limits.bytes_aim`."""
         values = expect_fixed_width(block, self.wire_name)
-        counts = chunk_counts(values.count, chunk_values(values.count, values.bits / 8, limits))
-        slices = self.encode_blocks(values, counts).slices
+        chunk = chunk_values(rows, values.bits / 8, limits)
+        counts = page_counts(values.count // rows if rows else 0, rows, chunk)
+        if values.bits == 1 and chunk % 8 == 0:
+            slices = slices_of((counts + 7) // 8, align_bits(values.data, values.count, rows))
+        else:
+            slices = self.encode_blocks(values, counts).slices
         return ChunkedValues(flat_encoding(values.bits), (slices,), counts)
 
     def encode_blocks(self, block: Block, counts: Int64s) -> EncodedBlocks:
@@ -131,6 +135,18 @@ class Flat(Codec):
         """Return the rows, whose width must be the one of the encoding."""
         del codecs
         return expect_fixed_rows(rows, flat_bits(message), cls.wire_name)
+
+
+def align_bits(bits: Bytes, count: int, rows: int) -> Bytes:
+    """Return a bitmap in which every `rows` bits begin on a byte.
+
+    >>> align_bits(np.array([0b1101], np.uint8), 4, 2).tolist()
+    [1, 3]
+    """
+    if rows == count or rows % 8 == 0:
+        return bits
+    plain = np.unpackbits(bits, bitorder="little", count=count).reshape(-1, rows)
+    return np.packbits(plain, axis=1, bitorder="little").reshape(-1)
 
 
 def cut_bits(bits: Bytes, counts: Int64s) -> Slices:

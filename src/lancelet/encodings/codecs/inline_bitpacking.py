@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from lancelet import kernels
 from lancelet.buffers import Int64s, Slices
@@ -27,7 +28,7 @@ from lancelet.encodings.codecs.base import (
     Encoding,
     Picks,
 )
-from lancelet.encodings.codecs.cut import chunk_counts
+from lancelet.encodings.codecs.cut import page_counts
 from lancelet.encodings.codecs.expect import check_counts
 from lancelet.encodings.codecs.words import as_words, checked_word_bits, from_words
 from lancelet.errors import InvalidInputError
@@ -57,13 +58,13 @@ class InlineBitpacking(Codec):
         if len(widths) and float(widths.mean()) <= block.bits - 1:
             yield cls()
 
-    def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:
+    def encode_pages(self, block: Block, rows: int, limits: ChunkLimits) -> ChunkedValues:
         """Pack 1024 values a chunk, whatever the limits aim at; they are at most 8 KiB."""
         del limits
         words = as_words(block, self.wire_name)
-        encoding = _encoding(words.itemsize * 8)
-        counts = chunk_counts(len(words), BLOCK_VALUES)
-        return ChunkedValues(encoding, (Slices(*kernels.pack_chunks(words)),), counts)
+        counts = page_counts(len(words) // rows if rows else 0, rows, BLOCK_VALUES)
+        packed = kernels.pack_chunks(*_padded(words, rows))
+        return ChunkedValues(inline_encoding(words.itemsize * 8), (Slices(*packed),), counts)
 
     def encode_blocks(self, block: Block, counts: Int64s) -> EncodedBlocks:
         """Pack a single block of at most 1024 values."""
@@ -72,7 +73,7 @@ class InlineBitpacking(Codec):
             raise InvalidInputError("only a single block is packed inline", values=len(words))
         # A block without values still is one: a width of 0 and nothing behind it.
         packed = kernels.pack_chunks(words if len(words) else np.zeros(1, words.dtype))
-        return EncodedBlocks(_encoding(words.itemsize * 8), Slices(*packed))
+        return EncodedBlocks(inline_encoding(words.itemsize * 8), Slices(*packed))
 
     @classmethod
     def decode_chunks(
@@ -100,6 +101,28 @@ class InlineBitpacking(Codec):
         return from_words(kernels.unpack_chunks(slices, counts, bits))
 
 
+def page_widths(words: npt.NDArray[Any], rows: int) -> npt.NDArray[np.int64]:
+    """Return the width of each block of each page of `rows` values, a row of them per page.
+
+    >>> page_widths(np.array([1, 2, 3, 4], np.uint8), 2).tolist()
+    [[2], [3]]
+    """
+    return (
+        kernels.bit_widths(*_padded(words, rows)).astype(np.int64).reshape(len(words) // rows, -1)
+    )
+
+
+def _padded(words: npt.NDArray[Any], rows: int) -> tuple[npt.NDArray[Any], int]:
+    """Return pages of `rows` values so that blocks end where they do, and the values of a block."""
+    if rows == len(words) or rows % BLOCK_VALUES == 0:
+        return words, BLOCK_VALUES
+    if rows < BLOCK_VALUES:
+        return words, rows
+    padded = np.zeros((len(words) // rows, -(-rows // BLOCK_VALUES) * BLOCK_VALUES), words.dtype)
+    padded[:, :rows] = words.reshape(-1, rows)
+    return padded.reshape(-1), BLOCK_VALUES
+
+
 def inline_block_bits(encoding: Encoding) -> int | None:
     """Return the width of words that are packed inline and nothing else; None if they are not."""
     if encoding.WhichOneof("compression") != "inline_bitpacking":
@@ -109,7 +132,8 @@ def inline_block_bits(encoding: Encoding) -> int | None:
     )
 
 
-def _encoding(bits: int) -> pb21.CompressiveEncoding:
+def inline_encoding(bits: int) -> pb21.CompressiveEncoding:
+    """Return the message of words of `bits` bits that are packed inline."""
     return pb21.CompressiveEncoding(
         inline_bitpacking=pb21.InlineBitpacking(uncompressed_bits_per_value=bits)
     )

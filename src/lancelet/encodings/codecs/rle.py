@@ -22,7 +22,7 @@ from lancelet import kernels
 from lancelet.buffers import Int64s, Slices
 from lancelet.encodings.base import Block, FixedWidth
 from lancelet.encodings.codecs.base import ChunkedValues, ChunkLimits, Codec, Codecs, EncodedBlocks
-from lancelet.encodings.codecs.cut import chunk_counts, slices_of
+from lancelet.encodings.codecs.cut import page_counts, slices_of
 from lancelet.encodings.codecs.expect import expect_fixed_width
 from lancelet.encodings.codecs.flat import flat_encoding
 from lancelet.encodings.codecs.words import as_words, checked_word_bits
@@ -65,15 +65,15 @@ class Rle(Codec):
             ):
                 yield cls()
 
-    def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:
+    def encode_pages(self, block: Block, rows: int, limits: ChunkLimits) -> ChunkedValues:
         """Cut values into chunks of the most values that are allowed, and these into runs."""
         words = as_words(block, self.wire_name)
         chunk = limits.values_max
         while chunk > 64 and chunk * (words.itemsize + 1) > limits.bytes_max:
             chunk //= 2
-        counts = chunk_counts(len(words), chunk)
+        counts = page_counts(len(words) // rows if rows else 0, rows, chunk)
         values, lengths = _encode(words, counts)
-        return ChunkedValues(_encoding(words.itemsize * 8), (values, lengths), counts)
+        return ChunkedValues(run_encoding(words.itemsize * 8), (values, lengths), counts)
 
     def encode_blocks(self, block: Block, counts: Int64s) -> EncodedBlocks:
         """Put values and lengths of each block behind each other."""
@@ -86,7 +86,7 @@ class Rle(Codec):
         kernels.copy_slices(heads, out, position)
         kernels.copy_slices(values, out, position + 8)
         kernels.copy_slices(lengths, out, position + 8 + values.size)
-        return EncodedBlocks(_encoding(words.itemsize * 8), Slices(out, position, sizes))
+        return EncodedBlocks(run_encoding(words.itemsize * 8), Slices(out, position, sizes))
 
     @classmethod
     def decode_chunks(
@@ -130,7 +130,8 @@ def _encode(words: npt.NDArray[Any], counts: Int64s) -> tuple[Slices, Slices]:
     return slices_of(runs * words.itemsize, values), slices_of(runs, lengths)
 
 
-def _encoding(bits: int) -> pb21.CompressiveEncoding:
+def run_encoding(bits: int) -> pb21.CompressiveEncoding:
+    """Return the message of runs of words of `bits` bits."""
     return pb21.CompressiveEncoding(
         rle=pb21.Rle(values=flat_encoding(bits), run_lengths=flat_encoding(8))
     )

@@ -78,11 +78,12 @@ class VariableCodec(Codec):
         if isinstance(block, Variable):
             yield cls()
 
-    def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:
-        """Cut strings into chunks of one count, so large that none exceeds the limits."""
+    def encode_pages(self, block: Block, rows: int, limits: ChunkLimits) -> ChunkedValues:
+        """Cut strings into chunks of one count in a page, so large that none exceeds the limits."""
         values = expect_variable(block, self.wire_name)
         width = values.offsets.itemsize
-        counts = chunk_counts(values.count, _chunk_values(values, limits))
+        each = _chunk_values(values, rows, limits)
+        counts = np.concatenate([chunk_counts(rows, chunk) for chunk in each])
         chunks = kernels.cut_variable(values.offsets, values.data, counts, PAD_BYTE)
         return ChunkedValues(variable_encoding(width * 8), (chunks,), counts)
 
@@ -143,19 +144,25 @@ class VariableCodec(Codec):
         return expect_variable_rows(rows, cls.wire_name)
 
 
-def _chunk_values(values: Variable, limits: ChunkLimits) -> int:
-    """Return the largest power of two of strings whose chunks stay within the limits."""
+def _chunk_values(values: Variable, rows: int, limits: ChunkLimits) -> list[int]:
+    """Return the largest power of two of strings whose chunks stay within the limits, per page."""
+    pages = values.count // rows if rows else 1
+    found = np.full(pages, VALUES_MIN)
+    first, waiting = np.arange(pages) * rows, np.arange(pages)
     chunk = limits.values_max
-    while chunk > VALUES_MIN:
-        if chunk // 2 < values.count:
-            at = np.arange(0, values.count, chunk)
-            sizes = np.diff(np.append(values.offsets[at], values.offsets[-1]))
-            head = (min(chunk, values.count) + 1) * values.offsets.itemsize
-            mean, most = float(sizes.mean()) + head, int(sizes.max()) + head
-            if mean <= limits.bytes_aim and most <= limits.bytes_max:
-                break
+    while chunk > VALUES_MIN and len(waiting):
+        if chunk // 2 < rows:
+            starts = values.offsets[first[waiting, None] + np.arange(0, rows, chunk)]
+            stops = values.offsets[first[waiting, None] + rows]
+            sizes = np.diff(starts, append=stops)
+            head = (min(chunk, rows) + 1) * values.offsets.itemsize
+            fits = (sizes.mean(axis=1) + head <= limits.bytes_aim) & (
+                sizes.max(axis=1).astype(np.int64) + head <= limits.bytes_max
+            )
+            found[waiting[fits]] = chunk
+            waiting = waiting[~fits]
         chunk //= 2
-    return chunk
+    return found.tolist()
 
 
 def plain_offset_bits(offsets: Any) -> int:

@@ -65,10 +65,15 @@ class ChunkParts:
     buffers: tuple[Slices, ...]
 
 
-def build_words(chunk_bytes: Int64s, counts: Int64s, *, has_large_chunks: bool) -> Bytes:
-    """Return the words of chunks: the inverse of `kernels.place_chunks`."""
-    logarithms = np.zeros(len(counts), np.int64)
-    logarithms[:-1] = np.log2(counts[:-1]).astype(np.int64)
+def build_words(
+    chunk_bytes: Int64s, counts: Int64s, *, has_large_chunks: bool, last: Int64s | int = -1
+) -> Bytes:
+    """Return the words of chunks: the inverse of `kernels.place_chunks`.
+
+    `last` are the chunks that are the last ones of their pages.
+    """
+    logarithms = np.log2(np.maximum(counts, 1)).astype(np.int64)
+    logarithms[last] = 0
     words = ((chunk_bytes // ALIGNMENT - 1) << 4) | logarithms
     return words.astype("<u4" if has_large_chunks else "<u2").view(np.uint8)
 

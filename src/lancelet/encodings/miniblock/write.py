@@ -11,6 +11,7 @@ behind the last value to the last chunk:
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -24,6 +25,8 @@ from lancelet.encodings.layout import Body, MiniBlockLayout
 from lancelet.encodings.levels import Levels, ShreddedLeaf
 from lancelet.encodings.miniblock.frame import LEVELS_MAX, ChunkParts, build_words, join_chunks
 from lancelet.encodings.miniblock.repetition_index import DEPTH, build_repetition_index
+
+Number = TypeVar("Number", int, Int64s)
 
 
 def build_mini_block(leaf: ShreddedLeaf, chosen: MiniBlock, *, version: FileVersion) -> Body | None:
@@ -82,11 +85,16 @@ def encode_levels(levels: Levels, counts: Int64s, *, has_run_lengths: bool) -> E
     """Encode levels, `counts[i]` of them in block i, by the smaller of the two ways there are."""
     block = FixedWidth(16, levels.view(np.uint8), len(levels))
     packed = OutOfLineBitpacking().encode_blocks(block, counts)
-    num_runs = 1 + int(np.count_nonzero(levels[1:] != levels[:-1]))
-    run_bytes = 3 * (num_runs + len(levels) // 255) + 8 * len(counts)
+    num_changes = int(np.count_nonzero(levels[1:] != levels[:-1]))
+    run_bytes = bytes_of_runs(num_changes, len(levels), len(counts))
     if not has_run_lengths or run_bytes > int(packed.slices.size.sum()):
         return packed
     return Rle().encode_blocks(block, counts)
+
+
+def bytes_of_runs(num_changes: Number, num_levels: int, num_blocks: Number) -> Number:
+    """Return about how many bytes levels take as runs, if so many differ from the one before."""
+    return 3 * (1 + num_changes + num_levels // 255) + 8 * num_blocks
 
 
 def _encode(

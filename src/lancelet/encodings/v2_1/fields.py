@@ -61,7 +61,7 @@ def encode_field(
                 )
             )
         else:
-            pages += encode_column(column_leaf, version, _seal, blobs=blobs)
+            pages += encode_column(column_leaf, version, seal_page, blobs=blobs)
     return pages
 
 
@@ -82,6 +82,7 @@ def bundle_columns(columns: Columns, memo: Memo | None = None) -> list[Bundle]:
     return open_bundles(columns, kind_of_bundle, open_bundle, memo)
 
 
-def _seal(path: Path, page: PageBody) -> tuple[bytes, tuple[Bytes, ...]]:
+def seal_page(path: Path, page: PageBody) -> tuple[bytes, tuple[Bytes, ...]]:
+    """Return the message of a page, in its envelope, and its buffers."""
     del path
     return sealed(message_of(page.body.layout)), page.body.buffers

@@ -15,27 +15,31 @@ What is not flat and plain, has nulls or asks for an encoding is left to the gen
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from lancelet.buffers import Bytes
 from lancelet.encodings import registry
-from lancelet.encodings.base import ColumnChoice, EncodedPage, FileVersion, Variable
+from lancelet.encodings.base import EncodedPage, FileVersion, Variable
 from lancelet.encodings.choose import TINY_BYTES
 from lancelet.encodings.codecs.flat import flat_encoding
 from lancelet.encodings.codecs.variable import PAD_BYTE as TEXT_PAD_BYTE
 from lancelet.encodings.codecs.variable import variable_encoding
-from lancelet.encodings.constant.value import build_value
 from lancelet.encodings.encode_leaf import WIDE_BYTES
-from lancelet.encodings.layout import ConstantLayout, MiniBlockLayout
-from lancelet.encodings.levels import LayerKind, Layers
+from lancelet.encodings.layout import MiniBlockLayout
 from lancelet.encodings.miniblock.frame import ALIGNMENT, PAD_BYTE
 from lancelet.encodings.options import has_other_defaults
 from lancelet.encodings.v2_1.messages import message_of, sealed
+from lancelet.encodings.v2_1.plain_page import (
+    ALL_VALID,
+    Page,
+    encoded_page,
+    page_of_one_number,
+    page_of_one_text,
+)
 from lancelet.format.field import Field
 
 _FIXED_TYPES: Final = frozenset(
@@ -55,37 +59,15 @@ _OFFSETS: Final[Mapping[int, np.dtype[Any]]] = {
     pa.large_binary().id: np.dtype(np.int64),
 }
 
-_Page: TypeAlias = tuple[tuple[Bytes, ...], bytes, str, str]
-"""The buffers of a page, its message, its layout and what its message says."""
-
-_LAYERS: Final = Layers.of([LayerKind.ALL_VALID_ITEM])
-_MESSAGE_OF_ONE_TEXT: Final = sealed(
-    message_of(ConstantLayout(_LAYERS, inline_value=None, has_value_buffer=True))
-)
-
 _PADDING: Final = bytes([PAD_BYTE]) * ALIGNMENT
 _TEXT_PADDING: Final = bytes([TEXT_PAD_BYTE]) * ALIGNMENT
 
 
-def encode_tiny_fields(
-    arrays: Sequence[pa.Array], fields: Sequence[Field], version: FileVersion
-) -> list[EncodedPage | None]:
-    """Return the one page of the values of each field, or None if they are not few and plain."""
-    if has_other_defaults():
-        return [None] * len(fields)
-    return [
-        _encode_tiny(array, field, version) for array, field in zip(arrays, fields, strict=True)
-    ]
-
-
 def encode_tiny(array: pa.Array, field: Field, version: FileVersion) -> EncodedPage | None:
     """Return the one page of a field's values, or None if they are not few and plain."""
-    return encode_tiny_fields([array], [field], version)[0]
-
-
-def _encode_tiny(array: pa.Array, field: Field, version: FileVersion) -> EncodedPage | None:
-    count, num_bytes = len(array), array.nbytes
-    if num_bytes > 2 * TINY_BYTES or field.metadata or not count or array.null_count:
+    if array.nbytes > 2 * TINY_BYTES or field.metadata or not len(array) or array.null_count:
+        return None
+    if has_other_defaults():
         return None
     data_type = array.type
     if data_type.id in _FIXED_TYPES:
@@ -94,27 +76,22 @@ def _encode_tiny(array: pa.Array, field: Field, version: FileVersion) -> Encoded
         page = _page_of_texts(array, _OFFSETS[data_type.id], version)
     else:
         return None
-    if page is None:
-        return None
-    buffers, encoding, layout, description = page
-    encoded_bytes = sum(map(len, buffers))
-    choice = ColumnChoice(field.name, layout, description, num_bytes, encoded_bytes)
-    return EncodedPage(0, 0, count, buffers, encoding, (choice,))
+    return None if page is None else encoded_page(array, field, page)
 
 
-def _page_of_numbers(array: pa.Array, bits: int, version: FileVersion) -> _Page | None:
+def _page_of_numbers(array: pa.Array, bits: int, version: FileVersion) -> Page | None:
     count, width = len(array), bits // 8
     start = array.offset * width
     data = array.buffers()[1][start : start + count * width].to_pybytes()
     has_large_chunks = version is not FileVersion.V2_1
     if has_large_chunks and data == data[:width] * count:
-        return (), _message_of_one(data[:width]), "constant", "constant"
+        return page_of_one_number(data[:width])
     if len(data) > TINY_BYTES:
         return None
     return _mini_block_page(data, *_message(bits, None, count, has_large_chunks), has_large_chunks)
 
 
-def _page_of_texts(array: pa.Array, offsets: np.dtype[Any], version: FileVersion) -> _Page | None:
+def _page_of_texts(array: pa.Array, offsets: np.dtype[Any], version: FileVersion) -> Page | None:
     _, ends, text = array.buffers()
     block = Variable(
         np.frombuffer(ends, offsets, len(array) + 1, array.offset * offsets.itemsize),
@@ -122,8 +99,7 @@ def _page_of_texts(array: pa.Array, offsets: np.dtype[Any], version: FileVersion
     )
     has_large_chunks = version is not FileVersion.V2_1
     if has_large_chunks and _is_one_text(block):
-        value = build_value(Variable(block.offsets[:2], block.data))
-        return (value,), _MESSAGE_OF_ONE_TEXT, "constant", "constant"
+        return page_of_one_text(Variable(block.offsets[:2], block.data))
     data = _chunk_of(block)
     if data is None:
         return None
@@ -133,13 +109,13 @@ def _page_of_texts(array: pa.Array, offsets: np.dtype[Any], version: FileVersion
 
 def _mini_block_page(
     data: bytes, encoding: bytes, description: str, has_large_chunks: bool
-) -> _Page:
+) -> Page:
     """Return a page of one chunk."""
     head = struct.pack("<HI" if has_large_chunks else "<HH", 0, len(data))
     chunk = _padded(head) + _padded(data)
     words = struct.pack("<I" if has_large_chunks else "<H", (len(chunk) // ALIGNMENT - 1) << 4)
     buffers = (np.frombuffer(words, np.uint8), np.frombuffer(chunk, np.uint8))
-    return buffers, encoding, "mini-block", description
+    return Page(buffers, encoding, "mini-block", description)
 
 
 def _is_one_text(block: Variable) -> bool:
@@ -167,11 +143,6 @@ def _padded(data: bytes) -> bytes:
     return data + _PADDING[: -len(data) % ALIGNMENT]
 
 
-@lru_cache(64)
-def _message_of_one(value: bytes) -> bytes:
-    return sealed(message_of(ConstantLayout(_LAYERS, inline_value=value)))
-
-
 @lru_cache(1024)
 def _message(
     value_bits: int, offset_bits: int | None, num_values: int, has_large_chunks: bool
@@ -179,7 +150,7 @@ def _message(
     """Return the message of a mini-block page, and what it says, for people."""
     encoding = flat_encoding(value_bits) if offset_bits is None else variable_encoding(offset_bits)
     layout = MiniBlockLayout(
-        layers=_LAYERS,
+        layers=ALL_VALID,
         values=encoding,
         num_values=num_values,
         num_buffers=1,

@@ -82,12 +82,12 @@ def bundle_columns(columns: Columns, version: FileVersion, memo: Memo | None) ->
     return ()
 
 
-def encode_tiny_fields(
+def encode_small_fields(
     arrays: Sequence[pa.Array], fields: Sequence[Field], version: FileVersion
 ) -> Sequence[EncodedPage | None]:
-    """Encode a few plain values of each field as its only page; others are None."""
+    """Encode the plain values of each field, which are few, as its only page; others are None."""
     if version in (FileVersion.V2_1, FileVersion.V2_2):
-        return encodings.v2_1.encode_tiny_fields(arrays, fields, version)
+        return encodings.v2_1.encode_small_fields(arrays, fields, version)
     return [None] * len(fields)
 
 

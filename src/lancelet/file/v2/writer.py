@@ -33,7 +33,7 @@ from lancelet.file.v2.column_metadata import WrittenPage, encode_column
 from lancelet.file.v2.column_plan import plan_columns
 from lancelet.file.v2.container import Container, Description, Place
 from lancelet.file.v2.descriptor import descriptor_bytes
-from lancelet.file.v2.generation import columns_of, encode_tiny_fields, generation_of
+from lancelet.file.v2.generation import columns_of, encode_small_fields, generation_of
 from lancelet.file.v2.waiting import joined
 from lancelet.file.zones import ZONE_ROWS, LeafBounds
 from lancelet.format.schema import Field, Schema
@@ -198,7 +198,7 @@ class FileWriter:
         if self._zones is not None and not self._zones.wants(self._num_rows):
             self._zones = None
         if self._zones is None:
-            self._flush_tiny()
+            self._flush_small()
         for pending in self._pending:
             self._flush(pending)
         self._write_encoded(keep=0)
@@ -257,13 +257,13 @@ class FileWriter:
             if pending.bytes >= limit or len(array) - start > rows:
                 self._flush(pending)
 
-    def _flush_tiny(self) -> None:
-        """Write at once what waits of fields if it is so little that it is a page as it is."""
+    def _flush_small(self) -> None:
+        """Write what waits of fields if it is so little that pages of one type are made at once."""
         self._write_encoded(keep=0)
         small = [each for each in self._pending if each.rows and each.bytes < _SMALL_BYTES]
         arrays = [joined(each.arrays, each.field) for each in small]
         fields = [each.field for each in small]
-        pages = encode_tiny_fields(arrays, fields, self._options.version)
+        pages = encode_small_fields(arrays, fields, self._options.version)
         for pending, page in zip(small, pages, strict=True):
             if page is not None:
                 self._write_page(pending, pending.first_row, page)

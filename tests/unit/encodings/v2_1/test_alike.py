@@ -1,0 +1,147 @@
+"""Columns that are alike: their pages are those that each would get alone, to the byte."""
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lancelet.encodings.base import FileVersion
+from lancelet.encodings.encode_field import column_leaves, encode_column
+from lancelet.encodings.v2_1.fields import seal_page
+from lancelet.encodings.v2_1.small import encode_small_fields
+from lancelet.format.schema import Schema
+
+VERSIONS = (FileVersion.V2_1, FileVersion.V2_2)
+TEXTS = (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
+NUMBERS = (
+    *(pa.int8(), pa.uint16(), pa.int32(), pa.int64(), pa.uint64(), pa.float16(), pa.float32()),
+    *(pa.float64(), pa.decimal128(10, 2), pa.date32(), pa.timestamp("us"), pa.duration("ms")),
+)
+ROWS = st.sampled_from([1, 2, 7, 8, 63, 65, 100, 512, 1000, 1024, 1025, 1500, 2047, 4096, 5000])
+
+
+def alone(array, field, version):
+    """The pages of a field that goes the way of all others."""
+    return [
+        page
+        for leaf in column_leaves(array, field, version)
+        for page in encode_column(leaf, version, seal_page, blobs=None)
+    ]
+
+
+def numbers(rng, data_type, rows):
+    """Random bytes, one value, few of them, sorted ones, ones of few bits."""
+    width = data_type.bit_width // 8
+    words = rng.integers(0, 256, (rows, width), np.uint8)
+    kind = rng.integers(0, 6)
+    if kind:
+        small = rng.integers(0, [1, 2, 7, 100, 1000][kind - 1], rows)
+        if rng.random() < 0.3:
+            small = np.sort(small)
+        words[:] = 0
+        words[:, : min(width, 2)] = small.astype("<u2").view(np.uint8).reshape(rows, 2)[:, :width]
+        if rng.random() < 0.2:
+            words[:, 2:] = (small * 7)[:, None]
+    return pa.Array.from_buffers(data_type, rows, [None, pa.py_buffer(words.tobytes())])
+
+
+def texts(rng, data_type, rows):
+    kinds = int(rng.choice([1, 3, rows]))
+    longest = int(rng.choice([1, 4, 30, 300]))
+    pool = ["x" * int(rng.integers(0, longest)) + str(at) for at in range(kinds)]
+    return pa.array([pool[at] for at in rng.integers(0, kinds, rows)]).cast(data_type)
+
+
+def column(rng, data_type, rows):
+    if pa.types.is_boolean(data_type):
+        array = pa.array(rng.random(rows) < rng.choice([0, 1, 0.5, 0.01]))
+    else:
+        array = (texts if data_type in TEXTS else numbers)(rng, data_type, rows)
+    if rng.random() < 0.4:
+        valid = rng.random(rows) >= rng.choice([0.002, 0.1, 0.5, 1])
+        if rng.random() < 0.5:
+            valid = np.sort(valid)
+        bits = pa.py_buffer(np.packbits(valid, bitorder="little"))
+        array = pa.Array.from_buffers(data_type, rows, [bits, *array.buffers()[1:]])
+    return pa.concat_arrays([array[:3], array])[3:] if rng.random() < 0.3 else array
+
+
+def assert_same(page, expected):
+    assert (page.column, page.first_row, page.length) == (0, 0, expected.length)
+    assert page.encoding == expected.encoding
+    assert [each.tobytes() for each in page.buffers] == [
+        each.tobytes() for each in expected.buffers
+    ]
+    (found,), (known,) = page.report, expected.report
+    # A dictionary that cannot pay is not tried here.
+    assert found.refused.items() <= known.refused.items()
+    assert replace(found, refused={}) == replace(known, refused={})
+
+
+@given(
+    st.sampled_from((*NUMBERS, *TEXTS, pa.bool_())),
+    ROWS,
+    st.sampled_from([1, 2, 20]),
+    st.sampled_from(VERSIONS),
+    st.integers(0, 2**32),
+)
+def test_pages_are_what_each_column_would_get_alone(data_type, rows, count, version, seed):
+    rng = np.random.default_rng(seed)
+    arrays = [column(rng, data_type, rows) for _ in range(count)]
+    fields = Schema.from_arrow(pa.schema([(f"c{at}", data_type) for at in range(count)])).fields
+    pages = encode_small_fields(arrays, fields, version)
+    for array, field, page in zip(arrays, fields, pages, strict=True):
+        if page is not None:
+            (expected,) = alone(array, field, version)
+            assert_same(page, expected)
+
+
+WANTED = {
+    "packed": (np.arange(1000) * 97 % 1013, "inline_bitpacking(64)"),
+    "as they are": (-np.arange(1000), "flat(64)"),
+    "runs": (np.repeat(np.arange(8, dtype=np.int8), 125), "rle(flat(8), flat(8))"),
+    "one value": (np.full(1000, 7), "constant"),
+    "few bytes": (np.arange(60), "flat(64)"),
+}
+
+
+@pytest.mark.parametrize("name", WANTED)
+def test_wide_tables_are_put_together_by_their_types(name):
+    """What the law above leaves open: that pages are made here at all."""
+    values, encoding = WANTED[name]
+    arrays = [pa.array(values)] * 20
+    schema = pa.schema([(f"c{at}", arrays[0].type) for at in range(20)])
+    pages = encode_small_fields(arrays, Schema.from_arrow(schema).fields, FileVersion.V2_2)
+    assert [page.report[0].encoding for page in pages if page is not None] == [encoding] * 20
+
+
+def test_columns_of_many_slabs_are_all_there():
+    arrays = [pa.array(np.arange(1000) * at % 4093) for at in range(1, 400)]
+    schema = pa.schema([(f"c{at}", pa.int64()) for at in range(len(arrays))])
+    fields = Schema.from_arrow(schema).fields
+    pages = encode_small_fields(arrays, fields, FileVersion.V2_2)
+    for array, field, page in zip(arrays, fields, pages, strict=True):
+        assert page is not None
+        assert_same(page, *alone(array, field, FileVersion.V2_2))
+
+
+def test_a_closer_look_is_left_to_others():
+    """Few values that repeat may get a dictionary, large pages a compression, options their way."""
+    rng = np.random.default_rng(0)
+    prices = pa.array(rng.choice(rng.random(20), 1000))
+    large = pa.array(rng.integers(0, 9, 4000))
+    lists = pa.array([[1]] * 100)
+    asks = pa.field("asks", pa.int64(), metadata={"lance-encoding:compression": "none"})
+    arrays = [prices, large, lists, large[:100]]
+    parts = [pa.field("prices", pa.float64()), pa.field("large", pa.int64())]
+    fields = Schema.from_arrow(pa.schema([*parts, pa.field("lists", lists.type), asks])).fields
+    assert encode_small_fields(arrays, fields, FileVersion.V2_2) == [None] * 4
+
+
+def test_defaults_of_the_process_are_left_to_others(monkeypatch):
+    monkeypatch.setenv("LANCE_ENCODING_DICT_DIVISOR", "3")
+    fields = Schema.from_arrow(pa.schema([("a", pa.int64())])).fields
+    assert encode_small_fields([pa.array([1, 2])], fields, FileVersion.V2_2) == [None]
