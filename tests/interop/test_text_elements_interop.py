@@ -82,8 +82,6 @@ class Life:
 
     def optimize(self):
         side, merged = self.side(), self.chance.choice([0, 1, 5])
-        if side is lance and self.builder is not lance:
-            merged = 0  # it appends to an index of ours what it does not merge with it
         side.dataset(self.path).optimize.optimize_indices(num_indices_to_merge=merged)
 
     STEPS = (append, append, delete, update, compact, optimize, optimize, build)

@@ -355,6 +355,29 @@ def test_texts_within_structs_are_searched_where_no_index_has_them(tmp_path):
     agree_on(path, "fox", "fox")
 
 
+@pytest.mark.parametrize("merger", [lancelet, lance], ids=["ours", "theirs"])
+@pytest.mark.parametrize("order", ["ot", "to", "oto", "tot"])
+@pytest.mark.parametrize("version", [1, 2])
+def test_segments_of_both_are_merged_by_either(tmp_path, version, order, merger):
+    path = str(tmp_path / "table.lance")
+    for place, who in enumerate(order):
+        module = {"o": lancelet, "t": lance}[who]
+        mode = "append" if place else "create"
+        module.write_dataset(rows(50 * place, 50 * place + 50), path, mode=mode)
+        if place:
+            module.dataset(path).optimize.optimize_indices(num_indices_to_merge=0)
+        else:
+            module.dataset(path).create_scalar_index(
+                "t", "INVERTED", with_position=True, format_version=version
+            )
+    agree_on(path, "red dog", "red dog")
+    merger.dataset(path).optimize.optimize_indices(num_indices_to_merge=9)
+    (index,) = lance.dataset(path).describe_indices()
+    assert len(index.segments) == 1
+    for words in ("fox", "red dog", '"red dog"'):
+        agree_on(path, words, words)
+
+
 def test_segments_beside_those_of_the_reference_are_merged_by_it(tmp_path):
     """Their tokens are stored as its own, as it refuses to merge segments that differ in that."""
     path = str(tmp_path / "table.lance")

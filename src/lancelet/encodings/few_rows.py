@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -60,8 +60,7 @@ class _Prepared:
         return _Prepared(columns, np.array(places, np.int64), others)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FoundRows:
+class FoundRows(NamedTuple):
     """The rows of columns by their places, and what was read for them.
 
     `others` are the places of columns that are to be read in the general way.

@@ -94,7 +94,11 @@ class IoMeter:
 
     def count_reads(self, num_ranges: int, num_bytes: int) -> None:
         """Count reads that were not asked for, from a map of an object."""
-        self.add(num_ranges, num_bytes)
+        with self._lock:
+            self._read_iops += num_ranges
+            self._read_bytes += num_bytes
+        if self._outer is not None:
+            self._outer.count_reads(num_ranges, num_bytes)
 
     def take(self) -> IoCounts:
         """Return what was counted and start again from zero; scopes around go on."""

@@ -10,7 +10,7 @@ Marks are set by whoever reads, once for all readers that share them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -42,8 +42,7 @@ class MappedFile:
         return MappedFile(source, known, _NO_BLOCKS, _NO_SUMS, _NO_MARKS)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FewRows:
+class FewRows(NamedTuple):
     """Some rows of columns, in one buffer, and how much was read for them.
 
     `places` has of each column the number of nulls, where validity, values or offsets, and bytes

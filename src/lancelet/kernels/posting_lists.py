@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -98,8 +98,7 @@ def glance_of(num_docs: int, docs: UInt32s, weights: Float32s) -> Bytes:
     return glance
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Ranking:
+class Ranking(NamedTuple):
     """What documents are ranked by; a document is left out where `hidden` is not 0.
 
     Attributes:

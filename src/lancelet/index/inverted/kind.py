@@ -231,7 +231,7 @@ class Inverted(ScalarKind):
 
     def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:
         """Cut the texts into tokens and write posting lists."""
-        return _train(rows, folder, parameters, is_automaton=False)
+        return _train(rows, folder, parameters, is_automaton=True)
 
     def append(
         self, segment: Segment, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters
@@ -265,7 +265,7 @@ class Inverted(ScalarKind):
         """Write the documents of all partitions that are still there, and those of the new rows."""
         opened = [_opened(segment) for segment in segments]
         options, codec, by_element = opened[-1].options, opened[-1].codec, opened[-1].by_element
-        is_automaton = all(segment.is_automaton for segment in opened)
+        is_automaton = any(segment.is_automaton for segment in opened)
         with SegmentWriter(folder, options, codec, is_automaton=is_automaton) as writer:
             for segment, move in zip(opened, moves, strict=True):
                 _add_segment(writer, segment, move)

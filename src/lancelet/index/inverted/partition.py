@@ -167,7 +167,8 @@ class StoredPartition:
         """The tokens."""
         if self._is_automaton:
             (data,) = self._token_file.read(["_token_fst_bytes"])
-            return AutomatonTokens(TokenAutomaton(data[0].as_py() if len(data) else b""))
+            automaton = TokenAutomaton(data[0].as_py() if len(data) else b"")
+            return AutomatonTokens(automaton, self.num_tokens)
         tokens, ids = self._token_file.read(["_token", "_token_id"])
         return SortedTokens(tokens, ids.to_numpy())
 
@@ -243,8 +244,8 @@ class StoredPartition:
             return ["_compressed_position", "_position_block_offset"]
         return [] if self._position_column is None else [self._position_column]
 
-        """Return all tokens and all postings."""
     def everything(self) -> tuple[list[str], Postings]:
+        """Return all tokens and all postings."""
         tokens = all_tokens(self.tokens, self.num_tokens)
         rows = RowRange(0, self.num_tokens)
         return tokens, self._read(rows, with_position=self.has_positions)

@@ -7,7 +7,7 @@ _token_id   4      0     2        the row of the token in the file of postings
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final, Protocol
 
 import numpy as np
@@ -17,9 +17,10 @@ import pyarrow as pa
 from lancelet.errors import CorruptDataError
 from lancelet.index.inverted.automaton import TokenAutomaton
 
-UInt32s = npt.NDArray[np.uint32]
 _TOKENS_KNOWN: Final = 4096
 """Where so many tokens are is remembered."""
+_TOKENS_TOGETHER: Final = 1024
+"""So many tokens are turned into text at a time."""
 
 
 class TokenSet(Protocol):
@@ -35,7 +36,7 @@ class TokenSet(Protocol):
 class SortedTokens:
     """Tokens in order, searched by halves."""
 
-    def __init__(self, tokens: pa.Array, ids: UInt32s) -> None:
+    def __init__(self, tokens: pa.Array, ids: npt.NDArray[np.integer]) -> None:
         """Search a column of tokens whose bytes ascend."""
         self._tokens = tokens.cast(pa.large_string())
         self._ids = ids
@@ -54,11 +55,13 @@ class SortedTokens:
 
     def starting_with(self, prefix: str) -> Iterator[tuple[str, int]]:
         """Yield the tokens with a beginning, in order, and their numbers."""
-        for place in range(self._place(prefix.encode()), len(self._tokens)):
-            token = self._tokens[place].as_py()
-            if not token.startswith(prefix):
-                return
-            yield token, int(self._ids[place])
+        for start in range(self._place(prefix.encode()), len(self._tokens), _TOKENS_TOGETHER):
+            own = slice(start, start + _TOKENS_TOGETHER)
+            pairs = zip(self._tokens[own].to_pylist(), self._ids[own].tolist(), strict=True)
+            for token, number in pairs:
+                if not token.startswith(prefix):
+                    return
+                yield token, number
 
     def _at(self, place: int) -> bytes:
         found: bytes = self._tokens[place].as_buffer().to_pybytes()
@@ -76,20 +79,35 @@ class SortedTokens:
 
 
 class AutomatonTokens:
-    """Tokens of an automaton."""
+    """Tokens of an automaton, which is walked for one token and read as a whole for more."""
 
-    def __init__(self, automaton: TokenAutomaton) -> None:
-        """Walk an automaton."""
-        self._automaton = automaton
+    def __init__(self, automaton: TokenAutomaton, count: int) -> None:
+        """Walk an automaton of so many tokens."""
+        self._automaton, self._count = automaton, count
+        self._known = lru_cache(maxsize=_TOKENS_KNOWN)(self._find)
 
     def find(self, token: str) -> int | None:
         """Return the number of a token, or None."""
-        return self._automaton.find(token.encode())
+        return self._known(token)
 
     def starting_with(self, prefix: str) -> Iterator[tuple[str, int]]:
         """Yield the tokens with a beginning, in order, and their numbers."""
-        for token, number in self._automaton.items(prefix.encode()):
-            yield token.decode(errors="replace"), number
+        return self._sorted.starting_with(prefix)
+
+    def _find(self, token: str) -> int | None:
+        return self._automaton.find(token.encode())
+
+    @cached_property
+    def _sorted(self) -> SortedTokens:
+        text, ends, numbers = self._automaton.everything(self._count)
+        offsets = np.concatenate([np.zeros(1, np.int64), ends])
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text)]
+        tokens = pa.Array.from_buffers(pa.large_string(), len(ends), buffers)
+        try:
+            tokens.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise CorruptDataError("a token set has tokens that are no text") from error
+        return SortedTokens(tokens, numbers)
 
 
 def all_tokens(tokens: TokenSet, count: int) -> list[str]:

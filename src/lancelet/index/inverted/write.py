@@ -24,7 +24,7 @@ from lancelet.buffers import Bytes, Int64s
 from lancelet.index.base import Progress, silent
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.inverted import layout
-from lancelet.index.inverted.automaton_writer import render_automaton
+from lancelet.index.inverted.automaton import render_automaton
 from lancelet.index.inverted.bm25 import Corpus, norms_of, weights
 from lancelet.index.inverted.layout import Codec
 from lancelet.index.inverted.packed import WaitingPostings
@@ -62,12 +62,12 @@ class SegmentWriter(AbstractContextManager["SegmentWriter"]):
         codec: Codec,
         waiting_bytes: int = WAITING_BYTES,
         *,
-        is_automaton: bool = False,
+        is_automaton: bool = True,
     ) -> None:
         """Write to a folder, with so many bytes of postings in memory until they are written.
 
-        Tokens are a column, or an automaton where the segments beside this one have that: the
-        reference merges no others.
+        Tokens are an automaton, or a column where the segments beside this one have that: the
+        reference writes automata, and merges no segments that differ in it.
         """
         self._is_automaton = is_automaton
         self._folder, self._options, self._codec = folder, options, codec
@@ -212,16 +212,18 @@ class _Documents:
 
 
 def _token_table(tokens: Sequence[str], *, is_automaton: bool) -> pa.Table:
-    if is_automaton:
-        ordered = sorted((token.encode(), number) for number, token in enumerate(tokens))
-        total = sum(len(token) for token, _ in ordered)
-        values = ([render_automaton(ordered)], [len(tokens)], [total])
-        arrays = map(pa.array, values, layout.AUTOMATON_SCHEMA.types)
-        return pa.Table.from_arrays(list(arrays), schema=layout.AUTOMATON_SCHEMA)
     texts = pa.array(tokens, pa.string())
     order = pc.array_sort_indices(texts)  # by their bytes, as readers expect
-    columns = [texts.take(order), order.cast(pa.uint32())]
-    return pa.Table.from_arrays(columns, schema=layout.TOKENS_SCHEMA)
+    ordered = texts.take(order)
+    if not is_automaton:
+        return pa.Table.from_arrays([ordered, order.cast(pa.uint32())], schema=layout.TOKENS_SCHEMA)
+    _, offsets, data = ordered.buffers()
+    ends = np.frombuffer(offsets, np.int32)[: len(tokens) + 1].astype(np.int64)
+    source = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    found = render_automaton(ends, source, order.to_numpy().astype(np.int64))
+    values = ([found], [len(tokens)], [int(ends[-1])])
+    arrays = map(pa.array, values, layout.AUTOMATON_SCHEMA.types)
+    return pa.Table.from_arrays(list(arrays), schema=layout.AUTOMATON_SCHEMA)
 
 
 def _posting_table(

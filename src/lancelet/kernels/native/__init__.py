@@ -1,5 +1,6 @@
 """Kernels by the native module: the same names and signatures as `lancelet.kernels.reference`."""
 
+from lancelet.kernels.native.automaton import read_automaton, write_automaton
 from lancelet.kernels.native.bitpack import (
     bit_widths,
     pack_blocks,
@@ -141,6 +142,7 @@ __all__ = [
     "place_slices",
     "rank_slots",
     "read_ahead",
+    "read_automaton",
     "read_packed",
     "read_varints",
     "rle_decode_chunks",
@@ -170,6 +172,7 @@ __all__ = [
     "unzip_fixed",
     "unzip_variable",
     "vector_distances",
+    "write_automaton",
     "xxh64_many",
     "xxh64_words",
     "zip_fixed",

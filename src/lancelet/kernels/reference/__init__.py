@@ -1,5 +1,6 @@
 """Kernels in NumPy: the definition of each, and what runs where the native module is missing."""
 
+from lancelet.kernels.reference.automaton import read_automaton, write_automaton
 from lancelet.kernels.reference.bitpack import (
     bit_widths,
     pack_blocks,
@@ -141,6 +142,7 @@ __all__ = [
     "place_slices",
     "rank_slots",
     "read_ahead",
+    "read_automaton",
     "read_packed",
     "read_varints",
     "rle_decode_chunks",
@@ -170,6 +172,7 @@ __all__ = [
     "unzip_fixed",
     "unzip_variable",
     "vector_distances",
+    "write_automaton",
     "xxh64_many",
     "xxh64_words",
     "zip_fixed",

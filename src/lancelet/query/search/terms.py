@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -48,8 +48,7 @@ class Statistics:
         return self.corpus.mean_length
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Wanted:
+class Wanted(NamedTuple):
     """How many documents of a partition are enough; those that are `hidden` are left out."""
 
     count: int
