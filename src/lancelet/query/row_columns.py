@@ -70,7 +70,7 @@ class FragmentRows:
 
     def ids(self, offsets: Int64s) -> UInt64s:
         """Return the ids of rows."""
-        if self.fragment.row_ids is None:
+        if self.fragment.row_ids is None and not self.snapshot.manifest.uses_stable_row_ids:
             return addresses_of(self.fragment.id, offsets)
         return row_ids_of(self.snapshot, self.fragment).take(offsets)
 

@@ -4,6 +4,9 @@ inline      in the fragment's entry of the manifest
 external    in a range of another file, as older tables have it
 spilled     a column of the fragment's data files, under a negative field id
 absent      the row id is the address; rows are as old as the table
+
+In a table whose row ids are stable none may be absent: its indices would find other rows, and a row
+that moves would get the id of another.
 """
 
 from __future__ import annotations
@@ -46,11 +49,22 @@ _NAMES: Final = {
 }
 
 
+class MissingRowIdsError(CorruptDataError, ValueError):
+    """A fragment of a table with stable row ids has none."""
+
+
 def row_ids_of(snapshot: Snapshot, fragment: Fragment) -> RowIdSequence:
     """Return the row id of every row of a fragment, deleted ones too."""
     rows = snapshot.physical_rows(fragment)
     stored = fragment.row_ids
     if stored is None:
+        if rows and snapshot.manifest.uses_stable_row_ids:
+            raise MissingRowIdsError(
+                "the table has stable row ids, and a fragment has none; rows can be read without "
+                "their ids, and an older version restored",
+                path=snapshot.entry.path,
+                fragment_id=fragment.id,
+            )
         first = row_address(fragment.id, 0)
         return RowIdSequence.of_range(first, first + rows)
     if isinstance(stored, Spilled):

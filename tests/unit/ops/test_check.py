@@ -17,9 +17,12 @@ from lancelet.errors import (
     NotFoundError,
     VersionNotFoundError,
 )
+from lancelet.format.fragment_list import FragmentList
+from lancelet.format.manifest_file import render_manifest_file
 from lancelet.format.operation import CreateIndex, Update
 from lancelet.ops.check import Level, Severity, check
 from lancelet.ops.publish import publish
+from lancelet.table.lineage import MissingRowIdsError
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
 
@@ -213,6 +216,35 @@ def test_row_ids_that_are_given_twice_are_found(table):
     table.checkout_latest()
     assert table.check("decode") == []
     assert ["two live rows have one row id" in f.what for f in table.check("indices")] == [True]
+
+
+def test_row_ids_that_are_missing_are_found_and_not_made_up(tmp_path):
+    """The reference does not open such a table."""
+    uri = str(tmp_path / "t")
+    written = lancelet.write_dataset(
+        rows(0, 20), uri, max_rows_per_file=10, enable_stable_row_ids=True
+    )
+    written.create_scalar_index("id", "BTREE")
+    snapshot = lancelet.dataset(uri).snapshot
+    stripped = [replace(fragment, row_ids=None) for fragment in snapshot.fragments]
+    manifest = replace(snapshot.manifest, fragments=FragmentList.of(stripped))
+    path = Path(uri) / snapshot.entry.path
+    path.write_bytes(render_manifest_file(manifest, snapshot.indices, None))
+    with pytest.raises(ValueError, match="row id"):
+        lance.dataset(uri)
+    dataset = lancelet.dataset(uri)
+    assert dataset.to_table() == rows(0, 20)
+    assert dataset.to_table(filter="id = 15") == rows(15, 16)
+    for call in (
+        lambda: dataset.to_table(with_row_id=True),
+        lambda: dataset._take_rows([3]),
+        lambda: dataset.update({"name": "'x'"}, where="id = 3"),
+        dataset.optimize.compact_files,
+    ):
+        with pytest.raises(MissingRowIdsError) as caught:
+            call()
+        assert isinstance(caught.value, ValueError)
+    assert found(dataset)[:2] == [("error", 0), ("error", 1)]
 
 
 def test_indices_are_checked_and_dropped(tmp_path):
