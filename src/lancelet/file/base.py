@@ -23,6 +23,7 @@ from lancelet.buffers import Int64s
 from lancelet.encodings.base import FileVersion, RowIndices, RowRange, Rows
 from lancelet.errors import InvalidInputError
 from lancelet.format.schema import Field, Schema
+from lancelet.io.metered import IoCounts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,6 +153,12 @@ class DataFileReader(Protocol):
 
     def encoded_bytes(self, fields: Sequence[Field], rows: Rows) -> int:
         """Estimate the bytes that reading these rows would fetch."""
+
+    def expected_reads(self, fields: Sequence[Field], *parts: Rows) -> IoCounts:
+        """Return about what reading some rows, and then others, would ask of storage."""
+
+    def statistics_reads(self) -> IoCounts:
+        """Return what was read for statistics of zones so far."""
 
     def zone_statistics(self, field: Field) -> ZoneStatistics | None:
         """Return what the file knows of a field per zone, or None."""

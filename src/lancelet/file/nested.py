@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from lancelet.buffers import Bytes, Fetch, Ranges, Slices
+from lancelet.io.metered import IoCounts
 from lancelet.io.store import BytesLike, ObjectReader, ObjectWriter, as_memoryview, check_ranges
 
 
@@ -67,6 +68,8 @@ class RangeReader(ObjectReader):
         self._path = path
         self._position = position
         self._size = size
+        self.reads = IoCounts()
+        """What was read of it so far."""
 
     @property
     def path(self) -> str:
@@ -81,6 +84,7 @@ class RangeReader(ObjectReader):
     def read_ranges(self, ranges: Ranges) -> Slices:
         """Return the bytes of ranges, whose positions count from the start of this range."""
         check_ranges(ranges, path=self._path, size=self._size)
+        self.reads += IoCounts(len(ranges), int(ranges.size.sum()))
         return self._fetch(Ranges(ranges.position + self._position, ranges.size))
 
     def read_tail(self, size: int) -> Bytes:

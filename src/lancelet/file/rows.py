@@ -40,10 +40,12 @@ from lancelet.encodings.take import take_rows
 from lancelet.errors import InvalidInputError, LanceletError, MemoryLimitError
 from lancelet.file.base import check_rows, distinct_rows
 from lancelet.file.batches import rebatch
+from lancelet.file.expected import expected_of_units
 from lancelet.file.pool import FEW_LONG_TASKS, FEW_TASKS, map_ordered
-from lancelet.file.schedule import SPLIT_ROWS_MIN, TASK_BYTES, plan_read
+from lancelet.file.schedule import SPLIT_ROWS_MIN, TASK_BYTES, Plan, plan_read
 from lancelet.file.selection import OpenedField, OpenedFields, Selection
 from lancelet.format.schema import Field
+from lancelet.io.metered import IoCounts
 from lancelet.kernels import MappedFile
 
 _TAKE_ROWS_MIN: Final = 1024
@@ -172,6 +174,22 @@ class RowReader(ABC):
                 total = selection.encoded_bytes(RowRange(0, self.num_rows))
                 return total * len(indices) // max(1, self.num_rows)
 
+    def expected_reads(self, fields: Sequence[Field], *parts: Rows) -> IoCounts:
+        """Return about what reading rows would ask of storage, split as reading splits them."""
+        with self._facts():
+            selection, tasks = self._select(fields), list[Rows]()
+            for rows in parts:
+                check_rows(rows, num_rows=self.num_rows)
+                if isinstance(rows, RowIndices):
+                    tasks.append(rows)
+                else:
+                    tasks += self._plan(selection, rows, batch_size=None).splits
+            return expected_of_units(selection, tasks)
+
+    def statistics_reads(self) -> IoCounts:
+        """Return what was read for statistics of zones so far, where it is worth telling."""
+        return IoCounts()
+
     def _read_few(self, selection: Selection | None, rows: Rows) -> list[pa.Array] | None:
         """Read a few rows of fields that were read before, from the map of the file.
 
@@ -237,16 +255,7 @@ class RowReader(ABC):
             # So few are never cut, and a plan would take as long as reading them.
             yield selection.in_order(self._read_part(selection, (rows, units)))
             return
-        borders = None
-        if batch_size is None and selection.alone:
-            borders = self._page_borders([column.field for column in selection.alone])
-        plan = plan_read(
-            rows,
-            selection.row_bytes,
-            num_fields=len(selection.fields),
-            borders=borders,
-            batch_size=batch_size,
-        )
+        plan = self._plan(selection, rows, batch_size=batch_size)
         groups = [units[group.start : group.stop] for group in plan.groups]
         tasks = ((split, group) for split in plan.splits for group in groups)
         few = FEW_LONG_TASKS if selection.is_packed else FEW_TASKS
@@ -255,6 +264,19 @@ class RowReader(ABC):
         for _ in plan.splits:
             parts = islice(results, len(groups))
             yield selection.in_order([array for part in parts for array in part])
+
+    def _plan(self, selection: Selection, rows: RowRange, *, batch_size: int | None) -> Plan:
+        """Return the tasks of a read of many rows."""
+        borders = None
+        if batch_size is None and selection.alone:
+            borders = self._page_borders([column.field for column in selection.alone])
+        return plan_read(
+            rows,
+            selection.row_bytes,
+            num_fields=len(selection.fields),
+            borders=borders,
+            batch_size=batch_size,
+        )
 
     def _take(self, selection: Selection, indices: Int64s) -> list[list[pa.Array]]:
         """Read single rows, cut into tasks where they are many."""

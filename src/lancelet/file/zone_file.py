@@ -47,6 +47,7 @@ from lancelet.file.zones import (
 )
 from lancelet.format.field import Field
 from lancelet.format.schema import Schema
+from lancelet.io.metered import IoCounts
 
 MAGIC: Final = b"LLETZON1"
 HEADER_BYTES: Final = 64
@@ -104,9 +105,10 @@ class ZoneCollector:
 class ZoneReader:
     """Reads the statistics that a global buffer holds."""
 
-    def __init__(self, reader: FileReader, layout: Mapping[str, Any]) -> None:
+    def __init__(self, reader: FileReader, inner: RangeReader, layout: Mapping[str, Any]) -> None:
         """Read from an inner file; made by `open_zones`."""
         self._reader = reader
+        self._inner = inner
         self._zone_rows = int(layout["zone_rows"])
         self._num_rows = int(layout["num_rows"])
         self._order = {int(field_id): place for place, field_id in enumerate(layout["fields"])}
@@ -123,6 +125,11 @@ class ZoneReader:
     def num_rows(self) -> int:
         """How many rows the zones are of."""
         return self._num_rows
+
+    @property
+    def reads(self) -> IoCounts:
+        """What was read of the statistics so far."""
+        return self._inner.reads
 
     def statistics(self, field: Field) -> ZoneStatistics | None:
         """Return the statistics of one field, or None if there are none; they are read once."""
@@ -197,15 +204,16 @@ def open_zones(outer: FileReader) -> ZoneReader | None:
     heads = outer.fetch(Ranges.of(*((position, len(MAGIC)) for position, _ in places)))
     for index, (position, size) in enumerate(places):
         if heads.slice_bytes(index).tobytes() == MAGIC:
-            return _open(outer, position, size)
+            return _open(outer, position, size, heads=len(places))
     return None
 
 
-def _open(outer: FileReader, position: int, size: int) -> ZoneReader:
+def _open(outer: FileReader, position: int, size: int, *, heads: int) -> ZoneReader:
     inner_size = size - HEADER_BYTES
     inner = RangeReader(
         outer.fetch, path=outer.path, position=position + HEADER_BYTES, size=inner_size
     )
+    inner.reads += IoCounts(heads, heads * len(MAGIC))
     tail = inner.read_tail(tail_size(inner_size))
     reading = read_metadata(tail, file_bytes=inner_size, with_checksums=False)
     metadata = run(reading, inner.read_ranges)
@@ -214,7 +222,7 @@ def _open(outer: FileReader, position: int, size: int) -> ZoneReader:
     placement = place_columns(schema.fields, metadata.footer.version)
     reader = FileReader(inner, KnownFile(metadata, schema, placement, None), verify=Verify.OFF)
     try:
-        zones = ZoneReader(reader, json.loads(schema.metadata[_LAYOUT_KEY]))
+        zones = ZoneReader(reader, inner, json.loads(schema.metadata[_LAYOUT_KEY]))
     except (KeyError, ValueError, TypeError, RecursionError) as error:
         raise CorruptDataError(
             "the zone statistics of the file are damaged", position=position, size=size

@@ -22,6 +22,7 @@ import pyarrow as pa
 from lancelet.errors import InvalidInputError
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.question import OneOf, Question
+from lancelet.io.metered import IoCounts
 from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import RowSet
 
@@ -141,6 +142,14 @@ class Naming(Protocol):
 
 
 @runtime_checkable
+class Foreseeing(Protocol):
+    """A segment that reads for an answer what it did not read for the estimate."""
+
+    def expected_reads(self, question: Question) -> IoCounts:
+        """Return about what finding the rows will read, which is nothing if that is in memory."""
+
+
+@runtime_checkable
 class Typed(Protocol):
     """A segment that knows the type of its values."""
 
@@ -204,6 +213,14 @@ class ScalarKind(Protocol):
     """Whether a column may be within the elements of lists, whose values it gets as lists."""
     path_within: str | None = None
     """The place in documents whose values are indexed, for a kind that looks into them."""
+    reads_documents: bool = False
+    """Whether it gets documents of JSON columns as text; else as they are stored."""
+
+    def indexed_type(self, data_type: pa.DataType) -> pa.DataType:
+        """Return the type as which the values of a column are indexed."""
+        found = indexed_type(data_type)
+        is_stored = isinstance(found, pa.JsonType) and not self.reads_documents
+        return pa.large_binary() if is_stored else found
 
     def of_parameters(self, parameters: Parameters) -> ScalarKind:  # noqa: ARG002
         """Return the kind that parameters make of it; most are what they are."""

@@ -22,8 +22,10 @@ from lancelet.file.open import create_data_file, open_data_file
 from lancelet.file.v0_1 import LegacyFileReader
 from lancelet.file.v2.reader import FileReader
 from lancelet.file.v2.writer import FileWriter, WriterOptions
+from lancelet.format.field import Field
 from lancelet.format.index_metadata import IndexFile
 from lancelet.format.schema import Schema
+from lancelet.io.metered import IoCounts
 from lancelet.io.store import Store
 
 _WRITTEN_AS: Final = {FileVersion.V0_1: FileVersion.V2_0}
@@ -56,8 +58,17 @@ class StoredFile:
 
     def read(self, columns: Sequence[str], rows: Rows | None = None) -> list[pa.Array]:
         """Return columns, by default with all rows."""
+        fields = self._fields(columns)
+        return self._reader.read(fields, RowRange(0, self.num_rows) if rows is None else rows)
+
+    def expected_reads(self, columns: Sequence[str], *parts: Rows) -> IoCounts:
+        """Return about what reading columns would ask of storage, of all rows or part by part."""
+        wanted = parts or (RowRange(0, self.num_rows),)
+        return self._reader.expected_reads(self._fields(columns), *wanted)
+
+    def _fields(self, columns: Sequence[str]) -> list[Field]:
         try:
-            fields = [self._reader.schema.field_by_path(name) for name in columns]
+            return [self._reader.schema.field_by_path(name) for name in columns]
         except FieldNotFoundError as error:
             raise CorruptDataError(
                 "a file of an index lacks a column",
@@ -65,7 +76,6 @@ class StoredFile:
                 expected=list(columns),
                 found=list(self._reader.schema.names),
             ) from error
-        return self._reader.read(fields, RowRange(0, self.num_rows) if rows is None else rows)
 
     def global_buffer(self, number: str) -> bytes:
         """Return a buffer whose number stands in the metadata as text."""

@@ -21,9 +21,10 @@ from lancelet.index.folder import IndexLoads
 from lancelet.io.metered import PROCESS_METER, IoMeter, metered
 from lancelet.query import search as searches
 from lancelet.query.execute import count_rows, execute
+from lancelet.query.foresight import Foresight
 from lancelet.query.indexing.column_indices import column_indices, vector_indices
 from lancelet.query.indexing.segments import index_loads
-from lancelet.query.measure import measuring
+from lancelet.query.measure import measuring, planning
 from lancelet.query.node_meter import READ, SORT, Measured
 from lancelet.query.plan import ScanPlan
 from lancelet.query.predict import ASKED, Step, plan_steps
@@ -48,19 +49,24 @@ class ScanMetrics:
 
 def explain_plan(plan: ScanPlan, *, verbose: bool = False) -> str:
     """Return the steps of a scan, the last first, each with what it will take."""
-    return _listed([step.text for step in plan_steps(plan, verbose=verbose)])
+    foresight = Foresight(planning(plan), is_anew=False)
+    return _listed([step.text for step in plan_steps(foresight, verbose=verbose)])
 
 
 def analyze_plan(plan: ScanPlan, *, count_only: bool = False) -> str:
     """Run a scan with nothing kept from before, and return its steps with what each took."""
-    cold, meter = measuring(plan)
     loads, before = index_loads(plan.snapshot), replace(index_loads(plan.snapshot))
     started = time.perf_counter()
+    planned = planning(plan)
+    meter = planned.meter
+    steps = plan_steps(Foresight(planned, is_anew=True), verbose=True, counts=count_only)
+    # What was only asked to foresee what will be asked is told once.
+    before.comparisons, before.found = loads.comparisons, loads.found
+    cold = measuring(planned)
     rows = count_rows(cold) if count_only else sum(batch.num_rows for batch in execute(cold))
     elapsed_ms = (time.perf_counter() - started) * 1000
     meter.end()
     counts, looked = meter.counts + meter.of_indices, _metrics_of(loads, before)
-    steps = plan_steps(plan, verbose=True, counts=count_only)
     lines = _with_metrics(plan, steps, dict(meter.nodes), rows, looked)
     lines.append(
         f"measured: rows={rows} requests={counts.read_iops} bytes={counts.read_bytes} "

@@ -23,6 +23,7 @@ from lancelet.file.rows import RowReader
 from lancelet.file.schedule import TASK_BYTES, decoded_row_bytes, fixed_row_bytes
 from lancelet.format.field import Field
 from lancelet.format.fragment import TOMBSTONE, DataFile, Fragment
+from lancelet.io.metered import IoCounts
 from lancelet.query.overlays import Overlays
 from lancelet.query.parts import Piece, assemble, part_within
 from lancelet.query.scan_types import read_as, scan_type
@@ -132,9 +133,19 @@ class FragmentReader:
             file.reader.encoded_bytes(file.read, rows) for file in self.file_parts(tuple(fields))
         )
 
-    def num_files(self, fields: Sequence[Field]) -> int:
-        """Return how many files the fields are in."""
-        return len(self.file_parts(tuple(fields)))
+    def expected_reads(self, fields: Sequence[Field], rows: Rows) -> IoCounts:
+        """Return about what reading these rows would ask of storage."""
+        found = IoCounts()
+        for file in self.file_parts(tuple(fields)):
+            found += file.reader.expected_reads(file.read, rows)
+        return found
+
+    def statistics_reads(self, fields: Sequence[Field]) -> IoCounts:
+        """Return what was read so far for statistics of the files that have fields."""
+        found = IoCounts()
+        for file in self.file_parts(tuple(fields)):
+            found += file.reader.statistics_reads()
+        return found
 
     def zone_statistics(self, leaf: Field) -> ZoneStatistics | None:
         """Return what is known of a field per zone of rows, or None."""

@@ -12,7 +12,7 @@ Open indices are asked as they are; all else is read as if for the first time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from dataclasses import fields as dataclass_fields
@@ -26,6 +26,7 @@ from lancelet.encodings.base import RowIndices, RowRange, Rows
 from lancelet.file.small_files import SmallFiles
 from lancelet.format.field import Field
 from lancelet.format.fragment import DataFile, Fragment
+from lancelet.format.index_metadata import IndexSection
 from lancelet.index.question import OneOf, Question
 from lancelet.io.metered import PROCESS_METER, IoMeter, metered
 from lancelet.io.wrapped import WrappedStore
@@ -36,6 +37,7 @@ from lancelet.query.indexing.choose import choose_parts
 from lancelet.query.indexing.column_indices import ColumnIndex, column_indices, vector_indices
 from lancelet.query.indexing.segments import TableSegment, physical_rows_of
 from lancelet.query.node_meter import (
+    INDICES,
     READ,
     REFINE,
     SEARCH,
@@ -56,22 +58,27 @@ from lancelet.table.snapshot import Snapshot
 T = TypeVar("T")
 
 
-def measuring(plan: ScanPlan) -> tuple[ScanPlan, NodeMeter]:
-    """Return the plan over a store that is counted, with nothing kept but open indices."""
-    location = plan.snapshot.location
-    around = location.store.around if isinstance(location.store, WrappedStore) else None
+def planning(plan: ScanPlan) -> MeasuredPlan:
+    """Return the plan as it is, to be asked what it will do: what that reads is counted."""
+    store = plan.snapshot.location.store
+    around = store.around if isinstance(store, WrappedStore) else None
     meter = NodeMeter(PROCESS_METER.scope(), around if isinstance(around, IoMeter) else None)
-    rule = _Rule(plan, meter)
+    return MeasuredPlan.over(plan, meter)
+
+
+def measuring(planned: MeasuredPlan) -> ScanPlan:
+    """Return a plan over a store that is counted, with nothing kept but open indices."""
+    plan, meter = planned, planned.meter
+    location = plan.snapshot.location
     apart = replace(location, store=metered(location.store, meter), kept=Kept())
+    rule = _Rule(plan, meter)
     snapshot = _MeasuredSnapshot(apart, plan.snapshot.entry, plan.snapshot.stored, rule)
-    indices = _MeasuredIndices(column_indices(plan.snapshot), meter)
-    snapshot.kept.get_or_make("column indices", lambda: indices)
+    column_indices(snapshot, of=plan.snapshot)
     vector_indices(snapshot, of=plan.snapshot)
     searches.text_indices.text_indices(snapshot, of=plan.snapshot)
     search = plan.options.search
     wanted = None if search is None else _MeasuredSearch(search, meter)
-    own = replace(plan, snapshot=snapshot, options=replace(plan.options, search=wanted))
-    return _MeasuredPlan.over(own, meter), meter
+    return replace(plan, snapshot=snapshot, options=replace(plan.options, search=wanted))
 
 
 def takes_late(plan: ScanPlan) -> bool:
@@ -97,7 +104,7 @@ class _Rule:
     """Says which node reads columns."""
 
     def __init__(self, plan: ScanPlan, meter: NodeMeter) -> None:
-        self.meter = meter
+        self.plan, self.meter = plan, meter
         options = plan.options
         self._early = {field.id for step in plan.steps for field in step.fields}
         self._wanted = {field.id for field in plan.projection.fields}
@@ -178,24 +185,6 @@ class _MeasuredFiles:
             return self._files.read(fields, rows)
 
 
-class _MeasuredKept(Kept):
-    """Keeps readers that tell on what behalf they read."""
-
-    def __init__(self, snapshot: _MeasuredSnapshot) -> None:
-        super().__init__()
-        self._snapshot = snapshot
-
-    def get_or_make(self, key: Hashable, make: Callable[[], T]) -> T:
-        match key:
-            case ("reader", int(fragment_id)):
-                snapshot = self._snapshot
-                fragment = snapshot.fragments.by_id(fragment_id)
-                rule = snapshot.rule
-                own: Any = lambda: _MeasuredReader(snapshot.bare, fragment, rule)  # noqa: E731
-                return cast("T", super().get_or_make(key, own))
-        return super().get_or_make(key, make)
-
-
 @dataclass(frozen=True, eq=False)
 class _MeasuredSnapshot(Snapshot):
     """A version whose files are read on behalf of nodes."""
@@ -203,8 +192,15 @@ class _MeasuredSnapshot(Snapshot):
     rule: _Rule
 
     @cached_property
-    def kept(self) -> Kept:
-        return _MeasuredKept(self)
+    def indices(self) -> IndexSection:
+        return self.rule.plan.snapshot.indices
+
+    def open_fragment(self, fragment: Fragment, make: Callable[[Snapshot, Fragment], T]) -> T:
+        del make  # fragments of a plan are read in one way
+        return cast("T", super().open_fragment(fragment, self._open_measured))
+
+    def _open_measured(self, bare: Snapshot, fragment: Fragment) -> _MeasuredReader:
+        return _MeasuredReader(bare, fragment, self.rule)
 
     def open_small_files(
         self, files: Sequence[DataFile], num_rows: Sequence[int]
@@ -228,16 +224,23 @@ class _MeasuredStep(FilterStep):
 
 
 @dataclass(frozen=True, eq=False)
-class _MeasuredPlan(ScanPlan):
-    """A plan whose steps tell what they do."""
+class MeasuredPlan(ScanPlan):
+    """A plan whose steps and indices tell what they do."""
 
     meter: NodeMeter = field(kw_only=True)
 
     @staticmethod
-    def over(plan: ScanPlan, meter: NodeMeter) -> _MeasuredPlan:
+    def over(plan: ScanPlan, meter: NodeMeter) -> MeasuredPlan:
+        """Return a plan that tells a meter."""
         values = {each.name: getattr(plan, each.name) for each in dataclass_fields(ScanPlan)}
-        measured = _MeasuredPlan(**values, meter=meter)
+        measured = MeasuredPlan(**values, meter=meter)
         return replace(measured, steps=measured.measured(plan.steps))
+
+    @property
+    def indices(self) -> Mapping[tuple[str, ...], tuple[ColumnIndex, ...]]:
+        """The indices that can be asked, which tell what they are asked."""
+        with self.meter.asking(INDICES):
+            return _MeasuredIndices(super().indices, self.meter)
 
     def measured(self, steps: Iterable[FilterStep]) -> tuple[FilterStep, ...]:
         """Return steps that tell what they do."""
@@ -247,12 +250,15 @@ class _MeasuredPlan(ScanPlan):
         )
 
     def steps_of(self, conjuncts: Iterable[Conjunct]) -> tuple[FilterStep, ...]:
+        """Return the steps of a part of the filter, which tell what they do."""
         return self.measured(super().steps_of(conjuncts))
 
     def again(self, options: ScanOptions) -> ScanPlan:
-        return _MeasuredPlan.over(super().again(options), self.meter)
+        """Return the plan of another scan, which tells the same meter."""
+        return MeasuredPlan.over(super().again(options), self.meter)
 
     def passed(self, rows: pa.RecordBatch) -> pa.BooleanArray:
+        """Return for each row whether the filter holds, and tell how many pass."""
         whole = FilterStep(self.filter, (), ())
         node = filter_node(self.steps[-1].expression if self.steps else self.filter)
         with self.meter.within(node):
@@ -261,6 +267,7 @@ class _MeasuredPlan(ScanPlan):
         return found
 
     def run(self, node: str, work: Callable[[], T]) -> T:
+        """Do the work of a node on its behalf."""
         with self.meter.within(node):
             return work()
 
@@ -292,7 +299,8 @@ class _MeasuredIndices(Mapping[tuple[str, ...], tuple[ColumnIndex, ...]]):
         self._indices, self._meter = indices, meter
 
     def __getitem__(self, path: tuple[str, ...]) -> tuple[ColumnIndex, ...]:
-        found = self._indices[path]
+        with self._meter.asking(INDICES):
+            found = self._indices[path]
         return tuple(
             _MeasuredIndex(each.name, each.path, self._segments(each), self._meter)
             for each in found

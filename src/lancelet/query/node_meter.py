@@ -102,6 +102,10 @@ class NodeMeter(IoMeter):
         super().add(read_iops, read_bytes, write_iops, written_bytes)
         self.tell(self.current, IoCounts(read_iops, read_bytes))
 
+    def count_reads(self, num_ranges: int, num_bytes: int) -> None:
+        """Count reads from a map for the node of the calling thread, as any others."""
+        self.add(num_ranges, num_bytes)
+
     def tell(self, name: str, counts: IoCounts = IoCounts(), seconds: float = 0.0) -> None:  # noqa: B008 - it never changes
         """Add to what a node did."""
         with self._nodes_lock:

@@ -17,11 +17,11 @@ from lancelet.ops.write import FileLimits, FileOptions
 from lancelet.ops.write_table import WriteMode, WriteOptions, write_table
 from lancelet.query.execute import count_rows, execute, execute_to_table
 from lancelet.query.explain import analyze_plan, explain_plan
+from lancelet.query.foresight import predict
 from lancelet.query.fragment_reader import FragmentReader
 from lancelet.query.nodes import read
 from lancelet.query.nodes.filter import splits
 from lancelet.query.plan import plan_scan
-from lancelet.query.predict import predict
 from lancelet.query.row_columns import live_rows_before
 from lancelet.query.scan_options import Ordering, ScanOptions
 from lancelet.query.take import RowNotFoundError, addresses_at, live_addresses

@@ -26,6 +26,7 @@ from lancelet.file.v2.generation import bundle_columns, columns_of, generation_o
 from lancelet.file.v2.known import KnownFile
 from lancelet.file.v2.metadata import FileMetadata
 from lancelet.format.schema import Field, Schema
+from lancelet.io.metered import IoCounts
 from lancelet.io.store import ObjectReader
 from lancelet.kernels import MappedFile
 
@@ -35,6 +36,10 @@ _MANY_COLUMNS = 8
 
 class ZoneSource(Protocol):
     """Statistics that a file keeps of its fields; see `file.zone_file`."""
+
+    @property
+    def reads(self) -> IoCounts:
+        """What was read of the statistics so far."""
 
     def statistics(self, field: Field) -> ZoneStatistics | None:
         """Return the statistics of one field per zone, or None if there are none."""
@@ -126,6 +131,10 @@ class FileReader(RowReader):
             pages = self.column(self._placement[field.id]).pages
             edges = np.array([page.first_row for page in pages] + [self.num_rows], np.int64)
             return zones.page_statistics(field, edges)
+
+    def statistics_reads(self) -> IoCounts:
+        """Return what was read for statistics of zones so far."""
+        return IoCounts() if self._zones is None else self._zones.reads
 
     def close(self) -> None:
         """Give back what the reader holds; arrays that were read stay valid."""

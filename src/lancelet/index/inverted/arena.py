@@ -95,6 +95,10 @@ class ListArena:
             with self._lock:
                 self._add(found, norms)
 
+    def holds(self, token: int, *, with_position: bool) -> bool:
+        """Return whether the list of a token is in memory."""
+        return (token, with_position) in self._places
+
     def _missing(self, keys: Sequence[Key], norms: Float32s) -> list[Key]:
         """Return which lists have to be read; that is all of them where there is no more room."""
         missing = [key for key in dict.fromkeys(keys) if key not in self._places]

@@ -72,6 +72,13 @@ class Arena:
             self._loads.found += len(partitions) - len(missing)
             return self._fill(missing)
 
+    def missing(self, partitions: Int64s) -> Int64s:
+        """Return which of some partitions would be read."""
+        with self._lock:
+            if self._bytes > KEPT_BYTES and not self._is_there[partitions].all():
+                return partitions
+            return partitions[~self._is_there[partitions]]
+
     def _fill(self, missing: Iterable[int]) -> Loaded:
         for number in missing:
             numbers, codes = self._read(number)

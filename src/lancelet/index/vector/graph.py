@@ -8,6 +8,7 @@ notes     entry_point 2, level_offsets [0 3 4 4 ...]
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -23,6 +24,7 @@ from lancelet.file.pool import FEW_LONG_TASKS, map_ordered
 from lancelet.index.folder import StoredFile
 from lancelet.index.vector import layout
 from lancelet.index.vector.quantizers.base import Codes, Quantizer
+from lancelet.io.metered import IoCounts
 from lancelet.kernels import Graph, build_graph, edge_distances
 
 _SCHEMA: Final = pa.schema(
@@ -32,6 +34,7 @@ _SCHEMA: Final = pa.schema(
         pa.field("_distance", pa.list_(pa.float32())),
     ]
 )
+_COLUMNS: Final = ("__vector_id", "__neighbors")
 _SEED: Final = 42
 
 
@@ -128,12 +131,18 @@ class StoredGraphs:
             return {"entry_point": entry, "params": params, "level_offsets": levels.tolist()}
         return {}
 
+    def expected_reads(self, numbers: Sequence[int]) -> IoCounts:
+        """Return about what reading the graphs of partitions asks of storage."""
+        starts, ends = self._places.starts, self._places.starts + self._places.lengths
+        rows = [RowRange(int(starts[number]), int(ends[number])) for number in numbers]
+        return self._file.expected_reads(_COLUMNS, *rows) if rows else IoCounts()
+
     def read(self, number: int, count: int) -> Graph | None:
         """Return the graph of a partition with so many rows, or None if it has none."""
         start, length = int(self._places.starts[number]), int(self._places.lengths[number])
         if not length or not count:
             return None
-        columns = self._file.read(["__vector_id", "__neighbors"], RowRange(start, start + length))
+        columns = self._file.read(_COLUMNS, RowRange(start, start + length))
         lists = columns[1]
         offsets = lists.offsets.to_numpy().astype(np.int64)
         neighbors = lists.values.to_numpy(zero_copy_only=False)[offsets[0] : offsets[-1]]

@@ -27,6 +27,7 @@ from lancelet.index.vector.model import IvfModel
 from lancelet.index.vector.quantizers.base import Codes, Quantizer, StorageNotes
 from lancelet.index.vector.quantizers.registry import GRAPH, parse_quantizer, quantizer_name
 from lancelet.index.vector.vectors import values_of
+from lancelet.io.metered import IoCounts
 from lancelet.kernels import Graph, Metric, PackedCodes
 from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import RowSet
@@ -142,11 +143,28 @@ class IvfSegment:
         numbers, codes = self.codes(number)
         return numbers, self.quantizer.searchable(codes, self.centers[number])
 
+    def expected_reads(self, partitions: Int64s, *, by_graph: Int64s) -> IoCounts:
+        """Return about what loading partitions will read, and the graphs of some of them."""
+        loaded = self._arena.missing(partitions).tolist()
+        found = IoCounts()
+        if self.graphs is not None:
+            walked = [each for each in by_graph.tolist() if each not in self._kept_graphs]
+            found += self.graphs.expected_reads(walked)
+            loaded += walked
+        rows = [self._stored_rows(number) for number in loaded]
+        return found + self._storage.expected_reads(self._columns, *rows) if rows else found
+
+    @property
+    def _columns(self) -> list[str]:
+        return ["_rowid", *(field.name for field in self.quantizer.fields)]
+
+    def _stored_rows(self, number: int) -> RowRange:
+        start, count = int(self.starts[number]), int(self.lengths[number])
+        return RowRange(start, start + count)
+
     def codes(self, number: int) -> tuple[UInt64s, Codes]:
         """Return the numbers of the rows of a partition, and their codes row by row."""
-        start, count = int(self.starts[number]), int(self.lengths[number])
-        names = ["_rowid", *(field.name for field in self.quantizer.fields)]
-        ids, *columns = self._storage.read(names, RowRange(start, start + count))
+        ids, *columns = self._storage.read(self._columns, self._stored_rows(number))
         arrays = [_array_of(column) for column in columns]
         return ids.to_numpy(zero_copy_only=False).astype(np.uint64), self.quantizer.load(arrays)
 

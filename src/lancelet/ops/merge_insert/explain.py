@@ -24,9 +24,9 @@ from lancelet.ops.merge_insert.key_columns import KeyColumns
 from lancelet.ops.merge_insert.prepared_source import prepared
 from lancelet.ops.merge_insert.spec import Matched, MergeSpec, MergeStatistics
 from lancelet.ops.rows import RowStream
+from lancelet.query.foresight import predict
 from lancelet.query.indexing.column_indices import column_indices
 from lancelet.query.plan import FilterStep
-from lancelet.query.predict import predict
 from lancelet.table.snapshot import Snapshot
 
 
@@ -94,8 +94,7 @@ def _lines(
     yield f"  HashJoin: on=[{names}], build=source, probe=table"
     yield (
         f"    LanceRead: uri={snapshot.location.uri}, projection=[{names}], "
-        f"num_fragments={expected.fragments}, rows={expected.rows}, "
-        f"requests={expected.requests}, bytes={expected.bytes}"
+        f"num_fragments={expected.fragments}, {expected}"
     )
     yield f"    Source: columns=[{', '.join(schema.names)}]"
 

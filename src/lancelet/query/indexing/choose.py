@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 from lancelet.index.question import Question
 from lancelet.query import expression as ex
 from lancelet.query.expression import Expression, Operator
-from lancelet.query.indexing.column_indices import ColumnIndex, column_indices
+from lancelet.query.indexing.column_indices import ColumnIndex
 from lancelet.query.indexing.probes import Probe, column_of, join_intervals, probe_of
 from lancelet.query.plan import ScanPlan
 from lancelet.query.simplify import Conjunct
@@ -97,7 +97,7 @@ def choose_parts(plan: ScanPlan, *, counts: bool = False) -> list[ChosenPart]:
     """
     if not plan.options.use_indices or not plan.steps:
         return []
-    usable = column_indices(plan.snapshot)
+    usable = plan.indices
     if not usable:
         return []
     columns = {column_of(path) for path in usable}
@@ -114,7 +114,7 @@ def choose_whole(plan: ScanPlan) -> Part | None:
     """Return what to ask for all of the filter, whatever it costs; None if it cannot be asked."""
     if not plan.options.use_indices or not plan.steps:
         return None
-    usable = column_indices(plan.snapshot)
+    usable = plan.indices
     if not usable:
         return None
     groups = _groups(plan.conjuncts)

@@ -15,9 +15,10 @@ from typing import Final
 
 from lancelet import index as kinds
 from lancelet.format.index_metadata import IndexMetadata
-from lancelet.index.base import Counting
+from lancelet.index.base import Counting, Foreseeing
 from lancelet.index.question import IsNull, Question, type_of
 from lancelet.index.titles import TITLES
+from lancelet.io.metered import IoCounts
 from lancelet.query.functions.json_path import keys_of_path
 from lancelet.query.indexing.probes import WITHIN
 from lancelet.query.indexing.segments import (
@@ -98,6 +99,16 @@ class ColumnIndex:
             return True
         asked = type_of(question)
         return asked is None or asked == segment.value_type
+
+    def expected_reads(self, question: Question, *, is_negated: bool = False) -> IoCounts:
+        """Return about what finding the rows will read, after they were estimated."""
+        found = IoCounts()
+        for segment in self.segments:
+            opened = segment.open()
+            if isinstance(opened, Foreseeing):
+                found += opened.expected_reads(question)
+                found += opened.expected_reads(IsNull()) if is_negated else IoCounts()
+        return found
 
     def search(self, question: Question) -> tuple[RowSet, bool]:
         """Return the rows that answer a question, and whether no others are among them."""

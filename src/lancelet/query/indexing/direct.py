@@ -18,7 +18,7 @@ import pyarrow as pa
 from lancelet.buffers import Int64s
 from lancelet.errors import CorruptDataError, ObjectNotFoundError
 from lancelet.index.question import OneOf
-from lancelet.query.indexing.column_indices import ColumnIndex, column_indices
+from lancelet.query.indexing.column_indices import ColumnIndex
 from lancelet.query.indexing.probes import WITHIN, probe_of
 from lancelet.query.indexing.segments import warn_unusable
 from lancelet.query.nodes.source import FragmentSource
@@ -41,7 +41,7 @@ def rows_at_once(plan: ScanPlan) -> Iterator[pa.RecordBatch] | None:
     if len(probe.question.values) > _VALUES_MAX:
         return None
     try:
-        for index in column_indices(plan.snapshot).get(probe.path, ()):
+        for index in plan.indices.get(probe.path, ()):
             found = _named(index, probe.question)
             if found is not None:
                 return _taken(plan, found)

@@ -46,7 +46,7 @@ def bound_of_first_rows(plan: ScanPlan) -> Expression | None:
         return None
     path = tuple(field.name for field in plan.snapshot.schema.fields_on_path(ordering.column))
     try:
-        for index in column_indices(plan.snapshot).get(path, ()):
+        for index in plan.indices.get(path, ()):
             bound = _bound(plan, index, count, ascending=ordering.ascending)
             if bound is not None:
                 operator = Operator.LESS_EQUAL if ordering.ascending else Operator.GREATER_EQUAL
@@ -89,7 +89,20 @@ def _bounds(snapshot: Snapshot, index: ColumnIndex) -> tuple[int, pa.Array] | No
 
 
 def _bound(plan: ScanPlan, index: ColumnIndex, count: int, *, ascending: bool) -> pa.Scalar | None:
-    """Return the value behind which there are `count` live rows before, None if there are less."""
+    """Return the value behind which there are `count` live rows before, None if there are less.
+
+    It is kept with the version to which the index was opened, so that who plans a scan that then
+    runs asks once.
+    """
+    key = ("first rows", index.name, index.path, count, ascending)
+    return index.segments[0].snapshot.kept.get_or_make(
+        key, lambda: _find_bound(plan, index, count, ascending=ascending)
+    )
+
+
+def _find_bound(
+    plan: ScanPlan, index: ColumnIndex, count: int, *, ascending: bool
+) -> pa.Scalar | None:
     found: list[pa.Array] = []
     for segment in index.segments:
         opened = segment.open()

@@ -100,15 +100,22 @@ def _splits(plan: ScanPlan, candidates: Candidates | None) -> Iterator[Split]:
         yield from _splits_of_range(plan, source, RowRange(0, source.num_rows), plan.steps)
 
 
+def ranges_within(
+    plan: ScanPlan, source: FragmentSource, within: RowRange, steps: tuple[FilterStep, ...]
+) -> list[RowRange]:
+    """Return rows of a fragment that statistics do not rule out; some may lie beyond a range."""
+    # What an index left of a large fragment is read sooner than statistics of all of it are.
+    is_narrow = len(within) <= _NARROW_ROWS < source.num_rows
+    if not plan.options.use_statistics or not steps or is_narrow:
+        return [within]
+    return candidate_ranges(source.reader, steps, plan.snapshot)
+
+
 def _splits_of_range(
     plan: ScanPlan, source: FragmentSource, within: RowRange, steps: tuple[FilterStep, ...]
 ) -> Iterator[Split]:
     """Yield rows of a fragment that lie side by side, but those that statistics rule out."""
-    ranges = [within]
-    # What an index left of a large fragment is read sooner than statistics of all of it are.
-    is_narrow = len(within) <= _NARROW_ROWS < source.num_rows
-    if plan.options.use_statistics and steps and not is_narrow:
-        ranges = candidate_ranges(source.reader, steps, plan.snapshot)
+    ranges = ranges_within(plan, source, within, steps)
     # Whatever values take, so few rows are one task.
     has_many = any(len(rows) > _ROWS_MIN for rows in ranges)
     step = _rows_per_split(plan, source, steps) if has_many else _ROWS_MIN

@@ -19,7 +19,7 @@ from lancelet.buffers import Int64s
 from lancelet.query.indexing.first_rows import bound_of_first_rows
 from lancelet.query.plan import ScanPlan
 from lancelet.query.row_columns import RowColumn
-from lancelet.query.scan_options import Ordering
+from lancelet.query.scan_options import Ordering, ScanOptions
 from lancelet.query.take import take_addresses
 
 _BATCH_ROWS: Final = 8192
@@ -51,10 +51,15 @@ def sorted_rows(plan: ScanPlan, keys: pa.Table) -> Iterator[pa.RecordBatch]:
     stop = None if options.limit is None else options.offset + options.limit
     chosen = order[options.offset : stop]
     addresses = keys.column(RowColumn.ADDRESS.value).to_numpy()[chosen]
-    size = options.batch_size or _BATCH_ROWS
+    size = sorted_batch_rows(options)
     for start in range(0, len(addresses), size):
         part = addresses[start : start + size]
         yield from take_addresses(plan.snapshot, part, plan.projection).to_batches()
+
+
+def sorted_batch_rows(options: ScanOptions) -> int:
+    """Return how many rows are taken at a time in sorted order."""
+    return options.batch_size or _BATCH_ROWS
 
 
 def sort_order(rows: pa.Table, orderings: Sequence[Ordering]) -> Int64s:

@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.buffers import Int64s
-from lancelet.encodings.base import RowIndices, RowRange
+from lancelet.encodings.base import RowIndices, RowRange, Rows
 from lancelet.encodings.take import follow_each_other, take_rows
 from lancelet.format.field import Field
 from lancelet.format.fragment import Fragment
+from lancelet.io.metered import IoCounts
 from lancelet.query.fragment_reader import FragmentReader
 from lancelet.query.row_columns import FragmentRows
 from lancelet.rowids.address import UInt64s, addresses_of
@@ -41,9 +42,7 @@ class FragmentSource:
     @cached_property
     def reader(self) -> FragmentReader:
         """The reader of the fragment's files, kept for as long as the version is."""
-        return self.snapshot.kept.get_or_make(
-            ("reader", self.fragment.id), lambda: FragmentReader(self.snapshot.bare, self.fragment)
-        )
+        return self.snapshot.open_fragment(self.fragment, FragmentReader)
 
     @cached_property
     def num_rows(self) -> int:
@@ -92,14 +91,18 @@ class FragmentSource:
         self, fields: Sequence[Field], rows: RowRange, selected: Int64s | None
     ) -> list[pa.Array]:
         """Return the values of fields in a range, or in the selected rows of it."""
-        if selected is None:
-            return self.reader.read(fields, rows)
-        if len(selected) <= _FEW or not dense_enough(len(selected), len(rows)):
-            return self.reader.read(fields, RowIndices(selected))
-        if follow_each_other(selected):
-            return self.reader.read(fields, RowRange(int(selected[0]), int(selected[-1]) + 1))
+        wanted = _rows_to_read(rows, selected)
+        arrays = self.reader.read(fields, wanted)
+        if selected is None or len(wanted) == len(selected):
+            return arrays
         chosen = pa.array(selected - rows.start)
-        return [take_rows(array, chosen) for array in self.reader.read(fields, rows)]
+        return [take_rows(array, chosen) for array in arrays]
+
+    def expected_reads(
+        self, fields: Sequence[Field], rows: RowRange, selected: Int64s | None
+    ) -> IoCounts:
+        """Return about what reading fields in a range, or in rows of it, asks of storage."""
+        return self.reader.expected_reads(fields, _rows_to_read(rows, selected))
 
     def take(self, fields: Sequence[Field], offsets: Int64s) -> list[pa.Array]:
         """Return the values of fields in rows, in any order and as often as they are named."""
@@ -139,6 +142,17 @@ class FragmentSource:
     def _without_deleted(self, ids: pa.Array, offsets: Int64s) -> pa.Array:
         deleted = np.isin(offsets, self.snapshot.deletions(self.fragment).to_array())
         return pa.array(ids.to_numpy(), mask=deleted)
+
+
+def _rows_to_read(rows: RowRange, selected: Int64s | None) -> Rows:
+    """Return which rows of a range are read if some are selected: these, or all of it."""
+    if selected is None:
+        return rows
+    if len(selected) <= _FEW or not dense_enough(len(selected), len(rows)):
+        return RowIndices(selected)
+    if follow_each_other(selected):
+        return RowRange(int(selected[0]), int(selected[-1]) + 1)
+    return rows
 
 
 def dense_enough(wanted: int, rows: int) -> bool:

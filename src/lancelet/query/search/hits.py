@@ -17,7 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.buffers import Int64s
+from lancelet.format.field import Field
 from lancelet.index.text.elements import Places
+from lancelet.io.metered import IoCounts
 from lancelet.rowids.address import UInt64s
 
 if TYPE_CHECKING:
@@ -111,6 +113,15 @@ class Explained(Search, Protocol):
 
     def steps(self, plan: ScanPlan) -> list[str]:
         """Return what the search will do, the last first."""
+
+    def expected_reads(self, plan: ScanPlan) -> IoCounts:
+        """Return about what the search will read of its index."""
+
+    def expected_rows(self, plan: ScanPlan) -> int | None:
+        """Return about how many rows will be found, or None if that is not known."""
+
+    def looked_at(self, plan: ScanPlan) -> Sequence[tuple[Field, frozenset[int]]]:
+        """Return the fields that are looked at row by row, and in which fragments."""
 
 
 def smallest(scores: npt.NDArray[np.float32], count: int) -> Int64s:

@@ -9,7 +9,7 @@ best of neither.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -17,9 +17,11 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.buffers import Int64s
+from lancelet.format.field import Field
+from lancelet.io.metered import IoCounts
 from lancelet.query.plan import ScanPlan
 from lancelet.query.search.fusion import Fusion, Ranking, fuse
-from lancelet.query.search.hits import Hits, Search
+from lancelet.query.search.hits import Explained, Hits
 
 RELEVANCE: Final = "_relevance_score"
 """The column of scores that are made of those of several searches."""
@@ -31,8 +33,8 @@ _DEPTH_FACTOR: Final = 4
 class HybridSearch:
     """A search for texts and for vectors, of which each finds at most `depth` rows."""
 
-    text: Search
-    vector: Search
+    text: Explained
+    vector: Explained
     count: int
     depth: int
     fusion: Fusion
@@ -43,6 +45,26 @@ class HybridSearch:
     def score_field(self) -> pa.Field:
         """The column of scores."""
         return pa.field(RELEVANCE, pa.float32())
+
+    def steps(self, plan: ScanPlan) -> list[str]:
+        """Return what the searches will do, that for vectors last."""
+        return [step for each in self._searches for step in each.steps(plan)]
+
+    def expected_reads(self, plan: ScanPlan) -> IoCounts:
+        """Return about what the searches will read of their indices."""
+        return sum((each.expected_reads(plan) for each in self._searches), IoCounts())
+
+    def expected_rows(self, plan: ScanPlan) -> int:  # noqa: ARG002
+        """Return how many rows are wanted."""
+        return self.count
+
+    def looked_at(self, plan: ScanPlan) -> Sequence[tuple[Field, frozenset[int]]]:
+        """Return the fields that are looked at row by row, and in which fragments."""
+        return [found for each in self._searches for found in each.looked_at(plan)]
+
+    @property
+    def _searches(self) -> tuple[Explained, Explained]:
+        return self.vector, self.text
 
     def find(self, plan: ScanPlan, rows: Mapping[int, Int64s] | None) -> Hits:
         """Return the rows that either search finds, the best first."""

@@ -25,6 +25,7 @@ from lancelet.index.vector.arena import Loaded
 from lancelet.index.vector.quantizers.base import Quantizer
 from lancelet.index.vector.segment import IvfSegment
 from lancelet.index.vector.vectors import prepare_query
+from lancelet.io.metered import IoCounts
 from lancelet.kernels import (
     CodeKind,
     CodeQuery,
@@ -157,17 +158,11 @@ class SegmentSearch:
 
     def find(self, wanted: IndexQuery) -> Hits:
         """Return as many rows as are wanted, or all there are if these are fewer."""
-        model = self._segment.model
-        metric = model.metric
-        if wanted.count > self._segment.num_rows:  # what nobody can find takes no room
-            wanted = replace(wanted, count=max(1, self._segment.num_rows))
-        query = prepare_query(wanted.query, metric)
+        wanted = _within(wanted, self._segment)
+        query = prepare_query(wanted.query, self._segment.model.metric)
         if query is None:
             return NO_HITS
-        apart = model.distances(query)
-        order = np.argsort(apart, kind="stable")
-        order = order[self._segment.lengths[order] > 0]
-        first, most = probes_of(wanted, metric, apart[order])
+        apart, order, first, most = _probed(self._segment, wanted, query)
         asked = _Asked(wanted, query, apart, self._segment.quantizer)
         found = NO_HITS
         done = 0
@@ -225,16 +220,14 @@ class SegmentSearch:
         others. A bound on distances is no part of the walk, so then too all are looked at.
         """
         wanted, rows_of = asked.wanted, self._segment.rows_of(number)
-        count = int(self._segment.lengths[number])
-        beam = max(wanted.ef or wanted.count + wanted.count // 2, wanted.count)
-        has_bounds = wanted.lower is not None or wanted.upper is not None
-        if count <= _FEW_ROWS + 20 * beam or has_bounds:
+        count, beam = int(self._segment.lengths[number]), _beam_of(wanted)
+        if count <= _rows_to_walk(wanted):
             return None
         admitted = self._admitted.among(np.array([number]), addresses)[rows_of]
         allowed = self._admitted.count(number)
         if not allowed:
             return NO_HITS
-        if allowed <= _FEW_ROWS + 20 * beam or allowed * 10 < count:
+        if allowed <= _rows_to_walk(wanted) or allowed * 10 < count:
             return None
         found = self._segment.graph(number)
         if found is None:
@@ -272,6 +265,46 @@ class _Asked:
 
 
 _FEW_ROWS: Final = 1000
+
+
+def expected_reads(segment: IvfSegment, wanted: IndexQuery) -> IoCounts:
+    """Return about what a search will read of a segment, if it finds enough where it begins."""
+    wanted = _within(wanted, segment)
+    query = prepare_query(wanted.query, segment.model.metric)
+    if query is None:
+        return IoCounts()
+    _, order, first, _ = _probed(segment, wanted, query)
+    chosen = order[:first]
+    walked = chosen[segment.lengths[chosen] > _rows_to_walk(wanted)]
+    return segment.expected_reads(chosen, by_graph=walked)
+
+
+def _within(wanted: IndexQuery, segment: IvfSegment) -> IndexQuery:
+    """Return a query for no more rows than there are, since what nobody can find takes no room."""
+    if wanted.count <= segment.num_rows:
+        return wanted
+    return replace(wanted, count=max(1, segment.num_rows))
+
+
+def _probed(
+    segment: IvfSegment, wanted: IndexQuery, query: npt.NDArray[Any]
+) -> tuple[Floats, Int64s, int, int]:
+    """Return how far centroids are, the partitions in order, how many come first and at most."""
+    apart = segment.model.distances(query)
+    order = np.argsort(apart, kind="stable")
+    order = order[segment.lengths[order] > 0]
+    return apart, order, *probes_of(wanted, segment.model.metric, apart[order])
+
+
+def _beam_of(wanted: IndexQuery) -> int:
+    return max(wanted.ef or wanted.count + wanted.count // 2, wanted.count)
+
+
+def _rows_to_walk(wanted: IndexQuery) -> float:
+    """Return how many rows at most are all looked at, and no graph is walked."""
+    if wanted.lower is not None or wanted.upper is not None:
+        return np.inf
+    return _FEW_ROWS + 20 * _beam_of(wanted)
 
 
 def probes_of(wanted: IndexQuery, metric: Metric, apart: Floats) -> tuple[int, int]:

@@ -9,7 +9,7 @@ A text that shares no band is not found, indexed or not, however many numbers it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,9 +24,11 @@ from lancelet.errors import (
     InvalidInputError,
     ObjectNotFoundError,
 )
+from lancelet.format.field import Field
 from lancelet.index.scalar.minhash import MinHash
 from lancelet.index.scalar.minhash.search import MinHashSegment
 from lancelet.index.scalar.minhash.signatures import Signer, UInt16s, band_keys, distances
+from lancelet.io.metered import IoCounts
 from lancelet.query.indexing.column_indices import ColumnIndex, column_indices
 from lancelet.query.indexing.segments import warn_unusable
 from lancelet.query.near_text import MinHashQuery
@@ -103,6 +105,28 @@ class NearTexts:
         if index.num_rows_elsewhere and not plan.options.indexed_only:
             steps.append(f"MinHashFlatSearch: column={self.query.column}")
         return steps
+
+    def expected_reads(self, plan: ScanPlan) -> IoCounts:
+        """Return about what the search will read of its index."""
+        found, wanted = IoCounts(), _Wanted(self.query.text)
+        for segment in self._index(plan.snapshot).segments:
+            opened = segment.open()
+            assert isinstance(opened, MinHashSegment), "the kind opens its own segments"
+            found += opened.expected_reads(wanted.signed_by(_signer(opened)))
+        return found
+
+    def expected_rows(self, plan: ScanPlan) -> int:
+        """Return how many rows are returned at most."""
+        return _COUNT if plan.options.limit is None else plan.options.limit
+
+    def looked_at(self, plan: ScanPlan) -> Sequence[tuple[Field, frozenset[int]]]:
+        """Return the column, and the fragments that no segment covers."""
+        options, snapshot = plan.options, plan.snapshot
+        known = options.fragments or snapshot.fragments.ids.tolist()
+        missing = frozenset(known) - self._index(snapshot).covered
+        if options.indexed_only or not missing:
+            return ()
+        return [(each, missing) for each in project(snapshot.schema, (self.query.column,)).fields]
 
     def _index(self, snapshot: Snapshot) -> ColumnIndex:
         try:

@@ -10,7 +10,7 @@ a phrase, or words in several columns, each row scored by its best.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Final
@@ -22,9 +22,12 @@ import pyarrow as pa
 from lancelet.buffers import Int64s
 from lancelet.errors import InvalidInputError
 from lancelet.file.arguments import ArgumentTypeError
+from lancelet.format.field import Field
 from lancelet.format.field_path import format_path
+from lancelet.index.inverted.partition import StoredPartition
 from lancelet.index.text.analyzer import Analyzer
 from lancelet.index.text.elements import Places, no_places
+from lancelet.io.metered import IoCounts
 from lancelet.query.full_text import (
     BooleanQuery,
     BoostQuery,
@@ -37,9 +40,10 @@ from lancelet.query.full_text import (
     Occur,
     PhraseQuery,
     check_query,
+    leaves_of,
     render_query,
 )
-from lancelet.query.plan import ScanPlan
+from lancelet.query.plan import ScanPlan, projection_of
 from lancelet.query.search.combined import WeightedColumn, find_combined
 from lancelet.query.search.hits import Hits
 from lancelet.query.search.matches import NOTHING, Matches
@@ -118,6 +122,59 @@ class TextSearch:
     def steps(self, plan: ScanPlan) -> list[str]:  # noqa: ARG002
         """Return what the search will do."""
         return [render_query(self.query)]
+
+
+    def expected_reads(self, plan: ScanPlan) -> IoCounts:
+        """Return about what the search will read of its index."""
+        return sum(
+            (
+                partition.expected_reads(tokens, with_position=isinstance(leaf, PhraseQuery))
+                for leaf, tokens, partition in self._asked(plan)
+            ),
+            IoCounts(),
+        )
+
+    def expected_rows(self, plan: ScanPlan) -> int | None:
+        """Return how many documents have the words, at most, if what says so is in memory."""
+        total = 0
+        for leaf, tokens, partition in self._asked(plan):
+            counts = partition.known_docs_with(tokens)
+            if counts is None:
+                return None
+            needs_all = isinstance(leaf, PhraseQuery) or leaf.operator is FullTextOperator.AND
+            total += min(counts, default=0) if needs_all else sum(counts)
+        return total
+
+    def _asked(
+        self, plan: ScanPlan
+    ) -> Iterator[tuple[MatchQuery | PhraseQuery, list[str], StoredPartition]]:
+        """Yield queries of one column, their words, and the partitions that are asked for them."""
+        for leaf in leaves_of(self.query):
+            target = target_of(plan.snapshot, leaf.column, leaf.document_granularity)
+            for segment in text_indices(plan.snapshot).segments(target) or ():
+                tokens = [each.text for each in segment.opened.analyzer.tokens(leaf.query)]
+                for partition in segment.opened.partitions:
+                    if isinstance(partition, StoredPartition):
+                        yield leaf, tokens, partition
+
+    def looked_at(self, plan: ScanPlan) -> Sequence[tuple[Field, frozenset[int]]]:
+        """Return the columns, and the fragments of each that no segment covers."""
+        options, snapshot = plan.options, plan.snapshot
+        found: dict[Target, frozenset[int]] = {}
+        for leaf in leaves_of(self.query):
+            target = target_of(snapshot, leaf.column, leaf.document_granularity)
+            segments = text_indices(snapshot).segments(target)
+            if segments is not None and options.indexed_only:
+                continue
+            known = options.fragments or snapshot.fragments.ids.tolist()
+            covered = (each.table.covered for each in segments or ())
+            found[target] = frozenset(known).difference(*covered)
+        return [
+            (field, missing)
+            for target, missing in found.items()
+            for field in projection_of(snapshot, (format_path(target.path),)).fields
+            if missing
+        ]
 
 
 def read_text_search(snapshot: Snapshot, wanted: object) -> TextSearch:

@@ -26,6 +26,7 @@ from lancelet.index.vector.details import IvfDetails
 from lancelet.index.vector.kind import IVF
 from lancelet.index.vector.layout import METRIC_NAMES
 from lancelet.index.vector.model import IvfModel
+from lancelet.io.metered import IoCounts
 from lancelet.kernels import Metric
 from lancelet.query.indexing.column_indices import vector_indices
 from lancelet.query.indexing.segments import TableSegment, kind_of, warn_unusable
@@ -33,7 +34,12 @@ from lancelet.query.nodes.source import sources
 from lancelet.query.plan import ScanPlan, projection_of
 from lancelet.query.search.exact import ExactQuery, exact_search
 from lancelet.query.search.hits import NO_HITS, QUERY_INDEX, Hits
-from lancelet.query.search.indexed import IndexQuery, opened_vectors, search_segments
+from lancelet.query.search.indexed import (
+    IndexQuery,
+    expected_reads,
+    opened_vectors,
+    search_segments,
+)
 from lancelet.query.search.stored_vectors import StoredVectors
 from lancelet.query.search.vector_arguments import (
     asked_metric,
@@ -93,9 +99,8 @@ class VectorSearch:
                 int(each.fragment.id): each.without_hidden(np.arange(each.num_rows))
                 for each in sources(snapshot, fragments)
             }
-        segments = self._segments(snapshot)
+        segments = self._segments_for(plan)
         if plan.options.segments is not None:
-            segments = _chosen(segments, plan.options.segments)
             fragments = tuple(sorted(_covered(segments)))
         if not segments:
             is_found = not plan.options.indexed_only
@@ -157,6 +162,35 @@ class VectorSearch:
         has_rest = not is_whole and not plan.options.indexed_only
         through = [below, lowest]
         return [exact, *through] if has_rest or self.refine_factor else through
+
+    def expected_reads(self, plan: ScanPlan) -> IoCounts:
+        """Return about what the search will read of its index."""
+        found = IoCounts()
+        segments = self._segments_for(plan)
+        factor = _LIST_FACTOR if vectors_of(self.field).in_lists else 1
+        count = self.count * max(self.refine_factor or 1, factor)
+        bounds = (None, None) if self.refine_factor else (self.lower, self.upper)
+        for wanted in self._asked(count, bounds) if segments else ():
+            for segment in segments:
+                found += expected_reads(opened_vectors(segment), wanted)
+        return found
+
+    def expected_rows(self, plan: ScanPlan) -> int:  # noqa: ARG002
+        """Return how many rows are wanted."""
+        return self.count * (len(self.queries) if self.is_batch else 1)
+
+    def looked_at(self, plan: ScanPlan) -> Sequence[tuple[Field, frozenset[int]]]:
+        """Return the field of vectors, and the fragments that no segment covers."""
+        segments, options = self._segments_for(plan), plan.options
+        if options.indexed_only or (segments and options.segments is not None):
+            return ()
+        known = options.fragments or plan.snapshot.fragments.ids.tolist()
+        missing = frozenset(known) - _covered(segments)
+        return [(self.field, missing)] if missing else []
+
+    def _segments_for(self, plan: ScanPlan) -> tuple[TableSegment, ...]:
+        segments, chosen = self._segments(plan.snapshot), plan.options.segments
+        return segments if chosen is None else _chosen(segments, chosen)
 
     def _segments(self, snapshot: Snapshot) -> tuple[TableSegment, ...]:
         """Return the segments of an index that knows the metric, or none."""

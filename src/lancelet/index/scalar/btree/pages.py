@@ -25,6 +25,7 @@ from lancelet.index.folder import IndexLoads, StoredFile
 from lancelet.index.parts.kept import KeptByBytes
 from lancelet.index.parts.ordering import Order
 from lancelet.index.parts.spans import Span
+from lancelet.io.metered import IoCounts
 from lancelet.rowids.address import UInt64s
 
 _KEPT_BYTES: Final = 64 * 1024 * 1024
@@ -101,6 +102,18 @@ class Pages:
             page = Page(first, own, self.order.keys(own), ids[start:stop].copy())
             self._kept.get_or_make(number, partial(_as_it_is, page), _bytes_of)
         return True
+
+    def expected_reads(self, numbers: Sequence[int]) -> IoCounts:
+        """Return about what looking at pages will read, of those that are not in memory."""
+        missing = {number for number in numbers if number not in self._kept}
+        if self.whole is not None or not missing:
+            return IoCounts()
+        if "_pages_to_keep" not in vars(self):
+            missing.add(self.count // 2)
+        rows = [RowRange(*self.rows_of(number, number + 1)) for number in missing]
+        if (self._num_read + len(missing)) * _WHOLE_FROM >= self.count:
+            rows = [RowRange(self.num_nulls, self.data.num_rows)]
+        return self.data.expected_reads(self.columns, *rows)
 
     def prewarm(self) -> None:
         """Read every page, as many as are kept."""

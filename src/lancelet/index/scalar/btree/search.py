@@ -37,6 +37,7 @@ from lancelet.index.question import (
 )
 from lancelet.index.scalar.btree.layout import BATCH_SIZE, PAGE_DATA, PAGE_LOOKUP, PAGE_ROWS
 from lancelet.index.scalar.btree.pages import Page, Pages, rows_within
+from lancelet.io.metered import IoCounts
 from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import RowSet
 
@@ -180,6 +181,29 @@ class BTreeSegment:
             distinct += int(self._order.changes(values).sum())
         return -(-rows // max(distinct, 1))
 
+    def expected_reads(self, question: Question) -> IoCounts:
+        """Return about what finding the rows will read: pages with bounds, and ids between them."""
+        if isinstance(question, IsNull):
+            return self._expected_ids(0, self._num_nulls)
+        if isinstance(question, OneOf):
+            pages = np.unique(self._order.find(self._last_keys, question.values, "left"))
+            pages = pages[pages < len(self._maximum)]
+            if not _are_dense(pages):
+                return self._pages.expected_reads(pages.tolist())
+            first, stop = int(pages[0]), int(pages[-1]) + 1
+        else:
+            assert isinstance(question, Interval | StartsWith), "only what has an estimate is asked"
+            interval = interval_of(question, self.data_type)
+            first, stop = (0, 0) if interval is None else self._pages_within(interval)
+        bounds = [page for page in {first, stop - 1} if first <= page < stop]
+        found = self._pages.expected_reads(bounds)
+        if stop - first < 2 or self._pages.whole is not None:
+            return found
+        return found + self._expected_ids(*self._pages.rows_of(first, stop))
+
+    def _expected_ids(self, start: int, stop: int) -> IoCounts:
+        return self._data.expected_reads([self._ids_name], RowRange(start, max(start, stop)))
+
     def search(self, question: Question) -> Found:
         """Return the rows exactly."""
         read = self._loads.parts
@@ -265,12 +289,17 @@ class BTreeSegment:
         }
 
     def _estimate(self, interval: Interval) -> int:
+        first, stop = self._pages_within(interval)
+        return max(stop - first, 0) * self._page_rows
+
+    def _pages_within(self, interval: Interval) -> Span:
+        """Return the pages that may have values of an interval."""
         first, stop = 0, len(self._maximum)
         if interval.lower is not None:
             first = int(self._order.find(self._last_keys, pa.repeat(interval.lower, 1), "left")[0])
         if interval.upper is not None:
             stop = int(self._stop_pages(pa.repeat(interval.upper, 1))[0])
-        return max(stop - first, 0) * self._page_rows
+        return first, stop
 
     def _stop_pages(self, values: pa.Array) -> Int64s:
         """Return how many pages start at or below each value; a first null is below all."""

@@ -35,6 +35,7 @@ class JsonPath(ScalarKind):
     """The kind before it is known which path and which target are meant."""
 
     name = "JSON"
+    reads_documents = True
     title = "Json"
     type_url = "/lance.index.pb.JsonIndexDetails"
     newest_version = 1

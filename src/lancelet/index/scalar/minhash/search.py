@@ -33,10 +33,13 @@ from lancelet.index.scalar.minhash.layout import (
 )
 from lancelet.index.scalar.minhash.settings import Settings
 from lancelet.index.scalar.minhash.signatures import UInt16s, band_keys, distances
+from lancelet.io.metered import IoCounts
 from lancelet.rowids.address import UInt64s
 
 _KEPT_BYTES: Final = 64 * 1024 * 1024
 _PART_DOCS: Final = 4096
+_DOCS_GUESSED: Final = 2
+"""How many documents are taken to share a band with a text."""
 
 
 class MinHashSegment:
@@ -91,6 +94,20 @@ class MinHashSegment:
         numbers, signatures = self._read(RowIndices(docs))
         return numbers, distances(signatures, wanted)
 
+    def expected_reads(self, wanted: UInt16s | None) -> IoCounts:
+        """Return about what a search will read: pages that are missing, and a few signatures."""
+        if wanted is None or not self.num_docs:
+            return IoCounts()
+        keys = np.unique(band_keys(wanted[None, :], self.settings.num_bands))
+        pages = np.unique(self._last_keys.searchsorted(keys, "left"))
+        missing = [each for each in pages.tolist() if each not in self._kept]
+        rows = [self._rows_of(page) for page in missing if page < len(self._last_keys)]
+        found = self._bands.expected_reads([BAND_KEY, DOC], *rows) if rows else IoCounts()
+        docs = np.linspace(0, self.num_docs - 1, min(self.num_docs, _DOCS_GUESSED)).astype(np.int64)
+        return found + self._signatures.expected_reads(
+            [self._row_name, SIGNATURE], RowIndices(np.unique(docs))
+        )
+
     def parts(self) -> Iterator[Signed]:
         """Yield all signatures with the numbers of their rows."""
         for start in range(0, self.num_docs, _PART_DOCS):
@@ -138,10 +155,12 @@ class MinHashSegment:
             page, lambda: self._read_page(page), lambda read: read[0].nbytes + read[1].nbytes
         )
 
-    def _read_page(self, page: int) -> tuple[UInt64s, Int64s]:
+    def _rows_of(self, page: int) -> RowRange:
         start = page * self._page_rows
-        rows = RowRange(start, min(start + self._page_rows, self._bands.num_rows))
-        keys, docs = self._bands.read([BAND_KEY, DOC], rows)
+        return RowRange(start, min(start + self._page_rows, self._bands.num_rows))
+
+    def _read_page(self, page: int) -> tuple[UInt64s, Int64s]:
+        keys, docs = self._bands.read([BAND_KEY, DOC], self._rows_of(page))
         return keys.to_numpy(), docs.to_numpy().astype(np.int64)
 
     def _read(self, rows: RowRange | RowIndices) -> tuple[UInt64s, UInt16s]:
