@@ -123,7 +123,6 @@ class TextSearch:
         """Return what the search will do."""
         return [render_query(self.query)]
 
-
     def expected_reads(self, plan: ScanPlan) -> IoCounts:
         """Return about what the search will read of its index."""
         return sum(
