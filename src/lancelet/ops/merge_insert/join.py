@@ -114,7 +114,7 @@ def _matches(plan: ScanPlan, key: KeyColumns, key_pass: KeyPass) -> list[Matches
             offsets = split.source.visible(split.rows)
         arrays = split.source.read(plan.projection.fields, split.rows, offsets)
         rows = pa.RecordBatch.from_arrays(arrays, [f.name for f in plan.projection.fields])
-        which, found = key_pass.index.find(key.keys(rows))
+        which, found = key_pass.index.find_rows(key.of_rows(rows))
         places = which + split.rows.start if offsets is None else offsets[which]
         return Matches(key_pass.source_rows(found), split.source.addresses(places))
 

@@ -16,7 +16,6 @@ from lancelet.errors import FieldNotFoundError, InvalidInputError
 from lancelet.format.field import Field
 from lancelet.format.field_path import format_path
 from lancelet.format.schema import Schema
-from lancelet.ops.merge_insert.key_index import Keys
 from lancelet.query.coercion import CoercionError
 from lancelet.query.names import resolve
 from lancelet.query.projection import scan_schema
@@ -60,10 +59,6 @@ class KeyColumns:
     def of_rows(self, rows: pa.RecordBatch) -> list[pa.Array]:
         """Return the columns of a batch, which has the names of the table."""
         return [_column(rows, path) for path in self.paths]
-
-    def keys(self, rows: pa.RecordBatch) -> Keys:
-        """Return the keys of rows."""
-        return Keys.of(self.of_rows(rows))
 
 
 def _chain(schema: Schema, name: str) -> tuple[Field, ...]:

@@ -5,6 +5,10 @@
 The first of several source rows with one key is the one that is found. A null key is equal to none.
 Keys of up to eight bytes are mixed without loss, so that equal hashes are equal keys; of longer
 ones the bytes are compared, and where two keys share a hash the search is done again without it.
+
+Numbers that lie outside of all keys of the source need no hash:
+
+    source keys   900 to 999     table   0 1 .. 950 ..     only 950 and its neighbours are looked up
 """
 
 from __future__ import annotations
@@ -44,6 +48,8 @@ class Keys:
     hashes: UInt64s
     stored: pa.LargeBinaryArray | None
     valid: Bools | None
+    span: tuple[np.uint64, np.uint64] | None = None
+    """Between which numbers the keys are, if that was asked for and they are numbers."""
 
     def __len__(self) -> int:
         """Return how many keys there are."""
@@ -55,12 +61,13 @@ class Keys:
         return self.hashes.nbytes + (0 if self.stored is None else self.stored.nbytes)
 
     @staticmethod
-    def of(columns: Sequence[pa.Array]) -> Keys:
+    def of(columns: Sequence[pa.Array], *, with_span: bool = False) -> Keys:
         """Return the keys that rows of some columns have."""
         valid = key_validity(columns)
         words = key_words(columns)
         if words is not None:
-            return Keys(mix_words(words, _SEED), None, valid)
+            span = (words.min(), words.max()) if with_span and len(words) else None
+            return Keys(mix_words(words, _SEED), None, valid, span)
         stored = key_bytes(columns)
         return Keys(xxh64_many(*variable_buffers(stored), _SEED), stored, valid)
 
@@ -74,7 +81,11 @@ class Keys:
             valid = np.concatenate(
                 [np.ones(len(p), np.bool_) if p.valid is None else p.valid for p in parts]
             )
-        return Keys(hashes, pa.concat_arrays(stored) if stored else None, valid)
+        spans = [part.span for part in parts if part.span is not None]
+        span = None
+        if spans and len(spans) == len(parts):
+            span = min(low for low, _ in spans), max(high for _, high in spans)
+        return Keys(hashes, pa.concat_arrays(stored) if stored else None, valid, span)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,6 +119,21 @@ class KeyIndex:
         if keys.stored is None or not len(which):
             return which, rows
         return self._checked(keys.stored, which, rows)
+
+    def find_rows(self, columns: Sequence[pa.Array]) -> tuple[Int64s, Int64s]:
+        """Return the same for the keys of rows, hashing only those that may be there."""
+        words = None if self.keys.span is None else key_words(columns)
+        if self.keys.span is None or words is None:
+            return self.find(Keys.of(columns))
+        low, high = self.keys.span
+        near = words - low <= high - low
+        if 2 * np.count_nonzero(near) > len(words):
+            return self.find(Keys.of(columns))
+        which = np.flatnonzero(near)
+        valid = key_validity(columns)
+        hashes = mix_words(words[which], _SEED)
+        found, rows = self.find(Keys(hashes, None, None if valid is None else valid[which]))
+        return which[found], rows
 
     def first_rows(self) -> Int64s:
         """Return for each row the first one with its key; a null key has only itself."""

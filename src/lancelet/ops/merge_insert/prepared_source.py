@@ -47,7 +47,7 @@ def prepared(table: Schema, stream: RowStream, spec: MergeSpec) -> Iterator[Sour
 
     def watch(batch: pa.RecordBatch) -> None:
         columns = key.of_rows(batch)
-        keys.add(Keys.of(columns))
+        keys.add(Keys.of(columns, with_span=True))
         ranges.add(columns)
 
     limit = None if stream.is_in_memory else spec.memory_limit

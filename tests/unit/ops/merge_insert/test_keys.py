@@ -77,6 +77,28 @@ def test_keys_found_in_parts_are_those_found_at_once(columns):
     assert sum(len(p[0]) for p in parts) == len(which)
 
 
+@given(columns=key_columns(), data=st.data())
+def test_rows_are_found_whether_or_not_keys_know_between_which_numbers_they_are(columns, data):
+    start = data.draw(st.integers(0, len(columns[0])))
+    count = data.draw(st.integers(0, 4))
+    source = [column.slice(start, count) for column in columns]
+    index = KeyIndex.build(Keys.concat([Keys.of(source, with_span=True)] * 2))
+    found = [places.tolist() for places in index.find_rows(columns)]
+    plain = KeyIndex.build(Keys.concat([Keys.of(source)] * 2))
+    assert found == [places.tolist() for places in plain.find(Keys.of(columns))]
+
+
+def test_numbers_far_from_all_keys_are_not_looked_up(monkeypatch):
+    index = KeyIndex.build(Keys.of([pa.array([904, 900])], with_span=True))
+    mixed = []
+    monkeypatch.setattr(
+        key_index, "mix_words", lambda words, seed: mixed.extend(words) or mix_words(words, seed)
+    )
+    which, rows = index.find_rows([pa.array([3, 904, None, -1, 902, 2000, 900])])
+    assert (which.tolist(), rows.tolist()) == ([1, 6], [0, 1])
+    assert mixed == [904, 902, 900]
+
+
 @given(columns=key_columns())
 def test_short_keys_are_the_same_as_numbers_and_as_bytes(columns):
     words = key_words(columns)
