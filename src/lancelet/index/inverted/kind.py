@@ -158,6 +158,7 @@ class Inverted(ScalarKind):
     """Posting lists of tokens."""
 
     name = "INVERTED"
+    reads_documents = True
     title = "Inverted"
     type_url = "/lance.table.InvertedIndexDetails"
     newest_version = 3
