@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 
 from lancelet.errors import UnsupportedError
-from lancelet.index.base import IndexTypeError, ScalarKind, indexed_type
+from lancelet.index.base import IndexTypeError, ScalarKind
 from lancelet.index.inverted import Inverted
 from lancelet.index.inverted.layout import METADATA
 from lancelet.index.parts.key_sets import KEY_SETS
@@ -88,7 +88,7 @@ def kind_of_files(names: Collection[str], data_type: pa.DataType) -> ScalarKind 
 def _takes(kind: ScalarKind, data_type: pa.DataType) -> bool:
     """Return whether columns of a type can have an index of a kind."""
     try:
-        kind.check_type(indexed_type(data_type), "")
+        kind.check_type(kind.indexed_type(data_type), "")
     except IndexTypeError:
         return False
     return True

@@ -30,7 +30,7 @@ from lancelet.format.field_path import format_path, parse_path
 from lancelet.format.index_metadata import SYSTEM_INDICES, AnyDetails, IndexMetadata
 from lancelet.format.operation import CreateIndex
 from lancelet.format.paths import index_directory
-from lancelet.index.base import IndexedRows, Parameters, Progress, ScalarKind, indexed_type
+from lancelet.index.base import IndexedRows, Parameters, Progress, ScalarKind
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.registry import kind_of_name
 from lancelet.ops.indexing.rows import rows_to_index
@@ -203,7 +203,7 @@ def build_segment(
         raise UnknownColumnError(
             f"{kind.name} indices are not of values within lists", column=request.column
         )
-    kind.check_type(indexed_type(leaf.arrow_type), request.column)
+    kind.check_type(kind.indexed_type(leaf.arrow_type), request.column)
     fragments = fragments_to_index(snapshot, request)
     path = tuple(each.name for each in fields)
     stable = snapshot.manifest.uses_stable_row_ids
@@ -216,7 +216,14 @@ def build_segment(
             target=kind.name,
         )
     by_address = kind.uses_addresses(version) or not stable
-    rows = rows_to_index(snapshot, path, fragments, by_address=by_address, within=kind.path_within)
+    rows = rows_to_index(
+        snapshot,
+        path,
+        fragments,
+        by_address=by_address,
+        as_text=kind.reads_documents,
+        within=kind.path_within,
+    )
     segment_id = request.uuid or uuid.uuid4()
     folder = folder or new_folder(snapshot, segment_id)
     details = _train(kind, rows, folder, request)

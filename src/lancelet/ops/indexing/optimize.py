@@ -320,6 +320,7 @@ class _NewSegment:
             path,
             fragments,
             by_address=self.by_address,
+            as_text=self.example.kind.reads_documents,
             within=self.example.kind.path_within,
             value_type=self.value_type,
         )

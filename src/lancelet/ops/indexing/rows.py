@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 
 from lancelet.encodings.base import RowRange
+from lancelet.encodings.jsonb import documents_to_storage
 from lancelet.file.pool import FEW_LONG_TASKS, map_ordered
 from lancelet.index.base import IndexedRows, indexed_type
 from lancelet.index.text.elements import lists_of_texts
@@ -43,14 +44,15 @@ def rows_to_index(
     fragments: Sequence[int],
     *,
     by_address: bool,
+    as_text: bool = False,
     within: str | None = None,
     value_type: pa.DataType | None = None,
 ) -> IndexedRows:
     """Return the live rows of fragments, read whenever they are iterated over.
 
-    Values within lists come as lists, without the structs that are between. With `within` they
-    are what is found there in the documents of the column, of a type that the first one has if it
-    is not given.
+    Values within lists come as lists, without the structs that are between. Documents of a JSON
+    column come as they are stored, or `as_text`. With `within` values are what is found there in
+    the documents of the column, of a type that the first one has if it is not given.
     """
     number = "_rowaddr" if by_address else "_rowid"
     above, inside = split_path(snapshot.schema, path)
@@ -64,6 +66,8 @@ def rows_to_index(
     plan = plan_scan(snapshot, options)
     num_rows = sum(snapshot.live_rows(snapshot.fragments.by_id(each)) for each in fragments)
     data_type = indexed_type(plan.schema.field("value").type)
+    if isinstance(data_type, pa.JsonType) and not as_text:
+        data_type = pa.large_binary()
     if inside:
         data_type = lists_of_texts(pa.array([], data_type), inside).type
     rows = IndexedRows(data_type, _Parts(plan, number, data_type, inside), num_rows)
@@ -81,7 +85,7 @@ class _Parts:
         read = 0
         for batch in self._batches():
             values = lists_of_texts(batch.column("value"), self.inside)
-            stored = values if values.type == self.data_type else values.storage
+            stored = values if values.type == self.data_type else _stored(values)
             read += stored.nbytes
             yield stored, batch.column(self.number).to_numpy()
             if read >= _MAPPED_BYTES:
@@ -108,6 +112,11 @@ class _Parts:
         step = max(1, min(int(_PIECE_BYTES / max(row_bytes, 1.0)), 2 * _BATCH_ROWS))
         for start in range(0, source.num_rows, step):
             yield source, RowRange(start, min(start + step, source.num_rows))
+
+
+def _stored(values: pa.ExtensionArray) -> pa.Array:
+    is_json = isinstance(values.type, pa.JsonType)
+    return documents_to_storage(values.storage) if is_json else values.storage
 
 
 _Piece: TypeAlias = tuple[FragmentSource, RowRange]

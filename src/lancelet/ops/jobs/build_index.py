@@ -165,7 +165,8 @@ def plan_groups(
     if isinstance(request, VectorIndexRequest):
         IVF.check_type(leaf.arrow_type, request.column)
     else:
-        kind_of_name(request.kind).check_type(leaf.arrow_type, request.column)
+        kind = kind_of_name(request.kind)
+        kind.check_type(kind.indexed_type(leaf.arrow_type), request.column)
     if not request.is_trained:
         return [request.fragments]
     splits = plan_splits(
