@@ -1,11 +1,13 @@
 """Cutting texts in languages that put no blanks between words, by packages that know the words.
 
     jieba/<model>      Chinese, the package jieba       <home>/jieba/<model>/dict.txt
-    lindera/<model>    Japanese and Korean, lindera     <home>/lindera/<model>/config.yml
+    lindera/<model>    Japanese and Korean, lindera     <home>/lindera/<model>/config.yml, which
+                                                        says where the dictionary is
     icu, icu/split     any script                       see `segments`
 
 `LANCE_LANGUAGE_MODEL_HOME` says where the models are; `~/.local/share/lance/language_models` is
-where they are otherwise. The packages are optional, and a model is loaded once.
+where they are otherwise; pylance has them there, and a model serves both. The packages are
+optional, and a dictionary of jieba is loaded once.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.buffers import Slices
-from lancelet.errors import InvalidInputError, StorageError
-from lancelet.index.text.packages import package_of_words
+from lancelet.errors import InvalidInputError
+from lancelet.index.text.packages import UnreadableModelError, package_of_words
 from lancelet.index.text.pieces import Cutter, Pieces
 from lancelet.index.text.segments import segment_cutter
 
@@ -83,7 +85,7 @@ def _jieba(folder: str) -> Words:
     paths = tuple(str(Path(folder, name).resolve()) for name in names)
     for path in paths:
         if not Path(path).is_file():
-            raise StorageError("a dictionary of words is missing", path=path)
+            raise UnreadableModelError("a dictionary of words is missing", path=path)
     return _jieba_of(paths)
 
 
@@ -99,7 +101,7 @@ def _jieba_of(paths: tuple[str, ...]) -> Words:
             with Path(path).open("rb") as file:
                 tokenizer.load_userdict(file)
     except ValueError as error:
-        raise StorageError("a dictionary of words cannot be read", paths=paths) from error
+        raise UnreadableModelError("a dictionary of words cannot be read", paths=paths) from error
 
     def words(text: str) -> Iterator[tuple[str, int]]:
         for word, start, _ in tokenizer.tokenize(text, mode="search", HMM=True):
@@ -114,14 +116,14 @@ def _read_config(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise StorageError("a configuration cannot be read", path=str(path)) from error
+        raise UnreadableModelError("a configuration cannot be read", path=str(path)) from error
     if not isinstance(found, dict):
-        raise StorageError("a configuration cannot be read", path=str(path))
+        raise UnreadableModelError("a configuration cannot be read", path=str(path))
     return found
 
 
 def _lindera(folder: str) -> Words:
-    package = package_of_words("lindera", "lindera", "Japanese and Korean texts")
+    package = package_of_words("lindera", "lindera-python", "Japanese and Korean texts")
     path = Path(folder, "config.yml")
     try:
         builder = package.TokenizerBuilder()
@@ -129,7 +131,12 @@ def _lindera(folder: str) -> Words:
             builder = builder.from_file(str(path))
         tokenizer = builder.build()
     except (ValueError, OSError, RuntimeError) as error:
-        raise StorageError("a model cannot be loaded", path=str(path), found=str(error)) from error
+        raise UnreadableModelError(
+            "a model cannot be loaded by the release of lindera that is installed; models of "
+            "format 1, as pylance has them, are read by lindera-python 3.0.7 to 4, and those of "
+            "format 2 by lindera 6",
+            path=str(path), release=package.version(), found=str(error),
+        ) from error  # fmt: skip
 
     def words(text: str) -> Iterator[tuple[str, int]]:
         for token in tokenizer.tokenize(text):

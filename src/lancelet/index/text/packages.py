@@ -1,4 +1,4 @@
-"""Packages that know the words of a language: they are optional, and asked for by name."""
+"""Packages that know the words of a language: optional, asked for by name, with models of files."""
 
 from __future__ import annotations
 
@@ -6,11 +6,18 @@ import importlib
 import warnings
 from typing import Any
 
-from lancelet.errors import UnsupportedError
+from lancelet.errors import StorageError, UnsupportedError
 
 
 class MissingPackageError(UnsupportedError, OSError):
     """A package that knows the words of a language is not installed."""
+
+
+class UnreadableModelError(StorageError, ValueError):
+    """The files of a model are missing or damaged.
+
+    pylance raises OSError when an index is built, and ValueError when a text is cut.
+    """
 
 
 def package_of_words(name: str, install: str, what: str) -> Any:
