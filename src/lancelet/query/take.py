@@ -26,7 +26,6 @@ from lancelet.rowids.address import (
     OFFSET_BITS,
     UInt64s,
     addresses_of,
-    fragments_of,
     group_by_fragment,
     offsets_of,
 )
@@ -118,10 +117,12 @@ def take_addresses(snapshot: Snapshot, addresses: UInt64s, projection: Projectio
 
 def _taken(snapshot: Snapshot, addresses: UInt64s, projection: Projection) -> pa.Table:
     schema = projection.schema
-    only = int(addresses[0]) >> OFFSET_BITS if len(addresses) else None
-    if only is not None and (len(addresses) == 1 or bool((fragments_of(addresses) == only).all())):
-        task = only, offsets_of(addresses)
-        return pa.Table.from_batches([_take_of_fragment(snapshot, projection, task)])
+    if len(addresses):
+        only = int(addresses[0]) >> OFFSET_BITS
+        offsets = addresses - np.uint64(only << OFFSET_BITS)  # below the first is far behind it
+        if len(addresses) == 1 or int(offsets.max()) >> OFFSET_BITS == 0:
+            task = only, offsets.view(np.int64)
+            return pa.Table.from_batches([_take_of_fragment(snapshot, projection, task)])
     groups = group_by_fragment(addresses)
     if not groups:
         if not schema.names:

@@ -30,6 +30,8 @@ from lancelet.kernels.posting_lists import glance_of
 Float32s = npt.NDArray[np.float32]
 Key = tuple[int, bool]
 """A token, and whether its positions are wanted."""
+Chosen = tuple[tuple[int, ...], bool]
+"""The same of the tokens of a query."""
 
 _BYTES_MAX: Final = 128 * 1024 * 1024
 """So much is kept before everything is read anew, and the lists of one query beyond it."""
@@ -70,27 +72,29 @@ class ListArena:
         self._norms: Float32s | None = None
         self._places: dict[Key, _Place] = {}
         self._held = _Arrays()
-        self._chosen: dict[tuple[Key, ...], PostingLists] = {}
+        self._chosen: dict[Chosen, PostingLists] = {}
 
     def lists(
         self, tokens: Sequence[int], norms: Float32s, *, with_position: bool = False
     ) -> PostingLists:
         """Return the lists of tokens, each of which has a document, weighed by these norms."""
+        wanted = tuple(tokens), with_position
+        with self._lock:
+            chosen = self._chosen.get(wanted)
+            if chosen is not None and self._norms is norms:
+                self._loads.found += len(set(tokens))
+                return chosen
         keys = tuple([(token, with_position) for token in tokens])
         first: list[Key] | None = None
         while True:
             with self._lock:
-                chosen = self._chosen.get(keys)
-                if chosen is not None and self._norms is norms:
-                    self._loads.found += len(set(keys))
-                    return chosen
                 missing = self._missing(keys, norms)
                 if first is None:
                     first = missing
                     self._loads.parts += len(missing)
                     self._loads.found += len(set(keys)) - len(missing)
                 if not missing:
-                    return self._choose(keys)
+                    return self._choose(wanted, keys)
             found = {key: self._read(*key) for key in missing}
             with self._lock:
                 self._add(found, norms)
@@ -117,12 +121,12 @@ class ListArena:
                 if key not in self._places:
                     self._places[key] = self._held.add(own, norms)
 
-    def _choose(self, keys: tuple[Key, ...]) -> PostingLists:
+    def _choose(self, wanted: Chosen, keys: tuple[Key, ...]) -> PostingLists:
         held, places = self._held, [self._places[key] for key in keys]
         chosen = np.array([(own.first, own.stop, own.count, own.glance) for own in places]).T.copy()
         if len(self._chosen) >= _CHOSEN_MAX:
             self._chosen = {}
-        found = self._chosen[keys] = PostingLists(
+        found = self._chosen[wanted] = PostingLists(
             held.blocks,
             held.last.whole,
             held.best.whole,

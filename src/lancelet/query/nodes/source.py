@@ -38,11 +38,14 @@ class FragmentSource:
         self.fragment = fragment
         self.with_deleted = with_deleted
         self.rows = FragmentRows(snapshot, fragment)
+        self._reader: FragmentReader | None = None
 
-    @cached_property
+    @property
     def reader(self) -> FragmentReader:
         """The reader of the fragment's files, kept for as long as the version is."""
-        return self.snapshot.open_fragment(self.fragment, FragmentReader)
+        if self._reader is None:  # any thread finds the same
+            self._reader = self.snapshot.open_fragment(self.fragment, FragmentReader)
+        return self._reader
 
     @cached_property
     def num_rows(self) -> int:

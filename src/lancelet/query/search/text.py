@@ -101,7 +101,7 @@ class TextSearch:
         if len(found.scores) < 2:
             return Hits.of_query(found.addresses, found.scores)
         # Rows ascend, so that of equal scores the first comes first.
-        order = np.argsort(-found.scores, kind="stable")
+        order = (-found.scores).argsort(kind="stable")
         return Hits.of_query(found.addresses[order], found.scores[order])
 
     def _find_elements(
