@@ -117,10 +117,10 @@ def computed_column(name: str, written: Writable, names: pa.Schema) -> OutputCol
 
 
 def project_parts(schema: Schema, columns: Columns) -> Projection:
-    """Return how takes read columns: fields of a struct stay in it, and no column comes twice.
+    """Return how takes read columns: fields of a struct stay in it, each there once.
 
-    asked for   ["s.y", "a", "s.x", "a"]
-    returned    s{x, y}, a
+    asked for   ["s.y", "a", "s.x", "a", "_rowid", "_rowid"]
+    returned    s{x, y}, a, _rowid, _rowid
     """
     if columns is None or isinstance(columns, Mapping):
         return project(schema, columns)
@@ -134,11 +134,13 @@ def project_parts(schema: Schema, columns: Columns) -> Projection:
         part.name: _in_schema_order(whole[part.name], part) for part in schema.project(paths).fields
     }
     tops = [path if path in own or path in row_columns else parse_path(path)[0] for path in columns]
+    first = {name: place for place, name in reversed([*enumerate(tops)])}
     found = tuple(
         OutputColumn(
             ROW_FIELDS[name] if name in row_columns else scan_field(parts[name]), Column((name,))
         )
-        for name in dict.fromkeys(tops)
+        for place, name in enumerate(tops)
+        if name in row_columns or first[name] == place
     )
     return Projection(found, tuple(parts.values()), tuple(row_columns), schema.metadata)
 

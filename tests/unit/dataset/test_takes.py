@@ -4,6 +4,7 @@ The second and later takes of the same columns go other ways than the first one,
 several times.
 """
 
+import lance
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -81,3 +82,17 @@ def test_what_is_deleted_meanwhile_is_taken_from_the_version_that_was_opened(tmp
     assert before.take([40], columns=["id"])["id"].to_pylist() == [40]
     for _ in range(3):
         assert after.take([40], columns=["id"])["id"].to_pylist() == [80]
+
+
+def test_row_columns_come_as_often_as_they_are_named(tmp_path):
+    """As in the reference; other columns come once."""
+    uri = str(tmp_path / "t")
+    lancelet.write_dataset(pa.table({"a": range(5), "b": range(5)}), uri)
+    for columns in (["_rowid", "_rowid"], ["a", "_rowid", "b", "a", "_rowid", "_rowaddr"]):
+        found, expected = (
+            each.dataset(uri).take([3, 1], columns=columns) for each in (lancelet, lance)
+        )
+        assert found.column_names == expected.column_names
+        assert [each.to_pylist() for each in found.columns] == [
+            each.to_pylist() for each in expected.columns
+        ]
