@@ -182,9 +182,8 @@ class FragmentList(Sequence[Fragment]):
 
         An id that the list does not have is an error, as the caller's version is not this one.
         """
-        replaced = replaced or {}
-        gone = np.unique(np.fromiter(removed, np.int64))
-        remaining = self._without(gone) if len(gone) else self
+        replaced, gone = replaced or {}, tuple(removed)
+        remaining = self._without(np.unique(np.array(gone, np.int64))) if gone else self
         if not replaced:
             return remaining
         if len(replaced) <= _FEW:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
@@ -42,6 +43,8 @@ from lancelet.format.protos import file_pb
 from lancelet.format.wire import unknown_fields
 
 __all__ = ["DictionaryLocation", "Encoding", "Field", "FieldId", "Schema"]
+
+_FIELDS_KEPT: Final = 4096
 
 _NESTING_MAX: Final = 100
 _ENCODINGS: Final = {int(encoding): encoding for encoding in Encoding}
@@ -87,7 +90,7 @@ class Schema:
         return pa.schema([node.to_arrow() for node in self.fields], encode_metadata(self.metadata))
 
     def to_protos(self) -> list[file_pb.Field]:
-        """Return the wire fields, parents before children."""
+        """Return the wire fields, parents before children; they are shared, so never changed."""
         return [_to_proto(node) for node in self.walk()]
 
     def metadata_bytes(self) -> dict[str, bytes]:
@@ -321,6 +324,7 @@ def _encoding(number: int) -> Encoding:
         raise CorruptDataError("a field has an unknown encoding", encoding=number) from None
 
 
+@lru_cache(_FIELDS_KEPT)
 def _to_proto(node: Field) -> file_pb.Field:
     proto = file_pb.Field(
         name=node.name,

@@ -219,18 +219,17 @@ class LegacyFileWriter:
         return places
 
     def _write_manifest(self, dictionaries: Mapping[int, file_pb.Dictionary]) -> int:
-        fields = self._schema.to_protos()
-        for proto in fields:
-            if proto.id in dictionaries:
-                proto.dictionary.CopyFrom(dictionaries[proto.id])
         manifest = table_pb.Manifest(
-            fields=fields,
+            fields=self._schema.to_protos(),
             schema_metadata=self._schema.metadata_bytes(),
             version=1,
             data_format=table_pb.Manifest.DataStorageFormat(
                 file_format="lance", version=FileVersion.V0_1.value
             ),
         )
+        for proto in manifest.fields:
+            if proto.id in dictionaries:
+                proto.dictionary.CopyFrom(dictionaries[proto.id])
         if not self._target.position:
             # A file without rows has nothing before this, and position 0 means "no schema".
             self._target.write(bytes(8))

@@ -56,14 +56,18 @@ def apply_merge(operation: Merge, state: State, context: CommitContext) -> State
 def apply_project(operation: Project, state: State, context: CommitContext) -> State:
     """Return the state with another schema, without files of which no field remains."""
     del context
+    renamed = state.with_schema(operation.schema)
     remaining = column_ids(operation.schema)
+    if column_ids(state.manifest.schema) <= remaining:
+        # No file lost a field, so none of the fragments, which may be many, has to be looked at.
+        return retain_covering(renamed)
     changed: dict[int, Fragment] = {}
     for fragment in state.manifest.fragments:
         kept = without_unknown_files(fragment, remaining)
         if kept is not fragment:
             changed[fragment.id] = kept
     fragments = state.manifest.fragments.changed(replaced=changed)
-    return retain_covering(state.with_schema(operation.schema).with_fragments(fragments))
+    return retain_covering(renamed.with_fragments(fragments))
 
 
 def apply_data_replacement(

@@ -61,6 +61,8 @@ def retain_covering(state: State) -> State:
 
     The last segment of a scalar index stays even if it covers nothing, so that the index does.
     """
+    if not state.indices:
+        return state
     field_ids = {field.id for field in state.manifest.schema.walk()}
     alive = FrozenBitMap(int(fragment_id) for fragment_id in state.manifest.fragments.ids)
     known = [i for i in state.indices if i.is_system or field_ids.issuperset(i.fields)]
