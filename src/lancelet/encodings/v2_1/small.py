@@ -19,7 +19,7 @@ from lancelet.encodings.v2_1.alike import encode_alike, is_plain
 from lancelet.encodings.v2_1.tiny import encode_tiny
 from lancelet.format.field import Field
 
-_MANY: Final = 16
+_MANY: Final = 64
 """So many columns of tiny pages take less time together than one by one."""
 
 
