@@ -78,10 +78,6 @@ def fold(text: str) -> str:
     return text if text.isascii() else text.translate(_table("folding.txt"))
 
 
-_KEPT: Final = "Kept"
-"""The list of words that are stop words of a language, but not of texts of any language."""
-
-
 @cache
 def stop_words(language: str) -> frozenset[str]:
     """Return the words of a language that say nothing, none if it has no list."""

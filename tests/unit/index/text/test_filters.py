@@ -21,3 +21,18 @@ def test_romanian_words_are_left_out_however_their_marks_are_written(word: str) 
     theirs = [token.text for token in lance.tokenize(word, **options)]
     ours = token_filter(TextOptions.of(options))(word)
     assert ([] if ours is None else [ours]) == theirs
+
+
+@pytest.mark.parametrize(
+    ("word", "options"),
+    [
+        ("\u0622\u0646\u0641\u0627", {"base_tokenizer": "simple", "language": "Arabic"}),
+        ("\uac01\uc790", {"base_tokenizer": "icu"}),
+        ("\u0219i", {"base_tokenizer": "icu"}),
+    ],
+)
+def test_lists_of_stop_words_are_whole(word: str, options: dict[str, str]) -> None:
+    options = {"stem": False, "ascii_folding": False, **options}
+    theirs = [token.text for token in lance.tokenize(word, **options)]
+    ours = token_filter(TextOptions.of(options))(word)
+    assert ([] if ours is None else [ours]) == theirs
