@@ -16,7 +16,7 @@ from lancelet.encodings.base import EncodedPage, FileVersion
 from lancelet.encodings.choose import TINY_BYTES
 from lancelet.encodings.options import has_other_defaults
 from lancelet.encodings.v2_1.alike import encode_alike, is_plain
-from lancelet.encodings.v2_1.tiny import encode_tiny
+from lancelet.encodings.v2_1.tiny import tiny_page
 from lancelet.format.field import Field
 
 _MANY: Final = 64
@@ -41,7 +41,7 @@ def encode_small_fields(
         own_fields = [fields[place] for place in places]
         if len(own) < _MANY and own[0].nbytes <= TINY_BYTES:
             found = [
-                encode_tiny(array, field, version)
+                tiny_page(array, field, version)
                 for array, field in zip(own, own_fields, strict=True)
             ]
         else:

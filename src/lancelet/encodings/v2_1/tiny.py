@@ -65,9 +65,12 @@ _TEXT_PADDING: Final = bytes([TEXT_PAD_BYTE]) * ALIGNMENT
 
 def encode_tiny(array: pa.Array, field: Field, version: FileVersion) -> EncodedPage | None:
     """Return the one page of a field's values, or None if they are not few and plain."""
+    return None if has_other_defaults() else tiny_page(array, field, version)
+
+
+def tiny_page(array: pa.Array, field: Field, version: FileVersion) -> EncodedPage | None:
+    """Return the same in a process without other defaults, which the caller found out for all."""
     if array.nbytes > 2 * TINY_BYTES or field.metadata or not len(array) or array.null_count:
-        return None
-    if has_other_defaults():
         return None
     data_type = array.type
     if data_type.id in _FIXED_TYPES:
