@@ -9,7 +9,7 @@ from lancelet.index.parts.key_sets import KeySets
 from lancelet.index.scalar.btree.search import BTreeSegment
 from lancelet.index.scalar.zonemap.kind import ZoneMapSegment
 from lancelet.ops.check.finding import Severity
-from lancelet.ops.check.scalar_indices import ScalarIndexChecker
+from lancelet.ops.check.scalar_indices import SCALAR_INDICES
 
 KINDS = ("BTREE", "BITMAP", "ZONEMAP", "BLOOMFILTER", "LABEL_LIST")
 
@@ -25,7 +25,7 @@ def build(tmp_path, kind, *, stable=False):
 
 
 def findings(dataset):
-    checker = ScalarIndexChecker()
+    checker = SCALAR_INDICES
     (index,) = dataset.snapshot.indices.indices
     assert checker.knows(index)
     return list(checker.findings(dataset.snapshot, index))

@@ -11,7 +11,7 @@ import lancelet
 from lancelet.index.inverted.partition import StoredPartition
 from lancelet.index.inverted.postings import Postings
 from lancelet.ops.check.finding import Severity
-from lancelet.ops.check.text_indices import TextIndexChecker
+from lancelet.ops.check.text_indices import TEXT_INDICES
 from lancelet.query import DocumentGranularity
 
 BY_ELEMENT = {"document_granularity": DocumentGranularity.LIST_ELEMENT}
@@ -35,7 +35,7 @@ def build(path, values, *, stable=False, writer=lancelet, **options):
 
 
 def findings(dataset):
-    checker = TextIndexChecker()
+    checker = TEXT_INDICES
     found = []
     for index in dataset.snapshot.indices.indices:
         assert checker.knows(index)

@@ -27,9 +27,9 @@ from lancelet.format.index_metadata import FRAGMENT_REUSE_INDEX, IndexMetadata
 from lancelet.format.paths import INDICES
 from lancelet.ops.check.bytes_of_file import decoded, wrong_bytes
 from lancelet.ops.check.finding import Finding, Level, Severity
-from lancelet.ops.check.scalar_indices import ScalarIndexChecker
-from lancelet.ops.check.text_indices import TextIndexChecker
-from lancelet.ops.check.vector_indices import VectorIndexChecker
+from lancelet.ops.check.scalar_indices import SCALAR_INDICES
+from lancelet.ops.check.text_indices import TEXT_INDICES
+from lancelet.ops.check.vector_indices import VECTOR_INDICES
 from lancelet.table.apply.coverage import without_overlaps
 from lancelet.table.fragment_reuse import fragment_reuse_of
 from lancelet.table.location import Place
@@ -50,11 +50,7 @@ class IndexChecker(Protocol):
         """Yield where the index and the rows disagree."""
 
 
-CHECKERS: Final[tuple[IndexChecker, ...]] = (
-    ScalarIndexChecker(),
-    TextIndexChecker(),
-    VectorIndexChecker(),
-)
+CHECKERS: Final[tuple[IndexChecker, ...]] = (SCALAR_INDICES, TEXT_INDICES, VECTOR_INDICES)
 
 
 def check_indices(

@@ -18,35 +18,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.buffers import Int64s
-from lancelet.format.index_metadata import IndexMetadata
 from lancelet.index.base import Listing
 from lancelet.index.question import IsNull, OneOf
-from lancelet.ops.check.finding import Finding
-from lancelet.ops.check.segments import covered_rows, segment_findings
-from lancelet.query.indexing.segments import TableSegment, kind_of
+from lancelet.ops.check.segments import SegmentChecker, covered_rows
+from lancelet.query.indexing.segments import TableSegment
 from lancelet.rowids.address import NO_ADDRESS, UInt64s
 from lancelet.table.snapshot import Snapshot
 
 _KINDS: Final = frozenset({"BTREE", "BITMAP", "LABEL_LIST", "ZONEMAP", "BLOOMFILTER", "NGRAM"})
 _VALUES_ASKED: Final = 256
 """So many values of each batch of rows are asked of a kind that knows zones."""
-
-
-class ScalarIndexChecker:
-    """Checks segments of the kinds that say which values rows have."""
-
-    def knows(self, index: IndexMetadata) -> bool:
-        """Say whether a segment is of such a kind, in a version that is understood."""
-        kind = kind_of(index.details)
-        return (
-            kind is not None
-            and kind.name in _KINDS
-            and ((index.index_version or 0) <= kind.newest_version)
-        )
-
-    def findings(self, snapshot: Snapshot, index: IndexMetadata) -> Iterator[Finding]:
-        """Yield where the segment and the rows disagree."""
-        yield from segment_findings(snapshot, index, _differences)
 
 
 def _differences(snapshot: Snapshot, segment: TableSegment) -> Iterator[str]:
@@ -72,6 +53,9 @@ def _differences(snapshot: Snapshot, segment: TableSegment) -> Iterator[str]:
         yield f"it lacks the values of {lacking} rows"
     if wrong:
         yield f"it has {wrong} rows with values that they do not have"
+
+
+SCALAR_INDICES: Final = SegmentChecker(_KINDS, _differences)
 
 
 def _pairs(

@@ -11,36 +11,21 @@ are passed over. Where the words stand within a text is not compared.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.buffers import Int64s
-from lancelet.format.index_metadata import IndexMetadata
 from lancelet.index.base import IndexedRows
 from lancelet.index.inverted.kind import TEXTS_TOGETHER, InvertedSegment
 from lancelet.index.text.analyzer import Vocabulary
 from lancelet.index.text.elements import elements_of, texts_per_row
-from lancelet.ops.check.finding import Finding
-from lancelet.ops.check.segments import covered_rows, segment_findings
-from lancelet.query.indexing.segments import TableSegment, kind_of
+from lancelet.ops.check.segments import SegmentChecker, covered_rows
+from lancelet.query.indexing.segments import TableSegment
 from lancelet.rowids.address import UInt64s
 from lancelet.table.snapshot import Snapshot
-
-
-class TextIndexChecker:
-    """Checks segments of text indices."""
-
-    def knows(self, index: IndexMetadata) -> bool:
-        """Say whether a segment is one of texts, in a version that is understood."""
-        kind = kind_of(index.details)
-        is_text = kind is not None and kind.name == "INVERTED"
-        return is_text and kind is not None and (index.index_version or 0) <= kind.newest_version
-
-    def findings(self, snapshot: Snapshot, index: IndexMetadata) -> Iterator[Finding]:
-        """Yield where the segment and the rows disagree; what cannot be read is raised."""
-        yield from segment_findings(snapshot, index, _differences)
 
 
 def _differences(snapshot: Snapshot, segment: TableSegment) -> Iterator[str]:
@@ -62,6 +47,9 @@ def _differences(snapshot: Snapshot, segment: TableSegment) -> Iterator[str]:
     differs = int((counts[places] != listed[others]).sum())
     if differs:
         yield f"it has {differs} words of rows another number of times than they are there"
+
+
+TEXT_INDICES: Final = SegmentChecker(frozenset({"INVERTED"}), _differences)
 
 
 class _Words:

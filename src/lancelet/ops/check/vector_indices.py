@@ -16,31 +16,17 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from lancelet.format.index_metadata import IndexMetadata
 from lancelet.index.vector.kind import IVF, EncodedRows, concatenated_codes, encoded_parts
 from lancelet.index.vector.quantizers.base import Codes
 from lancelet.index.vector.quantizers.pq import ProductCodes
 from lancelet.index.vector.segment import IvfSegment
-from lancelet.ops.check.finding import Finding
-from lancelet.ops.check.segments import covered_rows, segment_findings
-from lancelet.query.indexing.segments import TableSegment, kind_of
+from lancelet.ops.check.segments import SegmentChecker, covered_rows
+from lancelet.query.indexing.segments import TableSegment
 from lancelet.rowids.address import NO_ADDRESS, UInt64s
 from lancelet.table.snapshot import Snapshot
 
 _ROUNDED_SHARE: Final = 0.1
 """Up to this share of rows may have codes that are not quite those found anew."""
-
-
-class VectorIndexChecker:
-    """Checks segments of indices of vectors."""
-
-    def knows(self, index: IndexMetadata) -> bool:
-        """Say whether a segment is one of vectors, in a version that is understood."""
-        return kind_of(index.details) is IVF and (index.index_version or 0) <= IVF.newest_version
-
-    def findings(self, snapshot: Snapshot, index: IndexMetadata) -> Iterator[Finding]:
-        """Yield where the segment and the rows disagree; what cannot be read is raised."""
-        yield from segment_findings(snapshot, index, _differences)
 
 
 def _differences(snapshot: Snapshot, segment: TableSegment) -> Iterator[str]:
@@ -72,6 +58,9 @@ def _differences(snapshot: Snapshot, segment: TableSegment) -> Iterator[str]:
     wrong = _different(_rows_of(codes, own[same]), _rows_of(expected.codes, found[same]), slack)
     if wrong > _ROUNDED_SHARE * len(shared):
         yield f"{wrong} rows have codes that are not those of their vector"
+
+
+VECTOR_INDICES: Final = SegmentChecker(frozenset({IVF.name}), _differences)
 
 
 def _joined(parts: list[EncodedRows]) -> EncodedRows:
