@@ -394,3 +394,35 @@ def test_segments_beside_those_of_the_reference_are_merged_by_it(tmp_path):
     assert len(index.segments) == 1
     for words in ("fox", "red dog", '"red dog"'):
         agree_on(path, words, words)
+
+
+def test_lists_in_lists_are_searched_without_an_index(tmp_path):
+    path = str(tmp_path / "table.lance")
+    texts = pa.array(
+        [[["red fox"], ["dog red"]], None, [["red"], []]], pa.list_(pa.list_(pa.string()))
+    )
+    lancelet.write_dataset(pa.table({"id": range(3), "t": texts}), path)
+    for module in (lancelet, lance):
+        with pytest.raises(TypeError, match="INVERTED index"):
+            module.dataset(path).create_scalar_index("t", "INVERTED")
+    for name in ("ROW", "LIST_ELEMENT"):
+        for query in ("red", "fox dog"):
+            ours, theirs = (
+                module.query.MatchQuery(
+                    query, "t", document_granularity=module.query.DocumentGranularity[name]
+                )
+                for module in (lancelet, lance)
+            )
+            mine, expected = (
+                sorted(
+                    module.dataset(path).to_table(columns=["id"], full_text_query=each).to_pylist(),
+                    key=str,
+                )
+                for module, each in ((lancelet, ours), (lance, theirs))
+            )
+            assert [row.keys() for row in mine] == [row.keys() for row in expected]
+            for one, other in zip(mine, expected, strict=True):
+                assert one.pop("_score") == pytest.approx(other.pop("_score"), abs=1e-5)
+                assert one == other
+    ours, theirs = (module.query.PhraseQuery("fox dog", "t") for module in (lancelet, lance))
+    assert found(lancelet, path, ours) == pytest.approx(found(lance, path, theirs), abs=1e-5)

@@ -144,7 +144,7 @@ def _fields_of_texts(schema: Schema, column: str) -> tuple[Field, ...]:
         ) from error
     data_type = fields[-1].arrow_type
     is_json = isinstance(data_type, pa.JsonType)
-    if is_list(data_type):
+    while is_list(data_type):  # lists in lists have no index, and are searched all the same
         data_type = data_type.value_type
     if not (is_json or is_text(data_type)):
         raise InvalidInputError(
