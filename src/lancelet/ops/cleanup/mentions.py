@@ -9,7 +9,7 @@ version says they are in. That keeps a few too many at worst, and never one too 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -101,13 +101,17 @@ class Mentions:
             yield wire[start : start + size]
 
 
-def all_versions(location: TableLocation) -> Iterator[KnownVersion]:
+def all_versions(
+    location: TableLocation, listed: Iterable[ObjectInfo] | None = None
+) -> Iterator[KnownVersion]:
     """Yield every version at a location, those on no branch too.
+
+    `listed` is what lies in the folder of versions, if somebody looked already.
 
     Raises:
         CorruptDataError: A version cannot be read, so nobody knows what it needs.
     """
-    for info in location.store.list(VERSIONS):
+    for info in location.store.list(VERSIONS) if listed is None else listed:
         entry = manifest_entry(info)
         if entry is None:
             continue

@@ -123,7 +123,8 @@ def plan_cleanup(snapshot: Snapshot, policy: CleanupPolicy) -> CleanupPlan:
     """
     location, main = snapshot.location, main_location(snapshot)
     tags = _tags_here(snapshot, main)
-    versions = _sort_versions(snapshot, policy, tags)
+    listed = tuple(location.store.list(VERSIONS))
+    versions = _sort_versions(snapshot, listed, policy, tags)
     if versions.kept_by_tags and policy.error_if_tagged_old_versions:
         kept = {name: version for name, version in tags.items() if version in versions.kept_by_tags}
         raise CleanupInputError(
@@ -140,7 +141,7 @@ def plan_cleanup(snapshot: Snapshot, policy: CleanupPolicy) -> CleanupPlan:
         read_version=snapshot.version,
         versions=tuple(entry.version for entry in versions.going),
         manifests=tuple(_manifests(versions.going)),
-        files=tuple(_files(location, versions.needed, versions.known, policy)),
+        files=tuple(_files(location, listed, versions, policy)),
         branches=tuple(_branches(snapshot, main, gone)),
         newest_version=versions.newest,
     )
@@ -164,11 +165,16 @@ def _tags_here(snapshot: Snapshot, main: TableLocation) -> dict[str, int]:
     return {name: tag.version for name, tag in list_tags(main).items() if tag.branch == branch}
 
 
-def _sort_versions(snapshot: Snapshot, policy: CleanupPolicy, tags: dict[str, int]) -> _Versions:
+def _sort_versions(
+    snapshot: Snapshot,
+    listed: Iterable[ObjectInfo],
+    policy: CleanupPolicy,
+    tags: dict[str, int],
+) -> _Versions:
     tagged = set(tags.values())
     known = Mentions()
     sorted_ = _Versions(known=known, needed=Mentions(known.known), newest=snapshot.version)
-    for version in all_versions(snapshot.location):
+    for version in all_versions(snapshot.location, listed):
         number = version.version
         is_detached = is_on_no_branch(version.entry)
         if not is_detached:
@@ -212,11 +218,16 @@ def _manifests(going: Iterable[ManifestEntry]) -> Iterator[CleanupCandidateFile]
 
 
 def _files(
-    location: TableLocation, needed: Mentions, known: Mentions, policy: CleanupPolicy
+    location: TableLocation,
+    listed: Iterable[ObjectInfo],
+    versions: _Versions,
+    policy: CleanupPolicy,
 ) -> Iterator[CleanupCandidateFile]:
+    """Yield the files that may go, in the folder of versions those that were `listed` there."""
+    needed, known = versions.needed, versions.known
     now = datetime.now(UTC)
     for folder in (VERSIONS, DATA, DELETIONS, TRANSACTIONS, INDICES):
-        for info in location.store.list(folder):
+        for info in listed if folder == VERSIONS else location.store.list(folder):
             kind = _kind_of(location, folder, info)
             if kind is None or info.path in needed:
                 continue
