@@ -71,6 +71,13 @@ CHANGES = {
     "an index by number": lambda d, m: d.drop_index(5),
     "threads": lambda d, m: d.optimize.compact_files(num_threads=-1),
     "a text for deletions": lambda d, m: d.optimize.compact_files(materialize_deletions="no"),
+    "retraining": lambda d, m: d.optimize.optimize_indices(retrain="no"),
+    "an option of a store": lambda d, m: m.write_dataset(
+        ROWS, d.uri, mode="append", storage_options={"allow_http": True}
+    ),
+    "a version that was read": lambda d, m: m.LanceDataset.commit(
+        d.uri, m.LanceOperation.Append([]), read_version=-1
+    ),
     "a key by number": lambda d, m: d.merge(ROWS.rename_columns(["i", "b", "w", "t"]), 5),
 }
 

@@ -5,6 +5,7 @@ The methods have pylance's names, and a name means one kind wherever it stands:
     replace, train, detached ...          true or false: a text such as "no" would be true
     conflict_retries, batch_size ...      a whole number that is not negative
     name, tag, left_on ...                text
+    storage_options, metadata             texts by name
     retry_timeout                         a time span
 
 A value of another kind raises `ArgumentTypeError` before anything is done, and a number that no
@@ -20,7 +21,7 @@ from functools import wraps
 from types import CodeType
 from typing import Any, Final, TypeVar
 
-from lancelet.file.arguments import flag, instance, text, texts, whole_number
+from lancelet.file.arguments import flag, instance, settings, text, texts, whole_number
 
 F = TypeVar("F", bound=Callable[..., Any])
 Check = Callable[[str, object], object]
@@ -35,20 +36,22 @@ _NAMES: Final[dict[Check, str]] = {
         replace train detached enable_stable_row_ids enable_v2_manifest_paths target_all_bases
         delete_unverified error_if_tagged_old_versions include_files ignore_not_found
         materialize_deletions defer_index_remap filter_nan skip_transpose use_index
-        allow_external_blob_outside_bases with_position with_row_address
+        allow_external_blob_outside_bases with_position with_row_address retrain
     """,
     whole_number: """
         conflict_retries max_retries retain_versions delete_rate_limit max_files batch_size
         max_rows_per_file max_rows_per_group max_bytes_per_file data_cache_bytes max_page_bytes
         num_threads target_rows_per_fragment max_source_fragments max_source_rows max_source_bytes
         recent_transactions fragment_id block_size index_cache_size metadata_cache_size
-        metadata_cache_size_bytes index_cache_size_bytes
+        metadata_cache_size_bytes index_cache_size_bytes read_version
+        num_indices_to_merge
     """,
     text: """
         name index_name mode data_storage_version commit_message tag branch left_on right_on
         field_name compaction_mode
     """,
-    texts: "read_columns",
+    texts: "read_columns target_bases",
+    settings: "storage_options metadata",
     _span: "retry_timeout timeout commit_timeout",
 }
 
@@ -66,7 +69,7 @@ def checks_kinds(function: F) -> F:
         ...
     lancelet.file.arguments.ArgumentTypeError: an argument has another type than ... found='str')
     """
-    code: CodeType = function.__code__  # type: ignore[attr-defined]  # only functions come here
+    code: CodeType = function.__code__
     names = code.co_varnames[: code.co_argcount]
 
     @wraps(function)

@@ -353,6 +353,7 @@ class DatasetOptimizer:
             self._dataset, {name: value for name, value in wishes.items() if value is not None}
         )
 
+    @checks_kinds
     def optimize_indices(
         self,
         *,
