@@ -232,7 +232,7 @@ def _items_max(rows: int) -> int:
     """Return how many different values a page may have at most for a dictionary, or a few more.
 
     >>> _items_max(1000), _items_max(50)
-    (447, 0)
+    (440, 0)
     """
     if rows < _OPTIONS.dict_too_small:
         return 0

@@ -276,7 +276,18 @@ def _only_child(node: Field) -> Field:
 
 
 def _from_arrow(arrow: pa.Field, ids: Iterator[int], *, parent_id: FieldId, blob_v2: bool) -> Field:
-    metadata = decode_metadata(arrow.metadata)
+    told = arrow.metadata
+    plain = None if told else logical_type.plain_name_of(arrow.type)
+    if plain is not None:
+        return Field(
+            arrow.name,
+            FieldId(next(ids)),
+            plain,
+            parent_id,
+            arrow.nullable,
+            encoding=encoding_of(plain),
+        )
+    metadata = decode_metadata(told)
     if isinstance(arrow.type, pa.BaseExtensionType):
         metadata |= extension.extension_entries(arrow.type)
     data_type = logical_type.storage_of(arrow.type)

@@ -70,6 +70,13 @@ _NAMES: Final = {
 _SEEN_AS_STORED: Final = {
     name: data_type for name, data_type in _SIMPLE.items() if name not in (JSON, BFLOAT16, "null")
 }
+_PLAIN_NAMES: Final = {
+    data_type.id: name
+    for data_type, name in _NAMES.items()
+    if pa.types.is_integer(data_type)
+    or pa.types.is_floating(data_type)
+    or name in ("bool", "string", "binary", "large_string", "large_binary")
+}
 _NORMALISED: Final = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 _DICTIONARY_KEYS: Final = frozenset(
     {"int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"}
@@ -135,6 +142,15 @@ def logical_type_of(data_type: pa.DataType) -> str:
     if pa.types.is_dictionary(data_type):
         return _dictionary_name(data_type)
     raise UnsupportedError("the format has no such type", arrow_type=str(data_type))
+
+
+def plain_name_of(data_type: pa.DataType) -> str | None:
+    """Return the logical type of a number or a string, which are most, or None for all others.
+
+    >>> plain_name_of(pa.int32()), plain_name_of(pa.date32())
+    ('int32', None)
+    """
+    return _PLAIN_NAMES.get(data_type.id)
 
 
 def storage_type_of(logical_type: str) -> pa.DataType:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Final
 
@@ -37,6 +38,7 @@ _NONE: Final = np.empty(0, np.int64)
 
 _COLUMN_ENCODING_URL: Final = "/lance.encodings.ColumnEncoding"
 _ROWS_MAX: Final = 1 << 62
+_ENCODINGS_KEPT: Final = 64
 
 PLAIN_COLUMN_ENCODING: Final = wire_pb.Any(
     type_url=_COLUMN_ENCODING_URL,
@@ -196,7 +198,9 @@ def _numbers_in(messages: Slices, field: int) -> tuple[Int64s, npt.NDArray[np.ui
     return counts, values
 
 
+@lru_cache(_ENCODINGS_KEPT)
 def _direct(encoding: bytes) -> file2_pb.Encoding:
+    """Return the message around an encoding, which is copied by whoever makes it a part."""
     return file2_pb.Encoding(direct=file2_pb.DirectEncoding(encoding=encoding))
 
 

@@ -190,7 +190,8 @@ class FileWriter:
         columns = stored_columns(batch, self._schema.fields)
         for pending, arrays in zip(self._pending, columns, strict=True):
             for array in arrays:
-                self._append(pending, self._placed(pending.field, array))
+                placed = self._placed(pending.field, array) if pending.has_blobs else array
+                self._append(pending, placed)
         self._num_rows += batch.num_rows
 
     def finish(self) -> WriteSummary:
