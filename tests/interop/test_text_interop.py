@@ -426,3 +426,18 @@ def test_lists_in_lists_are_searched_without_an_index(tmp_path):
                 assert one == other
     ours, theirs = (module.query.PhraseQuery("fox dog", "t") for module in (lancelet, lance))
     assert found(lancelet, path, ours) == pytest.approx(found(lance, path, theirs), abs=1e-5)
+
+
+def test_names_are_cut_at_letters_of_the_same_cases():
+    """What a letter is must not depend on the Unicode that the interpreter has."""
+    member = np.unpackbits(letters_and_digits(), bitorder="little")
+    # Scripts of thousands of signs have no cases; a few signs of each will do.
+    many = ((0x3400, 0xA000), (0xAC00, 0xE000), (0x12000, 0x16800), (0x17000, 0x18D00))
+    many = (*many, (0x1B000, 0x1B300), (0x20000, 0x110000))
+    skipped = {code for first, stop in many for code in range(first, stop) if code % 4096}
+    letters = [chr(code) for code in np.flatnonzero(member).tolist() if code not in skipped]
+    options = {"base_tokenizer": "code", "split_identifiers": True, "lower_case": False}
+    options |= {"ascii_folding": False}
+    text = " ".join(f"x{letter} {letter}X {letter}Xx" for letter in letters)
+    mine, expected = (module.tokenize(text, **options) for module in (lancelet, lance))
+    assert [each.text for each in mine] == [each.text for each in expected]

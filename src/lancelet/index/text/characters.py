@@ -1,6 +1,7 @@
 """What indices of text know of characters: which make up words, their lower case, their plain form.
 
     words     every letter and digit of any script; a blank, a hyphen or a dash ends a word
+    cases     É is upper, é is lower, ʕ and 中 are neither
     lower     É -> é, one character at a time
     folded    é -> e, ß -> ss, ﬁ -> fi
 
@@ -46,10 +47,18 @@ def identifier_characters() -> Bytes:
 
 def class_ranges() -> Iterator[tuple[str, list[tuple[int, int]]]]:
     """Yield what characters are to the ends of words, and the first and last of each range."""
-    for line in _lines("word_breaks.txt"):
-        name, *ranges = line.split()
-        ends = ([int(end, 16) for end in one.split("-")] for one in ranges)
-        yield name, [(first, last[0] if last else first) for first, *last in ends]
+    return _ranges("word_breaks.txt")
+
+
+@cache
+def letters_of_case(case: str) -> frozenset[str]:
+    """Return the letters whose case is `upper` or `lower`; most scripts have none.
+
+    >>> "É" in letters_of_case("upper"), "ß" in letters_of_case("lower")
+    (True, True)
+    """
+    ranges = dict(_ranges("letter_cases.txt"))[case]
+    return frozenset(chr(code) for first, last in ranges for code in range(first, last + 1))
 
 
 @cache
@@ -109,6 +118,13 @@ def _table(name: str) -> dict[int, str]:
         code, *becomes = (int(number, 16) for number in line.split())
         table[code] = "".join(map(chr, becomes))
     return table
+
+
+def _ranges(name: str) -> Iterator[tuple[str, list[tuple[int, int]]]]:
+    for line in _lines(name):
+        title, *ranges = line.split()
+        ends = ([int(end, 16) for end in one.split("-")] for one in ranges)
+        yield title, [(first, last[0] if last else first) for first, *last in ends]
 
 
 def _lines(name: str) -> list[str]:

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.buffers import Int64s, Slices
-from lancelet.index.text.characters import identifier_characters
+from lancelet.index.text.characters import identifier_characters, letters_of_case
 from lancelet.index.text.options import TextOptions
 from lancelet.index.text.pieces import Cutter, Pieces, cut_words, texts_of
 from lancelet.kernels import find_words
@@ -118,7 +118,8 @@ def _is_cut(name: str, place: int, *, with_numerics: bool) -> bool:
     before, letter, behind = name[place - 1], name[place], name[place + 1 : place + 2]
     if letter == "_":
         return True
-    if letter.isupper() and (before.islower() or (before.isupper() and behind.islower())):
+    upper, lower = letters_of_case("upper"), letters_of_case("lower")
+    if letter in upper and (before in lower or (before in upper and behind in lower)):
         return True
     return with_numerics and (before in _DIGITS) != (letter in _DIGITS) and before != "_"
 
