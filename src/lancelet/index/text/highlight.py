@@ -47,7 +47,8 @@ def _spans(text: str, tokens: Collection[str], analyzer: TextAnalyzer) -> list[t
     data = text.encode()
     found: list[tuple[int, int]] = []
     for start, size, token in analyzer.pieces(pa.array([text], pa.large_string())):
-        if token not in tokens:
+        # What a model has made of words stands behind the text, and is not in it.
+        if token not in tokens or start >= len(data):
             continue
         first = len(data[:start].decode())
         last = first + len(data[start : start + size].decode())

@@ -16,6 +16,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from functools import cache, partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,14 +26,14 @@ import pyarrow as pa
 from lancelet.buffers import Slices
 from lancelet.errors import InvalidInputError
 from lancelet.index.text.packages import UnreadableModelError, package_of_words
-from lancelet.index.text.pieces import Cutter, Pieces
+from lancelet.index.text.pieces import Cutter, Pieces, texts_of
 from lancelet.index.text.segments import segment_cutter
 
 HOME_VARIABLE: Final = "LANCE_LANGUAGE_MODEL_HOME"
 _DEFAULT_HOME: Final = "lance/language_models"
 
-Words = Callable[[str], Iterator[tuple[str, int]]]
-"""Yields the words of a text, and the position of each."""
+Words = Callable[[str], Iterator[tuple[str, int, int]]]
+"""Yields the words of a text, the position of each, and in which byte of the text it begins."""
 
 
 def model_cutter(name: str) -> Cutter:
@@ -50,20 +51,30 @@ def model_cutter(name: str) -> Cutter:
 
 
 def _cut(words: Words, texts: pa.Array) -> Pieces:
-    """Cut texts one by one; the words are put into bytes of their own."""
-    pieces: list[bytes] = []
+    """Cut texts one by one; words that a model has changed are put behind the texts."""
+    offsets, data = texts_of(texts)
+    data = data[offsets[0] : offsets[-1]]
+    offsets = offsets - offsets[0]
+    source = bytearray(data)
+    starts: list[int] = []
+    sizes: list[int] = []
     positions: list[int] = []
     counts: list[int] = []
-    for text in texts.to_pylist():
-        before = len(pieces)
-        for word, position in words(text or ""):
-            pieces.append(word.encode())
+    for first, last in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+        before = len(starts)
+        for word, position, start in words(source[first:last].decode()):
+            piece = word.encode()
+            at = first + start
+            if source[at : at + len(piece)] != piece:
+                at = len(source)
+                source += piece
+            starts.append(at)
+            sizes.append(len(piece))
             positions.append(position)
-        counts.append(len(pieces) - before)
-    sizes = np.array([len(piece) for piece in pieces], np.int64)
-    source = np.frombuffer(b"".join(pieces), np.uint8)
-    found = Slices(source, np.cumsum(sizes) - sizes, sizes)
-    return found, np.array(positions, np.uint32), np.array(counts, np.int64)
+        counts.append(len(starts) - before)
+    found = np.frombuffer(bytes(source), np.uint8) if len(source) > len(data) else data
+    pieces = Slices(found, np.array(starts, np.int64), np.array(sizes, np.int64))
+    return pieces, np.array(positions, np.uint32), np.array(counts, np.int64)
 
 
 def language_model_home() -> str:
@@ -103,9 +114,10 @@ def _jieba_of(paths: tuple[str, ...]) -> Words:
     except ValueError as error:
         raise UnreadableModelError("a dictionary of words cannot be read", paths=paths) from error
 
-    def words(text: str) -> Iterator[tuple[str, int]]:
+    def words(text: str) -> Iterator[tuple[str, int, int]]:
+        bytes_before = [0, *accumulate(len(letter.encode()) for letter in text)]
         for word, start, _ in tokenizer.tokenize(text, mode="search", HMM=True):
-            yield word, start
+            yield word, start, bytes_before[start]
 
     return words
 
@@ -138,8 +150,8 @@ def _lindera(folder: str) -> Words:
             path=str(path), release=package.version(), found=str(error),
         ) from error  # fmt: skip
 
-    def words(text: str) -> Iterator[tuple[str, int]]:
+    def words(text: str) -> Iterator[tuple[str, int, int]]:
         for token in tokenizer.tokenize(text):
-            yield token.surface, token.position
+            yield token.surface, token.position, token.byte_start
 
     return words
