@@ -1,4 +1,4 @@
-// Words of texts: maximal runs of the characters that a set has, and the numbering of equal ones.
+// Words of texts: maximal runs of the characters that a set has, and the order of their numbers.
 #include "characters.hpp"
 #include "kernel.hpp"
 
@@ -23,18 +23,6 @@ LANCELET_INLINE void each_word(const uint8_t* data, int64_t start, int64_t stop,
     at += c.bytes;
   }
   if (word >= 0) emit(word, stop);
-}
-
-LANCELET_INLINE uint64_t hash_bytes(const uint8_t* at, int64_t size) {
-  uint64_t hash = 0x9e3779b97f4a7c15ull ^ static_cast<uint64_t>(size);
-  for (; size >= 8; at += 8, size -= 8) {
-    hash = (hash ^ load<uint64_t>(at)) * 0xff51afd7ed558ccdull;
-    hash ^= hash >> 32;
-  }
-  uint64_t rest = 0;
-  memcpy(&rest, at, size);
-  hash = (hash ^ rest) * 0xc4ceb9fe1a85ec53ull;
-  return hash ^ hash >> 29;
 }
 
 }  // namespace
@@ -70,70 +58,6 @@ int64_t place_words(ConstInts offsets, ConstBytes data, ConstBytes members, Ints
                 size.data[total++] = end - start;
               });
   return full ? fail(kOutputFull, total) : total;
-}
-
-// Numbers slices so that equal ones have one number, in the order in which they are first met.
-int64_t intern_slices(ConstBytes source, ConstInts position, ConstInts size, Span<uint32_t> id,
-                      Ints first) {
-  const int64_t count = position.size;
-  if (count >= static_cast<int64_t>(kEmpty)) return fail(kBadCount, 0);
-  int64_t slots = 1024;
-  auto* table = static_cast<uint32_t*>(malloc(slots * sizeof(uint32_t)));
-  auto* hashes = static_cast<uint64_t*>(malloc(smaller<int64_t>(count + 1, 512) * 8));
-  int64_t room = smaller<int64_t>(count + 1, 512), met = 0, status = 0;
-  if (table) memset(table, 0xff, slots * sizeof(uint32_t));
-  for (int64_t i = 0; i < count && table && hashes; ++i) {
-    if (!within(position.data[i], size.data[i], source.size)) {
-      status = fail(kOutOfSource, i);
-      break;
-    }
-    const uint8_t* at = source.data + position.data[i];
-    const int64_t bytes = size.data[i];
-    const uint64_t hash = hash_bytes(at, bytes);
-    int64_t slot = hash & (slots - 1);
-    uint32_t found = kEmpty;
-    while ((found = table[slot]) != kEmpty) {
-      const int64_t other = first.data[found];
-      if (hashes[found] == hash && size.data[other] == bytes &&
-          memcmp(source.data + position.data[other], at, bytes) == 0)
-        break;
-      slot = (slot + 1) & (slots - 1);
-    }
-    if (found == kEmpty) {
-      if (met == room) {
-        room *= 2;
-        auto* grown = static_cast<uint64_t*>(realloc(hashes, room * 8));
-        if (!grown) {
-          free(hashes);
-          hashes = nullptr;
-          break;
-        }
-        hashes = grown;
-      }
-      found = static_cast<uint32_t>(met);
-      table[slot] = found;
-      hashes[met] = hash;
-      first.data[met++] = i;
-      if (met * 2 > slots) {
-        free(table);
-        slots *= 4;
-        table = static_cast<uint32_t*>(malloc(slots * sizeof(uint32_t)));
-        if (!table) break;
-        memset(table, 0xff, slots * sizeof(uint32_t));
-        for (int64_t k = 0; k < met; ++k) {
-          int64_t to = hashes[k] & (slots - 1);
-          while (table[to] != kEmpty) to = (to + 1) & (slots - 1);
-          table[to] = static_cast<uint32_t>(k);
-        }
-      }
-    }
-    id.data[i] = found;
-  }
-  const bool refused = !table || !hashes;
-  free(table);
-  free(hashes);
-  if (refused) return fail(kNoMemory, 0);
-  return status < 0 ? status : met;
 }
 
 // The places of keys in ascending order, equal ones in the order in which they stand.

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from lancelet.buffers import Slices
 from lancelet.errors import CorruptDataError
 from lancelet.index.text.characters import letters_and_digits, no_blanks
+from lancelet.kernels import native, reference
+from lancelet.kernels.word_table import WordTable
 
 TEXTS = st.lists(st.text(alphabet="ab é日-_ \t😀", max_size=12), max_size=6)
 COUNTS = st.lists(st.integers(1, 600), min_size=1, max_size=5)
@@ -65,22 +67,40 @@ def test_offsets_that_leave_their_bytes_are_refused(agree):
         )
 
 
-@given(words=st.lists(st.binary(max_size=10), max_size=40))
-def test_equal_slices_have_one_number(agree, words):
+def slices_of(words):
     sizes = np.array([len(word) for word in words], np.int64)
-    source = np.frombuffer(b"".join(words), np.uint8)
-    ids, first = agree("intern_slices", Slices(source, np.cumsum(sizes) - sizes, sizes))
-    assert [words[place] for place in first] == list(dict.fromkeys(words))
-    assert [words[first[number]] for number in ids] == words
+    return Slices(np.frombuffer(b"".join(words), np.uint8), np.cumsum(sizes) - sizes, sizes)
 
 
-def test_many_slices_outgrow_the_first_table(agree):
-    words = [str(number % 3000).encode() for number in range(9000)]
-    sizes = np.array([len(word) for word in words], np.int64)
-    source = np.frombuffer(b"".join(words), np.uint8)
-    ids, first = agree("intern_slices", Slices(source, np.cumsum(sizes) - sizes, sizes))
-    assert len(first) == 3000
-    assert ids.tolist() == [number % 3000 for number in range(9000)]
+def numbered(kernels, batches):
+    """Return the numbers of words of batches, and the words, by one implementation."""
+    table = WordTable()
+    ids = [kernels.number_words(slices_of(words), table).tolist() for words in batches]
+    return ids, table.words(0)
+
+
+@pytest.mark.parametrize("kernels", [native, reference], ids=["native", "reference"])
+@given(batches=st.lists(st.lists(st.binary(max_size=10), max_size=40), max_size=5))
+def test_words_keep_the_numbers_they_were_given(kernels, batches):
+    ids, known = numbered(kernels, batches)
+    assert known == list(dict.fromkeys(word for words in batches for word in words))
+    assert [[known[number] for number in own] for own in ids] == batches
+
+
+@pytest.mark.parametrize("kernels", [native, reference], ids=["native", "reference"])
+def test_a_table_grows_with_its_words(kernels):
+    words = [b"%d" % (number % 3000) for number in range(9000)]
+    long = [b"x" * 5000, b"", b"y" * 100_000]
+    ids, known = numbered(kernels, [words[:100], long, words])
+    assert known == [*words[:100], *long, *words[100:3000]]
+    assert ids[2] == [known.index(word) for word in words]
+
+
+def test_words_outside_of_their_bytes_are_refused():
+    outside = Slices(np.zeros(3, np.uint8), np.array([0, 2]), np.array([1, 2]))
+    for kernels in (native, reference):
+        with pytest.raises(CorruptDataError):
+            kernels.number_words(outside, WordTable())
 
 
 @given(keys=st.lists(st.integers(0, 9), max_size=50))

@@ -24,7 +24,8 @@ from lancelet.index.text.cutters import cutter_of
 from lancelet.index.text.filters import token_filter
 from lancelet.index.text.options import TextOptions
 from lancelet.index.text.pieces import Cutter
-from lancelet.kernels import intern_slices
+from lancelet.kernels import number_words
+from lancelet.kernels.word_table import WordTable
 
 UInt32s = npt.NDArray[np.uint32]
 _LEFT_OUT = -1
@@ -55,8 +56,9 @@ class Vocabulary:
 
     tokens: list[str] = field(default_factory=list)
     ids: dict[str, int] = field(default_factory=dict)
-    made_of: dict[bytes, int] = field(default_factory=dict)
-    """The number of the token that a piece of text becomes, or -1."""
+    _pieces: WordTable = field(default_factory=WordTable)
+    _made: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    """The number of the token that each piece of text becomes, or -1."""
 
     def number(self, token: str) -> int:
         """Return the number of a token."""
@@ -64,6 +66,15 @@ class Vocabulary:
         if found == len(self.tokens):
             self.tokens.append(token)
         return found
+
+    def numbers(self, pieces: Slices, make: Callable[[str], str | None]) -> Int64s:
+        """Return the number of the token that is made of each piece, -1 where it is left out."""
+        before = len(self._pieces)
+        ids = number_words(pieces, self._pieces)
+        tokens = [make(piece.decode(errors="replace")) for piece in self._pieces.words(before)]
+        found = [_LEFT_OUT if token is None else self.number(token) for token in tokens]
+        self._made = np.concatenate([self._made, np.array(found, np.int64)])
+        return self._made[ids]
 
 
 class Analyzer(Protocol):
@@ -91,8 +102,7 @@ class TextAnalyzer:
     def analyze(self, texts: pa.Array, vocabulary: Vocabulary) -> Words:
         """Return the tokens of texts; a null has none."""
         pieces, positions, counts = self._cut(texts)
-        ids, first = intern_slices(pieces)
-        made = self._tokens_of(pieces, first, vocabulary)[ids]
+        made = vocabulary.numbers(pieces, self._filter)
         kept = made != _LEFT_OUT
         if kept.all():
             return Words(made.astype(np.uint32), positions, counts)
@@ -121,25 +131,8 @@ class TextAnalyzer:
         """Yield where each piece of texts that becomes a token begins, its size, and the token."""
         vocabulary = Vocabulary()
         pieces, _, _ = self._cut(texts)
-        made = self._tokens_of(pieces, np.arange(len(pieces)), vocabulary).tolist()
+        made = vocabulary.numbers(pieces, self._filter).tolist()
         places = zip(pieces.position.tolist(), pieces.size.tolist(), made, strict=True)
         for position, size, number in places:
             if number != _LEFT_OUT:
                 yield position, size, vocabulary.tokens[number]
-
-    def _tokens_of(self, pieces: Slices, first: Int64s, vocabulary: Vocabulary) -> Int64s:
-        """Return the number of the token of each different piece, -1 where it is left out."""
-        source = pieces.source.data
-        starts = pieces.position[first].tolist()
-        ends = (pieces.position[first] + pieces.size[first]).tolist()
-        known = vocabulary.made_of
-        made = np.empty(len(first), np.int64)
-        for place, (start, end) in enumerate(zip(starts, ends, strict=True)):
-            piece = bytes(source[start:end])
-            number = known.get(piece)
-            if number is None:
-                token = self._filter(piece.decode(errors="replace"))
-                number = _LEFT_OUT if token is None else vocabulary.number(token)
-                known[piece] = number
-            made[place] = number
-        return made

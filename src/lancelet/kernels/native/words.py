@@ -10,6 +10,7 @@ from lancelet.kernels import _native
 from lancelet.kernels.arguments import as_bytes, as_int64s, slice_arrays
 from lancelet.kernels.faults import checked
 from lancelet.kernels.native.allocate import empty
+from lancelet.kernels.word_table import WordTable
 
 UInt32s = npt.NDArray[np.uint32]
 _UINT32 = np.dtype(np.uint32)
@@ -27,12 +28,21 @@ def find_words(offsets: Int64s, data: Bytes, members: Bytes) -> tuple[Slices, In
     return Slices(data, position, size), counts
 
 
-def intern_slices(slices: Slices) -> tuple[UInt32s, Int64s]:
-    """Return a number for each slice, the same for equal ones, and where each is first met."""
-    ids, first = empty(len(slices), _UINT32), empty(len(slices), _INT64)
-    arrays = slice_arrays(slices)
-    met = checked(_native.intern_slices(*arrays, ids, first), kernel="intern_slices")
-    return ids, first[:met]
+def number_words(slices: Slices, table: WordTable) -> UInt32s:
+    """Return the number of each slice, the same for equal ones, those of before among them."""
+    ids = empty(len(slices), _UINT32)
+    source, position, size = slice_arrays(slices)
+    done = 0
+    while True:
+        own = position[done:], size[done:]
+        held = table.slots, table.hashes, table.ends, table.text, table.state
+        numbered = _native.number_words(source, *own, *held, ids[done:])
+        done += checked(numbered, kernel="number_words")
+        if done == len(slices):
+            return ids
+        if table.grow(int(size[done])):
+            status = _native.place_hashes(table.hashes[: len(table)], table.slots)
+            checked(status, kernel="place_hashes")
 
 
 def counting_order(keys: UInt32s, num_keys: int) -> UInt32s:

@@ -77,7 +77,7 @@ from lancelet.kernels.reference.vectors import (
     turn_rows,
     vector_distances,
 )
-from lancelet.kernels.reference.words import counting_order, find_words, intern_slices
+from lancelet.kernels.reference.words import counting_order, find_words, number_words
 from lancelet.kernels.reference.zones import zone_min_max, zone_min_max_strings
 from lancelet.kernels.zstd import zstd_code_chunks, zstd_decompress_chunks
 
@@ -117,7 +117,6 @@ __all__ = [
     "fsst_decode_chunks",
     "fsst_encode",
     "fsst_train",
-    "intern_slices",
     "join_bytes_chunks",
     "join_slices",
     "locate_rows",
@@ -131,6 +130,7 @@ __all__ = [
     "mix_words",
     "nearest_vectors",
     "nearest_words",
+    "number_words",
     "pack_blocks",
     "pack_chunks",
     "pack_validity",

@@ -1,7 +1,7 @@
-"""Words of texts: where runs of characters of a set are, and which slices are equal.
+"""Words of texts: where runs of characters of a set are, and the numbers of words.
 
     "to be, or"   members a-z      words 0..2  3..5  7..9
-    slices        to be to         numbers 0 1 0      first 0 1
+    slices        to be to         numbers 0 1 0
 
 A set of characters has a bit for each; what is not UTF-8 is in none.
 """
@@ -15,6 +15,7 @@ from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.kernels.arguments import check_slices
 from lancelet.kernels.faults import Fault, corrupt
 from lancelet.kernels.reference.characters import check_texts, read_character
+from lancelet.kernels.word_table import WordTable
 
 UInt32s = npt.NDArray[np.uint32]
 
@@ -47,20 +48,29 @@ def find_words(offsets: Int64s, data: Bytes, members: Bytes) -> tuple[Slices, In
     return words, np.array(counts, np.int64)
 
 
-def intern_slices(slices: Slices) -> tuple[UInt32s, Int64s]:
-    """Return a number for each slice, the same for equal ones, and where each is first met."""
-    check_slices(slices, kernel="intern_slices")
-    known: dict[bytes, int] = {}
-    first: list[int] = []
+def number_words(slices: Slices, table: WordTable) -> UInt32s:
+    """Return the number of each slice, the same for equal ones, those of before among them."""
+    check_slices(slices, kernel="number_words")
+    known = {word: number for number, word in enumerate(table.words(0))}
     ids = np.empty(len(slices), np.uint32)
     source = slices.source.tobytes()
     ends = (slices.position + slices.size).tolist()
     for place, (start, end) in enumerate(zip(slices.position.tolist(), ends, strict=True)):
-        number = known.setdefault(source[start:end], len(first))
-        if number == len(first):
-            first.append(place)
+        word = source[start:end]
+        number = known.setdefault(word, len(known))
+        if number == len(table):
+            _append(table, word)
         ids[place] = number
-    return ids, np.array(first, np.int64)
+    return ids
+
+
+def _append(table: WordTable, word: bytes) -> None:
+    """Put a new word behind the others; slots and hashes are for the native kernel alone."""
+    table.grow(len(word))
+    number, used = table.state.tolist()
+    table.text[used : used + len(word)] = np.frombuffer(word, np.uint8)
+    table.ends[number] = used + len(word)
+    table.state[:] = number + 1, used + len(word)
 
 
 def counting_order(keys: UInt32s, num_keys: int) -> UInt32s:
