@@ -70,6 +70,7 @@ class ReadingMethods:
         disable_scoring_autoprojection: bool | None = None,
         row_addr_allowlist: Any = None,
         row_addr_blocklist: Any = None,
+        memory_limit: int | None = None,
     ) -> LanceScanner:
         """Return a scanner; see `ScanRequest` for the arguments."""
         return ScanRequest(
@@ -102,6 +103,7 @@ class ReadingMethods:
             disable_scoring_autoprojection,
             row_addr_allowlist,
             row_addr_blocklist,
+            memory_limit,
         ).scanner(self._dataset)
 
     @shows_arguments(

@@ -63,6 +63,7 @@ class ScanRequest(NamedTuple):
         disable_scoring_autoprojection: Has no effect on a scan without a search.
         row_addr_allowlist: The rows to return at most, as `serialize_row_addrs` makes them.
         row_addr_blocklist: Rows that are not returned, in the same form.
+        memory_limit: The bytes that the scan may take, about, beside what it returned.
     """
 
     columns: Sequence[str] | Mapping[str, str] | None = None
@@ -94,6 +95,7 @@ class ScanRequest(NamedTuple):
     disable_scoring_autoprojection: bool | None = None
     row_addr_allowlist: bytes | None = None
     row_addr_blocklist: bytes | None = None
+    memory_limit: int | None = None
 
     @staticmethod
     def split(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -119,6 +119,15 @@ class ScannerBuilder:
         size = None if batch_size_bytes is None else integer("batch_size_bytes", batch_size_bytes)
         return self._set(batch_bytes=size)
 
+    def memory_limit(self, memory_limit: int | None) -> Self:
+        """Take about so many bytes at most beside what is returned.
+
+        Batches become as small as that takes, and a sort of more rows than fit raises
+        `MemoryLimitError`. Indices and what is kept of files have limits of their own.
+        """
+        limit = None if memory_limit is None else integer("memory_limit", memory_limit)
+        return self._set(memory_limit=limit)
+
     def strict_batch_size(self, strict_batch_size: bool = False) -> Self:
         """Fill every batch but the last."""
         return self._set(is_strict=_flag("strict_batch_size", strict_batch_size, default=False))

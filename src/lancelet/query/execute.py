@@ -15,7 +15,9 @@ import pyarrow as pa
 
 from lancelet.file.batches import rebatch
 from lancelet.query import search as searches
+from lancelet.query.nodes.bounded import count_within, filter_within, keys_within, read_within
 from lancelet.query.nodes.filter import count_matching, filter_rows
+from lancelet.query.nodes.pace import pace_of
 from lancelet.query.nodes.read import read_rows, windows
 from lancelet.query.nodes.sort import plan_keys, sorted_rows
 from lancelet.query.plan import ScanPlan
@@ -35,12 +37,7 @@ def _batches(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
         return
     if plan.is_empty:
         return
-    if options.order_by:
-        key_plan = plan_keys(plan)
-        keys = pa.Table.from_batches(_unsorted(key_plan), key_plan.schema)
-        batches = sorted_rows(plan, keys)
-    else:
-        batches = _unsorted(plan)
+    batches = _sorted(plan) if options.order_by else _unsorted(plan)
     batches = (batch for batch in batches if batch.num_rows)
     if options.batch_bytes is not None:
         batches = _cut_by_bytes(batches, options.batch_bytes)
@@ -69,7 +66,7 @@ def count_rows(plan: ScanPlan) -> int:
         return 0
     if plan.is_filtered:
         with plan.snapshot.while_there():
-            total = count_matching(plan)
+            total = count_matching(plan) if options.memory_limit is None else count_within(plan)
     elif options.fragments is None and not options.with_deleted:
         total = plan.snapshot.num_rows
     else:
@@ -78,10 +75,20 @@ def count_rows(plan: ScanPlan) -> int:
     return total if options.limit is None else min(total, options.limit)
 
 
+def _sorted(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
+    key_plan = plan_keys(plan)
+    found = _unsorted(key_plan)
+    if plan.options.memory_limit is None:
+        return sorted_rows(plan, pa.Table.from_batches(found, key_plan.schema))
+    return sorted_rows(plan, keys_within(plan, found, key_plan.schema), pace_of(plan, share=0.5))
+
+
 def _unsorted(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
+    is_bounded = plan.options.memory_limit is not None
     if not plan.is_filtered:
-        return read_rows(plan)
-    return _window(filter_rows(plan), plan.options.offset, plan.options.limit)
+        return read_within(plan) if is_bounded else read_rows(plan)
+    matching = filter_within(plan) if is_bounded else filter_rows(plan)
+    return _window(matching, plan.options.offset, plan.options.limit)
 
 
 def _window(

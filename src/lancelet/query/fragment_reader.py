@@ -127,6 +127,19 @@ class FragmentReader:
                 total += fixed
         return total
 
+    def decoded_bytes(self, fields: Sequence[Field], rows: RowRange) -> float:
+        """Estimate the bytes of rows of fields in memory, by what their pages take."""
+        total = 0.0
+        for file in self.file_parts(tuple(fields)):
+            for part in file.read:
+                data_type = scan_type(part)
+                fixed = fixed_row_bytes(data_type)
+                if fixed is None:
+                    stored = file.reader.encoded_bytes([part], rows)
+                    fixed = decoded_row_bytes(data_type, stored / max(1, len(rows)))
+                total += fixed * len(rows)
+        return total
+
     def encoded_bytes(self, fields: Sequence[Field], rows: Rows) -> int:
         """Estimate the bytes that reading these rows would fetch."""
         return sum(

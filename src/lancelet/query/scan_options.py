@@ -56,6 +56,7 @@ class ScanOptions:
         prefilter: Whether a search looks only at rows that pass the filter.
         rows: The rows that may be returned, by id; a search looks at no others.
         adds_scores: Whether scores are returned even if they were not asked for by name.
+        memory_limit: The bytes that the scan may take beside what it returned, about.
     """
 
     columns: Columns = None
@@ -78,6 +79,7 @@ class ScanOptions:
     prefilter: bool = False
     rows: RowMask | None = None
     adds_scores: bool = True
+    memory_limit: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse numbers that mean nothing."""
@@ -85,7 +87,7 @@ class ScanOptions:
             raise InvalidInputError("Limit must be non-negative", limit=self.limit)
         if self.offset < 0:
             raise InvalidInputError("Offset must be non-negative", offset=self.offset)
-        for name in ("batch_size", "batch_bytes"):
+        for name in ("batch_size", "batch_bytes", "memory_limit"):
             size = getattr(self, name)
             if size is not None and size < 1:
                 kind = OutOfRangeError if size < 0 else InvalidInputError

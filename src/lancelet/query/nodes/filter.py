@@ -82,7 +82,8 @@ def splits(plan: ScanPlan) -> Iterator[Split]:
 def _splits(plan: ScanPlan, candidates: Candidates | None) -> Iterator[Split]:
     options = plan.options
     chosen = sources(plan.snapshot, options.fragments, with_deleted=options.with_deleted)
-    if candidates is None and not waits_for_storage(plan.snapshot):
+    is_packed = options.memory_limit is None and not waits_for_storage(plan.snapshot)
+    if candidates is None and is_packed:
         for source in packed(chosen):
             if isinstance(source, Pack):
                 yield Split(source, RowRange(0, source.num_rows), plan.steps)
@@ -161,12 +162,12 @@ def filter_rows(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
     named = rows_at_once(plan)
     if named is not None:
         for batch in named:
-            yield from _cut(batch, plan.options.batch_size)
+            yield from cut_batch(batch, plan.options.batch_size)
         return
     task = partial(_filter_split, plan)
     for batch in map_ordered(task, splits(plan), waits=waits_for_storage(plan.snapshot)):
         if batch is not None:
-            yield from _cut(batch, plan.options.batch_size)
+            yield from cut_batch(batch, plan.options.batch_size)
 
 
 def count_matching(plan: ScanPlan) -> int:
@@ -176,14 +177,14 @@ def count_matching(plan: ScanPlan) -> int:
         return known
     candidates = find_candidates(plan, counts=True)
     tasks = _splits(plan, candidates)
-    return sum(map_ordered(_count_split, tasks, waits=waits_for_storage(plan.snapshot)))
+    return sum(map_ordered(count_split, tasks, waits=waits_for_storage(plan.snapshot)))
 
 
 def matching_offsets(plan: ScanPlan) -> Iterator[tuple[int, Int64s]]:
     """Yield the id of a fragment and the offsets of rows in it that match, split by split."""
 
     def offsets_of(split: Split) -> list[tuple[int, Int64s]]:
-        found = _survivors(split, split.steps)
+        found = survivors_of(split, split.steps)
         offsets = found.offsets
         if offsets is None:
             offsets = np.arange(split.rows.start, split.rows.stop)
@@ -194,10 +195,13 @@ def matching_offsets(plan: ScanPlan) -> Iterator[tuple[int, Int64s]]:
 
 
 def _filter_split(plan: ScanPlan, split: Split) -> pa.RecordBatch | None:
+    found = survivors_of(split, split.steps, plan.projection.fields)
+    return completed(plan, split, found) if found.num_rows else None
+
+
+def completed(plan: ScanPlan, split: Split, found: Survivors) -> pa.RecordBatch:
+    """Return what a scan returns of rows that passed; columns that are missing are read."""
     projection, source = plan.projection, split.source
-    found = _survivors(split, split.steps, projection.fields)
-    if not found.num_rows:
-        return None
     missing = [field for field in projection.fields if field not in found.columns]
     late = dict(
         zip(missing, source.read(missing, split.rows, found.offsets), strict=True)
@@ -214,21 +218,21 @@ def _filter_split(plan: ScanPlan, split: Split) -> pa.RecordBatch | None:
     return projection.compute(batch)
 
 
-def _count_split(split: Split) -> int:
+def count_split(split: Split) -> int:
     """Count the rows that pass; which ones pass the last step need not be known."""
     if not split.steps and split.offsets is not None:
         return len(split.offsets)
     if not split.steps:
-        return _survivors(split, ()).num_rows
+        return survivors_of(split, ()).num_rows
     last = split.steps[-1]
-    found = _survivors(split, split.steps[:-1], last.fields)
+    found = survivors_of(split, split.steps[:-1], last.fields)
     if not found.num_rows:
         return 0
     rows = _rows_of_step(last, split, found.offsets, found.columns)
     return int(last.passed(rows).true_count)
 
 
-def _survivors(
+def survivors_of(
     split: Split, steps: tuple[FilterStep, ...], kept: Sequence[Field] = ()
 ) -> Survivors:
     """Run steps of the filter, each over the rows that the one before left.
@@ -292,7 +296,8 @@ def _rows_per_split(plan: ScanPlan, source: FragmentSource, steps: tuple[FilterS
     return max(_ROWS_MIN, min(int(by_first), int(by_output), _ROWS_MAX))
 
 
-def _cut(batch: pa.RecordBatch, size: int | None) -> Iterator[pa.RecordBatch]:
+def cut_batch(batch: pa.RecordBatch, size: int | None) -> Iterator[pa.RecordBatch]:
+    """Yield a batch as batches of at most so many rows."""
     if size is None or batch.num_rows <= size:
         yield batch
         return

@@ -67,7 +67,7 @@ def read_rows(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
     found = windows(plan) if waits else _with_packs(plan)
     for is_task, group in groupby(found, key=is_for_a_task):
         if is_task:
-            for batches in map_ordered(partial(_read_whole, plan), group, waits=waits):
+            for batches in map_ordered(partial(read_window, plan), group, waits=waits):
                 yield from batches
         else:
             for window in group:
@@ -108,7 +108,8 @@ def _file_bytes(window: Window) -> int:
     return sum(file.size_bytes or _SMALL_BYTES for file in window.source.fragment.files)
 
 
-def _read_whole(plan: ScanPlan, window: Window) -> list[pa.RecordBatch]:
+def read_window(plan: ScanPlan, window: Window) -> list[pa.RecordBatch]:
+    """Return the rows of a window as batches."""
     return list(_read(plan, window))
 
 

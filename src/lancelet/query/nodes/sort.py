@@ -17,6 +17,8 @@ import pyarrow.compute as pc
 
 from lancelet.buffers import Int64s
 from lancelet.query.indexing.first_rows import bound_of_first_rows
+from lancelet.query.nodes.pace import Pace
+from lancelet.query.nodes.sort_keys import sortable
 from lancelet.query.plan import ScanPlan
 from lancelet.query.row_columns import RowColumn
 from lancelet.query.scan_options import Ordering, ScanOptions
@@ -44,17 +46,27 @@ def plan_keys(plan: ScanPlan) -> ScanPlan:
     return plan.again(options)
 
 
-def sorted_rows(plan: ScanPlan, keys: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a scan in the order that it asks for, offset and limit applied."""
+def sorted_rows(
+    plan: ScanPlan, keys: pa.Table, pace: Pace | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a scan in the order that it asks for, offset and limit applied.
+
+    A pace says how many are taken at a time.
+    """
     options = plan.options
     order = plan.run("Sort", lambda: sort_order(keys, options.order_by))
     stop = None if options.limit is None else options.offset + options.limit
     chosen = order[options.offset : stop]
     addresses = keys.column(RowColumn.ADDRESS.value).to_numpy()[chosen]
     size = sorted_batch_rows(options)
-    for start in range(0, len(addresses), size):
-        part = addresses[start : start + size]
-        yield from take_addresses(plan.snapshot, part, plan.projection).to_batches()
+    start = 0
+    while start < len(addresses):
+        part = addresses[start : start + (size if pace is None else min(size, pace.rows))]
+        table = take_addresses(plan.snapshot, part, plan.projection)
+        if pace is not None:
+            pace.note(len(part), table.nbytes)
+        yield from table.to_batches()
+        start += len(part)
 
 
 def sorted_batch_rows(options: ScanOptions) -> int:
@@ -72,7 +84,7 @@ def sort_order(rows: pa.Table, orderings: Sequence[Ordering]) -> Int64s:
     order: Int64s = np.arange(rows.num_rows)
     # Sorting by the least important column first leaves the most important one to decide.
     for ordering in reversed(orderings):
-        key = rows.column(ordering.column).take(pa.array(order))
+        key = sortable(rows.column(ordering.column), ordering).take(pa.array(order))
         direction = "ascending" if ordering.ascending else "descending"
         order = order[pc.sort_indices(key, sort_keys=[("", direction)]).to_numpy()]
         if ordering.nulls_first and key.null_count:

@@ -19,6 +19,7 @@ from lancelet.errors import InternalError
 from lancelet.index.text.elements import no_places
 from lancelet.query.found_columns import nameable_columns
 from lancelet.query.nodes.filter import matching_offsets
+from lancelet.query.nodes.pace import pace_of
 from lancelet.query.nodes.sort import sort_order
 from lancelet.query.plan import ScanPlan
 from lancelet.query.projection import OutputColumn, project, without_columns
@@ -41,8 +42,23 @@ class ScoredScan:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows, the best first."""
+        options = self._plan.options
+        if options.memory_limit is not None and not options.order_by:
+            yield from self._bounded()
+            return
         table = self.table()
         yield from table.to_batches(max_chunksize=self._plan.options.batch_size)
+
+    def _bounded(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, so many at a time as the memory limit allows."""
+        options, pace = self._plan.options, pace_of(self._plan)
+        found, start = _window(self._found(), options.offset, options.limit), 0
+        while start < len(found):
+            places = np.arange(start, min(start + pace.rows, len(found)))
+            table = self._read(found.take(places))
+            pace.note(len(places), table.nbytes)
+            yield from table.to_batches(max_chunksize=options.batch_size)
+            start += len(places)
 
     def table(self) -> pa.Table:
         """Return the rows, the best first unless another order was asked for."""
