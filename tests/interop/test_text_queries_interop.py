@@ -167,3 +167,24 @@ def test_random_queries_find_the_same(tmp_path, seed):
 @pytest.mark.parametrize("seed", range(100, 140))
 def test_many_random_queries_find_the_same(tmp_path, seed):
     ask(str(tmp_path / "table.lance"), seed, 40)
+
+
+@pytest.mark.parametrize("writer", [lance, lancelet])
+@pytest.mark.parametrize(
+    "options",
+    [{"base_tokenizer": "code", "split_identifiers": True}, {"base_tokenizer": "ngram"}],
+)
+def test_of_words_at_one_position_any_is_enough(tmp_path, writer, options):
+    texts = ["getUserName", "user name", "UserName get", "foo_bar baz", "bar foo", "foo get get"]
+    uri = str(tmp_path / "names.lance")
+    writer.write_dataset(pa.table({"t": texts}), uri)
+    writer.dataset(uri).create_scalar_index("t", "INVERTED", **options)
+    writer.write_dataset(pa.table({"t": texts[::-1]}), uri, mode="append")
+    for words in ("getUserName", "foo_bar", "get user", "getGet foo_get"):
+        found = []
+        for module in (lance, lancelet):
+            query = module.query.MatchQuery(words, "t", operator=module.query.FullTextOperator.AND)
+            rows = module.dataset(uri).to_table(full_text_query=query, with_row_id=True).to_pylist()
+            found.append({row["_rowid"]: row["_score"] for row in rows})
+        assert found[0]
+        assert found[1] == pytest.approx(found[0], rel=1e-5)

@@ -67,12 +67,13 @@ def find_words(
     norms = partition.norms(statistics.mean_length)
     if len(groups) == 1 and len(groups[0]) == 1:
         return _find_word(partition, groups[0][0], statistics, wanted, norms)
-    times = Counter(token for group in groups for token in dict.fromkeys(group))
+    times = Counter(token for group in groups for token in group)
     numbers = {token: number for token in times if (number := number_of(partition, token)) >= 0}
     if not numbers or (needs_all and not all(any(map(numbers.__contains__, g)) for g in groups)):
         return _NONE
     idf = np.array([statistics.idf[token] * times[token] for token in numbers], np.float32)
     lists = partition.lists(list(numbers.values()), norms)
+    needs_all = needs_all and len(groups) > 1
     if not needs_all or all(len(group) == 1 for group in groups):
         ranking = Ranking(idf, norms, wanted.count, wanted.hidden)
         return search_postings(lists, ranking, needs_all=needs_all)

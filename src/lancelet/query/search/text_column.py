@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Final
 
 import numpy as np
@@ -215,15 +216,24 @@ class TextColumn:
     def _words(
         self, query: MatchQuery | PhraseQuery, tokens: Sequence[Token], group: TextGroup
     ) -> list[tuple[str, ...]]:
-        """Return the tokens that each word of a query stands for."""
-        if isinstance(query, PhraseQuery) or not query.fuzziness:
-            return [(token.text,) for token in tokens]
+        """Return the tokens that each word of a query stands for.
+
+        Where all words are needed those at one position are one: a name and a part of it. There
+        the reference counts a token of rows that have an index once.
+        """
         words: list[tuple[str, ...]] = []
-        left = query.max_expansions  # for all words of the query together
-        for token in tokens:
-            words.append(self._near(query, token.text, group, left))
-            left -= len(words[-1])
-        return words
+        if isinstance(query, MatchQuery) and query.fuzziness:
+            left = query.max_expansions  # for all words of the query together
+            for token in tokens:
+                words.append(self._near(query, token.text, group, left))
+                left -= len(words[-1])
+            return words
+        if isinstance(query, PhraseQuery) or query.operator is FullTextOperator.OR:
+            return [(token.text,) for token in tokens]
+        places = groupby(tokens, lambda token: token.position)
+        words = [tuple(token.text for token in each) for _, each in places]
+        is_stored = group is self._groups[0]
+        return [tuple(dict.fromkeys(each)) for each in words] if is_stored else words
 
     def _near(
         self, query: MatchQuery, token: str, group: TextGroup, expansions_max: int
