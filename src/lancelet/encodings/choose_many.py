@@ -183,7 +183,13 @@ class _Way:
 
     def words(self, page: int) -> str:
         """Return what a value of a page costs, for a report."""
-        return str(Cost(float(self.bytes_per_value[page]), self.decode_ns))
+        return _told(float(self.bytes_per_value[page]), self.decode_ns)
+
+
+@lru_cache(64)
+def _told(bytes_per_value: float, decode_ns: float) -> str:
+    """Return the words for a cost, which many pages of a table have."""
+    return str(Cost(bytes_per_value, decode_ns))
 
 
 def _flat(pages: Pages, bits: int, limits: ChunkLimits) -> _Way:
