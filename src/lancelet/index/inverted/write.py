@@ -191,6 +191,8 @@ class SegmentWriter(AbstractContextManager["SegmentWriter"]):
             file.write(first)
             for table in tables:
                 file.write(table)
+                # Lists of frequent words take much memory for a moment, which the pool would hold.
+                pa.default_memory_pool().release_unused()
             metadata = self._codec.as_metadata(with_position=self._options.with_position)
             for key, value in metadata.items():
                 file.add_schema_metadata(key, value)
