@@ -157,6 +157,9 @@ class DataFileReader(Protocol):
     def expected_reads(self, fields: Sequence[Field], *parts: Rows) -> IoCounts:
         """Return about what reading some rows, and then others, would ask of storage."""
 
+    def opening_reads(self) -> IoCounts:
+        """Return what opening the file once more would ask of storage."""
+
     def statistics_reads(self) -> IoCounts:
         """Return what was read for statistics of zones so far."""
 

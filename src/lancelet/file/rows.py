@@ -186,6 +186,10 @@ class RowReader(ABC):
                     tasks += self._plan(selection, rows, batch_size=None).splits
             return expected_of_units(selection, tasks)
 
+    def opening_reads(self) -> IoCounts:
+        """Return what opening the file once more would ask of storage, where that is known."""
+        return IoCounts()
+
     def statistics_reads(self) -> IoCounts:
         """Return what was read for statistics of zones so far, where it is worth telling."""
         return IoCounts()

@@ -116,6 +116,8 @@ class Foresight:
             return IoCounts()
         with self.meter.asking(SEARCH):
             expected = search.expected_reads(self.plan)
+            if self._beside and not (self.plan.options.prefilter and self.plan.is_filtered):
+                expected += self._opened(self.looks)
         return expected + self.planned((SEARCH, INDICES))
 
     # --- rows ---------------------------------------------------------------------------------
@@ -294,7 +296,24 @@ class Foresight:
                 found += IoCounts(1, 4 * len(source.hidden))
             if has_statistics(self.plan, source):
                 found += source.reader.statistics_reads(fields)
+        return found + self._opened(self.looks)
+
+    def _opened(self, looks: Iterable[Look]) -> IoCounts:
+        """Return what is read anew to open the files of rows that nobody looked at before."""
+        found = IoCounts()
+        if not self.is_anew:
+            return found
+        fields = _distinct([*self.early_fields, *self.late_fields])
+        for source in {look.source: None for look in looks}:
+            found += source.reader.opening_reads(fields)
         return found
+
+    @property
+    def _is_found_by_index(self) -> bool:
+        """Whether a search looks at no rows before it has found some."""
+        options = self.plan.options
+        is_filtered_first = options.prefilter and self.plan.is_filtered
+        return options.search is not None and not self._beside and not is_filtered_first
 
     def _take(self) -> Prediction:
         if self.plan.is_empty or not self.late_fields:
@@ -307,6 +326,8 @@ class Foresight:
         # Rows that are chosen one by one are taken so, however near they are.
         one_by_one = options.search is not None or bool(options.order_by)
         reads = self._reads(looks, self.late_fields, one_by_one=one_by_one)
+        if self._is_found_by_index and not goes_again(self.plan):
+            reads += self._opened(looks)
         times = max(1.0, rows / max(1, batch))
         reads = IoCounts(round(reads.read_iops * times), round(reads.read_bytes * times))
         return Prediction(fragments, rows, reads)
@@ -320,6 +341,8 @@ class Foresight:
         looks = spread([Look(each, RowRange(0, each.num_rows)) for each in chosen], count)
         rows = sum(map(len, looks))
         reads = self._reads(looks, (search.field,), one_by_one=True)
+        if self._is_found_by_index:
+            reads += self._opened(looks)
         return Prediction(len(looks), rows, reads)
 
     def _reads(

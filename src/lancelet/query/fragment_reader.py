@@ -153,6 +153,13 @@ class FragmentReader:
             found += file.reader.expected_reads(file.read, rows)
         return found
 
+    def opening_reads(self, fields: Sequence[Field]) -> IoCounts:
+        """Return what opening the files that have fields once more would ask of storage."""
+        found = IoCounts()
+        for file in self.file_parts(tuple(fields)):
+            found += file.reader.opening_reads()
+        return found
+
     def statistics_reads(self, fields: Sequence[Field]) -> IoCounts:
         """Return what was read so far for statistics of the files that have fields."""
         found = IoCounts()

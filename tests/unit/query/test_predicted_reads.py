@@ -6,12 +6,15 @@ heads of pages, of statistics.
 """
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import lancelet
+from lancelet.io import open_folder
+from lancelet.testing.s3_server import S3Server
 
 ROWS = 24_000
 FRAGMENTS = 3
@@ -141,14 +144,33 @@ def is_near(predicted, measured, slack):
     return high <= FACTOR * low + slack
 
 
-@pytest.mark.parametrize("name", SCANS)
-def test_nodes_read_about_what_was_predicted(path, name):
-    dataset = lancelet.dataset(path)
+def check(dataset, name):
+    """Plan and run a scan with its index closed, and again."""
     for state in ("closed", "open"):
         plan = scanner(dataset, name).analyze_plan()
         for line, predicted, measured in nodes(plan):
             assert is_near(predicted[0], measured[0], REQUESTS * FRAGMENTS), (state, line)
             assert is_near(predicted[1], measured[1], BYTES * FRAGMENTS), (state, line)
+
+
+@pytest.mark.parametrize("name", SCANS)
+def test_nodes_read_about_what_was_predicted(path, name):
+    check(lancelet.dataset(path), name)
+
+
+@pytest.fixture(scope="module")
+def remote(path):
+    with S3Server("shelf") as server:
+        store = open_folder("s3://shelf/t", server.storage_options)
+        for file in Path(path).rglob("*"):
+            if file.is_file():
+                store.put(str(file.relative_to(path)), file.read_bytes())
+        yield server.storage_options
+
+
+@pytest.mark.parametrize("name", ["all", "late", "bitmap", "btree some", "vectors refined"])
+def test_so_they_do_in_an_object_store(remote, name):
+    check(lancelet.dataset("s3://shelf/t", storage_options=remote), name)
 
 
 INDEX_NODES = ("ScalarIndexQuery", "MatchQuery", "PhraseQuery", "ANNSubIndex")

@@ -132,6 +132,14 @@ class FileReader(RowReader):
             edges = np.array([page.first_row for page in pages] + [self.num_rows], np.int64)
             return zones.page_statistics(field, edges)
 
+    def opening_reads(self) -> IoCounts:
+        """Return what opening the file once more would ask of storage.
+
+        It is nothing for a file that can be told from others: what was read of it is kept.
+        """
+        is_kept = self._source.identity is not None
+        return IoCounts() if is_kept else IoCounts(1, self._metadata.tail.nbytes)
+
     def statistics_reads(self) -> IoCounts:
         """Return what was read for statistics of zones so far."""
         return IoCounts() if self._zones is None else self._zones.reads
