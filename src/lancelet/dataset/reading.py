@@ -111,7 +111,7 @@ class ReadingMethods:
         "fragment_readahead scan_in_order",
         "prefilter with_row_id with_row_address use_stats fast_search full_text_query "
         "io_buffer_size late_materialization blob_handling use_scalar_index "
-        "include_deleted_rows order_by disable_scoring_autoprojection",
+        "include_deleted_rows order_by disable_scoring_autoprojection memory_limit",
     )
     def to_table(self, *arguments: Any, **options: Any) -> pa.Table:
         """Return rows as a table; see `ScanRequest` for the arguments, which have its order."""
@@ -122,7 +122,7 @@ class ReadingMethods:
         "fragment_readahead scan_in_order",
         "prefilter with_row_id with_row_address use_stats full_text_query io_buffer_size "
         "late_materialization blob_handling use_scalar_index strict_batch_size order_by "
-        "disable_scoring_autoprojection",
+        "disable_scoring_autoprojection memory_limit",
         takes_more=True,
     )
     def to_batches(self, *arguments: Any, **options: Any) -> Iterator[pa.RecordBatch]:
@@ -138,7 +138,7 @@ class ReadingMethods:
         "scan_in_order",
         "prefilter with_row_id with_row_address use_stats fast_search full_text_query "
         "io_buffer_size late_materialization blob_mode use_scalar_index include_deleted_rows "
-        "order_by disable_scoring_autoprojection",
+        "order_by disable_scoring_autoprojection memory_limit",
         takes_more=True,
     )
     def to_pandas(
