@@ -48,6 +48,8 @@ READS = {
     "words of a number": lambda d, m: m.query.MatchQuery(5, "s"),
     "a version": lambda d, m: d.checkout_version(2**70),
     "a fragment below none": lambda d, m: d.get_fragment(-1),
+    "a session by number": lambda d, m: m.dataset(d.uri, session=3),
+    "parameters by number": lambda d, m: m.dataset(d.uri, read_params=3),
 }
 CHANGES = {
     "deleting by an unknown field": lambda d, m: d.delete(pc.field("nope") == 1),
@@ -78,6 +80,9 @@ CHANGES = {
     "a version that was read": lambda d, m: m.LanceDataset.commit(
         d.uri, m.LanceOperation.Append([]), read_version=-1
     ),
+    "a column by name": lambda d, m: d.alter_columns("i"),
+    "a type by name": lambda d, m: d.alter_columns({"path": "i", "data_type": "int32"}),
+    "a path by number": lambda d, m: d.alter_columns({"path": 5, "name": "j"}),
     "a key by number": lambda d, m: d.merge(ROWS.rename_columns(["i", "b", "w", "t"]), 5),
 }
 

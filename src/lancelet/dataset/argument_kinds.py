@@ -21,7 +21,8 @@ from functools import wraps
 from types import CodeType
 from typing import Any, Final, TypeVar
 
-from lancelet.file.arguments import flag, instance, settings, text, texts, whole_number
+from lancelet.dataset.session import Session
+from lancelet.file.arguments import flag, instance, mapping, settings, text, texts, whole_number
 
 F = TypeVar("F", bound=Callable[..., Any])
 Check = Callable[[str, object], object]
@@ -29,6 +30,10 @@ Check = Callable[[str, object], object]
 
 def _span(name: str, value: object) -> object:
     return instance(name, value, timedelta)
+
+
+def _session(name: str, value: object) -> object:
+    return instance(name, value, Session)
 
 
 _NAMES: Final[dict[Check, str]] = {
@@ -52,6 +57,8 @@ _NAMES: Final[dict[Check, str]] = {
     """,
     texts: "read_columns target_bases",
     settings: "storage_options metadata",
+    mapping: "read_params",
+    _session: "session",
     _span: "retry_timeout timeout commit_timeout",
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import pyarrow as pa
 
@@ -11,7 +11,7 @@ from lancelet import ops
 from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.dataset.transforms import new_columns_of
 from lancelet.errors import InvalidInputError
-from lancelet.file.arguments import texts
+from lancelet.file.arguments import instance, mapping, text, texts
 
 if TYPE_CHECKING:
     from lancelet.dataset.handle import Handle
@@ -164,10 +164,15 @@ class EvolutionMethods:
         return None
 
 
-_ALTERABLE = ("name", "nullable", "data_type")
+_ALTERABLE: Final[dict[str, type]] = {
+    "name": str,
+    "nullable": bool,
+    "data_type": pa.DataType,
+}
 
 
 def _alteration(form: AlterColumn) -> Alteration:
+    mapping("alterations", form)
     if "path" not in form:
         raise InvalidInputError("path is required", found=sorted(form))
     path = form["path"]
@@ -181,6 +186,10 @@ def _alteration(form: AlterColumn) -> Alteration:
         raise InvalidInputError(
             "At least one of name, nullable, or data_type must be specified", path=path
         )
+    text("path", path)
+    for key, value in given.items():
+        if value is not None:
+            instance(key, value, _ALTERABLE[key])
     return ops.columns.alter.Alteration(
         path, form.get("name"), form.get("nullable"), form.get("data_type")
     )
