@@ -151,6 +151,18 @@ def agree_on(path, ours, theirs):
     assert mine == pytest.approx(expected, rel=1e-5, abs=1e-5)
 
 
+def test_a_fast_search_finds_nothing_in_columns_without_an_index(tmp_path):
+    uri = str(tmp_path / "t.lance")
+    lancelet.write_dataset(pa.table({"t": ["fox a", "b"], "u": ["fox", "fox b"]}), uri)
+    lancelet.dataset(uri).create_scalar_index("t", "INVERTED")
+    for columns, rows in ((["u"], []), (["t", "u"], [0])):
+        for module in (lance, lancelet):
+            query = module.query.MultiMatchQuery("fox", columns)
+            options = {"full_text_query": query, "fast_search": True, "with_row_id": True}
+            found = module.dataset(uri).to_table(**options)
+            assert found["_rowid"].to_pylist() == rows
+
+
 def test_words_in_quotes_are_a_phrase(tmp_path):
     path = str(tmp_path / "table.lance")
     dataset = lancelet.write_dataset(rows(0, 300), path)

@@ -105,8 +105,7 @@ class TextColumn:
         asked for.
         """
         self._plan, self._target, self._rows = plan, target, rows
-        found = text_indices(plan.snapshot).segments(target)
-        segments = found or ()
+        segments = text_indices(plan.snapshot).segments(target) or ()
         self._analyzer = analyzer or analyzer_of_column(plan.snapshot, target)
         stored = [
             self._shown(number, segment, partition)
@@ -115,7 +114,7 @@ class TextColumn:
             )
         ]
         self._groups = [TextGroup(stored, stored)]
-        if found is None or not plan.options.indexed_only:
+        if not plan.options.indexed_only:
             covered = frozenset().union(*(segment.table.covered for segment in segments))
             rest = read_unindexed(
                 plan, target, self._analyzer, covered=covered, rows=rows, only=only
