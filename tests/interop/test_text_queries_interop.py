@@ -181,10 +181,12 @@ def test_of_words_at_one_position_any_is_enough(tmp_path, writer, options):
     writer.dataset(uri).create_scalar_index("t", "INVERTED", **options)
     writer.write_dataset(pa.table({"t": texts[::-1]}), uri, mode="append")
     for words in ("getUserName", "foo_bar", "get user", "getGet foo_get"):
-        found = []
-        for module in (lance, lancelet):
-            query = module.query.MatchQuery(words, "t", operator=module.query.FullTextOperator.AND)
-            rows = module.dataset(uri).to_table(full_text_query=query, with_row_id=True).to_pylist()
-            found.append({row["_rowid"]: row["_score"] for row in rows})
-        assert found[0]
-        assert found[1] == pytest.approx(found[0], rel=1e-5)
+        for operator in ("AND", "OR"):
+            found = []
+            for module in (lance, lancelet):
+                need = module.query.FullTextOperator(operator)
+                query = module.query.MatchQuery(words, "t", operator=need)
+                read = module.dataset(uri).to_table(full_text_query=query, with_row_id=True)
+                found.append({row["_rowid"]: row["_score"] for row in read.to_pylist()})
+            assert found[0]
+            assert found[1] == pytest.approx(found[0], rel=1e-5)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 import numpy as np
@@ -217,8 +218,9 @@ class TextColumn:
     ) -> list[tuple[str, ...]]:
         """Return the tokens that each word of a query stands for.
 
-        Where all words are needed those at one position are one: a name and a part of it. There
-        the reference counts a token of rows that have an index once.
+        Where all words are needed those at one position are one: a name and a part of it. What
+        stands twice at one position counts once, but in rows without an index, as the reference
+        has it.
         """
         words: list[tuple[str, ...]] = []
         if isinstance(query, MatchQuery) and query.fuzziness:
@@ -227,12 +229,14 @@ class TextColumn:
                 words.append(self._near(query, token.text, group, left))
                 left -= len(words[-1])
             return words
-        if isinstance(query, PhraseQuery) or query.operator is FullTextOperator.OR:
+        if isinstance(query, PhraseQuery):
             return [(token.text,) for token in tokens]
-        places = groupby(tokens, lambda token: token.position)
-        words = [tuple(token.text for token in each) for _, each in places]
-        is_stored = group is self._groups[0]
-        return [tuple(dict.fromkeys(each)) for each in words] if is_stored else words
+        placed = [(token.position, token.text) for token in tokens]
+        if group is self._groups[0]:
+            placed = list(dict.fromkeys(placed))
+        if query.operator is FullTextOperator.OR:
+            return [(text,) for _, text in placed]
+        return [tuple(text for _, text in each) for _, each in groupby(placed, itemgetter(0))]
 
     def _near(
         self, query: MatchQuery, token: str, group: TextGroup, expansions_max: int
