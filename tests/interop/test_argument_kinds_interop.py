@@ -38,6 +38,8 @@ READS = {
     "too many bits": lambda d, m: d.to_table(offset=2**70),
     "no reading ahead": lambda d, m: d.to_table(batch_readahead=0),
     "a late column": lambda d, m: d.to_table(filter="i = 1", late_materialization=5),
+    "an unknown late column": lambda d, m: d.scanner(late_materialization=["i", "nope"]),
+    "a key that is not there": lambda d, m: d.merge_insert(["i", "nope"]),
     "a callback": lambda d, m: d.scanner(scan_stats_callback=5),
     "an effort": lambda d, m: d.to_table(nearest={**NEAREST, "search_effort": 5}),
     "a negative boost": lambda d, m: d.scanner(

@@ -20,6 +20,7 @@ from lancelet.dataset import Index
 from lancelet.index.text.analyzer import TextAnalyzer
 from lancelet.index.text.characters import fold, letters_and_digits, lower
 from lancelet.index.text.options import LANGUAGES, TextOptions
+from lancelet.query.search.text import UnbalancedQuoteWarning
 
 pytestmark = pytest.mark.interop
 
@@ -167,8 +168,11 @@ def test_words_in_quotes_are_a_phrase(tmp_path):
     path = str(tmp_path / "table.lance")
     dataset = lancelet.write_dataset(rows(0, 300), path)
     dataset.create_scalar_index("t", "INVERTED", with_position=True)
-    for words in ('"red dog"', '"red dog', 'red "dog"', '"fox"', '""', '"', '"cat" "dog"', ""):
+    for words in ('"red dog"', 'red "dog"', '"fox"', '""', '"cat" "dog"', '5" red', ""):
         agree_on(path, words, words)
+    for words in ('"red dog', 'red dog"', '"cat" "dog', '"'):
+        with pytest.warns(UnbalancedQuoteWarning, match="put one at both ends"):
+            agree_on(path, words, words)
     dataset.create_scalar_index("u", "INVERTED", with_position=True)
     agree_on(path, "red dog", "red dog")
     for module in (lancelet, lance):

@@ -209,13 +209,13 @@ def _result(did: MergeStatistics) -> ExecuteResult:
 
 
 def _key_names(dataset: LanceDataset, on: str | Iterable[str] | None) -> tuple[str, ...]:
-    if isinstance(on, str):
-        return (on,)
     schema = dataset.snapshot.schema
-    names = tuple(on or (schema.path_of(field.id) for field in schema.primary_key))
+    own_key = (schema.path_of(field.id) for field in schema.primary_key)
+    names = (on,) if isinstance(on, str) else tuple(on or own_key)
     if not names:
         raise InvalidInputError(
             "A merge insert operation requires join keys: specify `on` columns explicitly or "
             "configure a primary key in the dataset schema"
         )
+    ops.merge_insert.key_columns.KeyColumns.of(schema, names)
     return names

@@ -20,7 +20,7 @@ from lancelet.dataset.search_filter import (
     split_filter,
     with_search_filter,
 )
-from lancelet.errors import InvalidInputError, UnsupportedError
+from lancelet.errors import FieldNotFoundError, InvalidInputError, UnsupportedError
 from lancelet.file.arguments import ArgumentTypeError, flag, integer, texts
 from lancelet.format.field import Field
 from lancelet.query import search as searches
@@ -51,6 +51,10 @@ _BLOB_HANDLING: Final = ("all_binary", "blobs_descriptions", "all_descriptions")
 
 class QueryTypeError(InvalidInputError, TypeError):
     """What is searched for is not a query."""
+
+
+class UnknownLateColumnError(FieldNotFoundError, RuntimeError):
+    """A column that is to be read late is not in the table."""
 
 
 @dataclass(frozen=True)
@@ -356,7 +360,16 @@ class ScannerBuilder:
     def late_materialization(self, late_materialization: bool | Sequence[str] | None) -> Self:
         """Take what has no effect: what a filter does not need is read for matching rows alone."""
         if late_materialization is not None and not isinstance(late_materialization, bool):
-            texts("late_materialization", late_materialization)
+            schema = self._dataset.snapshot.schema
+            for path in texts("late_materialization", late_materialization):
+                try:
+                    schema.field_by_path(path)
+                except FieldNotFoundError as error:
+                    raise UnknownLateColumnError(
+                        "late_materialization names a column that the table does not have",
+                        column=path,
+                        known=schema.names[:100],
+                    ) from error
         return self
 
 

@@ -104,11 +104,11 @@ class Ranking(NamedTuple):
     Attributes:
         idf: What the weights of each list are multiplied with, above 0.
         norms: What is added to the frequency below the line, for each document.
-        count: The most documents that are wanted.
+        most: The most documents that are wanted.
         hidden: Empty if no document is left out.
     """
 
     idf: Float32s
     norms: Float32s
-    count: int
+    most: int
     hidden: npt.NDArray[np.uint8]

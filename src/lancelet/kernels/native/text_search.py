@@ -60,7 +60,7 @@ def _search(
 
 
 def _room(ranking: Ranking, num_lists: int) -> tuple[UInt32s, Float32s]:
-    count = min(ranking.count, len(ranking.norms)) if num_lists else 0
+    count = min(ranking.most, len(ranking.norms)) if num_lists else 0
     return np.empty(count, np.uint32), np.empty(count, np.float32)
 
 

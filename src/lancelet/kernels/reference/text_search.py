@@ -127,5 +127,5 @@ def _ranked(
         often = freqs[at].astype(np.float32)
         sums[into] += idf * (np.float32(2.2) * often / (often + ranking.norms[shared]))
     scores = sums.astype(np.float32)
-    order = np.sort(np.lexsort((docs, -scores))[: ranking.count])
+    order = np.sort(np.lexsort((docs, -scores))[: ranking.most])
     return docs[order].astype(np.uint32), scores[order]

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet.index.inverted.bm25 import Corpus
+from lancelet.index.inverted.occurrences import docs_with_phrase, occurrences
 from lancelet.index.inverted.partition import Partition
 from lancelet.index.text.analyzer import Token
 from lancelet.kernels import search_phrase, search_postings
@@ -51,7 +52,7 @@ class Statistics:
 class Wanted(NamedTuple):
     """How many documents of a partition are enough; those that are `hidden` are left out."""
 
-    count: int
+    most: int
     hidden: npt.NDArray[np.uint8]
 
 
@@ -75,7 +76,7 @@ def find_words(
     lists = partition.lists(list(numbers.values()), norms)
     needs_all = needs_all and len(groups) > 1
     if not needs_all or all(len(group) == 1 for group in groups):
-        ranking = Ranking(idf, norms, wanted.count, wanted.hidden)
+        ranking = Ranking(idf, norms, wanted.most, wanted.hidden)
         return search_postings(lists, ranking, needs_all=needs_all)
     docs, scores = search_postings(lists, Ranking(idf, norms, len(norms), wanted.hidden))
     for group in groups:
@@ -93,7 +94,7 @@ def _find_word(
     if number < 0:
         return _NONE
     idf = np.array([statistics.idf[token]])
-    ranking = Ranking(idf, norms, wanted.count, wanted.hidden)
+    ranking = Ranking(idf, norms, wanted.most, wanted.hidden)
     return search_postings(partition.lists((number,), norms), ranking)
 
 
@@ -104,8 +105,15 @@ def find_phrase(
     wanted: Wanted,
     *,
     slop: int,
+    needs_each: bool = False,
 ) -> tuple[UInt32s, Float32s]:
-    """Return the best documents in which words stand in order."""
+    """Return the best documents in which words stand in order.
+
+    Of those at one position, a name and its parts, any will do, unless each is needed.
+    """
+    is_plain = len({token.position for token in tokens}) == len(tokens)
+    if not (is_plain or needs_each):
+        return _find_alternatives(partition, tokens, statistics, wanted, slop)
     numbers = [number_of(partition, token.text) for token in tokens]
     if min(numbers) < 0:
         return _NONE
@@ -117,6 +125,37 @@ def find_phrase(
         np.array([token.position for token in tokens], np.int64),
         slop=slop,
     )
+
+
+def _find_alternatives(
+    partition: Partition,
+    tokens: Sequence[Token],
+    statistics: Statistics,
+    wanted: Wanted,
+    slop: int,
+) -> tuple[UInt32s, Float32s]:
+    """Return the best documents with one word of each position in order, scored by all words."""
+    places: dict[int, dict[str, None]] = {}
+    for token in tokens:
+        places.setdefault(token.position, {})[token.text] = None
+    words = [(text,) for texts in places.values() for text in texts]
+    if len(places) > 1:
+        norms = partition.norms(statistics.mean_length)
+        numbers = {text: number_of(partition, text) for (text,) in words}
+        known = [number for number in numbers.values() if number >= 0]
+        if not known:
+            return _NONE
+        stands = occurrences(partition.lists(known, norms, with_position=True))
+        of_number = dict(zip(known, stands, strict=True))
+        alternatives = [
+            [of_number[numbers[text]] for text in texts if numbers[text] >= 0]
+            for texts in places.values()
+        ]
+        docs = docs_with_phrase(alternatives, list(places), slop=slop)
+        hidden = np.ones(len(norms), np.uint8)
+        hidden[docs] = wanted.hidden[docs] if len(wanted.hidden) else 0
+        wanted = Wanted(wanted.count, hidden)
+    return find_words(partition, words, statistics, wanted, needs_all=False)
 
 
 def number_of(partition: Partition, token: str) -> int:

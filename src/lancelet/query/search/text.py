@@ -10,6 +10,7 @@ a phrase, or words in several columns, each row scored by its best.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -66,6 +67,10 @@ _PLACE: Final = pa.field(
 
 class NoTextIndexError(InvalidInputError):
     """Texts are searched in a column that has no index for it."""
+
+
+class UnbalancedQuoteWarning(UserWarning):
+    """A query begins or ends with a quote that has no other, so it is no phrase."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -232,6 +237,13 @@ def _words_query(snapshot: Snapshot, words: str, columns: Sequence[str] | None) 
                 columns=list(columns),
             )
         return PhraseQuery(words[1:-1], columns[0], document_granularity=granularity)
+    if '"' in (words[:1], words[-1:]) and words.count('"') % 2:
+        warnings.warn(
+            f"a quote of the query {words!r} has no other: it is searched for as words; for a "
+            "phrase, put one at both ends",
+            UnbalancedQuoteWarning,
+            stacklevel=2,
+        )
     if len(columns) == 1:
         return MatchQuery(words, columns[0], document_granularity=granularity)
     query = MultiMatchQuery(words, columns)
