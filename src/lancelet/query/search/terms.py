@@ -121,7 +121,7 @@ def find_phrase(
     idf = np.array([statistics.idf[token.text] for token in tokens], np.float32)
     return search_phrase(
         partition.lists(numbers, norms, with_position=True),
-        Ranking(idf, norms, wanted.count, wanted.hidden),
+        Ranking(idf, norms, wanted.most, wanted.hidden),
         np.array([token.position for token in tokens], np.int64),
         slop=slop,
     )
@@ -154,7 +154,7 @@ def _find_alternatives(
         docs = docs_with_phrase(alternatives, list(places), slop=slop)
         hidden = np.ones(len(norms), np.uint8)
         hidden[docs] = wanted.hidden[docs] if len(wanted.hidden) else 0
-        wanted = Wanted(wanted.count, hidden)
+        wanted = Wanted(wanted.most, hidden)
     return find_words(partition, words, statistics, wanted, needs_all=False)
 
 

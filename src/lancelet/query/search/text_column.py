@@ -229,12 +229,10 @@ class TextColumn:
                 words.append(self._near(query, token.text, group, left))
                 left -= len(words[-1])
             return words
-        if isinstance(query, PhraseQuery):
-            return [(token.text,) for token in tokens]
         placed = [(token.position, token.text) for token in tokens]
         if group is self._groups[0]:
             placed = list(dict.fromkeys(placed))
-        if query.operator is FullTextOperator.OR:
+        if isinstance(query, PhraseQuery) or query.operator is FullTextOperator.OR:
             return [(text,) for _, text in placed]
         return [tuple(text for _, text in each) for _, each in groupby(placed, itemgetter(0))]
 
@@ -272,7 +270,10 @@ class TextColumn:
                     "index with position",
                     column=query.column,
                 )
-            return find_phrase(partition, tokens, statistics, wanted, slop=query.slop)
+            needs_each = part.segment is None  # as the reference has it
+            return find_phrase(
+                partition, tokens, statistics, wanted, slop=query.slop, needs_each=needs_each
+            )
         if query.boost <= 0:
             wanted = Wanted(partition.corpus.num_docs, part.hidden)
         needs_all = query.operator is FullTextOperator.AND
