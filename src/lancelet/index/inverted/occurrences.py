@@ -70,14 +70,17 @@ def docs_with_phrase(
         last = reached[np.maximum(before, 0)]
         is_same = (places >> _POSITION_BITS) == (last >> _POSITION_BITS)
         reached = places[(before >= 0) & is_same & (places - step - last <= np.uint64(slop))]
-    return np.unique(reached >> _POSITION_BITS).astype(np.uint32)
+    docs = (reached >> _POSITION_BITS).astype(np.uint32)
+    return docs[np.diff(docs, prepend=docs[:1] + 1) != 0]
 
 
 def _joined(tokens: Sequence[UInt64s]) -> UInt64s:
     """Return the places of any of some tokens, ascending."""
     if len(tokens) == 1:
         return tokens[0]
-    return np.unique(np.concatenate([np.empty(0, np.uint64), *tokens]))
+    joined = np.concatenate([np.empty(0, np.uint64), *tokens])
+    joined.sort(kind="stable")  # it merges what is sorted already
+    return joined
 
 
 def _chosen(strings: Slices, own: slice) -> Slices:

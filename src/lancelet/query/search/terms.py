@@ -142,14 +142,13 @@ def _find_alternatives(
     if len(places) > 1:
         norms = partition.norms(statistics.mean_length)
         numbers = {text: number_of(partition, text) for (text,) in words}
-        known = [number for number in numbers.values() if number >= 0]
-        if not known:
+        known = [text for text, number in numbers.items() if number >= 0]
+        if not all(any(numbers[text] >= 0 for text in texts) for texts in places.values()):
             return _NONE
-        stands = occurrences(partition.lists(known, norms, with_position=True))
-        of_number = dict(zip(known, stands, strict=True))
+        lists = partition.lists([numbers[text] for text in known], norms, with_position=True)
+        of_text = dict(zip(known, occurrences(lists), strict=True))
         alternatives = [
-            [of_number[numbers[text]] for text in texts if numbers[text] >= 0]
-            for texts in places.values()
+            [of_text[text] for text in texts if text in of_text] for texts in places.values()
         ]
         docs = docs_with_phrase(alternatives, list(places), slop=slop)
         hidden = np.ones(len(norms), np.uint8)
