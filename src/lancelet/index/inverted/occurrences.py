@@ -71,7 +71,9 @@ def docs_with_phrase(
         is_same = (places >> _POSITION_BITS) == (last >> _POSITION_BITS)
         reached = places[(before >= 0) & is_same & (places - step - last <= np.uint64(slop))]
     docs = (reached >> _POSITION_BITS).astype(np.uint32)
-    return docs[np.diff(docs, prepend=docs[:1] + 1) != 0]
+    is_first = np.ones(len(docs), np.bool_)
+    np.not_equal(docs[1:], docs[:-1], out=is_first[1:])
+    return docs[is_first]
 
 
 def _joined(tokens: Sequence[UInt64s]) -> UInt64s:
