@@ -169,7 +169,7 @@ class Inverted(ScalarKind):
     def version(self, parameters: Parameters, *, stable_row_ids: bool) -> int:  # noqa: ARG002
         """Return the version of the format, which also says how tails and positions are stored."""
         _check_names(parameters)
-        version = _codec_of(parameters, TextOptions.of(parameters.values)).version
+        version = _codec_of(parameters, TextOptions.asked(parameters.values)).version
         return _NEWEST if _is_by_element(parameters) else version
 
     def name_ending(self, parameters: Parameters) -> str:
@@ -291,7 +291,7 @@ def _train(
     by_element = _is_by_element(parameters)
     if by_element:
         check_has_lists(rows.data_type)
-    options = TextOptions.of(parameters.values)
+    options = TextOptions.asked(parameters.values)
     if isinstance(rows.data_type, pa.JsonType):
         options = replace(options, lance_tokenizer="json")
     codec, waiting = _codec_of(parameters, options), _waiting_bytes(parameters)

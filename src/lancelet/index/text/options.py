@@ -6,11 +6,13 @@ TextOptions(language="French", stem=True)      params of the files, details of t
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from typing import Any, Final
 
 from lancelet.errors import InvalidInputError, UnsupportedError
+from lancelet.file.arguments import flag, text, texts, whole_number
 
 LANGUAGES: Final = (
     "Arabic",
@@ -42,6 +44,16 @@ _CODE_FLAGS: Final = (
 )
 _WHOLE_WORDS: Final = ("ngram", "code")
 """Tokenizers whose tokens are neither stemmed nor left out unless asked for."""
+_CHECKS: Final[Mapping[str, Callable[[str, object], Any]]] = {
+    **dict.fromkeys(("analyzer", "base_tokenizer", "language"), text),
+    **dict.fromkeys(_CODE_FLAGS, flag),
+    **dict.fromkeys(("lower_case", "stem", "remove_stop_words", "ascii_folding"), flag),
+    **dict.fromkeys(("with_position", "prefix_only"), flag),
+    **dict.fromkeys(("max_token_length", "block_size"), whole_number),
+    **dict.fromkeys(("min_ngram_length", "max_ngram_length"), partial(whole_number, bits=32)),
+    "custom_stop_words": texts,
+}
+"""What a caller must give for each option."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +153,13 @@ class TextOptions:
         if isinstance(kept.get("language"), str):
             kept["language"] = kept["language"].capitalize()
         return TextOptions(**kept)
+
+    @staticmethod
+    def asked(given: Mapping[str, Any]) -> TextOptions:
+        """Return the options that a caller asks for, of which each must have its type."""
+        own = {name: value for name, value in given.items() if value is not None}
+        checked = {name: _CHECKS[name](name, own[name]) for name in own.keys() & _CHECKS.keys()}
+        return TextOptions.of({**given, **checked})
 
     @staticmethod
     def parse(params: str) -> TextOptions:

@@ -61,4 +61,4 @@ def tokenize(
     wanted: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if max_token_length is not _DEFAULT:
         wanted["max_token_length"] = max_token_length
-    return TextAnalyzer(TextOptions.of(wanted)).tokens(query)
+    return TextAnalyzer(TextOptions.asked(wanted)).tokens(query)
