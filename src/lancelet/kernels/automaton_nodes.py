@@ -17,6 +17,8 @@ HEADER_BYTES: Final = 16
 """Before it there are no nodes."""
 INDEXED_FROM: Final = 32
 """A node with more ways says for each byte which of them is its."""
+NUMBER_BYTES_MAX: Final = 8
+"""Of a number that is said to have more, these are read."""
 WORD_BYTES_MAX: Final = 1 << 16
 """No word that is read is longer."""
 COMMON: Final = b"te/oasripcnw.hlm-du012g=:bf3y5&_4v9678k%?xCDASFIBEjPTzRNM+LOqHG"
@@ -93,7 +95,7 @@ def read_node(data: bytes, address: int) -> Node:
 def _number(data: bytes, at: int, size: int) -> int:
     if at < HEADER_BYTES:
         raise CorruptDataError("a node of a token set is cut short", position=at)
-    return int.from_bytes(data[at : at + size], "little")
+    return int.from_bytes(data[at : at + min(size, NUMBER_BYTES_MAX)], "little")
 
 
 def _target(at: int, delta: int) -> int:

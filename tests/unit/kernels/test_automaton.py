@@ -75,6 +75,16 @@ def test_damaged_maps_are_read_alike(agree, words, data):
     agree("read_automaton", damaged, start, 2 * len(words))
 
 
+@pytest.mark.parametrize("size", [8, 9, 15])
+def test_numbers_of_a_damaged_map_are_read_as_64_bits(agree, size):
+    nodes, root = written(agree, {b"ab": 1 << 62, b"ac": 3 << 61, b"ad": 5 << 60})
+    sizes = np.flatnonzero(nodes == 8)
+    damaged = nodes.copy()
+    damaged[sizes - 1] = 255
+    damaged[sizes] = size
+    agree("read_automaton", damaged, root, 10)
+
+
 def test_a_way_that_leads_to_no_word_ends(agree):
     """A node that is read by two ways of one above would double the ways with each level."""
     nodes, root = written(agree, {b"": 5})

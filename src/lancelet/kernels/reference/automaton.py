@@ -26,6 +26,7 @@ from lancelet.kernels.automaton_nodes import (
 from lancelet.kernels.faults import Fault, corrupt
 
 _COUNT_MAX: Final = 0x3F
+_NUMBER_MASK: Final = (1 << 64) - 1
 _CODES: Final = {symbol: code for code, symbol in enumerate(COMMON, 1)}
 
 
@@ -80,15 +81,16 @@ def read_automaton(data: Bytes, root: int, most: int) -> tuple[Bytes, Int64s, In
                 raise corrupt(Fault.BAD_COUNT, kernel="read_automaton", place=most)
             text += word
             ends.append(len(text))
-            numbers.append(total + node.final_output)
+            # What a damaged map says is added up in 64 bits, whatever comes of it.
+            numbers.append((total + node.final_output) & _NUMBER_MASK)
         elif not node.transitions and word:
             raise CorruptDataError("a way of a token set leads to no token", address=address)
         if node.transitions and len(word) == WORD_BYTES_MAX:
             raise corrupt(Fault.BAD_STREAM, kernel="read_automaton", place=len(ends))
         for symbol, output, target in reversed(node.transitions):
             stack.append((word + bytes((symbol,)), total + output, target))
-    found = np.array(ends, np.int64), np.array(numbers, np.int64)
-    return np.frombuffer(bytes(text), np.uint8), *found
+    found = np.array(numbers, np.uint64).view(np.int64)
+    return np.frombuffer(bytes(text), np.uint8), np.array(ends, np.int64), found
 
 
 def _shared(first: bytes, second: bytes) -> int:
