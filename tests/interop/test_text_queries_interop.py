@@ -190,3 +190,20 @@ def test_of_words_at_one_position_any_is_enough(tmp_path, writer, options):
                 found.append({row["_rowid"]: row["_score"] for row in read.to_pylist()})
             assert found[0]
             assert found[1] == pytest.approx(found[0], rel=1e-5)
+
+
+def test_names_in_programs_are_cut_as_plain_words_where_letters_may_differ(tmp_path):
+    texts = ["foo_bar baz", "foo bar baz", "bar foo", "fop bat", "fop_bar", "boo_bar far", "fooFoo"]
+    uri = str(tmp_path / "names.lance")
+    code = {"base_tokenizer": "code", "split_identifiers": True}
+    lance.write_dataset(pa.table({"t": texts}), uri).create_scalar_index("t", "INVERTED", **code)
+    for words in ("foo_bar", "foo_bar baz", "fooFoo bat"):
+        for operator in ("AND", "OR"):
+            found = []
+            for module in (lance, lancelet):
+                need = module.query.FullTextOperator(operator)
+                query = module.query.MatchQuery(words, "t", fuzziness=1, operator=need)
+                read = module.dataset(uri).to_table(full_text_query=query, with_row_id=True)
+                found.append({row["_rowid"]: row["_score"] for row in read.to_pylist()})
+            assert found[0] or operator == "AND"
+            assert found[1] == pytest.approx(found[0], rel=1e-5)

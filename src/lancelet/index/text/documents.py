@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -25,6 +27,29 @@ _TYPES: Final = ("str", "number", "bool", "null")
 def analyzer_of(options: TextOptions) -> Analyzer:
     """Return what makes tokens of texts, or of documents, as options say."""
     return DocumentAnalyzer(options) if options.lance_tokenizer == "json" else TextAnalyzer(options)
+
+
+def near_words_of(analyzer: Analyzer) -> Analyzer:
+    """Return what makes tokens of words that may differ in letters from those of texts.
+
+    Names in programs are cut where other texts are: foo_bar is two words, and never one.
+    """
+    options = analyzer.options
+    return _plain_words(options) if options.base_tokenizer == "code" else analyzer
+
+
+@lru_cache(maxsize=16)
+def _plain_words(options: TextOptions) -> Analyzer:
+    return analyzer_of(
+        replace(
+            options,
+            base_tokenizer="simple",
+            split_identifiers=False,
+            split_on_numerics=False,
+            preserve_original=False,
+            index_operators=False,
+        )
+    )
 
 
 class DocumentAnalyzer:

@@ -25,7 +25,7 @@ from lancelet.format.field_path import format_path
 from lancelet.index.inverted.bm25 import Corpus, weights
 from lancelet.index.inverted.partition import Partition
 from lancelet.index.text.analyzer import Analyzer, Token
-from lancelet.index.text.documents import analyzer_of
+from lancelet.index.text.documents import analyzer_of, near_words_of
 from lancelet.index.text.elements import Places
 from lancelet.index.text.options import TextOptions
 from lancelet.query.full_text import (
@@ -177,7 +177,7 @@ class TextColumn:
     def explain(self, query: MatchQuery | PhraseQuery, key: int) -> Iterator[TermScore]:
         """Yield what each token of a query adds to the score of what it finds."""
         for group in self._groups:
-            words = self._words(query, self._analyzer.tokens(query.query), group)
+            words = self._words(query, self._tokens(query), group)
             tokens = [token for each in words for token in each]
             for part in group.parts:
                 docs = np.flatnonzero(part.keys == key)
@@ -201,7 +201,7 @@ class TextColumn:
     def _matches(
         self, query: MatchQuery | PhraseQuery, group: TextGroup, count: int | None
     ) -> Matches:
-        tokens = self._analyzer.tokens(query.query)
+        tokens = self._tokens(query)
         if not tokens:
             return NOTHING
         words = self._words(query, tokens, group)
@@ -212,6 +212,11 @@ class TextColumn:
                 docs, scores = self._search(query, tokens, words, statistics, part, count)
             found.append(part.matches(docs, scores))
         return found[0] if len(found) == 1 else Matches.joined(found)
+
+    def _tokens(self, query: MatchQuery | PhraseQuery) -> list[Token]:
+        is_near = isinstance(query, MatchQuery) and query.fuzziness
+        own = near_words_of(self._analyzer) if is_near else self._analyzer
+        return own.tokens(query.query)
 
     def _words(
         self, query: MatchQuery | PhraseQuery, tokens: Sequence[Token], group: TextGroup
