@@ -59,7 +59,8 @@ struct NodeWriter {
     const int64_t most = number_bytes * (1 + count) + (target_bytes + 1) * count + 256 + 3;
     if (size - at < most) return -1;
     put(number, number_bytes);
-    put(0, number_bytes * count);
+    memset(out + at, 0, number_bytes * count);  // the numbers of ways: words have theirs at the end
+    at += number_bytes * count;
     for (int64_t k = count; k-- > 0;)
       put(ways[k].target ? start - ways[k].target : 0, target_bytes);
     for (int64_t k = count; k-- > 0;) out[at++] = ways[k].symbol;
