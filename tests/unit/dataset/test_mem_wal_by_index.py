@@ -1,7 +1,6 @@
 """Flushed tables are read by the indices and the keys that lie with them, with the same results."""
 
 import shutil
-import uuid
 import warnings
 
 import lance
@@ -15,21 +14,8 @@ import lancelet.mem_wal
 from lancelet.ops.mem_wal import lookup, nearest
 from lancelet.ops.mem_wal.shard import Shard
 from lancelet.query.search.vector import VectorSearch
-
-KEY = {"lance-schema:unenforced-primary-key": "true"}
-SCHEMA = pa.schema(
-    [
-        pa.field("id", pa.int64(), nullable=False, metadata=KEY),
-        pa.field("s", pa.string()),
-        pa.field("x", pa.list_(pa.float32(), 4)),
-    ]
-)
-SHARD = uuid.UUID(int=7)
-
-
-def rows(ids, far=0.0):
-    places = [[i + far, i % 3, 0, 0] for i in ids]
-    return pa.table({"id": ids, "s": [f"tree w{i}" for i in ids], "x": places}, SCHEMA)
+from lancelet.testing.sharded_rows import SHARD
+from lancelet.testing.sharded_rows import sharded_rows as rows
 
 
 @pytest.fixture

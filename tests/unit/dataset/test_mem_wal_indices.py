@@ -1,6 +1,5 @@
 """Flushed tables have the indices of their base, and it is noted how far each of those is."""
 
-import uuid
 from datetime import timedelta
 
 import lance
@@ -17,21 +16,8 @@ import lancelet.mem_wal
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.ops.mem_wal.shard import Shard
 from lancelet.ops.mem_wal.state import mem_wal_state
-
-KEY = {"lance-schema:unenforced-primary-key": "true"}
-SCHEMA = pa.schema(
-    [
-        pa.field("id", pa.int64(), nullable=False, metadata=KEY),
-        pa.field("s", pa.string()),
-        pa.field("x", pa.list_(pa.float32(), 4)),
-    ]
-)
-SHARD = uuid.UUID(int=7)
-
-
-def rows(ids, far=0.0):
-    places = [[i + far, i % 3, 0, 0] for i in ids]
-    return pa.table({"id": ids, "s": [f"tree w{i}" for i in ids], "x": places}, SCHEMA)
+from lancelet.testing.sharded_rows import SHARD
+from lancelet.testing.sharded_rows import sharded_rows as rows
 
 
 def indexed(module, uri):

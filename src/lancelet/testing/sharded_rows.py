@@ -1,0 +1,33 @@
+"""Rows for a table with a shard: a key, words and places, so that each can have an index.
+
+id   s          x
+7    tree w7    [7, 1, 0, 0]
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from typing import Final
+
+import pyarrow as pa
+
+KEY: Final = {"lance-schema:unenforced-primary-key": "true"}
+"""What the metadata of a key column say."""
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False, metadata=KEY),
+        pa.field("s", pa.string()),
+        pa.field("x", pa.list_(pa.float32(), 4)),
+    ]
+)
+"""The columns: `id`, `s` and `x`."""
+SHARD: Final = uuid.UUID(int=7)
+"""The id of the shard."""
+
+
+def sharded_rows(ids: Iterable[int], far: float = 0.0) -> pa.Table:
+    """Return rows of some ids, their places moved by `far`."""
+    ids = list(ids)
+    places = [[i + far, i % 3, 0, 0] for i in ids]
+    return pa.table({"id": ids, "s": [f"tree w{i}" for i in ids], "x": places}, SCHEMA)
