@@ -14,6 +14,7 @@ import pytest
 
 import lancelet
 from lancelet.io import open_folder
+from lancelet.query import PhraseQuery
 from lancelet.testing.s3_server import S3Server
 
 ROWS = 24_000
@@ -205,3 +206,14 @@ def test_of_an_index_that_was_not_open_opening_is_predicted(path):
     line, predicted, measured = next(each for each in cold if "ScalarIndexQuery" in each[0])
     assert predicted == measured, line
     assert predicted[0] > 0, line
+
+
+def test_words_at_one_position_are_expected_together():
+    """A phrase finds rows with any of them, so the rows of each may all be found."""
+    texts = pa.table({"t": ["foo_bar baz", "foo bar baz", "foo bar baz"]})
+    dataset = lancelet.write_dataset(texts, "memory://words_at_one_position.lance")
+    options = {"base_tokenizer": "code", "split_identifiers": True, "with_position": True}
+    dataset.create_scalar_index("t", "INVERTED", **options)
+    query = PhraseQuery("foo_bar baz", "t")
+    assert dataset.to_table(full_text_query=query).num_rows == 3
+    assert "rows that were found, rows=3," in dataset.scanner(full_text_query=query).explain_plan()

@@ -11,6 +11,7 @@ a phrase, or words in several columns, each row scored by its best.
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -26,7 +27,7 @@ from lancelet.file.arguments import ArgumentTypeError
 from lancelet.format.field import Field
 from lancelet.format.field_path import format_path
 from lancelet.index.inverted.partition import StoredPartition
-from lancelet.index.text.analyzer import Analyzer
+from lancelet.index.text.analyzer import Analyzer, Token
 from lancelet.index.text.elements import Places, no_places
 from lancelet.io.metered import IoCounts
 from lancelet.query.full_text import (
@@ -132,7 +133,9 @@ class TextSearch:
         """Return about what the search will read of its index."""
         return sum(
             (
-                partition.expected_reads(tokens, with_position=isinstance(leaf, PhraseQuery))
+                partition.expected_reads(
+                    [each.text for each in tokens], with_position=isinstance(leaf, PhraseQuery)
+                )
                 for leaf, tokens, partition in self._asked(plan)
             ),
             IoCounts(),
@@ -142,21 +145,25 @@ class TextSearch:
         """Return how many documents have the words, at most, if what says so is in memory."""
         total = 0
         for leaf, tokens, partition in self._asked(plan):
-            counts = partition.known_docs_with(tokens)
+            counts = partition.known_docs_with([each.text for each in tokens])
             if counts is None:
                 return None
+            # Any of the words at one position will do.
+            at = Counter[int]()
+            for token, count in zip(tokens, counts, strict=True):
+                at[token.position] += count
             needs_all = isinstance(leaf, PhraseQuery) or leaf.operator is FullTextOperator.AND
-            total += min(counts, default=0) if needs_all else sum(counts)
+            total += min(at.values(), default=0) if needs_all else at.total()
         return total
 
     def _asked(
         self, plan: ScanPlan
-    ) -> Iterator[tuple[MatchQuery | PhraseQuery, list[str], StoredPartition]]:
+    ) -> Iterator[tuple[MatchQuery | PhraseQuery, list[Token], StoredPartition]]:
         """Yield queries of one column, their words, and the partitions that are asked for them."""
         for leaf in leaves_of(self.query):
             target = target_of(plan.snapshot, leaf.column, leaf.document_granularity)
             for segment in text_indices(plan.snapshot).segments(target) or ():
-                tokens = [each.text for each in segment.opened.analyzer.tokens(leaf.query)]
+                tokens = list(segment.opened.analyzer.tokens(leaf.query))
                 for partition in segment.opened.partitions:
                     if isinstance(partition, StoredPartition):
                         yield leaf, tokens, partition
