@@ -12,7 +12,7 @@ FUZZ_SECONDS ?= 60
 JOBS    ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-all check lint types contracts protos interop spark torch faults sanitize fuzz bench bench-spark demo demo-files docs clean
+.PHONY: help setup build test test-all check lint types contracts protos workflows interop spark torch faults sanitize fuzz bench bench-spark demo demo-files docs changelog wheel clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
@@ -30,7 +30,7 @@ test-all: build ## Run every test, the long ones and a short fuzz included
 	$(RUN) -m pytest -q -n $(JOBS) --dist worksteal
 	$(MAKE) fuzz
 
-check: setup lint types contracts protos ## Run every static check
+check: setup lint types contracts protos workflows ## Run every static check
 
 lint: setup
 	$(BIN)/ruff check
@@ -44,6 +44,9 @@ contracts: setup
 
 protos: setup
 	$(RUN) tools/generate_protos.py --check
+
+workflows: setup
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 
 interop: build ## Compare with the reference implementation only
 	$(RUN) -m pytest -q -n $(JOBS) tests/interop
@@ -101,6 +104,12 @@ demo-files: build ## A tour of data files: write, read, compare sizes, find dama
 docs: setup ## Build the documentation into site/
 	@$(SETUP) --group docs
 	$(BIN)/mkdocs build --strict
+
+changelog: ## Write CHANGELOG.md from the fragments in changes/
+	$(PYTHON) tools/build_changelog.py
+
+wheel: ## Try what a user installs: a wheel with kernels, and one where nothing compiles
+	$(PYTHON) tools/try_install.py
 
 clean: ## Remove everything that was built
 	rm -rf $(VENV) .jdk build dist site demo-output src/lancelet/kernels/_native*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -5,8 +5,6 @@ import re
 import subprocess
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 GENERATED = re.compile(r"_pb\.py$")
@@ -19,53 +17,69 @@ def tracked_files():
     return [ROOT / name for name in listing.split("\0") if name]
 
 
-def imported_modules(path):
-    for node in ast.walk(ast.parse(path.read_text())):
+def trees():
+    """Each source file, relative to src/, with its syntax tree."""
+    for path in SOURCES:
+        yield path.relative_to(ROOT / "src"), ast.parse(path.read_text())
+
+
+def imported_tops(tree):
+    """The packages that a module imports, anywhere in it."""
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            yield from ((alias.name.split(".")[0], node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module
+            yield node.module.split(".")[0], node.lineno
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_no_other_implementation_is_imported(path):
-    tops = {name.split(".")[0] for name in imported_modules(path)}
-    assert not tops & {"lance", "lancedb", "pylance"}
-    # The classes of requests are an interface, which every namespace and its callers share.
-    if path.parent.name != "namespace" and path.name != "named_table.py":
-        assert not tops & {"lance_namespace", "lance_namespace_urllib3_client"}
+def test_no_other_implementation_is_imported():
+    offenders = []
+    for path, tree in trees():
+        refused = {"lance", "lancedb", "pylance"}
+        # The classes of requests are an interface, which every namespace and its callers share.
+        if path.parent.name != "namespace" and path.name != "named_table.py":
+            refused |= {"lance_namespace", "lance_namespace_urllib3_client"}
+        offenders += [f"{path}:{line}" for top, line in imported_tops(tree) if top in refused]
+    assert offenders == []
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_pyspark_is_imported_under_spark_only(path):
-    if path.relative_to(ROOT / "src").parts[:2] != ("lancelet", "spark"):
-        if path.relative_to(ROOT / "src").parts[0] == "pyspark_lance":
-            return
-        tops = {name.split(".")[0] for name in imported_modules(path)}
-        assert "pyspark" not in tops
+def test_pyspark_is_imported_under_spark_only():
+    offenders = [
+        f"{path}:{line}"
+        for path, tree in trees()
+        if path.parts[:2] != ("lancelet", "spark") and path.parts[0] != "pyspark_lance"
+        for top, line in imported_tops(tree)
+        if top == "pyspark"
+    ]
+    assert offenders == []
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_init_modules_hold_imports_and_names_only(path):
-    if path.name != "__init__.py":
-        return
-    body = ast.parse(path.read_text()).body
+def test_init_modules_hold_imports_and_names_only():
     allowed = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.Expr, ast.If)
-    assert all(isinstance(node, allowed) for node in body)
+    offenders = [
+        f"{path}:{node.lineno}"
+        for path, tree in trees()
+        if path.name == "__init__.py"
+        for node in tree.body
+        if not isinstance(node, allowed)
+    ]
+    assert offenders == []
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_no_broad_except(path):
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ExceptHandler):
+def test_no_broad_except():
+    offenders = []
+    for path, tree in trees():
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.ExceptHandler):
+                continue
             names = (
                 {n.id for n in ast.walk(node.type) if isinstance(n, ast.Name)}
                 if node.type
                 else {""}
             )
-            assert not names & {"", "Exception", "BaseException"} or is_told(node), (
-                f"line {node.lineno} catches everything"
-            )
+            if names & {"", "Exception", "BaseException"} and not is_told(node):
+                offenders.append(f"{path}:{node.lineno}")
+    assert offenders == []
 
 
 def is_told(handler):
@@ -75,8 +89,8 @@ def is_told(handler):
     return isinstance(last, ast.Raise) or warns
 
 
-def public_definitions(path):
-    for node in ast.parse(path.read_text()).body:
+def public_definitions(tree):
+    for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
             yield node
             if isinstance(node, ast.ClassDef):
@@ -87,13 +101,12 @@ def public_definitions(path):
                 )
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_public_names_have_docstrings(path):
-    if GENERATED.search(path.name):
-        return
+def test_public_names_have_docstrings():
     missing = [
-        node.name
-        for node in public_definitions(path)
+        f"{path}: {node.name}"
+        for path, tree in trees()
+        if not GENERATED.search(path.name)
+        for node in public_definitions(tree)
         if ast.get_docstring(node) is None
         and not any("overload" in ast.unparse(d) for d in node.decorator_list)
     ]

@@ -1,0 +1,40 @@
+"""What is published: wheels with and without kernels, the list of changes, workflows."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+sys.path.insert(0, str(ROOT / "tools"))
+from build_changelog import changelog, released_sections  # noqa: E402
+
+sys.path.pop(0)
+
+
+@pytest.mark.slow
+def test_an_install_without_a_compiler_is_pure_complete_and_warns_once():
+    subprocess.run([sys.executable, ROOT / "tools" / "try_install.py", "--pure"], check=True)
+
+
+def test_the_test_kit_is_not_in_wheels():
+    assert "lancelet/testing/**" in PROJECT["tool"]["scikit-build"]["wheel"]["exclude"]
+
+
+def test_all_the_other_extras_of_clients_are_in_all():
+    """`all` names extras that exist."""
+    extras = PROJECT["project"]["optional-dependencies"]
+    (everything,) = extras["all"]
+    named = set(everything.removeprefix("lancelet[").removesuffix("]").split(","))
+    assert named <= set(extras)
+
+
+def test_the_list_of_changes_keeps_what_was_released():
+    released = "\n## 0.1.0\n\n- The first release.\n"
+    text = changelog({"blobs": "Blobs are\nread.\n- And written."}, released)
+    assert "### Blobs\n\n- Blobs are read.\n\n- And written.\n" in text
+    assert released_sections(text) == released
+    assert released_sections(changelog({}, "")) == ""
