@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet.buffers import Bytes, Int64s, Slices
-from lancelet.errors import CorruptDataError, NotFoundError
+from lancelet.errors import CorruptDataError, InvalidInputError, NotFoundError
 from lancelet.format.fragment import Fragment, Inline
 from lancelet.kernels import find_parts, read_varints
 
@@ -139,6 +139,20 @@ class FragmentList(Sequence[Fragment]):
         if not len(places):
             raise NotFoundError("no fragment has the id", fragment_id=fragment_id)
         return int(places[0])
+
+    def check_ids_differ(self) -> None:
+        """Refuse fragments of one id, which old writers made, where an id has to find one."""
+        if (self.ids[1:] > self.ids[:-1]).all():
+            return
+        ordered = np.sort(self.ids)
+        again = ordered[1:][ordered[1:] == ordered[:-1]]
+        if len(again):
+            raise InvalidInputError(
+                "two fragments have one id, as releases of the reference up to 0.16 made them; "
+                "the table can be scanned, and must be overwritten with its rows, or restored to "
+                "a version without them, before it is changed or read in tasks",
+                fragment_id=int(again[0]),
+            )
 
     def by_id(self, fragment_id: int) -> Fragment:
         """Return the fragment with that id."""

@@ -114,8 +114,8 @@ def check(
     Fragments without any live row are not looked at.
     """
     job, table = begin(uri, running)
-    pinned = table.at(version).open().version
-    return check_in_tasks(job, table.at(pinned), Level.parse(level))
+    pinned = table.pinned(table.at(version).open())
+    return check_in_tasks(job, pinned, Level.parse(level))
 
 
 def migrate(

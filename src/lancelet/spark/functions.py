@@ -156,8 +156,8 @@ def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
 
 
 def _inserted(wanted: ReadOptions, version: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    table = wanted.table.at(version)
-    snapshot = table.open()
+    snapshot = wanted.table.at(version).open()
+    table = wanted.table.pinned(snapshot)
     inserts = find_inserts(snapshot, OnChange.FAIL)
     if inserts.fragments:
         names = tuple(name for name in schema.names if name in snapshot.schema.names)

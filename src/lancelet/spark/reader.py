@@ -182,7 +182,7 @@ def _is_answered_by_index(snapshot: Snapshot, wanted: ReadOptions) -> bool:
 
 def ref_of(snapshot: Snapshot, wanted: ReadOptions) -> TableRef:
     """Return the name by which tasks open the version that was pinned."""
-    table = wanted.table.at(snapshot.version)
+    table = wanted.table.pinned(snapshot)
     if wanted.tag is None:
         return table
     # A tag may name a version of another branch than the one that was asked.

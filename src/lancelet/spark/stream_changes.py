@@ -89,7 +89,7 @@ class ChangedRows:
         is_start = at.is_snapshot or snapshot.version == 1
         if not is_start:
             open_version(self.table, at.version - 1)
-        table = self.table.at(at.version)
+        table = self.table.pinned(snapshot)
         return VersionFeed(table, self.columns, self.keys, is_snapshot=is_start)
 
 

@@ -47,7 +47,7 @@ class InsertedRows:
     def tasks(self, at: Offset, stop: int) -> Iterator[ScanTask]:
         """Yield tasks that read the rows from an offset to before a number."""
         snapshot, inserts = self._find(at)
-        table = self.table.at(snapshot.version)
+        table = self.table.pinned(snapshot)
         known = set(snapshot.schema.names)
         names = tuple(name for name in self.schema.names if name in known | ROW_FIELDS.keys())
         if inserts.filter is not None:

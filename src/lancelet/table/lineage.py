@@ -91,10 +91,8 @@ def updated_versions_of(snapshot: Snapshot, fragment: Fragment) -> VersionSequen
 
 def row_id_index_of(snapshot: Snapshot) -> RowIdIndex:
     """Return where the rows with stable ids are now; built once for a version."""
-    # A table that was dropped and made again has versions of the same names.
-    written = (snapshot.manifest.transaction_file, snapshot.manifest.timestamp_ns)
     return snapshot.location.kept.get_or_make(
-        ("row id index", snapshot.location.store.uri, snapshot.entry.path, *written),
+        ("row id index", snapshot.location.store.uri, snapshot.entry.path, snapshot.identity),
         lambda: RowIdIndex.build(
             (fragment.id, row_ids_of(snapshot, fragment), snapshot.deletions(fragment) or None)
             for fragment in snapshot.fragments

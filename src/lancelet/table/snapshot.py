@@ -69,6 +69,17 @@ class Snapshot:
         return self.manifest.version
 
     @property
+    def identity(self) -> str:
+        """What tells the version from any other of its number, at this place or elsewhere.
+
+        A table that is deleted and made again has the same versions at the same URI. The file of
+        the transaction has a random name; old writers left it out, and the time of the commit
+        tells their versions apart.
+        """
+        manifest = self.manifest
+        return f"{manifest.transaction_file} at {manifest.timestamp_ns}"
+
+    @property
     def schema(self) -> Schema:
         """The fields of the table."""
         return self.manifest.schema
@@ -201,9 +212,11 @@ class Snapshot:
     def open_fragment(self, fragment: Fragment, make: Callable[[Snapshot, Fragment], T]) -> T:
         """Return what reads a fragment, made by `make` when it is first asked for.
 
-        It is kept for as long as the version is.
+        It is kept for as long as the version is. Old writers gave two fragments one id, so the
+        first file tells them apart.
         """
-        return self.kept.get_or_make(("reader", fragment.id), lambda: make(self.bare, fragment))
+        key = ("reader", fragment.id, fragment.files[0].path if fragment.files else None)
+        return self.kept.get_or_make(key, lambda: make(self.bare, fragment))
 
     def open_file(self, file: DataFile) -> DataFileReader:
         """Return a reader of a data file, with the fields that this version knows of it."""

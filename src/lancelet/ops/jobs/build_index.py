@@ -82,7 +82,7 @@ def create_index(
     def attempt(snapshot: Snapshot) -> Snapshot:
         name = _name_of(snapshot, request)
         replaced = replaced_by(snapshot, name, request.column, replaces=request.replaces)
-        at = table.at(snapshot.version)
+        at = table.pinned(snapshot)
         groups = plan_groups(snapshot, request, options.bytes_per_task)
         shared = _with_models(job, at, request, groups)
         requests = [replace(shared, fragments=group) for group in groups]
@@ -109,7 +109,7 @@ def optimize_indices(
     """
 
     def attempt(snapshot: Snapshot) -> Snapshot:
-        names, at = names_of(snapshot, wanted), table.at(snapshot.version)
+        names, at = names_of(snapshot, wanted), table.pinned(snapshot)
         parts = [] if wanted.retrains else _plan_additions(snapshot, names, bytes_per_task)
         added = job.run("build", partial(add_part, at), parts) if parts else []
         shares = [

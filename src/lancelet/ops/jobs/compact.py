@@ -18,7 +18,7 @@ def compact(job: Job, table: TableRef, options: CompactionOptions) -> Compacted:
     """Join small fragments and drop deleted rows, in tasks."""
 
     def run(snapshot: Snapshot, plan: CompactionPlan) -> list[RewriteResult]:
-        return job.run("compact", partial(rewrite, table.at(snapshot.version)), plan.tasks)
+        return job.run("compact", partial(rewrite, table.pinned(snapshot)), plan.tasks)
 
     return compact_files(table.at(None).open(), options, run=run)
 

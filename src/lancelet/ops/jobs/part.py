@@ -42,5 +42,5 @@ def plan_parts(
 ) -> list[Part]:
     """Cut a version into parts of about the same size, of whole fragments each."""
     splits = plan_splits(snapshot, fragments=fragments, split_bytes=bytes_per_task, can_cut=False)
-    at = table.at(snapshot.version)
+    at = table.pinned(snapshot)
     return [Part(at, split.fragments) for split in splits]

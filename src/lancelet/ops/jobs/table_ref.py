@@ -2,9 +2,15 @@
 
     TableRef("s3://b/t.lance", branch=None, version=7, options=(("region", "eu"),))
 
-A snapshot holds open files and caches, which stay where they are; the name of it travels. A
-process keeps the last few versions that it opened: Spark gives one worker process many tasks, and
-only the first of them reads the manifest.
+A snapshot holds open files and caches, which stay where they are; the name of it travels. A URI
+and a number do not identify a version, since a table can be deleted and made again at the same
+place. So a driver pins the version that it planned with, and a task refuses any other one:
+
+    driver   pinned(snapshot)   version 1, identity 0-<uuid>.txn at 1700000000000000000
+    task     open()             that version, or an error that says the table was replaced
+
+A process keeps the last few pinned versions that it opened: Spark gives one worker process many
+tasks, and only the first of them reads the manifest.
 """
 
 from __future__ import annotations
@@ -14,6 +20,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
+from lancelet.errors import VersionNotFoundError
 from lancelet.io.metered import PROCESS_METER, metered
 from lancelet.table.location import TableLocation
 from lancelet.table.refs import branch_location
@@ -25,12 +32,16 @@ _KEPT_LOCATIONS: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class TableRef:
-    """Where a table is, which branch of it, and which version; None means the latest."""
+    """Where a table is, which branch of it, and which version; None means the latest.
+
+    `identity` is the `Snapshot.identity` of a pinned version.
+    """
 
     uri: str
     options: tuple[tuple[str, str], ...] = ()
     branch: str | None = None
     version: int | None = None
+    identity: str | None = None
 
     @staticmethod
     def of(uri: str, options: Mapping[str, str] | None = None) -> TableRef:
@@ -43,20 +54,28 @@ class TableRef:
 
     def at(self, version: int | None) -> TableRef:
         """Name another version of the same branch."""
-        return replace(self, version=version)
+        return replace(self, version=version, identity=None)
+
+    def pinned(self, snapshot: Snapshot) -> TableRef:
+        """Name the version that a snapshot of this table is, and no other of its number."""
+        return replace(self, version=snapshot.version, identity=snapshot.identity)
 
     def on_branch(self, branch: str) -> TableRef:
         """Name the latest version of a branch."""
-        return replace(self, branch=branch, version=None)
+        return replace(self, branch=branch, version=None, identity=None)
 
     def locate(self) -> TableLocation:
         """Return the location of the table or of its branch; nothing is read."""
         return _locate(self.uri, self.options, self.branch)
 
     def open(self) -> Snapshot:
-        """Open the version; one that was named by its number is opened once per process."""
-        if self.version is None:
-            return open_snapshot(self.locate())
+        """Open the version; a pinned one is opened once per process.
+
+        Raises:
+            VersionNotFoundError: The version does not exist, or is not the one that was pinned.
+        """
+        if self.identity is None:
+            return open_snapshot(self.locate(), self.version)
         return _open(self)
 
 
@@ -69,4 +88,13 @@ def _locate(uri: str, options: tuple[tuple[str, str], ...], branch: str | None) 
 
 @lru_cache(maxsize=_KEPT_VERSIONS)
 def _open(ref: TableRef) -> Snapshot:
-    return open_snapshot(ref.locate(), ref.version)
+    snapshot = open_snapshot(ref.locate(), ref.version)
+    if snapshot.identity != ref.identity:
+        raise VersionNotFoundError(
+            "the table was deleted and made again after this work was planned; plan it again",
+            uri=ref.uri,
+            version=ref.version,
+            expected=ref.identity,
+            found=snapshot.identity,
+        )
+    return snapshot

@@ -62,6 +62,7 @@ def apply_operation(operation: Operation, before: State | None, context: CommitC
         )
     else:
         after = _apply_to_table(operation, before, context)
+    after.manifest.fragments.check_ids_differ()
     manifest = with_file_versions(after.manifest, operation)
     if manifest.max_allocated_field_id is not None:
         manifest = replace(manifest, max_allocated_field_id=manifest.max_field_id)
