@@ -1,8 +1,9 @@
 """Feature flags: what a reader or a writer of a version must understand.
 
 A manifest carries two words. A reader that meets a bit it does not know in the first must not
-read, and a writer that meets one in the second must not write. Some features bind both, and a
-manifest that sets only one of the two bits contradicts itself.
+read, and a writer that meets one in the second must change nothing: neither commit, nor clean up,
+nor make a branch, tag or clone of the version. Some features bind both, and a manifest that sets
+only one of the two bits contradicts itself.
 
     reader 1, writer 1 | 8    deletion files; and a config that writers must keep
 """

@@ -11,10 +11,12 @@ from __future__ import annotations
 from lancelet.format.paths import ManifestNaming, manifest_path
 from lancelet.table.location import TableLocation
 from lancelet.table.manifests import list_versions
+from lancelet.table.snapshot import open_snapshot
 
 
 def rename_manifests(location: TableLocation) -> int:
     """Rename the manifests that have older names, and return how many there were."""
+    open_snapshot(location).check_changeable()
     older = [entry for entry in list_versions(location.store) if entry.naming is ManifestNaming.V1]
     for entry in older:
         location.store.rename_if_absent(entry.path, manifest_path(entry.version, ManifestNaming.V2))

@@ -111,6 +111,7 @@ def repair(
     Raises:
         InvalidInputError: What was asked for contradicts itself, or the source is not sound.
     """
+    snapshot.check_changeable()
     dropped = _known(snapshot, wishes.drop_fragments)
     indices = _named(snapshot, wishes.drop_indices)
     rebuilt = {index.name for index in _named(snapshot, wishes.rebuild_indices)}

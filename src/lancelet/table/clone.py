@@ -47,6 +47,7 @@ def shallow_clone(
 
     `branch` is the name of the branch that the clone is, if it is one.
     """
+    source.check_changeable()
     _check_nothing_at(target)
     base = base_path_of(source)
     manifest = source.manifest
@@ -69,6 +70,7 @@ def shallow_clone(
 
 def deep_clone(source: Snapshot, target: TableLocation) -> Snapshot:
     """Start a table at `target` with copies of all files of `source`, wherever they are."""
+    source.check_changeable()
     _check_nothing_at(target)
     copy_files(source, target)
     manifest = replace(source.manifest, base_paths=(), branch=None)

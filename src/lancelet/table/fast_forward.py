@@ -41,6 +41,8 @@ def fast_forward(main: TableLocation, name: str) -> Snapshot:
     branch = get_branch(main, name)
     parent = open_snapshot(branch_location(main, branch.parent_branch))
     source = open_snapshot(branch_location(main, name))
+    parent.check_changeable()
+    source.check_changeable()
     if parent.version != branch.parent_version:
         raise _moved_on(parent, name, branch.parent_version)
     if source.version == branch.parent_version:

@@ -52,7 +52,7 @@ from lancelet.io.uri import name as last_part
 from lancelet.table.clone import shallow_clone
 from lancelet.table.location import TableLocation
 from lancelet.table.manifests import list_versions
-from lancelet.table.snapshot import Snapshot, open_entry, open_snapshot
+from lancelet.table.snapshot import Snapshot, latest_snapshot, open_entry, open_snapshot
 
 Reference: TypeAlias = int | str | tuple[str | None, int | None] | None
 """A version number, a tag, a branch and a version of it (None for the latest), or the latest."""
@@ -142,6 +142,7 @@ def get_tag(main: TableLocation, name: str) -> Tag:
 
 def create_tag(main: TableLocation, name: str, version: int, branch: str | None = None) -> Tag:
     """Give a name to a version of a branch."""
+    _check_changeable(main)
     check_tag_name(name)
     tag = _tag_of(main, version, branch, Tag(None, version, 0))
     tag = replace(tag, created_at_ns=tag.updated_at_ns)
@@ -154,6 +155,7 @@ def create_tag(main: TableLocation, name: str, version: int, branch: str | None 
 
 def update_tag(main: TableLocation, name: str, version: int, branch: str | None = None) -> Tag:
     """Move a tag to another version."""
+    _check_changeable(main)
     tag = _tag_of(main, version, branch, get_tag(main, name))
     main.store.put(tag_path(name), with_checksum(render_tag(tag)))
     return tag
@@ -161,6 +163,7 @@ def update_tag(main: TableLocation, name: str, version: int, branch: str | None 
 
 def replace_tag_metadata(main: TableLocation, name: str, metadata: Mapping[str, str]) -> Tag:
     """Replace what is noted of a tag."""
+    _check_changeable(main)
     tag = replace(get_tag(main, name), metadata=dict(metadata))
     main.store.put(tag_path(name), with_checksum(render_tag(tag)))
     return tag
@@ -168,6 +171,7 @@ def replace_tag_metadata(main: TableLocation, name: str, metadata: Mapping[str, 
 
 def delete_tag(main: TableLocation, name: str) -> None:
     """Take a name away; the version stays until cleaning up finds it."""
+    _check_changeable(main)
     get_tag(main, name)
     main.store.delete(tag_path(name))
 
@@ -192,6 +196,7 @@ def get_branch(main: TableLocation, name: str) -> Branch:
 
 def create_branch(main: TableLocation, name: str, source: Snapshot) -> Snapshot:
     """Start a branch at a version of the main table or of another branch."""
+    _check_changeable(main)
     check_branch_name(name)
     if _branch_or_none(main, name) is not None:
         raise RefExistsError(f"branch {name} already exists", uri=main.uri)
@@ -224,6 +229,7 @@ def create_branch(main: TableLocation, name: str, source: Snapshot) -> Snapshot:
 
 def replace_branch_metadata(main: TableLocation, name: str, metadata: Mapping[str, str]) -> Branch:
     """Replace what is noted of a branch."""
+    _check_changeable(main)
     branch = replace(get_branch(main, name), metadata=dict(metadata))
     main.store.put(branch_path(name), with_checksum(render_branch(branch)))
     return branch
@@ -235,6 +241,7 @@ def delete_branch(main: TableLocation, name: str) -> None:
     The name goes first; a branch without a name that is left by an interruption can be deleted
     again.
     """
+    _check_changeable(main)
     check_branch_name(name)
     branches = list_branches(main)
     folder = branch_root(name)
@@ -259,6 +266,13 @@ def delete_branch(main: TableLocation, name: str) -> None:
     for inner in listing.folders:
         if not any(f"{root}/".startswith(f"{inner}/") for root in nested):
             main.store.delete_folder(inner)
+
+
+def _check_changeable(main: TableLocation) -> None:
+    """Refuse to change the names of a table that needs a newer release."""
+    latest = latest_snapshot(main)
+    if latest is not None:
+        latest.check_changeable()
 
 
 def _tag_of(main: TableLocation, version: int, branch: str | None, before: Tag) -> Tag:

@@ -28,7 +28,7 @@ from lancelet.errors import (
 from lancelet.file.base import DataFileReader
 from lancelet.file.open import StoredFields, open_data_file
 from lancelet.file.small_files import SmallFile, SmallFiles, open_together
-from lancelet.format.flags import check_readable
+from lancelet.format.flags import check_readable, check_writable
 from lancelet.format.fragment import DataFile, Fragment
 from lancelet.format.fragment_list import FragmentList
 from lancelet.format.index_metadata import IndexSection
@@ -135,6 +135,14 @@ class Snapshot:
             return None
         with corrupt_within(path=path, uri=self.location.uri):
             return Transaction.parse(unsealed(np.frombuffer(data, np.uint8)).data)
+
+    def check_changeable(self) -> None:
+        """Refuse to change a table that has features which this release would not keep intact.
+
+        Raises:
+            UnsupportedError: A newer release is needed.
+        """
+        check_writable(self.manifest.reader_flags, self.manifest.writer_flags)
 
     def while_there(self) -> AbstractContextManager[None]:
         """Say of a file that is missing that the version was cleaned up, if it was.

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lancelet.errors import CorruptDataError, ObjectNotFoundError
-from lancelet.format.flags import check_readable
+from lancelet.format.flags import check_writable
 from lancelet.format.fragment import External, Fragment
 from lancelet.format.fragment_list import FragmentWire
 from lancelet.format.index_metadata import IndexSection
@@ -110,6 +110,7 @@ def all_versions(
 
     Raises:
         CorruptDataError: A version cannot be read, so nobody knows what it needs.
+        UnsupportedError: A version has features of a newer release, which may need any file.
     """
     for info in location.store.list(VERSIONS) if listed is None else listed:
         entry = manifest_entry(info)
@@ -127,7 +128,7 @@ def open_entry_surely(location: TableLocation, entry: ManifestEntry) -> KnownVer
     try:
         data = np.frombuffer(location.store.read(entry.path), np.uint8)
         outline, indices = read_outline(data)
-        check_readable(outline.reader_flags, outline.writer_flags)
+        check_writable(outline.reader_flags, outline.writer_flags)
         return KnownVersion(entry, outline, indices)
     except CorruptDataError as error:
         error.add_note("a version that cannot be read may need any file; nothing was cleaned up")

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from lancelet.errors import InvalidInputError, UnsupportedError
+from lancelet.format.flags import check_writable
 from lancelet.format.operation import (
     AddOverlays,
     Append,
@@ -51,6 +52,9 @@ def apply_operation(operation: Operation, before: State | None, context: CommitC
     The manifest that comes out has the context's version and the flags its content calls for.
     Time and transaction are the committer's to fill in.
     """
+    for version in (before, context.restored):
+        if version is not None:
+            check_writable(version.manifest.reader_flags, version.manifest.writer_flags)
     if before is not None:
         before = before.with_manifest(with_true_version(before.manifest))
     if isinstance(operation, Overwrite):
