@@ -11,7 +11,6 @@ from lancelet.cli.output import Output, bytes_text
 from lancelet.cli.table_arguments import add_table, open_table
 from lancelet.dataset import LanceDataset
 from lancelet.dataset.history import local_time
-from lancelet.table.manifests import list_versions
 from lancelet.table.snapshot import Snapshot, open_entry
 
 _COLUMNS = ("version", "committed", "operation", "rows", "fragments", "bytes", "tags")
@@ -35,7 +34,7 @@ def _rows(table: LanceDataset, last: int | None, out: Output) -> Iterator[tuple[
     for name, tag in table.tags.list().items():
         if tag["branch"] == table.snapshot.manifest.branch:
             tags.setdefault(tag["version"], []).append(name)
-    entries = list_versions(location.store)
+    entries = location.handler.list_versions(location.store)
     for entry in entries[-last:] if last else entries:
         snapshot = open_entry(location, entry)
         fragments = snapshot.fragments

@@ -11,7 +11,6 @@ from lancelet import ops
 from lancelet.dataset.handle import Handle, VersionTypeError, open_reference
 from lancelet.errors import DatasetNotFoundError
 from lancelet.format.manifest import NANOSECONDS
-from lancelet.table.manifests import list_versions
 from lancelet.table.snapshot import Snapshot, open_entry, open_snapshot
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ class HistoryMethods:
     def versions(self) -> list[Version]:
         """Return all versions, oldest first."""
         location = self._handle.location
-        entries = list_versions(location.store)
+        entries = location.handler.list_versions(location.store)
         return [describe_version(open_entry(location, entry)) for entry in entries]
 
     def checkout_version(self, version: VersionLike) -> LanceDataset:

@@ -28,7 +28,6 @@ from lancelet.table import refs
 from lancelet.table.clone import deep_clone, shallow_clone
 from lancelet.table.fast_forward import fast_forward
 from lancelet.table.location import TableLocation
-from lancelet.table.manifests import list_versions
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
@@ -191,7 +190,8 @@ class RefMethods:
 
     def version_refs(self) -> list[VersionRef]:
         """Return the numbers of all versions, oldest first, without reading them."""
-        entries = list_versions(self._handle.location.store)
+        location = self._handle.location
+        entries = location.handler.list_versions(location.store)
         return [VersionRef(version=entry.version) for entry in entries]
 
     @overload

@@ -51,7 +51,6 @@ from lancelet.format.refs import (
 from lancelet.io.uri import name as last_part
 from lancelet.table.clone import shallow_clone
 from lancelet.table.location import TableLocation
-from lancelet.table.manifests import list_versions
 from lancelet.table.snapshot import Snapshot, latest_snapshot, open_entry, open_snapshot
 
 Reference: TypeAlias = int | str | tuple[str | None, int | None] | None
@@ -109,7 +108,7 @@ def open_reference(main: TableLocation, reference: Reference) -> Snapshot:
 
 def open_as_of(location: TableLocation, moment: datetime) -> Snapshot:
     """Open the last version that was committed at a moment or before."""
-    for entry in reversed(list_versions(location.store)):
+    for entry in reversed(location.handler.list_versions(location.store)):
         snapshot = open_entry(location, entry)
         if snapshot.manifest.timestamp <= moment:
             return snapshot

@@ -31,6 +31,7 @@ from lancelet.table.handlers import (
     UserLock,
     handler_of,
 )
+from lancelet.table.handlers.external import UnfinishedCommitError
 from lancelet.table.handlers.sqlite import SqliteRecords
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
@@ -115,15 +116,36 @@ def test_whoever_reads_next_finishes_what_a_dead_writer_began(tmp_path):
     assert decided[-5:] == [2] * 5
 
 
-def test_a_reader_that_may_not_write_reads_the_staged_manifest(location):
+@pytest.mark.parametrize("request_name", ["copy", "info"])
+def test_nobody_reads_or_follows_a_commit_that_cannot_be_finished(location, request_name):
+    def stopped():
+        store = FaultyStore(
+            location.store, "refuse", at=0, only=lambda each: each.operation == request_name
+        )
+        return replace(location, store=store)
+
     first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 3))
-    stop = FaultyStore(location.store, "refuse", at=0, only=lambda r: r.operation == "copy")
-    assert append_rows(replace(location, store=stop), first, simple_rows(3, 4)).version == 2
-    refusing = FaultyStore(location.store, "refuse", at=0, only=lambda r: r.operation == "copy")
-    found = open_snapshot(replace(location, store=refusing))
-    assert refusing.fired
-    assert (found.version, found.num_rows) == (2, 4)
-    assert "manifest-" in found.entry.path
+    assert append_rows(stopped(), first, simple_rows(3, 4)).version == 2
+    for fails in (
+        lambda: open_snapshot(stopped()),
+        lambda: open_snapshot(stopped(), 2),
+        lambda: stopped().handler.list_versions(stopped().store),
+        lambda: append_rows(stopped(), first, simple_rows(4, 5)),
+    ):
+        with pytest.raises(UnfinishedCommitError, match="had its name") as raised:
+            fails()
+        assert raised.value.facts["version"] == 2
+    found = [entry.version for entry in location.handler.list_versions(location.store)]
+    assert found == [1, 2]
+    assert lance.dataset(location.uri).version == 2
+    assert append_rows(location, first, simple_rows(4, 5)).version == 3
+
+
+def test_a_staged_manifest_that_cannot_be_deleted_stops_nobody(location):
+    first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 3))
+    store = FaultyStore(location.store, "refuse", at=0, only=lambda r: r.operation == "delete")
+    assert append_rows(replace(location, store=store), first, simple_rows(3, 4)).version == 2
+    assert location.handler.records.latest(location.handler.table).is_final
 
 
 def test_a_version_that_was_never_recorded_is_found_and_recorded(location):

@@ -22,7 +22,6 @@ from lancelet.ops.check.finding import Finding, Level, Severity
 from lancelet.ops.check.ids import check_ids, check_manifest
 from lancelet.ops.check.indices import check_indices
 from lancelet.query.nodes.source import waits_for_storage
-from lancelet.table.manifests import list_versions
 from lancelet.table.snapshot import Snapshot, open_entry
 
 
@@ -42,7 +41,7 @@ def iter_findings(
         yield from _check_version(snapshot, level, seen)
         return
     location = snapshot.location
-    for entry in list_versions(location.store):
+    for entry in location.handler.list_versions(location.store):
         try:
             version = open_entry(location, entry)
         except LanceletError as error:

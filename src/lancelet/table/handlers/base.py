@@ -18,7 +18,7 @@ from typing import Any, Protocol, Self, TypeAlias
 
 from lancelet.format.paths import VERSIONS
 from lancelet.io import Store
-from lancelet.table.manifests import ManifestEntry, find_latest, find_version
+from lancelet.table.manifests import ManifestEntry, find_latest, find_version, list_versions
 
 CommitLock: TypeAlias = Callable[[int], AbstractContextManager[Any]]
 """A user's lock: called with a version, it is held while that version is published."""
@@ -33,6 +33,10 @@ class CommitHandler(Protocol):
     def find_latest(self, store: Store, *, exact: bool = False) -> ManifestEntry | None:
         """Return the newest manifest, or None if there is no table; see `find_latest`."""
         return find_latest(store, exact=exact)
+
+    def list_versions(self, store: Store) -> list[ManifestEntry]:
+        """Return the committed manifests, oldest first."""
+        return list_versions(store)
 
     def last_change(self, store: Store) -> datetime | None:
         """Return when a version was last published or removed, if that is known at once.

@@ -8,7 +8,9 @@
 
 From step 2 on the version exists. A writer may die at any later point: whoever finds a record of
 a staged manifest, reader or writer, does what is left of the steps, and doing them twice changes
-nothing. A version that the database does not know is looked for in the folder, and recorded.
+nothing. Who cannot, since it may not write or the store fails, gets an error: the folder alone
+must always hold the whole table, so no version may follow one whose manifest has no name yet.
+A version that the database does not know is looked for in the folder, and recorded.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from lancelet.format.paths import (
 from lancelet.io import Store
 from lancelet.io.uri import join, name
 from lancelet.table.handlers.base import CommitHandler
-from lancelet.table.manifests import ManifestEntry, find_latest, find_version
+from lancelet.table.manifests import ManifestEntry, find_latest, find_version, list_versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,10 @@ class ManifestRecord:
     def is_final(self) -> bool:
         """Whether the manifest has the name that readers of the folder see."""
         return self.path.endswith(MANIFEST_SUFFIX)
+
+
+class UnfinishedCommitError(StorageError):
+    """A commit is recorded and its manifest has no name yet; open the table with write access."""
 
 
 class ManifestRecords(Protocol):
@@ -108,6 +114,13 @@ class ExternalStore(CommitHandler):
             return find_latest(store, exact=exact)
         return self._entry(store, record)
 
+    def list_versions(self, store: Store) -> list[ManifestEntry]:
+        """Return the committed manifests, oldest first, the newest finished if it was not."""
+        record = self.records.latest(self.table)
+        if record is not None:
+            self._finished(store, record)
+        return list_versions(store)
+
     def last_change(self, store: Store) -> datetime | None:  # noqa: ARG002  # the database decides
         """Return None: what the folder shows is not what decides."""
         return None
@@ -136,13 +149,7 @@ class ExternalStore(CommitHandler):
 
     def _entry(self, store: Store, record: ManifestRecord) -> ManifestEntry:
         """Return the manifest of a record, after the steps that are left."""
-        if not record.is_final:
-            try:
-                record = self._finish(store, record)
-            except StorageError:
-                # Who may not write, or cannot now, reads the manifest where it waits.
-                if not store.exists(f"{VERSIONS}/{name(record.path)}"):
-                    raise
+        record = self._finished(store, record)
         file = name(record.path)
         found = parse_manifest_name(file)
         if found is None or found.version != record.version:
@@ -160,6 +167,22 @@ class ExternalStore(CommitHandler):
         unknown = datetime.fromtimestamp(0, UTC)
         return ManifestEntry(record.version, found.naming, path, record.size, unknown, record.etag)
 
+    def _finished(self, store: Store, record: ManifestRecord) -> ManifestRecord:
+        """Return a record whose manifest has its name, after the steps that are left."""
+        if record.is_final:
+            return record
+        try:
+            return self._finish(store, record)
+        except StorageError as error:
+            raise UnfinishedCommitError(
+                "a writer stopped before the manifest of this version had its name, and it could "
+                "not be given; open the table once with access that may write to its folder and "
+                "to the manifest store",
+                uri=store.uri,
+                version=record.version,
+                path=record.path,
+            ) from error
+
     def _finish(self, store: Store, record: ManifestRecord) -> ManifestRecord:
         """Give a recorded manifest its name; another process may do the same at the same time."""
         file = name(record.path)
@@ -171,5 +194,7 @@ class ExternalStore(CommitHandler):
         info = store.info(final)
         finished = ManifestRecord(record.version, join(self.table, final), info.size, info.etag)
         self.records.update(self.table, finished)
-        store.delete(staged)
+        # The commit is complete; a staged manifest that stays is left to cleaning up.
+        with contextlib.suppress(StorageError):
+            store.delete(staged)
         return finished
