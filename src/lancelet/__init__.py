@@ -2,6 +2,7 @@
 
 # ruff: noqa: TC004 - what is public is imported on demand, and here for readers of types only
 
+from os import environ
 from typing import TYPE_CHECKING
 
 from lancelet.about import __version__
@@ -122,6 +123,11 @@ __all__ = [
     "tokenize",
     "write_dataset",
 ]
+
+if "LANCE_LOG_FILE" in environ or "LANCE_LOG" in environ:
+    from lancelet.log import log_as_asked
+
+    log_as_asked()
 
 import_on_demand(
     __name__,

@@ -2,9 +2,9 @@
 
 from lancelet.dataset.blob_column import BlobColumn, BlobIterator
 from lancelet.dataset.blob_file import DEFAULT_BLOB_BUFFER_SIZE, BlobFile
-from lancelet.dataset.blob_values import Blob, BlobArray, BlobType, blob_array, blob_field
 from lancelet.file.blob_descriptors import BlobDescriptor, BlobDescriptorArrayBuilder
 from lancelet.file.blob_writers import DedicatedBlobWriter, PackedBlobWriter
+from lancelet.format.blob_values import Blob, BlobArray, BlobType, blob_array, blob_field
 
 __all__ = [
     "DEFAULT_BLOB_BUFFER_SIZE",

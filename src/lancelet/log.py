@@ -1,15 +1,34 @@
-"""Where messages go, under pylance's name for the module."""
+"""Where messages go, under pylance's name for the module.
+
+    LANCE_LOG=info LANCE_LOG_FILE=logs/lance.log python program.py
+
+writes a line for each event of datasets and files to that file, whose folder is made if it is not
+there; without a file they go to the standard error.
+
+    [2026-03-01T12:00:00Z INFO  lance::dataset_events] event="loading" uri="t.lance"
+"""
 
 from __future__ import annotations
 
 import logging
 import os
-from typing import Final
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, TextIO
+
+from lancelet.io.trace_events import LISTENERS, TraceEvent
 
 ENV_NAME_PYLANCE_LOGGING_LEVEL: Final = "LANCE_LOG"
 """The environment variable with the level: `debug`, or a list with levels of modules."""
 
 _FORMAT: Final = "%(asctime)s %(name)s [%(levelname)s] %(filename)s:%(lineno)d : %(message)s"
+
+
+LOG_FILE_VARIABLE: Final = "LANCE_LOG_FILE"
+"""The environment variable with the file that events are written to."""
+
+_SHOWS_EVENTS: Final = frozenset({"INFO", "DEBUG", "TRACE"})
 
 
 def get_python_log_level(rust_log_level: str) -> str:
@@ -47,3 +66,24 @@ def set_logger(
     logger = logging.getLogger(name)
     logger.setLevel(level)
     logger.addHandler(handler)
+
+
+def log_as_asked() -> None:
+    """Write events to where the environment says, if it says so; called once for a process."""
+    named = os.environ.get(LOG_FILE_VARIABLE)
+    if named:
+        path = Path(named)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        stream: TextIO = path.open("a", encoding="utf-8", buffering=1)
+    elif os.environ.get(ENV_NAME_PYLANCE_LOGGING_LEVEL):
+        stream = sys.stderr
+    else:
+        return
+    if get_log_level() in _SHOWS_EVENTS:
+        LISTENERS.add(lambda event: print(_line_of(event), file=stream))
+
+
+def _line_of(event: TraceEvent) -> str:
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    told = " ".join(f'{name}="{value}"' for name, value in event.args.items())
+    return f"[{now} INFO  {event.target}] {told}"

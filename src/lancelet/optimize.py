@@ -2,11 +2,12 @@
 
 from lancelet.dataset.compaction import (
     Compaction,
+    CompactionOptions,
     CompactionPlan,
     CompactionTask,
     RewriteResult,
 )
-from lancelet.ops.compact import CompactionMetrics, CompactionOptions
+from lancelet.ops.compact import CompactionMetrics
 
 __all__ = [
     "Compaction",

@@ -38,5 +38,5 @@ def test_arguments_must_make_sense(spark, uri):
     ls.register(spark)
     with pytest.raises(Exception, match="did you mean filter"):
         spark.sql(f"SELECT * FROM lance_scan('{uri}', fitler => 'id = 1')").collect()
-    with pytest.raises(Exception, match="no dataset was found"):
+    with pytest.raises(Exception, match="was not found"):
         spark.sql(f"SELECT * FROM lance_versions('{uri}.none')").collect()

@@ -2,6 +2,8 @@
 
 # ruff: noqa: TC004 - what needs pandas is imported on demand, and here for readers of types only
 
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from lancelet.arrow.bfloat16 import (
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
     from lancelet.arrow.pandas_bfloat16 import PandasBFloat16Array
 
 register()
+if find_spec("pandas") is not None:
+    # Registers the dtype, so that pandas finds it by its name.
+    import_module("lancelet.arrow.pandas_bfloat16")
 
 __all__ = [
     "BFloat16",

@@ -1,24 +1,69 @@
 """The methods that datasets of pyarrow have beside reading.
 
-pyarrow's own would look at a dataset of C++ that is not there, and crash. Those that return a
-dataset read the rows they need into memory first.
+pyarrow's own would look at a dataset of C++. There is one, of no columns and of a file that no
+reader gets, so that functions of pyarrow that ask no method, such as
+`pyarrow.dataset.Scanner.from_dataset`, raise an error and not a segmentation fault. Methods that
+return a dataset read the rows they need into memory first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset
+import pyarrow.fs
 
 from lancelet.dataset.reading import ReadingMethods
 from lancelet.errors import UnsupportedError
 
 
-class ArrowMethods(ReadingMethods):
+class _NoFiles(pa.fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types for it
+    """A file system that refuses every request."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _NoFiles)
+
+    def __hash__(self) -> int:
+        return hash(_NoFiles)
+
+    def get_type_name(self) -> str:
+        return "lance"
+
+    def normalize_path(self, path: str) -> str:
+        return path
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise UnsupportedError(
+            "pyarrow cannot scan this dataset by itself; make a scanner with LanceDataset.scanner"
+        )
+
+    get_file_info = get_file_info_selector = create_dir = delete_dir = _refuse
+    delete_dir_contents = delete_root_dir_contents = delete_file = move = copy_file = _refuse
+    open_input_stream = open_input_file = open_output_stream = open_append_stream = _refuse
+
+
+@cache
+def _refusing_dataset() -> pa.dataset.Dataset:
+    files, form = pa.fs.PyFileSystem(_NoFiles()), pa.dataset.IpcFileFormat()
+    fragment = form.make_fragment("a dataset of Lance", filesystem=files)
+    return pa.dataset.FileSystemDataset([fragment], pa.schema([]), form, files)
+
+
+class ArrowMethods(ReadingMethods, pa.dataset.UnionDataset):  # type: ignore[misc]  # as above
     """Takes the place of what pyarrow would do to its own datasets."""
+
+    def __init__(self) -> None:
+        """Give pyarrow a dataset of C++ that refuses to be read."""
+        pa.dataset.UnionDataset.__init__(self, pa.schema([]), [_refusing_dataset()])
+
+    @property
+    def children(self) -> NoReturn:
+        """Not available: a table is not made of datasets."""
+        raise AttributeError("a table of Lance is not made of datasets")
 
     def filter(self, expression: pc.Expression | str) -> pa.dataset.Dataset:
         """Return the rows for which an expression is true, as a dataset in memory."""

@@ -201,13 +201,15 @@ class CommitMethods:
             enable_stable_row_ids: Whether rows of a new dataset keep their ids when they move.
             namespace_client: Knows what the store of a table asks for.
             table_id: The id of the table.
-            namespace_client_managed_versioning: Has no effect: the namespace says it.
+            namespace_client_managed_versioning: Whether the namespace keeps the versions of a
+                table whose `base_uri` is given.
             base_store_params: Storage options of base paths, by path.
             commit_timeout: For how long to adjust to others.
             dry_run: Whether to publish nothing and return what would change.
         """
-        del namespace_client_managed_versioning
         named = named_table(base_uri, namespace_client, table_id)
+        if named is not None:
+            named = replace(named, is_managed=namespace_client_managed_versioning)
         destination = _destination(
             base_uri,
             OpenOptions(storage_options, base_store_params, commit_lock, named=named),

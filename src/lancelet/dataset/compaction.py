@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, overload
 
 from lancelet import ops
 from lancelet.dataset.metadata import FragmentMetadata, fragment_to_user
@@ -23,6 +23,31 @@ if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
     from lancelet.ops import compact
     from lancelet.ops.dry_run import ChangeReport
+
+
+class CompactionOptions(TypedDict, total=False):
+    """Options of a compaction: a dict with these keys, all optional.
+
+    `lancelet.ops.compact.CompactionOptions` says what each means, and the defaults.
+    """
+
+    target_rows_per_fragment: int | None
+    max_rows_per_group: int | None
+    max_bytes_per_file: int | None
+    materialize_deletions: bool | None
+    materialize_deletions_threshold: float | None
+    num_threads: int | None
+    batch_size: int | None
+    io_buffer_size: int | None
+    defer_index_remap: bool | None
+    compaction_mode: Literal["reencode", "try_binary_copy", "force_binary_copy"] | None
+    binary_copy_read_batch_bytes: int | None
+    max_source_fragments: int | None
+    max_source_rows: int | None
+    max_source_bytes: int | None
+    excluded_fragment_ids: list[int] | None
+    max_overlays_per_fragment: int | None
+    data_storage_version: str | None
 
 
 @dataclass(frozen=True)
@@ -147,18 +172,27 @@ class Compaction:
     @overload
     @staticmethod
     def execute(
-        dataset: LanceDataset, options: Mapping[str, Any], *, dry_run: Literal[False] = False
+        dataset: LanceDataset,
+        options: Mapping[str, Any],
+        *,
+        dry_run: Literal[False] = False,
     ) -> compact.CompactionMetrics: ...
 
     @overload
     @staticmethod
     def execute(
-        dataset: LanceDataset, options: Mapping[str, Any], *, dry_run: Literal[True]
+        dataset: LanceDataset,
+        options: Mapping[str, Any],
+        *,
+        dry_run: Literal[True],
     ) -> ChangeReport: ...
 
     @staticmethod
     def execute(
-        dataset: LanceDataset, options: Mapping[str, Any], *, dry_run: bool = False
+        dataset: LanceDataset,
+        options: Mapping[str, Any],
+        *,
+        dry_run: bool = False,
     ) -> compact.CompactionMetrics | ChangeReport:
         """Plan, rewrite and commit; the dataset then looks at the new version."""
         wanted = options_of(dataset, options)

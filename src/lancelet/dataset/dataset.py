@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -87,7 +88,6 @@ class LanceDataset(
     RecallMethods,
     HybridMethods,
     TextMethods,
-    pa.dataset.Dataset,  # type: ignore[misc]  # pyarrow has no types for it
 ):
     """A table at some version."""
 
@@ -108,7 +108,7 @@ class LanceDataset(
         session: Session | None = None,
         namespace_client: Any = None,
         table_id: Sequence[str] | None = None,
-        namespace_client_managed_versioning: bool = False,  # noqa: ARG002
+        namespace_client_managed_versioning: bool = False,
         base_store_params: Mapping[str, Mapping[str, str]] | None = None,
         *,
         asof: datetime | None = None,
@@ -132,13 +132,17 @@ class LanceDataset(
             session: Counts what the table reads; caches belong to the process.
             namespace_client: Knows where a table is by its id, and what its store asks for.
             table_id: The id.
-            namespace_client_managed_versioning: Has no effect: the namespace says it.
+            namespace_client_managed_versioning: Whether the namespace keeps the versions of a
+                table whose `uri` is given; without a `uri` the namespace is asked.
             base_store_params: Storage options of base paths, by path.
             asof: Opens the version that was the latest at that time.
         """
+        super().__init__()
         named = named_table(uri, namespace_client, table_id)
-        if uri is None and named is not None:
-            uri = named.uri()
+        if named is not None and uri is None and _handle is None:
+            uri, storage_options, named = named.opened(storage_options)
+        elif named is not None:
+            named = replace(named, is_managed=namespace_client_managed_versioning)
         self._session = session or Session(index_cache_size_bytes, metadata_cache_size_bytes)
         options = OpenOptions(
             storage_options, base_store_params, commit_lock, default_scan_options, named
@@ -284,6 +288,29 @@ class LanceDataset(
     def _storage_options(self) -> Mapping[str, str] | None:
         """The options of the store, where programs for pylance look for them."""
         return self._handle.options.storage_options
+
+    @property
+    def _default_scan_options(self) -> Mapping[str, Any] | None:
+        """The same as `default_scan_options`, where programs for pylance look for it."""
+        return self._handle.options.default_scan_options
+
+    @property
+    def _namespace_client(self) -> Any:
+        """The namespace that the table was opened by, or None."""
+        named = self._handle.options.named
+        return None if named is None else named.client
+
+    @property
+    def _table_id(self) -> list[str] | None:
+        """The name of the table in its namespace, or None."""
+        named = self._handle.options.named
+        return None if named is None else list(named.table_id)
+
+    @property
+    def _namespace_client_managed_versioning(self) -> bool:
+        """Whether the namespace that the table was opened by keeps its versions."""
+        named = self._handle.options.named
+        return named is not None and bool(named.is_managed)
 
     # --- as a value ---------------------------------------------------------------------------
 

@@ -83,11 +83,12 @@ def locate(
     }
     storage_options, provider, is_managed = options.storage_options, None, False
     if options.named is not None:
-        described = options.named.described()
-        is_managed = bool(described.managed_versioning)
-        storage_options = {**(storage_options or {}), **(described.storage_options or {})}
-        if EXPIRES_AT in storage_options:
-            provider = options.named.storage_options
+        named = options.named
+        if named.is_managed is None:
+            _, storage_options, named = named.opened(storage_options)
+        is_managed = bool(named.is_managed)
+        if EXPIRES_AT in (storage_options or {}):
+            provider = named.storage_options
     location = TableLocation.open(uri, storage_options, of_bases, provider=provider)
     handler = location.handler
     if options.commit_lock is not None:

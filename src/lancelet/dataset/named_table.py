@@ -9,7 +9,7 @@ A table that is created takes its name first. Credentials that end are asked for
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lancelet.errors import InvalidInputError, UnsupportedError
@@ -20,21 +20,39 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NamedTable:
-    """A table of a namespace."""
+    """A table of a namespace.
+
+    Attributes:
+        client: The namespace.
+        table_id: The path of the name.
+        is_managed: Whether the namespace keeps the versions; None if nobody asked it yet.
+    """
 
     client: LanceNamespace
     table_id: tuple[str, ...]
+    is_managed: bool | None = None
 
-    def uri(self) -> str:
-        """Return where the table is."""
-        return _location(self.described(), self.table_id)
+    def opened(
+        self, storage_options: Mapping[str, str] | None
+    ) -> tuple[str, Mapping[str, str], NamedTable]:
+        """Ask where the table is: its URI, the options of its store, and the table as known."""
+        answer = self.described()
+        options = {**(storage_options or {}), **(answer.storage_options or {})}
+        known = replace(self, is_managed=bool(answer.managed_versioning))
+        return _location(answer, self.table_id), options, known
 
-    def uri_to_create(self) -> str:
-        """Take the name if it is free, and return where the table is or goes."""
+    def uri_to_write(self, *, creates: bool) -> str:
+        """Return where the table is; one that is to be created takes its name first.
+
+        Raises:
+            TableNotFoundError: If nothing has the name, and nothing is to be created.
+        """
         names = namespace_module()
         try:
-            return self.uri()
+            return _location(self.described(), self.table_id)
         except names.TableNotFoundError:
+            if not creates:
+                raise
             asked = names.DeclareTableRequest(id=list(self.table_id))
             return _location(self.client.declare_table(asked), self.table_id)
 

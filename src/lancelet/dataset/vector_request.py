@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import uuid
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -23,6 +24,7 @@ from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.format.schema import Schema
 from lancelet.io.open import open_store
 from lancelet.kernels import Metric
+from lancelet.query.names import similar_names
 
 if TYPE_CHECKING:
     from lancelet.index.vector.train import IvfRequest
@@ -42,6 +44,8 @@ _NUMBERS: Final = {
 _WITHOUT_EFFECT: Final = frozenset({"index_file_version", "implementation", "use_torch"})
 _FLOATS: Final = frozenset({np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)})
 _WORDS_AXES: Final = 3
+_CALLER: Final = 6
+"""How far up the stack the caller of `create_index` is."""
 
 
 class WrongTypeError(InvalidInputError, TypeError):
@@ -126,12 +130,14 @@ def _metric(given: str) -> Metric:
 
 
 def _numbers(values: Mapping[str, Any]) -> dict[str, int]:
-    unknown = sorted(set(values) - set(_NUMBERS))
-    if unknown:
-        raise InvalidInputError("an index of vectors has no such parameters", found=unknown)
+    for name in sorted(set(values) - set(_NUMBERS)):
+        hint = similar_names(name, [*_NUMBERS, "metric"])
+        warnings.warn(
+            f"create_index has no argument {name!r}, which is ignored{hint}", stacklevel=_CALLER
+        )
     found: dict[str, int] = {}
     for key, value in values.items():
-        if value is None:
+        if value is None or key not in _NUMBERS:
             continue
         if not isinstance(value, int | float | np.integer) or isinstance(value, bool):
             raise WrongTypeError(f"{key} must be int, got {type(value)}")

@@ -15,10 +15,11 @@ from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.dataset.bases import DatasetBasePath
 from lancelet.dataset.dataset import LanceDataset
 from lancelet.dataset.handle import Handle, VersionLike
-from lancelet.dataset.named_table import refuse_both
+from lancelet.dataset.named_table import namespace_module, refuse_both
 from lancelet.dataset.progress import FragmentWriteProgress
 from lancelet.dataset.session import Session
 from lancelet.dataset.write_request import WriteRequest
+from lancelet.errors import AlreadyExistsError
 from lancelet.io.open import renew_memory
 from lancelet.ops.write import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
 
@@ -243,7 +244,14 @@ def write_dataset(
     rows = ops.rows.read_rows_of(data_obj, schema)
     if dry_run:
         return ops.write_table.report_write(location, rows, request.write_mode, request.options)
-    snapshot = ops.write_table.write_table(
-        location, rows, request.write_mode, request.options, known=known
-    )
+    try:
+        snapshot = ops.write_table.write_table(
+            location, rows, request.write_mode, request.options, known=known
+        )
+    except AlreadyExistsError as error:
+        if table_id is None:
+            raise
+        raise namespace_module().TableAlreadyExistsError(
+            f"Table already exists: {'$'.join(table_id)}"
+        ) from error
     return LanceDataset(location.uri, session=session, _handle=Handle(snapshot, meter, options))

@@ -47,7 +47,7 @@ class WriteRequest:
     """The arguments of a write, under pylance's names; see `write_dataset` for each."""
 
     uri: str | os.PathLike[str] | LanceDataset | None
-    mode: str = "create"
+    mode: str | None = "create"
     max_rows_per_file: int = MAX_ROWS_PER_FILE
     max_rows_per_group: int | None = 1024
     max_bytes_per_file: int = MAX_BYTES_PER_FILE
@@ -120,7 +120,7 @@ class WriteRequest:
         uri = self.uri
         if uri is None:
             assert named is not None, "one of the two was checked to be there"
-            uri = named.uri_to_create()
+            uri = named.uri_to_write(creates=self.write_mode is ops.write_table.WriteMode.CREATE)
         within = PROCESS_METER if self.session is None else self.session.meter
         location, meter = locate(text_of(uri), options, within)
         return location, meter, options

@@ -11,6 +11,7 @@ The writer is given the values, the column holds the descriptors.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from enum import IntEnum
 from typing import Any, Final, TypeAlias
@@ -42,6 +43,10 @@ _DESCRIBED: Final = {
 """What descriptors say beside a path, by its name in the values of callers."""
 
 
+class BlobRowError(InvalidInputError, OSError):
+    """A row is no blob, or says in two ways where its bytes are."""
+
+
 class BlobKind(IntEnum):
     """Where the bytes of a blob are."""
 
@@ -65,11 +70,10 @@ def with_placed_blobs(leaf: ShreddedLeaf, options: EncodingOptions, sink: BlobSi
     is_valid = leaf.valid_slots()
     has_data = is_valid & data.is_valid().to_numpy(zero_copy_only=False)
     has_uri = is_valid & uri.is_valid().to_numpy(zero_copy_only=False)
-    unclear = np.flatnonzero(is_valid & (has_data == has_uri))
-    if len(unclear):
-        raise InvalidInputError(
-            "a blob needs either data or a uri", field=leaf.field.name, row=int(unclear[0])
-        )
+    for problem, is_refused in _refused(values, is_valid, has_data, has_uri):
+        if is_refused.any():
+            row = int(np.flatnonzero(is_refused)[0])
+            raise BlobRowError(problem, field=leaf.field.name, row=row)
     inline_max = _or(options.blob_inline_size_threshold, INLINE_BYTES_MAX)
     packed_max = _or(options.blob_dedicated_size_threshold, PACKED_BYTES_MAX)
     count = len(values)
@@ -89,6 +93,27 @@ def with_placed_blobs(leaf: ShreddedLeaf, options: EncodingOptions, sink: BlobSi
             position[row] = sink.write_inline(value)
     paths = _paths(uri.cast(pa.string()).fill_null(""), blob_id)
     return _described(leaf, (kind, position, size, blob_id), paths)
+
+
+def _refused(
+    values: pa.Array, is_valid: _Flags, has_data: _Flags, has_uri: _Flags
+) -> Iterator[tuple[str, _Flags]]:
+    """Yield what a blob must not be, and which rows are that."""
+    yield "a blob must set exactly one of `data` and `uri`", is_valid & (has_data == has_uri)
+    is_empty = pc.equal(values.field("uri"), "").fill_null(False)
+    yield "the `uri` of a blob is empty", has_uri & is_empty.to_numpy(zero_copy_only=False)
+    if values.type.get_field_index("position") < 0 or values.type.get_field_index("size") < 0:
+        return
+    size = values.field("size")
+    has_position, has_size = (
+        is_valid & values.field(name).is_valid().to_numpy(zero_copy_only=False)
+        for name in ("position", "size")
+    )
+    problem = "a blob must set both `position` and `size`, or neither"
+    yield problem, has_position != has_size
+    yield "a blob sets `position` and `size` but its `uri` is null", has_size & ~has_uri
+    is_zero = pc.equal(size, 0).fill_null(False).to_numpy(zero_copy_only=False)
+    yield "the `size` of a part of a `uri` must be greater than zero", has_size & is_zero
 
 
 def _with_described_blobs(leaf: ShreddedLeaf, sink: BlobSink) -> ShreddedLeaf:

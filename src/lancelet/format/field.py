@@ -17,7 +17,7 @@ from typing import Final, NewType, Self
 import pyarrow as pa
 
 from lancelet.errors import CorruptDataError, InvalidInputError, UnsupportedError
-from lancelet.format import extension, logical_type
+from lancelet.format import blob_values, extension, logical_type
 from lancelet.format.logical_type import Encoding, encoding_of, logical_type_of
 
 FieldId = NewType("FieldId", int)
@@ -31,7 +31,7 @@ PRIMARY_KEY_POSITION: Final = "lance-schema:unenforced-primary-key:position"
 CLUSTERING_KEY_POSITION: Final = "lance-schema:unenforced-clustering-key:position"
 
 _PACKED_KEYS: Final = ("lance-encoding:packed", "packed")
-_BLOB_V2_TYPE: Final = pa.struct([("data", pa.large_binary()), ("uri", pa.string())])
+_BLOB_V2_TYPE: Final = blob_values.STORAGE_WITHOUT_RANGE
 _TRUE_WORDS: Final = frozenset({"true", "1", "yes"})
 
 

@@ -20,7 +20,7 @@ from lancelet.dataset.session import Session
 from lancelet.errors import InvalidInputError, LanceletError, NotFoundError
 from lancelet.namespace.directory import DirectoryNamespace
 from lancelet.namespace.rest import RestNamespace
-from lancelet.namespace.routes import BINARY, ROUTES, Body, Route
+from lancelet.namespace.routes import BINARY, DICTS, ROUTES, Body, Route
 
 _KINDS: Final = {"dir": DirectoryNamespace, "rest": RestNamespace}
 _STATUS: Final = {
@@ -189,7 +189,7 @@ def _run(
     if "index_name" in names:
         fields["index_name"] = unquote(names["index_name"])
     method = getattr(namespace, route.operation)
-    if route.operation in _DICTS:
+    if route.operation in DICTS:
         return json.dumps(method(fields)).encode()
     request = kind.from_dict(fields)
     found = method(request, body) if route.body is Body.ARROW else method(request)
@@ -208,11 +208,6 @@ def _value(field: Any, text: str) -> Any:
         return json.loads(text)
     return text.split(",") if "List" in kind else text
 
-
-_DICTS: Final = frozenset(
-    {"create_table_version", "describe_table_version", "batch_delete_table_versions"}
-)
-"""The operations whose requests and answers are dicts in Python."""
 
 _PATTERNS: Final = [
     (route, re.compile(re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/]*)", re.escape(route.path))))

@@ -314,8 +314,6 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         """Take a name for a new table, and return where it goes."""
         location = self._folder.new_location(path, is_listed=self._is_listed)
         entry = Entry(path, TABLE, location, properties or None)
-        if self._is_catalogued:
-            self._require_namespace(path[:-1], "parent namespace ")
         is_free = self._catalog.add(entry) if self._is_catalogued else True
         if not is_free or (len(path) == 1 and self._folder.has_folder(location)):
             raise TableAlreadyExistsError(f"Table already exists: {path[-1]}")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from typing import Any, Final
 
+import lance_namespace
 import pyarrow as pa
 from lance_namespace import InvalidInputError, TableNotFoundError
 
@@ -14,6 +16,7 @@ from lancelet.dataset.dataset import LanceDataset
 from lancelet.errors import DatasetNotFoundError
 from lancelet.namespace.catalog import SEPARATOR
 from lancelet.namespace.context import DynamicContextProvider, headers_of
+from lancelet.namespace.routes import DICTS, ROUTES
 
 _AT_VERSION: Final = frozenset(
     {
@@ -28,7 +31,16 @@ _AT_VERSION: Final = frozenset(
 
 
 class Operations(ABC):
-    """Finds tables by their ids."""
+    """Finds tables by their ids.
+
+    Requests may be the classes of `lance_namespace`, dicts, or what native clients bring: dicts
+    with a method `model_dump`.
+    """
+
+    def __init_subclass__(cls) -> None:
+        """Make requests of dicts before the operations of a class see them."""
+        for name in vars(cls).keys() & ROUTES.keys() - DICTS:
+            setattr(cls, name, _taking_dicts(getattr(cls, name), ROUTES[name].request))
 
     def __init__(self, provider: DynamicContextProvider | None, *, counts: bool) -> None:
         """Ask a provider before each operation, and count operations if asked to."""
@@ -72,6 +84,19 @@ class Operations(ABC):
             return LanceDataset(location, at, storage_options=options or None)
         except DatasetNotFoundError as error:
             raise TableNotFoundError(f"Table not found: {SEPARATOR.join(path)}") from error
+
+
+def _taking_dicts(operation: Callable[..., Any], request_name: str) -> Callable[..., Any]:
+    kind = getattr(lance_namespace, request_name)
+
+    @wraps(operation)
+    def with_request(self: Any, request: Any, *data: bytes) -> Any:
+        if not isinstance(request, kind):
+            given = request if isinstance(request, Mapping) else request.model_dump()
+            request = kind.model_validate(dict(given))
+        return operation(self, request, *data)
+
+    return with_request
 
 
 def read_stream(data: bytes, operation: str) -> pa.Table:

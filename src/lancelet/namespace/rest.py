@@ -29,7 +29,7 @@ from lancelet.namespace.context import (
     provider_of,
     without_provider,
 )
-from lancelet.namespace.routes import BINARY, ROUTES, Body, Route
+from lancelet.namespace.routes import BINARY, DICTS, ROUTES, Body, Route
 
 _HEADER: Final = "header."
 _WAIT_SECONDS: Final = 300
@@ -91,7 +91,7 @@ class RestNamespace(LanceNamespace):  # type: ignore[misc]  # its stubs are not 
     def _ask(self, route: Route, request: Any, data: bytes | None) -> Any:
         """Send a request, and return the answer as the class that the operation has for it."""
         fields = (
-            dict(request)
+            {name: value for name, value in request.items() if value is not None}
             if isinstance(request, Mapping)
             else request.model_dump(mode="json", exclude_none=True, by_alias=True)
         )
@@ -109,7 +109,7 @@ class RestNamespace(LanceNamespace):  # type: ignore[misc]  # its stubs are not 
         if route.body is Body.JSON:
             body = json.dumps({**fields, "id": object_id.split(self._delimiter)}).encode()
         answer = self._send(route, f"{path}?{urllib.parse.urlencode(query)}", body, object_id)
-        return answer if isinstance(request, Mapping) else _answer(route, answer)
+        return answer if route.operation in DICTS else _answer(route, answer)
 
     def _send(self, route: Route, path: str, body: bytes | None, object_id: str) -> Any:
         if self._counts is not None:

@@ -109,6 +109,12 @@ BINARY: Final = frozenset({"query_table"})
 """The operations that are answered with bytes."""
 
 
+DICTS: Final = frozenset(
+    {"create_table_version", "describe_table_version", "batch_delete_table_versions"}
+)
+"""The operations whose requests and answers are dicts in Python."""
+
+
 def _class_of(operation: str, what: str) -> str:
     return "".join(word.capitalize() for word in operation.split("_")) + what
 

@@ -42,8 +42,10 @@ class WriteMode(Enum):
     OVERWRITE = "overwrite"
 
     @staticmethod
-    def parse(mode: str) -> WriteMode:
-        """Return the mode of a name, in any case."""
+    def parse(mode: str | None) -> WriteMode:
+        """Return the mode of a name, in any case; None creates, as it does for pylance."""
+        if mode is None:
+            return WriteMode.CREATE
         try:
             return WriteMode(mode.lower())
         except ValueError:

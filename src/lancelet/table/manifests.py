@@ -170,7 +170,9 @@ def find_version(store: Store, version: int, *, uri: str) -> ManifestEntry:
         if entry is not None:
             return entry
     raise VersionNotFoundError(
-        "the version was never committed, or was cleaned up", uri=uri, version=version
+        f"version {version} was not found: it was never committed, or was cleaned up",
+        uri=uri,
+        version=version,
     )
 
 

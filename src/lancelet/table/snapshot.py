@@ -329,7 +329,8 @@ def open_snapshot(location: TableLocation, version: int | None = None) -> Snapsh
         latest = latest_snapshot(location)
         if latest is None:
             raise DatasetNotFoundError(
-                "no dataset was found there; check the path, or create one", uri=location.uri
+                f"Dataset at path {location.uri} was not found; check the path, or create one",
+                uri=location.uri,
             )
         return latest
     entry = location.handler.find_version(location.store, version, uri=location.uri)

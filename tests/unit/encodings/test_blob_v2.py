@@ -61,7 +61,7 @@ def test_objects_elsewhere_are_named_by_uri_and_range():
     rows = [
         {"data": None, "uri": "s3://a/whole", "position": None, "size": None},
         {"data": None, "uri": "s3://a/part", "position": 7, "size": 9},
-        {"data": b"x", "uri": None, "position": 5, "size": 5},
+        {"data": b"x", "uri": None, "position": None, "size": None},
     ]
     whole, part, inline = blob_file(rows, RANGED).read(RowRange(0, 3)).to_pylist()
     assert whole == {"kind": 3, "position": 0, "size": 0, "blob_id": 0, "blob_uri": "s3://a/whole"}
@@ -71,7 +71,7 @@ def test_objects_elsewhere_are_named_by_uri_and_range():
 
 @pytest.mark.parametrize("row", [{"data": None, "uri": None}, {"data": b"x", "uri": "s3://a"}])
 def test_a_blob_is_either_bytes_or_a_uri(row):
-    with pytest.raises(InvalidInputError, match="either"):
+    with pytest.raises(InvalidInputError, match="exactly one"):
         blob_file([row])
 
 
@@ -94,3 +94,23 @@ def test_blobs_need_a_place():
     file = blob_file(data_of(b"abc"))
     with pytest.raises(InternalError, match="place"):
         v2_1.encode_field(pa.array(data_of(b"abc"), BLOB), file.field, FileVersion.V2_2, blobs=None)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"data": b"x", "uri": "s3://b/x"},
+        {"data": None, "uri": None},
+        {"data": b"x", "position": 1, "size": 2},
+        {"position": 1, "size": 2},
+        {"uri": "s3://b/x", "position": 1},
+        {"uri": "s3://b/x", "size": 1},
+        {"uri": "s3://b/x", "position": 1, "size": 0},
+        {"uri": ""},
+    ],
+)
+def test_rows_that_do_not_say_where_their_bytes_are_are_refused(row):
+    whole = {"data": None, "uri": None, "position": None, "size": None}
+    with pytest.raises(InvalidInputError, match="row=1") as caught:
+        blob_file([whole | {"data": b"y"}, whole | row], RANGED)
+    assert isinstance(caught.value, OSError)

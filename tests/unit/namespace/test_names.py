@@ -203,3 +203,53 @@ def test_a_server_that_is_gone_is_unavailable(tmp_path):
         namespace = RestNamespace(uri=f"http://127.0.0.1:{server.port}")
     with pytest.raises(ln.ServiceUnavailableError):
         namespace.list_tables(ln.ListTablesRequest(id=[]))
+
+
+class NativeRequest(dict):
+    """What native clients bring: a dict that can be dumped as a model can."""
+
+    def model_dump(self):
+        return dict(self)
+
+
+@pytest.mark.parametrize("form", [dict, NativeRequest])
+def test_requests_may_be_dicts(namespace, rows, form):
+    namespace.create_namespace(form(id=["a"]))
+    namespace.create_table(form(id=["a", "x"], mode=None), rows)
+    assert namespace.list_tables(form(id=["a"])).tables == ["x"]
+    assert namespace.count_table_rows(form(id=["a", "x"])).count == 3
+    with pytest.raises(ln.TableNotFoundError):
+        namespace.describe_table(form(id=["a", "y"]))
+
+
+def test_tables_are_created_where_nobody_made_the_namespace(namespace, rows):
+    namespace.create_table(ln.CreateTableRequest(id=["new", "x"]), rows)
+    namespace.declare_table(ln.DeclareTableRequest(id=["new", "y"]))
+    assert namespace.table_exists(ln.TableExistsRequest(id=["new", "x"])) is not None
+    assert set(namespace.list_tables(ln.ListTablesRequest(id=["new"])).tables) == {"x", "y"}
+
+
+def test_writing_a_table_by_name_refuses_as_the_namespace_does(tmp_path):
+    namespace = DirectoryNamespace(root=str(tmp_path))
+    table = pa.table({"a": [1]})
+    named = {"namespace_client": namespace, "table_id": ["t"]}
+    for mode in ("append", "overwrite"):
+        with pytest.raises(ln.TableNotFoundError):
+            lancelet.write_dataset(table, mode=mode, **named)
+    lancelet.write_dataset(table, **named)
+    with pytest.raises(ln.TableAlreadyExistsError):
+        lancelet.write_dataset(table, **named)
+    assert lancelet.write_dataset(table, mode="append", **named).count_rows() == 2
+
+
+def test_a_table_whose_uri_is_given_is_not_asked_for(tmp_path):
+    namespace = DirectoryNamespace(root=str(tmp_path), ops_metrics_enabled="true")
+    made = lancelet.write_dataset(pa.table({"a": [1]}), namespace_client=namespace, table_id=["t"])
+    namespace.reset_ops_metrics()
+    opened = lancelet.LanceDataset(made.uri, namespace_client=namespace, table_id=["t"])
+    assert opened.count_rows() == 1
+    assert opened._namespace_client is namespace
+    assert opened._table_id == ["t"]
+    assert namespace.retrieve_ops_metrics() == {}
+    lancelet.dataset(namespace_client=namespace, table_id=["t"])
+    assert namespace.retrieve_ops_metrics() == {"describe_table": 1}

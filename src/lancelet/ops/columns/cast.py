@@ -36,7 +36,8 @@ _LISTS: Final = (_T.is_list, _T.is_large_list, _T.is_fixed_size_list)
 
 def check_castable(path: str, before: pa.DataType, after: pa.DataType) -> None:
     """Refuse types that a column cannot become."""
-    if not _is_same_kind(before, after) or not _has_kernel(before, after):
+    stored = _without_tensor(before), _without_tensor(after)
+    if not _is_same_kind(*stored) or not _has_kernel(*stored):
         raise ColumnError(
             f'Cannot cast column "{path}" from {print_arrow_type(before)} '
             f"to {print_arrow_type(after)}",
@@ -100,7 +101,18 @@ def _nulls_of(array: pa.Array) -> pa.Array | None:
     return array.is_null() if array.null_count else None
 
 
+def _without_tensor(data_type: pa.DataType) -> pa.DataType:
+    """Return the lists that tensors of one shape are stored as; other types stay."""
+    is_tensor = isinstance(data_type, pa.FixedShapeTensorType)
+    return data_type.storage_type if is_tensor else data_type
+
+
 def _cast(array: pa.Array, wanted: pa.DataType, path: str) -> pa.Array:
+    if isinstance(wanted, pa.FixedShapeTensorType):
+        stored = _cast(array, wanted.storage_type, path)
+        return pa.ExtensionArray.from_storage(wanted, stored)
+    if isinstance(array, pa.FixedShapeTensorArray):
+        array = array.storage
     try:
         return array.cast(wanted)
     except pa.ArrowInvalid as error:

@@ -137,7 +137,7 @@ class Resolver:
             if can_win
             else "doing the work again would not help"
         )
-        kind = "Retryable commit conflict" if can_win and self._attempts else "Commit conflict"
+        kind = "Retryable commit conflict" if can_win else "Commit conflict"
         return CommitConflictError(
             f"{kind} for version {theirs.version if version is None else version}: "
             "it was preempted by another transaction, which was committed first, and "

@@ -8,6 +8,7 @@ is a column of type `BlobType`; `blob_field` is a field of that type with its ow
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ _STORAGE: Final = pa.struct(
         ("size", pa.uint64()),
     ]
 )
+STORAGE_WITHOUT_RANGE: Final = pa.struct([_STORAGE.field("data"), _STORAGE.field("uri")])
 _THRESHOLD: Final = "lance-encoding:blob-{}-size-threshold"
 
 
@@ -103,14 +105,23 @@ class BlobType(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types 
 
     @classmethod
     def __arrow_ext_deserialize__(cls, storage_type: pa.DataType, serialized: bytes) -> BlobType:
-        del storage_type, serialized
-        return cls()
+        """Return the type over its storage, which older tables have without a range.
+
+        Raises:
+            BlobTypeError: If the storage is not that of blobs.
+        """
+        del serialized
+        if storage_type not in (_STORAGE, STORAGE_WITHOUT_RANGE):
+            raise BlobTypeError("the storage of a blob has other fields", found=str(storage_type))
+        found = cls.__new__(cls)
+        pa.ExtensionType.__init__(found, storage_type, BLOB_V2)
+        return found
 
     def __arrow_ext_class__(self) -> type[BlobArray]:
         return BlobArray
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (BlobType, ())
+        return self.__arrow_ext_deserialize__, (self.storage_type, b"")
 
 
 class BlobArray(pa.ExtensionArray):  # type: ignore[misc]  # pyarrow has no types for it
@@ -180,3 +191,7 @@ def _blob_of(value: Any) -> Blob | None:
     raise BlobTypeError(
         "BlobArray values must be bytes-like, str (URI), Blob, or None", found=str(type(value))
     )
+
+
+with suppress(pa.ArrowKeyError):  # another reader of Lance in this process was first
+    pa.register_extension_type(BlobType())

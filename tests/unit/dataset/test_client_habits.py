@@ -1,0 +1,119 @@
+"""What programs written for pylance do without thinking about it: texts, dicts, private names."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset
+import pytest
+
+import lancelet
+from lancelet.errors import CommitConflictError, UnsupportedError
+from lancelet.optimize import Compaction, CompactionOptions
+
+ROWS = pa.table({"a": range(8), "t": pa.FixedShapeTensorArray.from_numpy_ndarray(np.ones((8, 2)))})
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    return lancelet.write_dataset(ROWS, tmp_path / "t.lance")
+
+
+def test_what_is_not_there_was_not_found(dataset, tmp_path):
+    with pytest.raises(ValueError, match="was not found"):
+        lancelet.dataset(tmp_path / "other")
+    with pytest.raises(ValueError, match=r"not\s+found"):
+        lancelet.dataset(dataset.uri, version=9)
+
+
+def test_a_conflict_that_another_attempt_would_solve_is_retryable_without_attempts_too(dataset):
+    version = dataset.version
+    lancelet.dataset(dataset.uri).delete("a = 2")
+    change = lancelet.LanceOperation.Overwrite(dataset.schema, [])
+    with pytest.raises(CommitConflictError, match="Retryable commit conflict") as caught:
+        lancelet.LanceDataset.commit(dataset.uri, change, read_version=version, max_retries=0)
+    assert caught.value.retryable
+
+
+def test_no_mode_is_the_default_mode(tmp_path):
+    lancelet.write_dataset(ROWS, tmp_path / "t", mode=None)
+    with pytest.raises(OSError, match="already exists"):
+        lancelet.write_dataset(ROWS, tmp_path / "t", mode=None)
+
+
+def test_options_of_a_compaction_are_a_dict(dataset):
+    dataset.insert(ROWS)
+    options = CompactionOptions(target_rows_per_fragment=100, num_threads=1)
+    options["materialize_deletions"] = True
+    assert {**options} == dict(options.items())
+    plan = Compaction.plan(dataset, options)
+    assert plan.num_tasks() == 1
+    assert Compaction.execute(dataset, options).fragments_removed == 2
+
+
+def test_private_names_that_programs_read(dataset):
+    opened = lancelet.dataset(dataset.uri, default_scan_options={"with_row_id": True})
+    assert opened._default_scan_options == {"with_row_id": True}
+    assert opened._namespace_client is None
+    assert opened._table_id is None
+    assert opened._namespace_client_managed_versioning is False
+
+
+def test_arguments_that_create_index_does_not_know_are_named_and_ignored(tmp_path):
+    vectors = pa.array([[1.0, 2.0]] * 8, pa.list_(pa.float32(), 2))
+    dataset = lancelet.write_dataset(pa.table({"v": vectors}), tmp_path / "t")
+    with pytest.warns(UserWarning, match="'metric_type'.*did you mean metric") as caught:
+        dataset.create_index("v", "IVF_FLAT", num_partitions=1, metric_type="L2")
+    assert [each.filename for each in caught] == [__file__]
+    assert dataset.has_index
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        pa.list_(pa.float16(), 2),
+        pa.list_(pa.float32(), 2),
+        pa.list_(pa.float64()),
+        pa.fixed_shape_tensor(pa.float16(), [2]),
+    ],
+)
+def test_tensors_are_cast_as_the_lists_that_they_are(dataset, wanted):
+    dataset.alter_columns({"path": "t", "data_type": wanted})
+    assert dataset.schema.field("t").type == wanted
+    assert dataset.to_table()["t"].to_pylist() == [[1.0, 1.0]] * 8
+
+
+def test_pyarrow_gets_an_error_where_it_asks_no_method(dataset):
+    scanner = pa.dataset.Scanner.from_dataset(dataset)
+    for read in (scanner.to_table, scanner.count_rows, lambda: scanner.head(1)):
+        with pytest.raises(UnsupportedError, match=r"LanceDataset\.scanner"):
+            read()
+    assert isinstance(dataset, pa.dataset.Dataset)
+    assert not hasattr(dataset, "children")
+
+
+def test_events_are_logged_where_the_environment_says(tmp_path):
+    log = tmp_path / "deep" / "folder" / "lance.log"
+    program = f"import lancelet; lancelet.write_dataset({{'a': [1]}}, {str(tmp_path / 't')!r})"
+    environment = {**os.environ, "LANCE_LOG_FILE": str(log), "LANCE_LOG": "info"}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True)
+    lines = log.read_text().splitlines()
+    assert all(
+        re.match(r"\[\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ INFO  lance::\w+\] ", one) for one in lines
+    )
+    assert any('event="committed"' in line for line in lines)
+
+
+def test_pandas_knows_the_dtype_once_the_types_of_arrow_are_imported():
+    program = (
+        "import lancelet.arrow, pandas; print(pandas.api.types.pandas_dtype('lance.bfloat16').name)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert done.stdout.strip() == "lance.bfloat16"
