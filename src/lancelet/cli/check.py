@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
         if arguments.all_versions
         else _findings(snapshot, level, out.progress("check", len(snapshot.fragments)))
     )
-    if found or out.is_json:
+    if found or not out.is_for_people:
         rows = (
             (each.severity.value, each.path, each.what, each.advice, each.fragment_id, each.index)
             for each in found

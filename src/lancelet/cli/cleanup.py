@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
             (
                 file.kind,
                 file.path,
-                file.size_bytes if out.is_json else bytes_text(file.size_bytes),
+                file.size_bytes if not out.is_for_people else bytes_text(file.size_bytes),
                 file.reason,
             )
             for file in plan.candidate_files

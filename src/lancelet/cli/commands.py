@@ -19,6 +19,8 @@ COMMANDS: Final = {
     "schema": "show the columns of a table",
     "head": "show the first rows",
     "count": "count rows",
+    "sql": "run a query of SQL over tables",
+    "search": "search texts, vectors or both",
     "versions": "list the versions of a table",
     "show": "show what a version is made of",
     "files": "list the files of a version",
@@ -28,12 +30,15 @@ COMMANDS: Final = {
     "repair": "mend what check found",
     "compact": "join small fragments and drop deleted rows",
     "cleanup": "delete old versions",
+    "restore": "make an old version the latest again",
+    "index": "list, build, bring up to date and drop indices",
     "tag": "list, make, move and delete tags",
     "branch": "list, make and delete branches",
-    "convert": "write a table from Parquet, or Parquet from a table",
+    "convert": "write a table from other files, or other files from a table",
     "ingest": "load files into a table by Spark",
     "stats": "show statistics of columns",
     "doctor": "show what this installation can do",
+    "completion": "print what makes a shell complete commands",
 }
 """What each command does, by its name, which is that of its module too."""
 

@@ -9,7 +9,11 @@ from typing import Any
 from lancelet.cli.exit_codes import ExitCode
 from lancelet.cli.output import Output
 from lancelet.cli.table_arguments import add_table, open_table
-from lancelet.dataset.compaction import Compaction
+from lancelet.dataset.compaction import options_of
+from lancelet.ops.compact.plan import CompactionPlan
+from lancelet.ops.compact.rewrite import RewriteResult
+from lancelet.ops.compact.run import compact_files, report_compaction, run_tasks
+from lancelet.table.snapshot import Snapshot
 
 _OPTIONS = {
     "target_rows_per_fragment": "how many rows a fragment should have",
@@ -33,22 +37,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
-    """Rewrite what the plan says, group by group, and print what came of it."""
+    """Rewrite what the plan says and print what came of it."""
     table = open_table(arguments)
-    wishes: dict[str, Any] = {name: getattr(arguments, name) for name in _OPTIONS}
-    options = {name: value for name, value in wishes.items() if value is not None}
+    given = {name: getattr(arguments, name) for name in _OPTIONS}
+    wishes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if arguments.defer_index_remap:
-        options["defer_index_remap"] = True
+        wishes["defer_index_remap"] = True
+    options = options_of(table, wishes)
     if arguments.dry_run:
-        report = table.optimize.compact_files(**options, dry_run=True)
+        report = report_compaction(table.snapshot, options)
         out.facts({"done": False, **asdict(report)})
         return ExitCode.DONE
-    plan = Compaction.plan(table, options)
-    progress = out.progress("compact", plan.num_tasks())
-    results = []
-    for task in plan.tasks:
-        results.append(task.execute(table))
-        progress.advance()
-    metrics = asdict(Compaction.commit(table, results, options)) if results else {}
-    out.facts({"done": True, "tasks": len(results), **metrics, "version": table.version})
+    progress = out.progress("compact", 0)
+
+    def run_plan(snapshot: Snapshot, plan: CompactionPlan) -> list[RewriteResult]:
+        progress.total += len(plan.tasks)
+        return run_tasks(snapshot, plan, progress.advance)
+
+    done = compact_files(table.snapshot, options, run=run_plan)
+    version = done.snapshot.version
+    out.facts({"done": True, "tasks": progress.done, **asdict(done.metrics), "version": version})
     return ExitCode.DONE

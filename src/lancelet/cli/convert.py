@@ -1,23 +1,26 @@
-"""`lancelet convert SOURCE TARGET`: a table from Parquet, or Parquet from a table.
+"""`lancelet convert SOURCE TARGET`: a table from other files, or other files from a table.
 
-The source is Parquet if it is a file or folder of it; then the target is a table. Else the source
-is a table and the target a file of Parquet. Rows stream through, so size does not matter.
+The endings say what each side is: .parquet, .csv, .json or .jsonl (a JSON object a line), .arrow or
+.feather; a folder is what lies in it, Delta and Iceberg tables included. Anything else is a table
+of Lance, and exactly one of the two sides is one. Rows stream through, so size does not matter.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.dataset
 import pyarrow.parquet as pq
 
 from lancelet.cli.exit_codes import ExitCode
-from lancelet.cli.output import Output, ProgressLine
+from lancelet.cli.output import Output, ProgressLine, json_value
 from lancelet.cli.table_arguments import (
     add_storage_options,
     add_version,
@@ -33,13 +36,26 @@ from lancelet.errors import (
 )
 from lancelet.io.durable import as_storage_errors
 
-_SUFFIXES: Final = (".parquet", ".pq")
+_FORMATS: Final = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".arrow": "ipc",
+    ".feather": "ipc",
+    ".ipc": "ipc",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
-    parser.add_argument("uri", metavar="SOURCE", help="a table, or a file or folder of Parquet")
-    parser.add_argument("target", metavar="TARGET", help="what to write")
+    parser.add_argument("uri", metavar="SOURCE", help="a table, or files or a folder of them")
+    parser.add_argument("target", metavar="TARGET", help="what to write; its ending says what")
+    parser.add_argument(
+        "--to", choices=("lance", "delta"), help="what a target without an ending is"
+    )
     add_storage_options(parser)
     add_version(parser)
     parser.add_argument("--columns", help="names with commas between; all if not given")
@@ -59,47 +75,79 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
     """Convert, and print how many rows there were."""
-    if _is_parquet(arguments.uri):
-        with _errors_of_parquet(arguments.uri):
-            rows = _to_table(arguments, out)
+    source, target = format_of(arguments.uri), format_of(arguments.target)
+    if arguments.to is not None and target in (None, "delta"):
+        target = None if arguments.to == "lance" else arguments.to
+    if source is not None and target is None:
+        with _errors_of(arguments.uri):
+            rows = _to_table(arguments, source, out)
+    elif source is None and target is not None:
+        with _errors_of(arguments.target):
+            rows = _from_table(arguments, target, out)
     else:
-        with _errors_of_parquet(arguments.target):
-            rows = _to_parquet(arguments, out)
+        raise InvalidInputError(
+            "one of source and target is a table of Lance, and the other is not",
+            source=source or "lance",
+            target=target or "lance",
+        )
     out.facts({"source": arguments.uri, "target": arguments.target, "rows": rows})
     return ExitCode.DONE
 
 
-def _is_parquet(source: str) -> bool:
-    if source.endswith(_SUFFIXES):
-        return True
-    folder = Path(source)
-    return folder.is_dir() and any(next(folder.rglob(f"*{end}"), None) for end in _SUFFIXES)
+def format_of(path: str) -> str | None:
+    """Return what lies at a path, by its ending or by what is in the folder; None for Lance.
+
+    >>> format_of("a/b.csv"), format_of("a/b.lance")
+    ('csv', None)
+    """
+    known = _FORMATS.get(Path(path).suffix.lower())
+    folder = Path(path)
+    if known is not None or not folder.is_dir():
+        return known
+    if (folder / "_delta_log").is_dir():
+        return "delta"
+    if any((folder / "metadata").glob("*.metadata.json")):
+        return "iceberg"
+    if (folder / "_versions").is_dir():
+        return None
+    found = (_FORMATS.get(file.suffix.lower()) for file in folder.rglob("*"))
+    return next((each for each in found if each is not None), None)
 
 
 @contextmanager
-def _errors_of_parquet(path: str) -> Iterator[None]:
-    """Translate what Arrow and the system say about Parquet at a path into our errors."""
+def _errors_of(path: str) -> Iterator[None]:
+    """Translate what Arrow and the system say about a file into our errors."""
     try:
         with as_storage_errors(path):
             yield
     except pa.ArrowInvalid as error:
-        raise CorruptDataError("this is not sound Parquet", path=path, reason=str(error)) from error
+        raise CorruptDataError(
+            "the file is not what its ending says", path=path, reason=str(error)
+        ) from error
     except pa.ArrowNotImplementedError as error:
         raise UnsupportedError(
-            "Parquet cannot hold it; choose other columns", path=path, reason=str(error)
+            "that format cannot hold it; choose other columns", path=path, reason=str(error)
         ) from error
 
 
-def _to_table(arguments: argparse.Namespace, out: Output) -> int:
+def _to_table(arguments: argparse.Namespace, source_format: str, out: Output) -> int:
     if arguments.filter is not None or arguments.at is not None:
         raise InvalidInputError("only the rows of a table can be chosen by --filter or --at")
-    source = pyarrow.dataset.dataset(arguments.uri, format="parquet")
-    names = arguments.columns.split(",") if arguments.columns else source.schema.names
-    scanner = source.scanner(columns=names)
-    progress = out.progress("convert", source.count_rows())
-    schema = scanner.projected_schema
+    source, total = _open_source(arguments.uri, source_format)
+    if arguments.columns:
+        names = arguments.columns.split(",")
+        missing = sorted(set(names) - set(source.schema.names))
+        if missing:
+            raise InvalidInputError(
+                "the source has no such column", missing=missing, known=source.schema.names
+            )
+        schema = pa.schema([source.schema.field(name) for name in names])
+        batches: Iterator[pa.RecordBatch] = (batch.select(names) for batch in source)
+    else:
+        schema, batches = source.schema, iter(source)
+    progress = out.progress("convert", total)
     write_dataset(
-        pa.RecordBatchReader.from_batches(schema, _counted(scanner.to_batches(), progress)),
+        pa.RecordBatchReader.from_batches(schema, _counted(batches, progress)),
         arguments.target,
         mode=arguments.mode,
         storage_options=storage_options_of(arguments),
@@ -109,27 +157,104 @@ def _to_table(arguments: argparse.Namespace, out: Output) -> int:
     return progress.done
 
 
-def _to_parquet(arguments: argparse.Namespace, out: Output) -> int:
+def _open_source(path: str, source_format: str) -> tuple[pa.RecordBatchReader, int]:
+    """Return the rows, and how many there are if that is known, else 0."""
+    match source_format:
+        case "delta":
+            source = _module("deltalake", "delta").DeltaTable(path).to_pyarrow_dataset()
+        case "iceberg":
+            module = _module("pyiceberg.table", "iceberg")
+            newest = max((Path(path) / "metadata").glob("*.metadata.json"))
+            scan = module.StaticTable.from_metadata(str(newest)).scan()
+            return scan.to_arrow_batch_reader(), 0
+        case _:
+            source = pyarrow.dataset.dataset(path, format=source_format)
+    total = source.count_rows() if source_format in ("parquet", "ipc") else 0
+    return source.scanner().to_reader(), total
+
+
+def _module(name: str, extra: str) -> Any:
+    from importlib import import_module  # noqa: PLC0415  an optional package follows
+
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise UnsupportedError(
+            f"this needs the extra `{extra}`: pip install 'lancelet[{extra}]'", missing=error.name
+        ) from error
+
+
+def _from_table(arguments: argparse.Namespace, target_format: str, out: Output) -> int:
     target = Path(arguments.target)
-    if arguments.mode == "append":
-        raise InvalidInputError("a file of Parquet cannot be appended to", target=str(target))
+    if target_format == "iceberg":
+        raise UnsupportedError("tables of Iceberg are only read; write Parquet and add its files")
+    if arguments.mode == "append" and target_format != "delta":
+        raise InvalidInputError("a file cannot be appended to", target=str(target))
     if arguments.mode == "create" and target.exists():
-        raise AlreadyExistsError("the file is there already", target=str(target))
+        raise AlreadyExistsError(
+            "the target is there already; --mode overwrite replaces it", target=str(target)
+        )
     table = open_table(arguments)
     names = arguments.columns.split(",") if arguments.columns else None
     scanner = table.scanner(columns=names, filter=arguments.filter)
-    total = table.count_rows() if arguments.filter is None else 0
-    progress = out.progress("convert", total)
+    progress = out.progress("convert", table.count_rows() if arguments.filter is None else 0)
+    schema, batches = scanner.projected_schema, _counted(scanner.to_batches(), progress)
+    if target_format == "delta":
+        modes = {"create": "error", "append": "append", "overwrite": "overwrite"}
+        reader = pa.RecordBatchReader.from_batches(schema, batches)
+        _module("deltalake", "delta").write_deltalake(
+            str(target), reader, mode=modes[arguments.mode]
+        )
+        return progress.done
     partial = target.with_name(f"{target.name}.unfinished")
     try:
-        schema = scanner.projected_schema
-        with pq.ParquetWriter(partial, schema, compression=arguments.compression) as writer:
-            for batch in _counted(scanner.to_batches(), progress):
-                writer.write_batch(batch)
+        _WRITERS[target_format](partial, schema, batches, arguments)
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
     return progress.done
+
+
+def _write_parquet(
+    path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch], given: argparse.Namespace
+) -> None:
+    with pq.ParquetWriter(path, schema, compression=given.compression) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+def _write_csv(
+    path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch], _: argparse.Namespace
+) -> None:
+    with pyarrow.csv.CSVWriter(path, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+def _write_json(
+    path: Path, _: pa.Schema, batches: Iterator[pa.RecordBatch], __: argparse.Namespace
+) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        for batch in batches:
+            for row in batch.to_pylist():
+                file.write(json.dumps(row, default=json_value, ensure_ascii=False) + "\n")
+
+
+def _write_ipc(
+    path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch], _: argparse.Namespace
+) -> None:
+    with pa.ipc.new_file(path, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+_Write = Callable[[Path, pa.Schema, Iterator[pa.RecordBatch], argparse.Namespace], None]
+_WRITERS: Final[dict[str, _Write]] = {
+    "parquet": _write_parquet,
+    "csv": _write_csv,
+    "json": _write_json,
+    "ipc": _write_ipc,
+}
 
 
 def _counted(batches: Iterator[pa.RecordBatch], progress: ProgressLine) -> Iterator[pa.RecordBatch]:

@@ -38,11 +38,11 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
             "python": platform.python_version(),
             "platform": platform.platform(),
             "kernels": backend(),
-            "instruction sets": list(instruction_sets()),
-            "file versions": [each.value for each in FileVersion],
-            "default file version": DEFAULT_VERSION.value,
+            "instruction_sets": list(instruction_sets()),
+            "file_versions": [each.value for each in FileVersion],
+            "default_file_version": DEFAULT_VERSION.value,
             "processors": config.CPU_THREADS,
-            "memory limit": _bytes(config.MEMORY_LIMIT_BYTES, out),
+            "memory_limit": _bytes(config.MEMORY_LIMIT_BYTES, out),
             "cache": _bytes(config.CACHE_BYTES, out),
             **{name: _installed(name) for name in _NEEDED},
             **{f"extra {extra}": _installed(name) for extra, name in _EXTRAS.items()},
@@ -62,4 +62,4 @@ def _installed(name: str) -> str:
 
 
 def _bytes(count: int, out: Output) -> int | str:
-    return count if out.is_json else bytes_text(count)
+    return count if not out.is_for_people else bytes_text(count)

@@ -61,4 +61,4 @@ def _others(table: LanceDataset, stored: dict[str, int]) -> Iterator[tuple[Any, 
 
 def _shown(row: tuple[Any, ...], out: Output) -> tuple[Any, ...]:
     *rest, size = row
-    return (*rest, size if out.is_json or size is None else bytes_text(size))
+    return (*rest, size if not out.is_for_people or size is None else bytes_text(size))

@@ -31,6 +31,5 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
         offset=arguments.offset,
         with_row_id=arguments.row_id,
     )
-    names = table.schema.names
-    out.table(names, (list(row.values()) for row in table.to_pylist()))
+    out.rows(table)
     return ExitCode.DONE

@@ -20,7 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="TARGET", help="the table")
     add_storage_options(parser)
     parser.add_argument(
-        "--format", help="parquet, delta, files, or a reader of Spark; by default what lies there"
+        "--source-format",
+        help="parquet, delta, files, or a reader of Spark; by default what lies there",
     )
     parser.add_argument(
         "--mode",
@@ -52,7 +53,7 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
         done = loading.load(
             arguments.source,
             arguments.target,
-            source_format=arguments.format,
+            source_format=arguments.source_format,
             mode=arguments.mode,
             read_options=_read_options(arguments.option),
             storage_options=storage_options_of(arguments),

@@ -11,8 +11,8 @@ from typing import Any
 from lancelet.cli.exit_codes import ExitCode
 from lancelet.cli.output import Output, bytes_text
 from lancelet.cli.table_arguments import add_storage_options, storage_options_of
+from lancelet.cli.versions import committed_at
 from lancelet.dataset import dataset
-from lancelet.dataset.history import local_time
 from lancelet.errors import LanceletError, NotFoundError
 from lancelet.format.paths import VERSIONS
 from lancelet.io.open import open_folder
@@ -80,6 +80,6 @@ def _described(snapshot: Snapshot, out: Output) -> tuple[Any, ...]:
         snapshot.version,
         snapshot.num_rows,
         len(fragments),
-        size if out.is_json else bytes_text(size),
-        local_time(snapshot.manifest.timestamp_ns),
+        size if not out.is_for_people else bytes_text(size),
+        committed_at(snapshot),
     )

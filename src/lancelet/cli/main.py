@@ -12,7 +12,7 @@ from lancelet.about import __version__
 from lancelet.cli import exit_codes
 from lancelet.cli.commands import COMMANDS, load_command
 from lancelet.cli.exit_codes import ExitCode, exit_code_of
-from lancelet.cli.output import Output
+from lancelet.cli.output import Form, Output
 from lancelet.errors import LanceletError
 
 
@@ -21,13 +21,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
     chosen = _parser().parse_args(words[:1])
     command = load_command(chosen.command)
-    parser = argparse.ArgumentParser(
-        prog=f"lancelet {chosen.command}", description=COMMANDS[chosen.command]
-    )
-    command.add_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
-    arguments = parser.parse_args(words[1:])
-    out = Output(arguments.json)
+    arguments = command_parser(chosen.command).parse_args(words[1:])
+    out = Output(Form.JSON if arguments.json else Form(arguments.format))
     try:
         return command.run(arguments, out)
     except LanceletError as error:
@@ -45,13 +40,29 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise SystemExit(ExitCode.BUG) from error
 
 
+def command_parser(name: str) -> argparse.ArgumentParser:
+    """Return what reads the arguments of a command."""
+    parser = argparse.ArgumentParser(prog=f"lancelet {name}", description=COMMANDS[name])
+    load_command(name).add_arguments(parser)
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument(
+        "--format",
+        choices=[form.value for form in Form],
+        default=Form.TABLE.value,
+        help="how to print: for people, or for programs",
+    )
+    form.add_argument("--json", action="store_true", help="the same as --format json")
+    parser.set_defaults(usage_error=parser.error)
+    return parser
+
+
 def _parser() -> argparse.ArgumentParser:
     width = max(map(len, COMMANDS))
     lines = "\n".join(f"  {name:{width}}  {does}" for name, does in COMMANDS.items())
     codes = (exit_codes.__doc__ or "").split("\n", maxsplit=2)[2]
     parser = argparse.ArgumentParser(
         prog="lancelet",
-        usage="lancelet COMMAND ... [--json]",
+        usage="lancelet COMMAND ... [--format table|json|csv|arrow]",
         description=f"Look at Lance tables and keep them sound.\n\ncommands:\n{lines}",
         epilog=f"`lancelet COMMAND --help` says more.\n\nexit codes:\n{codes}",
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -1,83 +1,116 @@
-"""What a command prints: tables and facts for people, or JSON for programs.
+"""What a command prints: tables and facts for people, or JSON, CSV or Arrow for programs.
 
     $ lancelet count t.lance            $ lancelet count t.lance --json
     3                                   {"rows": 3}
 
 A command prints one thing: a table, which is a list of objects in JSON, or facts, which are one
 object. Errors, warnings and progress go to the other stream, so the output can be piped anywhere.
+On a terminal, tables are cut to its width and their header is bold; piped, values are whole.
 """
 
 from __future__ import annotations
 
 import base64
+import csv
 import json
+import os
+import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime, time
-from enum import Enum
+from datetime import UTC, date, datetime, time
+from enum import Enum, StrEnum
 from typing import Any, Final, TextIO
+
+import pyarrow as pa
 
 from lancelet.errors import LanceletError
 from lancelet.ops.jobs.bar import TerminalBar
 from lancelet.ops.jobs.engine import Progress
 
-_CELL_WIDTH: Final = 60
 _GAP: Final = "  "
+_CELL_MIN: Final = 8
+_BOLD, _DIM, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[0m"
+
+
+class Form(StrEnum):
+    """In which form a command prints what it found."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+    ARROW = "arrow"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Output:
-    """Where a command prints, and whether for a program."""
+    """Where a command prints, and in which form."""
 
-    is_json: bool = False
+    form: Form = Form.TABLE
     stream: TextIO = field(default_factory=lambda: sys.stdout)
     errors: TextIO = field(default_factory=lambda: sys.stderr)
 
+    @property
+    def is_for_people(self) -> bool:
+        """Whether sizes may be rounded and texts cut."""
+        return self.form is Form.TABLE
+
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Print rows under the names of their columns."""
-        if self.is_json:
-            self._json([dict(zip(columns, row, strict=True)) for row in rows])
-            return
-        cells = [[cell_text(value) for value in row] for row in rows]
-        if not cells:
-            self._line("nothing")
-            return
-        widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
-        self._line(_aligned(columns, widths))
-        for row in cells:
-            self._line(_aligned(row, widths))
+        match self.form:
+            case Form.JSON:
+                self._json([dict(zip(columns, row, strict=True)) for row in rows])
+            case Form.CSV:
+                writer = csv.writer(self.stream, lineterminator="\n")
+                writer.writerow(columns)
+                writer.writerows([cell_text(value) for value in row] for row in rows)
+            case Form.ARROW:
+                names = dict.fromkeys(columns)
+                self._arrow(arrow_table(names, [list(row) for row in rows]))
+            case Form.TABLE:
+                self._aligned(columns, list(rows))
+
+    def rows(self, table: pa.Table) -> None:
+        """Print the rows of a table, in Arrow with its own types."""
+        if self.form is Form.ARROW:
+            self._arrow(table)
+        else:
+            self.table(table.schema.names, (list(row.values()) for row in table.to_pylist()))
 
     def facts(self, values: Mapping[str, Any]) -> None:
         """Print values by name."""
-        if self.is_json:
+        if self.form is Form.JSON:
             self._json(dict(values))
-            return
-        width = max(map(len, values), default=0)
-        for name, value in values.items():
-            lines = _told(value).splitlines() or [""]
-            self._line(f"{name:{width}}{_GAP}{lines[0]}".rstrip())
-            for line in lines[1:]:
-                self._line(f"{'':{width}}{_GAP}{line}")
+        elif self.form is not Form.TABLE:
+            self.table(list(values), [list(values.values())])
+        else:
+            width = max(map(len, values), default=0)
+            for name, value in values.items():
+                lines = _text(value).splitlines() or [""]
+                self._line(f"{name:{width}}{_GAP}{lines[0]}".rstrip())
+                for line in lines[1:]:
+                    self._line(f"{'':{width}}{_GAP}{line}")
 
     def text(self, text: str, values: Any) -> None:
         """Print text, or for a program the values that it tells."""
-        if self.is_json:
-            self._json(values)
-        else:
+        if self.form is Form.TABLE:
             self._line(text)
+        elif isinstance(values, Mapping):
+            self.facts(values)
+        else:
+            self._json(values)
 
     def error(self, error: LanceletError) -> None:
         """Say what went wrong, with the facts."""
         notes = getattr(error, "__notes__", [])
-        if self.is_json:
-            told = {
+        if self.form is Form.JSON:
+            values = {
                 "error": type(error).__name__,
                 "message": error.message,
                 "facts": error.facts,
                 "notes": notes,
             }
-            print(json.dumps(told, default=json_value), file=self.errors)
+            print(json.dumps(values, default=json_value), file=self.errors)
             return
         print(f"lancelet: {error.message}", file=self.errors)
         for name, value in error.facts.items():
@@ -91,11 +124,35 @@ class Output:
 
     def bar(self) -> TerminalBar | None:
         """Return what draws how far a job is, if somebody is looking."""
-        return None if self.is_json or not self.errors.isatty() else TerminalBar(self.errors)
+        hidden = self.form is Form.JSON or not self.errors.isatty()
+        return None if hidden else TerminalBar(self.errors)
 
     def progress(self, phase: str, total: int) -> ProgressLine:
         """Return what counts parts that are done, and draws a bar if somebody is looking."""
         return ProgressLine(self.bar(), phase, total)
+
+    def _aligned(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Print a table whose numbers are aligned to the right."""
+        if not rows:
+            self._line("no rows")
+            return
+        is_terminal = self.stream.isatty()
+        values = list(zip(*rows, strict=True))
+        right = [all(_is_number(value) for value in column) for column in values]
+        cells = [[_one_line(cell_text(value)) for value in row] for row in rows]
+        widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+        if is_terminal:
+            widths = fitted(widths, shutil.get_terminal_size().columns - len(_GAP) * len(widths))
+        header = _line_of(columns, widths, right)
+        if is_terminal and "NO_COLOR" not in os.environ:
+            header = f"{_BOLD}{header}{_PLAIN}\n{_DIM}{_GAP.join('─' * w for w in widths)}{_PLAIN}"
+        self._line(header)
+        for row in cells:
+            self._line(_line_of(row, widths, right))
+
+    def _arrow(self, table: pa.Table) -> None:
+        with pa.ipc.new_stream(self.stream.buffer, table.schema) as writer:
+            writer.write_table(table)
 
     def _json(self, value: Any) -> None:
         self._line(json.dumps(value, default=json_value, indent=2, ensure_ascii=False))
@@ -121,13 +178,39 @@ class ProgressLine:
 
 
 def cell_text(value: Any) -> str:
-    """Return a value as it stands in a table: on one line, and not too long.
+    """Return a value as text, whole.
 
-    >>> cell_text(None), cell_text([1, None]), cell_text("x" * 99)[-3:]
-    ('', '[1, null]', '...')
+    >>> cell_text(None), cell_text([1, None]), cell_text(0.1)
+    ('', '[1, null]', '0.1')
     """
-    text = " ".join(_told(value).split()) if isinstance(value, str) else _told(value)
-    return text if len(text) <= _CELL_WIDTH else text[: _CELL_WIDTH - 3] + "..."
+    return _text(value)
+
+
+def fitted(widths: Sequence[int], total: int) -> list[int]:
+    """Return widths of columns that fit together: the widest give up what is too much.
+
+    >>> fitted([4, 30, 10], 30)
+    [4, 16, 10]
+    """
+    widths = list(widths)
+    limit = max(widths, default=0)
+    while sum(widths) > total and limit > _CELL_MIN:
+        limit -= 1
+        widths = [min(width, limit) for width in widths]
+    return widths
+
+
+def arrow_table(columns: Iterable[str], rows: Sequence[Sequence[Any]]) -> pa.Table:
+    """Return rows as Arrow; values of a column that have no common type become texts."""
+    names = list(columns)
+    arrays = []
+    for values in zip(*rows, strict=True) if rows else ([] for _ in names):
+        try:
+            arrays.append(pa.array(values))
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            texts = [None if value is None else cell_text(value) for value in values]
+            arrays.append(pa.array(texts, pa.string()))
+    return pa.Table.from_arrays(arrays, names=names)
 
 
 def json_value(value: Any) -> Any:
@@ -135,6 +218,8 @@ def json_value(value: Any) -> Any:
     match value:
         case bytes():
             return base64.b64encode(value).decode()
+        case datetime() if value.tzinfo is not None:
+            return value.astimezone(UTC).isoformat()
         case datetime() | date() | time():
             return value.isoformat()
         case Enum():
@@ -158,21 +243,31 @@ def bytes_text(count: int) -> str:
     return f"{size:.1f} TiB"
 
 
-def _told(value: Any) -> str:
+def _text(value: Any) -> str:
     match value:
         case None:
             return ""
         case str():
             return value
-        case datetime():
-            return value.isoformat(sep=" ", timespec="seconds")
-        case float():
-            return f"{value:.6g}"
+        case datetime() if value.tzinfo is not None:
+            # One zone for all moments; the letter says which.
+            return f"{value.astimezone(UTC).replace(tzinfo=None, microsecond=0)}Z"
         case list() | tuple() | dict():
             return json.dumps(value, default=json_value, ensure_ascii=False)
     return str(json_value(value))
 
 
-def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
-    padded = (f"{cell:{width}}" for cell, width in zip(cells, widths, strict=True))
-    return _GAP.join(padded).rstrip()
+def _one_line(text: str) -> str:
+    return " ".join(text.split()) if "\n" in text or "\t" in text else text
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _line_of(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
+    shown = []
+    for cell, width, is_right in zip(cells, widths, right, strict=True):
+        text = cell if len(cell) <= width else cell[: width - 1] + "…"
+        shown.append(f"{text:>{width}}" if is_right else f"{text:{width}}")
+    return _GAP.join(shown).rstrip()

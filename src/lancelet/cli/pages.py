@@ -95,6 +95,6 @@ def _of_column(reader: FileReader, index: int) -> Iterator[tuple[Any, ...]]:
 
 def _shown(row: tuple[Any, ...], out: Output) -> tuple[Any, ...]:
     *rest, size, encoding = row
-    if out.is_json:
+    if not out.is_for_people:
         return row
     return (*rest, bytes_text(size), " > ".join(_KIND.findall(encoding)))

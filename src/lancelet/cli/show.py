@@ -7,8 +7,7 @@ import argparse
 from lancelet.cli.exit_codes import ExitCode
 from lancelet.cli.output import Output, bytes_text
 from lancelet.cli.table_arguments import add_table, add_version, open_table
-from lancelet.cli.versions import operation_of
-from lancelet.dataset.history import local_time
+from lancelet.cli.versions import committed_at, operation_of
 from lancelet.debug import format_manifest
 from lancelet.format.flags import Feature
 
@@ -36,16 +35,16 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
             "uri": snapshot.location.uri,
             "version": snapshot.version,
             "branch": manifest.branch,
-            "committed": local_time(manifest.timestamp_ns),
+            "committed": committed_at(snapshot),
             "operation": operation_of(snapshot),
             "rows": snapshot.num_rows,
-            "deleted rows": int(fragments.num_deleted_rows.sum()),
+            "deleted_rows": int(fragments.num_deleted_rows.sum()),
             "fragments": len(fragments),
-            "bytes": size if out.is_json else bytes_text(size),
+            "bytes": size if not out.is_for_people else bytes_text(size),
             "columns": len(snapshot.schema.fields),
-            "file version": manifest.data_version.value,
+            "file_version": manifest.data_version.value,
             "features": _names(manifest.reader_flags | manifest.writer_flags),
-            "written by": None if writer is None else f"{writer.library} {writer.version}",
+            "written_by": None if writer is None else f"{writer.library} {writer.version}",
             "indices": sorted({index.name for index in snapshot.indices.indices}),
             "bases": [base.path for base in manifest.base_paths],
             "config": dict(manifest.config),

@@ -44,6 +44,5 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
 def named(arguments: argparse.Namespace) -> str:
     """Return the name that an action is about; end with a message if there is none."""
     if arguments.name is None and arguments.action != "list":
-        command = argparse.ArgumentParser(prog="lancelet")
-        command.error(f"{arguments.action} needs a name")
+        arguments.usage_error(f"{arguments.action} needs a name")
     return arguments.name or ""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 from lancelet.cli.exit_codes import ExitCode
 from lancelet.cli.output import Output, bytes_text
 from lancelet.cli.table_arguments import add_table, open_table
 from lancelet.dataset import LanceDataset
-from lancelet.dataset.history import local_time
 from lancelet.table.snapshot import Snapshot, open_entry
 
 _COLUMNS = ("version", "committed", "operation", "rows", "fragments", "bytes", "tags")
@@ -41,11 +41,11 @@ def _rows(table: LanceDataset, last: int | None, out: Output) -> Iterator[tuple[
         size = sum(file.size_bytes for fragment in fragments for file in fragment.files)
         yield (
             snapshot.version,
-            local_time(snapshot.manifest.timestamp_ns),
+            committed_at(snapshot),
             operation_of(snapshot),
             snapshot.num_rows,
             len(fragments),
-            size if out.is_json else bytes_text(size),
+            size if not out.is_for_people else bytes_text(size),
             sorted(tags.get(snapshot.version, [])) or None,
         )
 
@@ -54,3 +54,8 @@ def operation_of(snapshot: Snapshot) -> str:
     """Return what made a version, in a word."""
     transaction = snapshot.transaction
     return "unknown" if transaction is None else type(transaction.operation).__name__
+
+
+def committed_at(snapshot: Snapshot) -> datetime:
+    """Return when a version was made, in UTC."""
+    return datetime.fromtimestamp(snapshot.manifest.timestamp_ns / 1e9, UTC)

@@ -122,7 +122,7 @@ def test_rows_are_shown_chosen_and_counted(table: str, told, call) -> None:
     assert told("head", table, "-n", "1") == [{"id": 1, "name": "a", "s": {"x": 1.5}}]
     chosen = told("head", table, "--columns", "name", "--filter", "id > 2", "--row-id")
     assert chosen == [{"name": None, "_rowid": 2}, {"name": "d", "_rowid": 3}]
-    assert call("head", table, "--columns", "id,name", "--offset", "3")[1] == "id  name\n4   d\n"
+    assert call("head", table, "--columns", "id,name", "--offset", "3")[1] == "id  name\n 4  d\n"
     assert told("count", table) == {"rows": 4}
     assert call("count", table, "--filter", "name IS NULL")[1] == "1\n"
 
@@ -145,7 +145,7 @@ def test_tags_and_branches_are_made_moved_listed_and_deleted(table: str, told, c
     assert [(row["name"], row["version"]) for row in told("tag", table)] == [("first", 2)]
     assert call("tag", table, "create", "first")[0] == ExitCode.EXISTS
     told("tag", table, "delete", "first")
-    assert call("tag", table)[1] == "nothing\n"
+    assert call("tag", table)[1] == "no rows\n"
     assert call("tag", table, "delete", "first")[0] == ExitCode.NOT_FOUND
     told("branch", table, "create", "dev")
     lancelet.dataset(table, ("dev", None)).delete("id = 2")
@@ -161,7 +161,7 @@ def test_tags_and_branches_are_made_moved_listed_and_deleted(table: str, told, c
 def test_a_version_and_its_files_and_pages_are_shown(table: str, told, call) -> None:
     lancelet.dataset(table).delete("id = 1")
     shown = told("show", table)
-    assert (shown["rows"], shown["deleted rows"], shown["fragments"]) == (3, 1, 2)
+    assert (shown["rows"], shown["deleted_rows"], shown["fragments"]) == (3, 1, 2)
     assert "stable_row_ids" in shown["features"]
     assert "DataFile" in call("show", table, "--manifest")[1]
     kinds = [row["type"] for row in told("files", table)]
@@ -337,3 +337,141 @@ def test_the_command_runs_as_a_process(table: str) -> None:
         env=environment,
     )
     assert listing.stderr == ""
+
+
+def test_queries_name_tables_by_path_or_by_name(table: str, told, call) -> None:
+    pytest.importorskip("duckdb")
+    query = f"SELECT count(*) AS n FROM '{table}' JOIN other USING (id)"
+    assert told("sql", query, "--table", f"other={table}") == [{"n": 4}]
+    code, _, err = call("sql", "SELECT 1", "--table", "nothing")
+    assert code == ExitCode.USAGE
+    assert "NAME=URI" in err
+
+
+def test_old_versions_are_restored(table: str, told) -> None:
+    lancelet.dataset(table).delete("id > 1")
+    told("restore", table, "1", "--dry-run")
+    assert told("count", table) == {"rows": 1}
+    assert told("restore", table, "1") == {"done": True, "restored": 1, "version": 3}
+    assert told("count", table) == {"rows": 4}
+
+
+def test_indices_are_built_listed_and_dropped(table: str, told, call) -> None:
+    told("index", table, "build", "--column", "id", "--type", "btree")
+    assert told("index", table) == [
+        {
+            "name": "id_idx",
+            "type": "BTree",
+            "columns": ["id"],
+            "indexed_rows": 4,
+            "other_rows": 0,
+            "segments": 1,
+        }
+    ]
+    lancelet.dataset(table).insert(ROWS)
+    assert told("index", table)[0]["other_rows"] == 4
+    told("index", table, "optimize")
+    assert told("index", table)[0]["other_rows"] == 0
+    told("index", table, "drop", "id_idx")
+    assert call("index", table)[1] == "no rows\n"
+    with pytest.raises(SystemExit) as end:
+        main(["index", table, "build"])
+    assert end.value.code == ExitCode.USAGE
+
+
+def test_rows_are_found_by_text_by_vector_and_by_a_row(tmp_path: Path, told, capsys) -> None:
+    uri = str(tmp_path / "docs.lance")
+    vectors = pa.array([[0.0, 0.0], [1.0, 0.0], [5.0, 5.0]], pa.list_(pa.float32(), 2))
+    lancelet.write_dataset(pa.table({"text": ["a fox", "a dog", "a cat"], "v": vectors}), uri)
+    near = told("search", uri, "--vector", "[0.9, 0]", "-k", "1", "--columns", "text")
+    assert [row["text"] for row in near] == ["a dog"]
+    (tmp_path / "q.json").write_text("[5, 5]")
+    at_file = told("search", uri, "--vector", f"@{tmp_path}/q.json", "-k", "1")
+    assert [row["text"] for row in at_file] == ["a cat"]
+    by_row = told("search", uri, "--row", "0", "-k", "2", "--filter", "text <> 'a fox'")
+    assert [row["text"] for row in by_row] == ["a dog", "a cat"]
+    lancelet.dataset(uri).create_scalar_index("text", "INVERTED")
+    assert [row["text"] for row in told("search", uri, "--text", "fox")] == ["a fox"]
+    both = told("search", uri, "--text", "cat", "--vector", "[0, 0]", "-k", "3")
+    assert {row["text"] for row in both} >= {"a cat", "a fox"}
+    for words in ([], ["--vector", "no json"]):
+        with pytest.raises(SystemExit) as end:
+            main(["search", uri, *words])
+        assert end.value.code == ExitCode.USAGE
+    assert "lancelet search" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".csv", ".jsonl", ".arrow"])
+def test_tables_become_files_and_files_tables(ending: str, tmp_path: Path, told) -> None:
+    rows = pa.table({"id": [1, 2, 3], "name": ["a", None, "ü"]})
+    uri, file, back = (str(tmp_path / name) for name in ("t.lance", f"out{ending}", "back.lance"))
+    lancelet.write_dataset(rows, uri)
+    assert told("convert", uri, file)["rows"] == 3
+    assert told("convert", file, back)["rows"] == 3
+    found = lancelet.dataset(back).to_table().to_pylist()
+    wanted = [{**row, "name": row["name"] or ""} for row in rows.to_pylist()]
+    assert found == (wanted if ending == ".csv" else rows.to_pylist())
+    assert told("convert", uri, file, "--mode", "overwrite")["rows"] == 3
+
+
+def test_delta_tables_are_converted_both_ways(tmp_path: Path, told) -> None:
+    pytest.importorskip("deltalake")
+    uri, delta, back = (str(tmp_path / name) for name in ("t.lance", "delta", "back.lance"))
+    lancelet.write_dataset(pa.table({"id": [1, 2, 3]}), uri)
+    told("convert", uri, delta, "--to", "delta")
+    told("convert", uri, delta, "--mode", "append")
+    assert told("convert", delta, back)["rows"] == 6
+
+
+def test_a_conversion_has_one_table_of_lance(table: str, tmp_path: Path, call) -> None:
+    code, _, err = call("convert", table, str(tmp_path / "other.lance"))
+    assert code == ExitCode.USAGE
+    assert "one of source and target" in err
+    assert call("convert", str(tmp_path / "a.csv"), str(tmp_path / "b.csv"))[0] == ExitCode.USAGE
+    assert call("convert", str(tmp_path / "no.csv"), table)[0] == ExitCode.NOT_FOUND
+
+
+def test_rows_are_printed_as_csv_and_as_arrow(table: str) -> None:
+    def printed(*words: str) -> bytes:
+        program = [sys.executable, "-m", "lancelet", *words]
+        return subprocess.run(program, check=True, capture_output=True).stdout
+
+    assert printed("head", table, "-n", "2", "--columns", "id,name", "--format", "csv") == (
+        b"id,name\n1,a\n2,b\n"
+    )
+    found = pa.ipc.open_stream(printed("head", table, "--format", "arrow")).read_all()
+    assert found.equals(ROWS)
+    counted = pa.ipc.open_stream(printed("count", table, "--format", "arrow")).read_all()
+    assert counted.to_pylist() == [{"rows": 4}]
+
+
+def test_a_wrong_call_names_the_command(table: str, capsys) -> None:
+    with pytest.raises(SystemExit):
+        main(["tag", table, "create"])
+    assert "usage: lancelet tag" in capsys.readouterr().err
+
+
+def test_moments_are_shown_in_one_zone(table: str, call, told) -> None:
+    told("tag", table, "create", "first")
+    assert call("versions", table)[1].splitlines()[1].count("Z") == 1
+    assert call("tag", table)[1].splitlines()[1].count("Z") >= 1
+    assert told("versions", table)[0]["committed"].endswith("+00:00")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_commands_and_options(shell: str, call) -> None:
+    script = call("completion", shell)[1]
+    assert all(name in script for name in COMMANDS)
+    assert "num-threads" in script
+    if shell == "bash":
+        line = f"{script}\nCOMP_WORDS=(lancelet ver) COMP_CWORD=1\n_lancelet lancelet ver\n"
+        line += 'echo "${COMPREPLY[@]}"'
+        done = subprocess.run(["bash", "-c", line], check=True, capture_output=True, text=True)
+        assert done.stdout == "versions\n"
+
+
+def test_compaction_runs_as_many_tasks_at_a_time_as_asked(tmp_path: Path, told) -> None:
+    uri = str(tmp_path / "t.lance")
+    lancelet.write_dataset(pa.table({"id": range(64)}), uri, max_rows_per_file=4)
+    done = told("compact", uri, "--target-rows-per-fragment", "16", "--num-threads", "3")
+    assert (done["tasks"], done["fragments_removed"], done["version"]) == (4, 16, 3)

@@ -4,7 +4,7 @@ import io
 import json
 from datetime import UTC, datetime
 
-from lancelet.cli.output import Output, bytes_text
+from lancelet.cli.output import Form, Output, bytes_text
 
 
 class Terminal(io.StringIO):
@@ -12,25 +12,42 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_tables_are_aligned_and_long_cells_are_cut() -> None:
+def test_tables_are_aligned_and_whole_where_they_are_piped() -> None:
     stream = io.StringIO()
-    Output(stream=stream).table(("a", "long name"), [(1, "x" * 100), (None, "two\nlines")])
+    rows = [(1, "x" * 100, 0.5), (None, "two\nlines", 12)]
+    Output(stream=stream).table(("a", "long name", "n"), rows)
     lines = stream.getvalue().splitlines()
-    assert lines[0] == "a  long name"
-    assert lines[1] == "1  " + "x" * 57 + "..."
-    assert lines[2] == "   two lines"
+    assert lines[0] == "a  long name" + " " * 91 + "    n"
+    assert lines[1] == "1  " + "x" * 100 + "  0.5"
+    assert lines[2] == "   two lines" + " " * 91 + "   12"
 
 
-def test_a_table_of_nothing_is_said_to_be_so() -> None:
+def test_tables_fit_a_terminal_and_have_a_bold_header(monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    stream = Terminal()
+    Output(stream=stream).table(("a", "b"), [(1, "x" * 100)])
+    header, rule, row = stream.getvalue().splitlines()
+    assert header.startswith("\x1b[1m")
+    assert "─" in rule
+    assert len(row) <= 40
+    assert row.endswith("x…")
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain = Terminal()
+    Output(stream=plain).table(("a", "b"), [(1, "x" * 100)])
+    assert "\x1b" not in plain.getvalue()
+
+
+def test_a_table_without_rows_says_so() -> None:
     stream = io.StringIO()
     Output(stream=stream).table(("a",), [])
-    assert stream.getvalue() == "nothing\n"
+    assert stream.getvalue() == "no rows\n"
 
 
 def test_values_without_json_of_their_own_are_told() -> None:
     stream = io.StringIO()
     moment = datetime(2026, 1, 2, tzinfo=UTC)
-    Output(is_json=True, stream=stream).facts({"b": b"\x00", "t": moment, "s": {1}, "o": 1 + 2j})
+    Output(form=Form.JSON, stream=stream).facts({"b": b"\x00", "t": moment, "s": {1}, "o": 1 + 2j})
     assert json.loads(stream.getvalue()) == {
         "b": "AA==",
         "t": "2026-01-02T00:00:00+00:00",
@@ -51,7 +68,7 @@ def test_bars_are_drawn_for_people_only() -> None:
     bar.advance()
     bar.advance()
     assert "2/2" in terminal.getvalue()
-    for output in (Output(is_json=True, errors=Terminal()), Output(errors=io.StringIO())):
+    for output in (Output(form=Form.JSON, errors=Terminal()), Output(errors=io.StringIO())):
         output.progress("work", 1).advance()
         assert output.errors.getvalue() == ""
 

@@ -101,8 +101,13 @@ def _report(
     return rehearsal.report(Rewrite(groups, indices.rewritten, indices.moves), rows)
 
 
-def run_tasks(snapshot: Snapshot, plan: CompactionPlan) -> list[RewriteResult]:
-    """Return the results of all tasks of a plan, in its order, or leave no files behind."""
+def run_tasks(
+    snapshot: Snapshot, plan: CompactionPlan, on_done: Callable[[], object] = lambda: None
+) -> list[RewriteResult]:
+    """Return the results of all tasks of a plan, in its order, or leave no files behind.
+
+    `on_done` is called after each task, by the caller's thread and in the order of the plan.
+    """
     if not plan.tasks:
         return []
     threads = max(1, min(plan.options.num_threads or CPU_THREADS, len(plan.tasks)))
@@ -111,11 +116,14 @@ def run_tasks(snapshot: Snapshot, plan: CompactionPlan) -> list[RewriteResult]:
     with ThreadPoolExecutor(threads, thread_name_prefix="lancelet-compact") as pool:
         try:
             running += [pool.submit(run, task) for task in plan.tasks]
-            return [future.result() for future in running]
+            for future in running:
+                future.result()
+                on_done()
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             discard(snapshot, _finished(running))
             raise
+        return [future.result() for future in running]
 
 
 def _finished(running: list[Future[RewriteResult]]) -> list[RewriteResult]:

@@ -1,0 +1,94 @@
+"""`lancelet index TABLE [list | build | optimize | drop]`: what makes searches and filters quick.
+
+lancelet index t.lance build --column id --type BTREE
+lancelet index t.lance build --column v --type IVF_PQ --option num_partitions=64
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from lancelet.cli.exit_codes import ExitCode
+from lancelet.cli.output import Output
+from lancelet.cli.table_arguments import add_table, add_version, open_table
+from lancelet.cli.tag import named
+from lancelet.errors import InvalidInputError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what the command takes."""
+    add_table(parser)
+    add_version(parser)
+    parser.add_argument(
+        "action", nargs="?", choices=("list", "build", "optimize", "drop"), default="list"
+    )
+    parser.add_argument("name", nargs="?", help="the index; of `build`, by default the column's")
+    parser.add_argument("--column", help="what to index")
+    parser.add_argument("--type", help="BTREE, BITMAP, INVERTED, IVF_PQ, ...")
+    parser.add_argument("--metric", default="L2", help="of vectors: L2, cosine, dot, hamming")
+    parser.add_argument("--replace", action="store_true", help="in place of one of the same name")
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="an option of that type, such as num_partitions=64; may be repeated",
+    )
+
+
+def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
+    """Do it."""
+    table = open_table(arguments)
+    match arguments.action:
+        case "build":
+            _build(arguments, table)
+        case "optimize":
+            table.optimize.optimize_indices(
+                index_names=None if arguments.name is None else [arguments.name]
+            )
+        case "drop":
+            table.drop_index(named(arguments))
+        case _:
+            rows = [_row(table, each) for each in table.describe_indices()]
+            columns = ("name", "type", "columns", "indexed_rows", "other_rows", "segments")
+            out.table(columns, rows)
+            return ExitCode.DONE
+    out.facts({"done": arguments.action, "index": arguments.name, "version": table.version})
+    return ExitCode.DONE
+
+
+def _build(arguments: argparse.Namespace, table: Any) -> None:
+    if arguments.column is None or arguments.type is None:
+        arguments.usage_error("build needs --column and --type")
+    kind = arguments.type.upper()
+    options = dict(map(_option, arguments.option))
+    arguments.name = arguments.name or f"{arguments.column}_idx"
+    shared = {"name": arguments.name, "replace": arguments.replace, **options}
+    if kind.startswith("IVF_"):
+        table.create_index(arguments.column, kind, metric=arguments.metric, **shared)
+    else:
+        table.create_scalar_index(arguments.column, kind, **shared)
+
+
+def _option(text: str) -> tuple[str, Any]:
+    key, mark, value = text.partition("=")
+    if not mark:
+        raise InvalidInputError("--option takes KEY=VALUE", found=text)
+    try:
+        return key, json.loads(value)
+    except json.JSONDecodeError:
+        return key, value
+
+
+def _row(table: Any, index: Any) -> tuple[Any, ...]:
+    statistics = table.stats.index_stats(index.name)
+    return (
+        index.name,
+        index.index_type,
+        index.field_names,
+        statistics["num_indexed_rows"],
+        statistics["num_unindexed_rows"],
+        len(index.segments),
+    )

@@ -1,0 +1,83 @@
+"""`lancelet search TABLE`: the nearest vectors, the best texts, or both together.
+
+lancelet search docs.lance --text "red fox"
+lancelet search docs.lance --vector "[0.1, 0.2]" --column embedding
+lancelet search docs.lance --row 17 --column embedding       what is near a row
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from lancelet.cli.exit_codes import ExitCode
+from lancelet.cli.output import Output
+from lancelet.cli.table_arguments import add_table, add_version, open_table
+from lancelet.dataset import LanceDataset
+
+_ROWS = 10
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what the command takes."""
+    add_table(parser)
+    add_version(parser)
+    parser.add_argument("--text", help="words to search for")
+    near = parser.add_mutually_exclusive_group()
+    near.add_argument("--vector", help="numbers as JSON, or @FILE that holds them")
+    near.add_argument("--row", type=int, help="search near the vector of this row")
+    parser.add_argument("--column", help="the column of vectors; needed if there are several")
+    parser.add_argument("-k", type=int, default=_ROWS, help=f"how many rows; {_ROWS} if not given")
+    parser.add_argument("--filter", help="SQL, such as \"id > 3 AND name LIKE 'a%%'\"")
+    parser.add_argument("--columns", help="what to show, with commas between")
+
+
+def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
+    """Print what was found, the best first."""
+    table = open_table(arguments)
+    columns = arguments.columns.split(",") if arguments.columns else None
+    nearest = _nearest(arguments, table)
+    if nearest is None and arguments.text is None:
+        arguments.usage_error("one of --text, --vector and --row is needed")
+    if nearest is not None and arguments.text is not None:
+        found = table.hybrid_search(
+            arguments.text, nearest, arguments.k, columns=columns, filter=arguments.filter
+        )
+    else:
+        found = table.to_table(
+            columns=columns,
+            filter=arguments.filter,
+            nearest=nearest,
+            full_text_query=arguments.text,
+            limit=arguments.k,
+            prefilter=True,
+        )
+    out.rows(found)
+    return ExitCode.DONE
+
+
+def _nearest(arguments: argparse.Namespace, table: LanceDataset) -> dict[str, Any] | None:
+    if arguments.vector is None and arguments.row is None:
+        return None
+    column = arguments.column or _only_vector(arguments, table)
+    if arguments.row is not None:
+        vector = table.take([arguments.row], columns=[column])[column][0].as_py()
+    else:
+        text = arguments.vector
+        if text.startswith("@"):
+            with open(text[1:], encoding="utf-8") as file:  # noqa: PTH123 - a name as given
+                text = file.read()
+        try:
+            vector = json.loads(text)
+        except json.JSONDecodeError as error:
+            arguments.usage_error(f"--vector takes numbers as JSON, such as [0.1, 0.2]: {error}")
+    return {"column": column, "q": vector, "k": arguments.k}
+
+
+def _only_vector(arguments: argparse.Namespace, table: LanceDataset) -> str:
+    names = [field.name for field in table.schema if hasattr(field.type, "list_size")]
+    if len(names) != 1:
+        known = ", ".join(names) or "none"
+        arguments.usage_error(f"--column is needed; columns of vectors: {known}")
+    return str(names[0])
