@@ -137,6 +137,10 @@ class UnsupportedError(LanceletError, NotImplementedError):
     """A flag, version, type or codec that this release does not know; the message names it."""
 
 
+class ArrayOverflowError(UnsupportedError, OverflowError):
+    """The rows do not fit one Arrow array, as its offsets have 32 bits; read fewer at a time."""
+
+
 class CorruptDataError(LanceletError, OSError):
     """Bytes in storage are not what the format allows; restore the object."""
 

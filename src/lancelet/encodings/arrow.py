@@ -24,7 +24,12 @@ import pyarrow.compute as pc
 
 from lancelet.buffers import Bytes
 from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth, Variable
-from lancelet.errors import CorruptDataError, InvalidInputError, UnsupportedError
+from lancelet.errors import (
+    ArrayOverflowError,
+    CorruptDataError,
+    InvalidInputError,
+    UnsupportedError,
+)
 
 _ALIGNMENT = 8
 _INT32_MAX = (1 << 31) - 1
@@ -286,7 +291,7 @@ def _arrow_from_variable(
     kind = _offsets_type(data_type)
     if kind == np.int32 and offsets.dtype != np.int32:
         if int(offsets[-1]) - int(offsets[0]) > _INT32_MAX:
-            raise UnsupportedError(
+            raise ArrayOverflowError(
                 "more than 2 GiB of strings do not fit one array; read fewer rows at a time",
                 bytes=int(offsets[-1]) - int(offsets[0]),
             )

@@ -25,7 +25,7 @@ from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth, Me
 from lancelet.encodings.codecs.dictionary import look_up
 from lancelet.encodings.levels.layers import Layers
 from lancelet.encodings.levels.nesting import Path
-from lancelet.errors import CorruptDataError
+from lancelet.errors import ArrayOverflowError, CorruptDataError
 from lancelet.kernels import Levels
 
 Picked: TypeAlias = slice | Int64s
@@ -115,7 +115,14 @@ def values_at(
 ) -> pa.Array:
     """Return values by index, null where the bits of `validity` are 0."""
     mask = None if validity is None else ~_flags(validity, len(indices))
-    return values.take(pa.array(indices, mask=mask))
+    try:
+        return values.take(pa.array(indices, mask=mask))
+    except pa.ArrowInvalid as error:
+        raise ArrayOverflowError(
+            "the rows do not fit one array; read fewer rows at a time",
+            rows=len(indices),
+            type=str(values.type),
+        ) from error
 
 
 def slice_block(block: Block, start: int, stop: int) -> Block:

@@ -80,9 +80,15 @@ class _Registry:
         codec, message, inner = self.resolve(encoding)
         return codec.owns_bytes(message, inner)
 
-    def as_plain(self, encoding: Encoding, slices: Slices) -> tuple[Slices, int] | None:
+    def as_plain(
+        self, encoding: Encoding, slices: Slices, most: Int64s
+    ) -> tuple[Slices, int] | None:
         codec, message, inner = self.resolve(encoding)
-        return codec.as_plain(message, slices, inner)
+        return codec.as_plain(message, slices, most, inner)
+
+    def bytes_max(self, encoding: Encoding, counts: Int64s) -> Int64s | None:
+        codec, message, inner = self.resolve(encoding)
+        return codec.bytes_max(message, counts, inner)
 
     def decode_chunks(self, encoding: Encoding, parts: Sequence[Slices], counts: Int64s) -> Block:
         codec, message, inner = self.resolve(encoding)

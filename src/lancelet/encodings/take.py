@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.buffers import Int64s
-from lancelet.errors import UnsupportedError
+from lancelet.errors import ArrayOverflowError
 
 _SLICED_FROM: Final = 4
 """A smaller share of an array, one of so many, is copied, so that it does not hold the rest."""
@@ -109,7 +109,7 @@ def join_arrays(arrays: Sequence[pa.Array]) -> pa.Array:
             plain = [array.dictionary.take(array.indices) for array in arrays]
             with suppress(pa.ArrowInvalid):
                 return pa.concat_arrays(plain).dictionary_encode().cast(arrays[0].type)
-        raise UnsupportedError(
+        raise ArrayOverflowError(
             "the rows do not fit one array; read fewer rows at a time",
             rows=sum(len(array) for array in arrays),
             type=str(arrays[0].type),

@@ -37,12 +37,12 @@ from lancelet.encodings.base import (
 from lancelet.encodings.bundle import Bundle
 from lancelet.encodings.few_rows import ROWS_MAX as FEW_ROWS_MAX
 from lancelet.encodings.take import take_rows
-from lancelet.errors import InvalidInputError, LanceletError, MemoryLimitError
+from lancelet.errors import ArrayOverflowError, InvalidInputError, LanceletError, MemoryLimitError
 from lancelet.file.base import check_rows, distinct_rows
 from lancelet.file.batches import rebatch
 from lancelet.file.expected import expected_of_units
 from lancelet.file.pool import FEW_LONG_TASKS, FEW_TASKS, map_ordered
-from lancelet.file.schedule import SPLIT_ROWS_MIN, TASK_BYTES, Plan, plan_read
+from lancelet.file.schedule import TASK_BYTES, Plan, plan_read
 from lancelet.file.selection import OpenedField, OpenedFields, Selection
 from lancelet.format.schema import Field
 from lancelet.io.metered import IoCounts
@@ -54,6 +54,7 @@ _FEW_UNITS: Final = 64
 _MANY_FIELDS: Final = 24
 """Of so many fields those that are alike are read as one."""
 
+_SPLITS_ESTIMATED: Final = 4096
 _CERTAINLY_FITS: Final = 1 << 30
 
 
@@ -183,7 +184,7 @@ class RowReader(ABC):
                 if isinstance(rows, RowIndices):
                     tasks.append(rows)
                 else:
-                    tasks += self._plan(selection, rows, batch_size=None).splits
+                    tasks += self._splits(selection, rows)
             return expected_of_units(selection, tasks)
 
     def opening_reads(self) -> IoCounts:
@@ -255,19 +256,38 @@ class RowReader(ABC):
                 yield found
                 return
         units = selection.units
-        if 0 < len(rows) <= SPLIT_ROWS_MIN and len(units) <= _FEW_UNITS:
+        if 0 < len(rows) <= selection.rows_at_once and len(units) <= _FEW_UNITS:
             # So few are never cut, and a plan would take as long as reading them.
-            yield selection.in_order(self._read_part(selection, (rows, units)))
+            arrays = self._read_part_or_none(selection, (rows, units))
+            if arrays is not None:
+                yield selection.in_order(arrays)
+            else:
+                yield from self._scan_halves(selection, rows)
             return
         plan = self._plan(selection, rows, batch_size=batch_size)
         groups = [units[group.start : group.stop] for group in plan.groups]
-        tasks = ((split, group) for split in plan.splits for group in groups)
+        tasks = ((split, group) for split in plan.splits() for group in groups)
         few = FEW_LONG_TASKS if selection.is_packed else FEW_TASKS
-        read = partial(self._read_part, selection)
+        read = partial(self._read_part_or_none, selection)
         results = map_ordered(read, tasks, waits=self._waits, few=few)
-        for _ in plan.splits:
-            parts = islice(results, len(groups))
-            yield selection.in_order([array for part in parts for array in part])
+        for split in plan.splits():
+            parts = list(islice(results, len(groups)))
+            arrays = [array for part in parts if part is not None for array in part]
+            if None in parts:
+                yield from self._scan_halves(selection, split)
+            else:
+                yield selection.in_order(arrays)
+
+    def _scan_halves(self, selection: Selection, rows: RowRange) -> Iterator[list[pa.Array]]:
+        """Yield the arrays of rows that do not fit one array each, in parts that do."""
+        middle = (rows.start + rows.stop) // 2
+        for half in (RowRange(rows.start, middle), RowRange(middle, rows.stop)):
+            task = (half, selection.units)
+            arrays = self._read_part_or_none(selection, task)
+            if arrays is None:
+                yield from self._scan_halves(selection, half)
+            else:
+                yield selection.in_order(arrays)
 
     def _plan(self, selection: Selection, rows: RowRange, *, batch_size: int | None) -> Plan:
         """Return the tasks of a read of many rows."""
@@ -280,7 +300,19 @@ class RowReader(ABC):
             num_fields=len(selection.fields),
             borders=borders,
             batch_size=batch_size,
+            least=selection.rows_at_once,
         )
+
+    def _splits(self, selection: Selection, rows: RowRange) -> Iterator[RowRange]:
+        """Yield the splits of a read; behind the first so many, one stands for all others."""
+        stop = rows.start
+        for split in islice(
+            self._plan(selection, rows, batch_size=None).splits(), _SPLITS_ESTIMATED
+        ):
+            yield split
+            stop = split.stop
+        if stop < rows.stop:
+            yield RowRange(stop, rows.stop)
 
     def _take(self, selection: Selection, indices: Int64s) -> list[list[pa.Array]]:
         """Read single rows, cut into tasks where they are many."""
@@ -308,6 +340,20 @@ class RowReader(ABC):
         readings = [self._read_unit(selection, unit, rows) for unit in units]
         parts = run_together(readings, self._fetch)
         return [array for part in parts for array in part]
+
+    def _read_part_or_none(
+        self, selection: Selection, task: tuple[Rows, Sequence[OpenedField | Bundle]]
+    ) -> list[pa.Array] | None:
+        """Read some rows of some units; None if they are several and do not fit one array.
+
+        How large values are that are stored once for many rows is only known afterwards.
+        """
+        try:
+            return self._read_part(selection, task)
+        except ArrayOverflowError:
+            if len(task[0]) < 2:
+                raise
+            return None
 
     def _take_part(self, selection: Selection, indices: Int64s) -> list[pa.Array]:
         """Read single rows in the order asked for."""

@@ -14,7 +14,7 @@ fields are read in several groups.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,21 +27,47 @@ from lancelet.encodings.base import RowRange
 TASK_BYTES: Final = 8 * 1024 * 1024
 """What a task decodes; `docs/kernels.md` has the measurement."""
 
-SPLIT_ROWS_MIN: Final = 4096
-"""A split has at least so many rows, so as not to visit a column for less."""
+FEW_ROWS: Final = 4096
+"""A split has at least so many rows, so as not to visit a column for less, if they are small."""
 
+_FEW_ROWS_BYTES: Final = 2 * TASK_BYTES
+_FEW_ROWS_BYTES_MAX: Final = 512 * 1024 * 1024
 _FIELD_BYTES: Final = 2 * 1024 * 1024
 _SPLIT_BYTES_MAX: Final = 64 * 1024 * 1024
 _SPLIT_ROWS_MAX: Final = 1 << 24
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """The tasks of a read: every split is read once per group of fields."""
+    """The tasks of a read: every split is read once per group of fields.
 
-    splits: tuple[RowRange, ...]
+    A page of a few bytes may claim any number of rows, so splits are made as they are asked for.
+    """
+
+    rows: RowRange
+    split_rows: int
+    """The rows of a split, but for the last, and those that end at a border near by."""
+    borders: Int64s | None
     groups: tuple[range, ...]
     """Which of the fields are read together; in order, and covering all."""
+
+    def splits(self) -> Iterator[RowRange]:
+        """Yield the splits, in order."""
+        start, stop, target = self.rows.start, self.rows.stop, self.split_rows
+        while start < stop:
+            end = min(self._end(start + target, start), stop)
+            yield RowRange(start, end)
+            start = end
+
+    def _end(self, end: int, start: int) -> int:
+        """Return the border that is next to where a split should end, if one is near."""
+        borders, target = self.borders, self.split_rows
+        if borders is None:
+            return end
+        near = int(np.searchsorted(borders, end))
+        candidates = borders[max(0, near - 1) : near + 1].tolist()
+        close = [border for border in candidates if abs(border - end) <= target // 2]
+        return min(close, key=lambda border: abs(border - start - target)) if close else end
 
 
 def plan_read(
@@ -51,6 +77,7 @@ def plan_read(
     num_fields: int | None = None,
     borders: Int64s | None = None,
     batch_size: int | None = None,
+    least: int = FEW_ROWS,
 ) -> Plan:
     """Cut a read of `rows` into tasks.
 
@@ -60,25 +87,43 @@ def plan_read(
         num_fields: How many fields there are, if not as many as `row_bytes`.
         borders: Rows at which pages begin, ascending; cutting there saves work.
         batch_size: If given, splits are multiples or equal parts of batches.
+        least: Of how many rows a split is at least (`few_rows`).
 
-    >>> plan_read(RowRange(0, 10), [4.0, 4.0]).splits
-    (RowRange(start=0, stop=10),)
-    >>> plan_read(RowRange(0, 6_000_000), [4.0], borders=np.array([0, 2_000_000])).splits[:2]
-    (RowRange(start=0, stop=2000000), RowRange(start=2000000, stop=4097152))
+    >>> list(plan_read(RowRange(0, 10), [4.0, 4.0]).splits())
+    [RowRange(start=0, stop=10)]
+    >>> plan = plan_read(RowRange(0, 6_000_000), [4.0], borders=np.array([0, 2_000_000]))
+    >>> list(plan.splits())[:2]
+    [RowRange(start=0, stop=2000000), RowRange(start=2000000, stop=4097152)]
     """
     total = sum(row_bytes)
     target = int(TASK_BYTES / max(total, TASK_BYTES / _SPLIT_ROWS_MAX))
     if batch_size is not None:
-        splits = _regular_splits(rows, _split_of_batches(max(target, SPLIT_ROWS_MIN), batch_size))
+        split_rows, borders = _split_of_batches(max(target, least), batch_size), None
+        longest = split_rows
     else:
         # Of many narrow columns each should still be worth the visit.
         by_field = min(_FIELD_BYTES * (num_fields or len(row_bytes)), _SPLIT_BYTES_MAX) / max(
             total, 1.0
         )
-        target = max(target, min(int(by_field), _SPLIT_ROWS_MAX))
-        splits = _splits_at(rows, max(target, SPLIT_ROWS_MIN), borders)
-    longest = max((len(split) for split in splits), default=0)
-    return Plan(tuple(splits), tuple(_groups(row_bytes, longest)))
+        split_rows = max(target, min(int(by_field), _SPLIT_ROWS_MAX), least)
+        borders = borders if borders is not None and len(borders) else None
+        longest = split_rows if borders is None else split_rows + split_rows // 2
+    groups = _groups(row_bytes, min(longest, len(rows)))
+    return Plan(rows, split_rows, borders, tuple(groups))
+
+
+def few_rows(total: float, widest: float) -> int:
+    """Return of how many rows a split has at least: fewer where values are large.
+
+    Args:
+        total: The decoded bytes of a row.
+        widest: The same, of the widest field.
+
+    >>> few_rows(128.0, 8.0), few_rows(2_000_008.0, 2_000_000.0)
+    (4096, 8)
+    """
+    rows = min(_FEW_ROWS_BYTES / max(widest, 1.0), _FEW_ROWS_BYTES_MAX / max(total, 1.0))
+    return max(1, int(min(FEW_ROWS, rows)))
 
 
 def decoded_row_bytes(data_type: pa.DataType, encoded_row_bytes: float) -> float:
@@ -116,28 +161,6 @@ def _split_of_batches(target: int, batch_size: int) -> int:
     if batch_size <= target:
         return target // batch_size * batch_size
     return -(-batch_size // round(batch_size / target))
-
-
-def _regular_splits(rows: RowRange, step: int) -> list[RowRange]:
-    starts = range(rows.start, rows.stop, step)
-    return [RowRange(start, min(start + step, rows.stop)) for start in starts]
-
-
-def _splits_at(rows: RowRange, target: int, borders: Int64s | None) -> list[RowRange]:
-    if borders is None or not len(borders):
-        return _regular_splits(rows, target)
-    splits: list[RowRange] = []
-    start = rows.start
-    while start < rows.stop:
-        stop = start + target
-        near = int(np.searchsorted(borders, stop))
-        candidates = [int(border) for border in borders[max(0, near - 1) : near + 1]]
-        close = [border for border in candidates if abs(border - stop) <= target // 2]
-        if close:
-            stop = min(close, key=lambda border: abs(border - start - target))
-        splits.append(RowRange(start, min(stop, rows.stop)))
-        start = stop
-    return splits
 
 
 def _groups(row_bytes: Sequence[float], rows: int) -> list[range]:

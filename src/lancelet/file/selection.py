@@ -14,7 +14,7 @@ from lancelet.encodings.base import FieldReader, RowRange
 from lancelet.encodings.bundle import Bundle
 from lancelet.encodings.few_rows import FewRowsReader
 from lancelet.encodings.side_by_side import SideBySide
-from lancelet.file.schedule import decoded_row_bytes
+from lancelet.file.schedule import decoded_row_bytes, few_rows
 from lancelet.file.storage import from_storage, has_json
 from lancelet.format.schema import Field
 
@@ -132,6 +132,20 @@ class Selection:
                 for bundle, encoded in bundled
             ),
         ]
+
+    @cached_property
+    def rows_at_once(self) -> int:
+        """How many rows are never worth cutting."""
+        fields = [
+            *self.row_bytes[: len(self.alone)],
+            *(
+                bundled / len(bundle.places)
+                for bundle, bundled in zip(
+                    self.bundles, self.row_bytes[len(self.alone) :], strict=True
+                )
+            ),
+        ]
+        return few_rows(sum(self.row_bytes), max(fields, default=0.0))
 
     @cached_property
     def is_packed(self) -> bool:

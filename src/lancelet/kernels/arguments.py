@@ -257,8 +257,13 @@ LZ4_RATIO_MAX: Final = 255
 """No LZ4 block grows by more than this."""
 
 
-def plain_sizes(slices: Slices, out_sizes: Int64s | None, *, kernel: str) -> tuple[Slices, Int64s]:
-    """Return LZ4 blocks without sizes in front, and the plain size that each claims, checked."""
+def plain_sizes(
+    slices: Slices, out_sizes: Int64s | None, most: Int64s | None, *, kernel: str
+) -> tuple[Slices, Int64s]:
+    """Return LZ4 blocks without sizes in front, and the plain size that each claims, checked.
+
+    None claims more than `most`, if that is given.
+    """
     blocks = slices
     if out_sizes is None:
         check_slices(slices, kernel=kernel)
@@ -273,6 +278,8 @@ def plain_sizes(slices: Slices, out_sizes: Int64s | None, *, kernel: str) -> tup
         skip = np.where(empty, 0, 4)
         blocks = Slices(slices.source, slices.position + skip, slices.size - skip)
     bad = (out_sizes < 0) | (out_sizes > (blocks.size + 1) * LZ4_RATIO_MAX)
+    if most is not None:
+        bad |= out_sizes > most
     if bad.any():
         raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=int(bad.argmax()))
     return blocks, out_sizes

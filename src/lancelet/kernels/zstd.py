@@ -20,7 +20,12 @@ from lancelet.kernels.arguments import check_slices, slices_of_sizes
 from lancelet.kernels.faults import Fault, corrupt
 
 _MAGIC: Final = np.frombuffer(b"\x28\xb5\x2f\xfd", np.uint8)
-RATIO_MAX: Final = 128 * 1024 // 3
+_BLOCK_BYTES_MAX: Final = 128 * 1024
+_BLOCK_HEAD_BYTES: Final = 3
+_REPEATED: Final = 1
+_COMPRESSED: Final = 2
+_SKIPPABLE: Final = 0x184D2A50
+RATIO_MAX: Final = _BLOCK_BYTES_MAX // _BLOCK_HEAD_BYTES
 """A block yields at most 128 KiB and has a header of 3 bytes."""
 _SIZE_MAX: Final = 1 << 31
 """A frame that has to say its own size, or have it measured, is never larger."""
@@ -32,23 +37,68 @@ CODED_WORD_BYTES: Final = (4, 8, 16, 32)
 _KERNEL: Final = "zstd_decompress_chunks"
 
 
-def zstd_decompress_chunks(slices: Slices, out_sizes: Int64s | None = None) -> Slices:
+def zstd_decompress_chunks(
+    slices: Slices, out_sizes: Int64s | None = None, *, most: Int64s | None = None
+) -> Slices:
     """Decompress each slice; without `out_sizes` the plain sizes are read from the slices.
 
-    A slice without any bytes decompresses to nothing.
+    A slice that claims more than `most` bytes, or than its frame could hold, is corrupt. One
+    without any bytes decompresses to nothing.
     """
-    frames, sizes = zstd_frames(slices, out_sizes)
+    frames, sizes = zstd_frames(slices, out_sizes, most)
     return decompress_frames(frames, sizes)
 
 
-def zstd_frames(slices: Slices, out_sizes: Int64s | None) -> tuple[Slices, Int64s]:
+def zstd_frames(
+    slices: Slices, out_sizes: Int64s | None, most: Int64s | None
+) -> tuple[Slices, Int64s]:
     """Return the frames without sizes in front, and their plain sizes, which they could have."""
     check_slices(slices, out_sizes, kernel=_KERNEL)
     frames, sizes = (slices, out_sizes) if out_sizes is not None else _stored_sizes(slices)
     bad = (sizes < 0) | (sizes // RATIO_MAX > frames.size) | ((frames.size == 0) & (sizes > 0))
+    if most is not None:
+        bad |= sizes > most
     if bad.any():
         raise corrupt(Fault.BAD_COUNT, kernel=_KERNEL, place=int(bad.argmax()))
+    check_large_frames(frames, sizes)
     return frames, sizes
+
+
+def check_large_frames(frames: Slices, sizes: Int64s) -> None:
+    """Check that frames which claim more than a block have the blocks for it.
+
+    What a frame of a few bytes could hold at most, if each of its bytes were well chosen, is far
+    more than what this one does.
+    """
+    for index in np.flatnonzero(sizes > _BLOCK_BYTES_MAX).tolist():
+        size = int(sizes[index])
+        if _blocks_bytes_max(frames.slice_bytes(index).data, size) < size:
+            raise corrupt(Fault.BAD_COUNT, kernel=_KERNEL, place=index)
+
+
+def _blocks_bytes_max(frame: memoryview, enough: int) -> int:
+    """Return the most bytes that the blocks of frames behind each other hold, up to `enough`."""
+    total, end = 0, len(frame)
+    start = 0
+    while total < enough and end - start >= 9:
+        word = int.from_bytes(frame[start : start + 4], "little")
+        if word & ~0xF == _SKIPPABLE:
+            start += 8 + int.from_bytes(frame[start + 4 : start + 8], "little")
+            continue
+        try:
+            at = start + zstandard.frame_header_size(frame[start:])
+        except zstandard.ZstdError:
+            break
+        has_checksum = frame[start + 4] >> 2 & 1
+        is_last = False
+        while not is_last and total < enough and end - at >= _BLOCK_HEAD_BYTES:
+            head = int.from_bytes(frame[at : at + _BLOCK_HEAD_BYTES], "little")
+            is_last, kind, size = bool(head & 1), head >> 1 & 3, head >> 3
+            # A compressed block does not say how much it holds.
+            total += _BLOCK_BYTES_MAX if kind == _COMPRESSED else min(size, _BLOCK_BYTES_MAX)
+            at += _BLOCK_HEAD_BYTES + (1 if kind == _REPEATED else size)
+        start = at + 4 * has_checksum
+    return total
 
 
 def decompress_frames(frames: Slices, sizes: Int64s) -> Slices:

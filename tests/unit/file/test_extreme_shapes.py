@@ -73,3 +73,38 @@ def test_more_text_than_offsets_can_count_is_stored_and_read_in_parts(tmp_path):
     assert found.to_pylist() == [texts[row % rows % 8] for row in picked.tolist()]
     (found,) = reader.read(reader.schema.fields, RowRange(4_500, 4_510))
     assert found.to_pylist() == [texts[row % rows % 8] for row in range(4_500, 4_510)]
+
+
+@pytest.mark.parametrize("batch_size", [None, 3, 16])
+def test_large_values_are_scanned_in_small_parts(batch_size):
+    rows, size = 48, 2_000_000
+    data = np.random.default_rng(0).integers(0, 256, (rows, size), np.uint8)
+    table = pa.table({"x": [b"%04d" % row + data[row].tobytes() for row in range(rows)]})
+    reader = write(MemoryStore("large"), table.to_batches(8), table.schema)
+    before = pa.default_memory_pool()
+    watched = pa.proxy_memory_pool(before)
+    pa.set_memory_pool(watched)
+    try:
+        starts = []
+        for batch in reader.iter_batches(reader.schema.fields, RowRange(0, rows), batch_size):
+            assert batch.num_rows <= (batch_size or rows // 4)
+            starts += [value.as_py()[:4] for value in batch["x"]]
+            del batch
+    finally:
+        pa.set_memory_pool(before)
+    assert starts == [b"%04d" % row for row in range(rows)]
+    assert watched.max_memory() < rows * size
+
+
+@pytest.mark.slow
+def test_rows_that_do_not_fit_one_array_are_scanned_in_several():
+    # One value of a page that stands for all: how large a row is shows when it is decoded.
+    rows, size = 2300, 1_000_000
+    column = pa.chunked_array([pa.array(["x" * size] * 100)] * (rows // 100))
+    table = pa.table({"x": column})
+    reader = write(MemoryStore("large"), table.to_batches(), table.schema)
+    found = 0
+    for batch in reader.iter_batches(reader.schema.fields, RowRange(0, rows), 16):
+        found += batch.num_rows
+        assert batch["x"][0].as_py() == "x" * size
+    assert found == rows

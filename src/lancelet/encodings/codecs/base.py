@@ -128,8 +128,16 @@ class Codecs(Protocol):
     def owns_bytes(self, encoding: Encoding) -> bool:
         """Return whether a block needs a buffer at all; sequences made of rules do not."""
 
-    def as_plain(self, encoding: Encoding, slices: Slices) -> tuple[Slices, int] | None:
-        """Return slices of plain values and their bits, or `None` if the codec is another."""
+    def as_plain(
+        self, encoding: Encoding, slices: Slices, most: Int64s
+    ) -> tuple[Slices, int] | None:
+        """Return slices of plain values and their bits, or `None` if the codec is another.
+
+        Slice i has `most[i]` values at most.
+        """
+
+    def bytes_max(self, encoding: Encoding, counts: Int64s) -> Int64s | None:
+        """Return the most bytes that a buffer of so many values has, or `None` if any."""
 
     def decode_chunks(self, encoding: Encoding, parts: Sequence[Slices], counts: Int64s) -> Block:
         """Decode chunks of a mini-block page, as one block."""
@@ -174,9 +182,24 @@ class Codec:
         return True
 
     @classmethod
-    def as_plain(cls, message: Any, slices: Slices, codecs: Codecs) -> tuple[Slices, int] | None:
-        """Return slices of plain values and their bits, if that is what the codec stores."""
-        del message, slices, codecs
+    def as_plain(
+        cls, message: Any, slices: Slices, most: Int64s, codecs: Codecs
+    ) -> tuple[Slices, int] | None:
+        """Return slices of plain values and their bits, if that is what the codec stores.
+
+        Slice i has `most[i]` values at most.
+        """
+        del message, slices, most, codecs
+        return None
+
+    @classmethod
+    def bytes_max(cls, message: Any, counts: Int64s, codecs: Codecs) -> Int64s | None:
+        """Return the most bytes that the first buffer of so many values has.
+
+        `None` if their number does not bound them, as for strings. What is compressed is not
+        believed to have more (`general`).
+        """
+        del message, counts, codecs
         return None
 
     @classmethod

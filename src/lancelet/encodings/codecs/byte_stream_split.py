@@ -36,6 +36,11 @@ class ByteStreamSplit(Codec):
         del codecs
         return f"byte_stream_split({message.values.flat.bits_per_value})"
 
+    @classmethod
+    def bytes_max(cls, message: Any, counts: Int64s, codecs: Codecs) -> Int64s | None:
+        """Return the bytes of the values, which are those of the planes."""
+        return codecs.bytes_max(message.values, counts)
+
     def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:
         """Cut values into chunks and regroup the bytes of each."""
         values = expect_fixed_width(block, self.wire_name)

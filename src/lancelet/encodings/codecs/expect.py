@@ -12,8 +12,11 @@ from lancelet.buffers import Int64s, Slices
 from lancelet.encodings.base import Block, FixedWidth, Variable
 from lancelet.errors import CorruptDataError, UnsupportedError
 
-VIRTUAL_BYTES_MAX = 1 << 31
+VIRTUAL_BYTES_MAX = 1 << 28
 """The most bytes of values that are believed without a byte in storage that says so."""
+
+EXPANSION_MAX = 1024
+"""Of how many times their bytes in storage more values than that are believed."""
 
 
 def expect_fixed_width(block: Block, codec: str) -> FixedWidth:
@@ -82,10 +85,17 @@ def check_counts(counts: Int64s, *, most: int, codec: str) -> None:
 
 def check_virtual(counts: Int64s, *, value_bytes: int, codec: str) -> None:
     """Bound values that take no bytes in storage, since their number cannot be checked."""
-    if int(counts.sum()) * value_bytes > VIRTUAL_BYTES_MAX:
+    check_expansion(counts, value_bytes=value_bytes, stored_bytes=0, codec=codec)
+
+
+def check_expansion(counts: Int64s, *, value_bytes: int, stored_bytes: int, codec: str) -> None:
+    """Bound values of which a few bytes in storage may claim any number."""
+    needed = int(counts.sum()) * value_bytes
+    if needed > max(VIRTUAL_BYTES_MAX, EXPANSION_MAX * stored_bytes):
         raise CorruptDataError(
             "a page claims more values than it can have rows",
             codec=codec,
             found=int(counts.sum()),
             value_bytes=value_bytes,
+            stored_bytes=stored_bytes,
         )

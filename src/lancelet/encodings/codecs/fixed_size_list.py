@@ -71,6 +71,12 @@ class FixedSizeListCodec(Codec):
         return int(message.has_validity) + codecs.num_buffers(message.values)
 
     @classmethod
+    def bytes_max(cls, message: Any, counts: Int64s, codecs: Codecs) -> Int64s | None:
+        """Return the bytes of the bits of items, which come first, or of the items."""
+        items = counts * _checked_dimension(message.items_per_value, before=1)
+        return (items + 7) // 8 if message.has_validity else codecs.bytes_max(message.values, items)
+
+    @classmethod
     def propose(cls, block: Block) -> Iterator[Codec]:
         """Propose itself for lists, which nothing else stores."""
         if isinstance(block, FixedSizeList):

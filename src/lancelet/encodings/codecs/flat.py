@@ -61,10 +61,18 @@ class Flat(Codec):
         return f"flat({message.bits_per_value})"
 
     @classmethod
-    def as_plain(cls, message: Any, slices: Slices, codecs: Codecs) -> tuple[Slices, int] | None:
+    def as_plain(
+        cls, message: Any, slices: Slices, most: Int64s, codecs: Codecs
+    ) -> tuple[Slices, int] | None:
         """Return the slices."""
-        del codecs
+        del most, codecs
         return slices, flat_bits(message)
+
+    @classmethod
+    def bytes_max(cls, message: Any, counts: Int64s, codecs: Codecs) -> Int64s | None:
+        """Return the bytes of the values."""
+        del codecs
+        return (counts * flat_bits(message) + 7) // 8
 
     @classmethod
     def propose(cls, block: Block) -> Iterator[Codec]:

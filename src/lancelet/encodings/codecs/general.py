@@ -80,9 +80,12 @@ class General(Codec):
         return codecs.num_buffers(message.values)
 
     @classmethod
-    def as_plain(cls, message: Any, slices: Slices, codecs: Codecs) -> tuple[Slices, int] | None:
+    def as_plain(
+        cls, message: Any, slices: Slices, most: Int64s, codecs: Codecs
+    ) -> tuple[Slices, int] | None:
         """Return the decompressed slices, if they are plain values."""
-        return codecs.as_plain(message.values, _decompress(slices, message.compression))
+        plain = _decompress(message, slices, codecs.bytes_max(message.values, most))
+        return codecs.as_plain(message.values, plain, most)
 
     def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:
         """Encode chunks and compress the first buffer of each."""
@@ -113,7 +116,7 @@ class General(Codec):
         cls, message: Any, parts: Sequence[Slices], counts: Int64s, codecs: Codecs
     ) -> Block:
         """Decompress the first buffer of each chunk and decode."""
-        plain = _decompress(parts[0], message.compression)
+        plain = _decompress(message, parts[0], codecs.bytes_max(message.values, counts))
         return codecs.decode_chunks(message.values, (plain, *parts[1:]), counts)
 
     @classmethod
@@ -121,20 +124,20 @@ class General(Codec):
         cls, message: Any, parts: Sequence[Slices], counts: Int64s, picks: Picks, codecs: Codecs
     ) -> Block | None:
         """Decompress each chunk once, and pick from what comes out."""
-        plain = _decompress(parts[0], message.compression)
+        plain = _decompress(message, parts[0], codecs.bytes_max(message.values, counts))
         return codecs.pick_chunks(message.values, (plain, *parts[1:]), counts, picks)
 
     @classmethod
     def decode_blocks(cls, message: Any, slices: Slices, counts: Int64s, codecs: Codecs) -> Block:
         """Decompress each block and decode."""
-        plain = _decompress(slices, message.compression)
+        plain = _decompress(message, slices, codecs.bytes_max(message.values, counts))
         return codecs.decode_blocks(message.values, plain, counts)
 
     @classmethod
     def decode_values(cls, message: Any, rows: FixedWidth | Variable, codecs: Codecs) -> Block:
         """Decompress each value and decode."""
         values = expect_variable_rows(rows, cls.wire_name)
-        plain = _decompress(_value_slices(values), message.compression)
+        plain = _decompress(message, _value_slices(values), None)
         return codecs.decode_values(message.values, _joined(plain, values))
 
     def _compress(self, slices: Slices) -> Slices:
@@ -159,12 +162,16 @@ def _code(chunks: Slices, inner: Any) -> Slices:
     return kernels.zstd_code_chunks(chunks, offset_bytes, word_bytes=4, sized=True)
 
 
-def _decompress(slices: Slices, compression: Any) -> Slices:
-    match compression.scheme:
+def _decompress(message: Any, slices: Slices, most: Int64s | None) -> Slices:
+    """Decompress slices, none of which is believed to have more bytes than its values need."""
+    if message.values.WhichOneof("compression") == "general":
+        # No writer does; each round could be a thousand times the one before.
+        raise UnsupportedError("a page is compressed more than once")
+    match message.compression.scheme:
         case 1:
-            return kernels.lz4_decompress_chunks(slices)
+            return kernels.lz4_decompress_chunks(slices, most=most)
         case 2:
-            return kernels.zstd_decompress_chunks(slices)
+            return kernels.zstd_decompress_chunks(slices, most=most)
         case unknown:
             raise UnsupportedError(
                 "a page uses a general compression that this release does not know",

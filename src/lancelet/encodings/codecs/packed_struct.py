@@ -40,6 +40,11 @@ class PackedStruct(Codec):
         return codecs.num_buffers(message.values)
 
     @classmethod
+    def bytes_max(cls, message: Any, counts: Int64s, codecs: Codecs) -> Int64s | None:
+        """Return the most bytes of the rows, taken as plain values."""
+        return codecs.bytes_max(message.values, counts)
+
+    @classmethod
     def propose(cls, block: Block) -> Iterator[Codec]:
         """Propose packing for structs of fixed width, which is the only way to store them."""
         if isinstance(block, Fields):

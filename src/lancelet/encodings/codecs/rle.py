@@ -23,7 +23,7 @@ from lancelet.buffers import Int64s, Slices
 from lancelet.encodings.base import Block, FixedWidth
 from lancelet.encodings.codecs.base import ChunkedValues, ChunkLimits, Codec, Codecs, EncodedBlocks
 from lancelet.encodings.codecs.cut import page_counts, slices_of
-from lancelet.encodings.codecs.expect import expect_fixed_width
+from lancelet.encodings.codecs.expect import check_expansion, expect_fixed_width
 from lancelet.encodings.codecs.flat import flat_encoding
 from lancelet.encodings.codecs.words import as_words, checked_word_bits
 from lancelet.errors import CorruptDataError, UnsupportedError
@@ -54,6 +54,11 @@ class Rle(Codec):
     def owns_bytes(cls, message: Any, codecs: Codecs) -> bool:
         """Return whether values or lengths need bytes; else the runs are made of rules."""
         return codecs.owns_bytes(message.values) or codecs.owns_bytes(message.run_lengths)
+
+    @classmethod
+    def bytes_max(cls, message: Any, counts: Int64s, codecs: Codecs) -> Int64s | None:
+        """Return the bytes of the values if no two beside each other are equal."""
+        return codecs.bytes_max(message.values, counts)
 
     @classmethod
     def propose(cls, block: Block) -> Iterator[Codec]:
@@ -93,8 +98,8 @@ class Rle(Codec):
         cls, message: Any, parts: Sequence[Slices], counts: Int64s, codecs: Codecs
     ) -> Block:
         """Repeat the values."""
-        values = codecs.as_plain(message.values, parts[0])
-        lengths = codecs.as_plain(message.run_lengths, parts[1])
+        values = codecs.as_plain(message.values, parts[0], counts)
+        lengths = codecs.as_plain(message.run_lengths, parts[1], counts)
         if values is not None:
             bits = checked_word_bits(values[1], cls.wire_name)
             lengths = lengths or _decoded(
@@ -172,6 +177,12 @@ def _repeat(values: tuple[Slices, int], lengths: tuple[Slices, int], counts: Int
     value_bits = checked_word_bits(values[1], Rle.wire_name)
     if lengths[1] not in LENGTH_BITS:
         raise CorruptDataError("lengths of runs have 8, 16 or 32 bits", found_bits=lengths[1])
+    check_expansion(
+        counts,
+        value_bytes=value_bits // 8,
+        stored_bytes=int(values[0].size.sum() + lengths[0].size.sum()),
+        codec=Rle.wire_name,
+    )
     data = kernels.rle_decode_chunks(
         values[0], lengths[0], counts, value_bits // 8, lengths[1] // 8
     )

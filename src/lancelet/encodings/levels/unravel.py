@@ -27,7 +27,7 @@ from lancelet.encodings.levels.nesting import (
     StructNode,
     paths,
 )
-from lancelet.errors import CorruptDataError, UnsupportedError
+from lancelet.errors import ArrayOverflowError, CorruptDataError
 from lancelet.kernels import Levels, pack_validity, unravel_list
 
 _INT32_MAX = (1 << 31) - 1
@@ -192,7 +192,7 @@ def lists_around(
         )
     is_large = pa.types.is_large_list(node.data_type)
     if not is_large and len(items) > _INT32_MAX:
-        raise UnsupportedError(
+        raise ArrayOverflowError(
             "more than 2**31 items do not fit one list array; read fewer rows at a time",
             field=node.field.name,
             items=len(items),

@@ -40,6 +40,12 @@ from lancelet.errors import CorruptDataError
 
 _CHUNK_BYTES = 5 * 8
 
+_ITEMS_MAX: Final = 1 << 16
+_ITEMS_PER_BYTE_MAX: Final = 64
+"""How many items of a dictionary are believed besides, for each of its bytes.
+
+Items differ, so hardly any codec makes them smaller than a few bits."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dictionary:
@@ -230,6 +236,13 @@ class MiniBlockHead:
                 data_type = data_type.value_type
             # A copy, for what is kept of many files must not keep their maps.
             data = slices.slice_bytes(0).copy()
+            if self._num_items[page] > _ITEMS_MAX + _ITEMS_PER_BYTE_MAX * len(data):
+                raise CorruptDataError(
+                    "a dictionary claims more items than its bytes could hold",
+                    column=self._leaf.column,
+                    items=self._num_items[page],
+                    bytes=len(data),
+                )
             block = registry.decode_block(layout.dictionary, data, self._num_items[page])
             self._items[page] = Dictionary(Items(arrow_from_block(block, data_type, None)))
             at = 1

@@ -25,7 +25,7 @@ from lancelet.encodings.base import FixedWidth, RowRange, Rows, Variable
 from lancelet.encodings.gather import gather, gather_bits
 from lancelet.encodings.spans import Pieces, Spans
 from lancelet.encodings.v0_1.pages import FieldPages, StoredBatches, is_variable
-from lancelet.errors import CorruptDataError, UnsupportedError
+from lancelet.errors import ArrayOverflowError, CorruptDataError, UnsupportedError
 from lancelet.format.field import Field
 from lancelet.format.logical_type import LARGE_LISTS, LISTS, STRUCT
 
@@ -238,7 +238,7 @@ class _List:
         offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(edges.sizes())))
         if self._offset_type.itemsize == 4:
             if int(offsets[-1]) > _INT32_MAX:
-                raise UnsupportedError(
+                raise ArrayOverflowError(
                     "more than 2^31 items do not fit one list array; read fewer rows at a time",
                     field=self._field.name,
                     items=int(offsets[-1]),

@@ -14,7 +14,7 @@ from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth
 from lancelet.encodings.gather import gather
 from lancelet.encodings.spans import Spans
 from lancelet.encodings.v2_0.page import Decoder, PageCache, StoredBuffer
-from lancelet.errors import CorruptDataError, UnsupportedError
+from lancelet.errors import ArrayOverflowError, CorruptDataError, UnsupportedError
 
 _NULL_BYTES_MAX = 1 << 32
 """The most memory that nulls may take which take none in the file."""
@@ -32,7 +32,7 @@ class AllNull:
         num_bytes = spans.num_rows * _null_bytes(self.data_type)
         if num_bytes > _NULL_BYTES_MAX:
             # Nothing in the file backs the claim, so it may be any number.
-            raise UnsupportedError(
+            raise ArrayOverflowError(
                 "nulls of lists this long do not fit into memory; read fewer rows at a time",
                 type=str(self.data_type),
                 rows=spans.num_rows,

@@ -42,7 +42,7 @@ from lancelet.encodings.v2_0.page import (
     parse_envelope,
 )
 from lancelet.encodings.v2_0.variable import EndOffsets, Extents
-from lancelet.errors import CorruptDataError, InternalError, UnsupportedError
+from lancelet.errors import ArrayOverflowError, CorruptDataError, InternalError, UnsupportedError
 from lancelet.format.field import Field
 from lancelet.format.logical_type import STRUCT
 from lancelet.format.protos import encodings20_pb as pb
@@ -261,7 +261,7 @@ class _List:
         validity = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
         if pa.types.is_list(self.data_type):
             if int(offsets[-1]) > _INT32_MAX:
-                raise UnsupportedError(
+                raise ArrayOverflowError(
                     "more than 2^31 items do not fit one list array; read fewer rows at a time",
                     items=int(offsets[-1]),
                 )

@@ -17,10 +17,15 @@ from lancelet.kernels.faults import checked
 from lancelet.kernels.native.allocate import empty_bytes
 
 
-def lz4_decompress_chunks(slices: Slices, out_sizes: Int64s | None = None) -> Slices:
-    """Decompress each slice; without `out_sizes` each starts with its plain size as a u32."""
+def lz4_decompress_chunks(
+    slices: Slices, out_sizes: Int64s | None = None, *, most: Int64s | None = None
+) -> Slices:
+    """Decompress each slice; without `out_sizes` each starts with its plain size as a u32.
+
+    A slice that claims more than `most` bytes is corrupt.
+    """
     kernel = "lz4_decompress_chunks"
-    blocks, sizes = plain_sizes(slices, out_sizes, kernel=kernel)
+    blocks, sizes = plain_sizes(slices, out_sizes, most, kernel=kernel)
     out_size = as_int64s(sizes)
     out = empty_bytes(int(out_size.sum()))
     status = _native.lz4_decompress_chunks(*slice_arrays(blocks, sizes), out_size, out)

@@ -17,7 +17,13 @@ from lancelet.kernels.arguments import as_int64s, slice_arrays, slices_of_sizes
 from lancelet.kernels.faults import Fault, checked
 from lancelet.kernels.native.allocate import empty_bytes
 from lancelet.kernels.native.copies import take_fixed
-from lancelet.kernels.zstd import RATIO_MAX, check_words, decompress_frames, zstd_frames
+from lancelet.kernels.zstd import (
+    RATIO_MAX,
+    check_large_frames,
+    check_words,
+    decompress_frames,
+    zstd_frames,
+)
 
 _HEAD_BYTES: Final = 600
 _SIZE_BYTES: Final = 8
@@ -27,22 +33,27 @@ _SLACK: Final = 64
 """Copies write whole words, so that much of the output is only for them."""
 
 
-def zstd_decompress_chunks(slices: Slices, out_sizes: Int64s | None = None) -> Slices:
-    """Decompress each slice; without `out_sizes` the plain sizes are read from the slices."""
-    usual = _sized_frames(slices) if out_sizes is None else None
-    frames, sizes = usual or zstd_frames(slices, out_sizes)
+def zstd_decompress_chunks(
+    slices: Slices, out_sizes: Int64s | None = None, *, most: Int64s | None = None
+) -> Slices:
+    """Decompress each slice; without `out_sizes` the plain sizes are read from the slices.
+
+    A slice that claims more than `most` bytes, or than its frame could hold, is corrupt.
+    """
+    usual = _sized_frames(slices, most) if out_sizes is None else None
+    frames, sizes = usual or zstd_frames(slices, out_sizes, most)
     out_size = as_int64s(sizes)
     total = int(out_size.sum())
     out = empty_bytes(total + _SLACK)
     status = _native.zstd_decompress_chunks(*slice_arrays(frames, out_size), out_size, out)
     if status < 0 and -status % 16 == Fault.BAD_STREAM:
         # The kernel stops at the first fault, so what is behind it was not looked at.
-        return decompress_frames(*zstd_frames(slices, out_sizes))
+        return decompress_frames(*zstd_frames(slices, out_sizes, most))
     checked(status, kernel="zstd_decompress_chunks")
     return slices_of_sizes(out[:total], out_size)
 
 
-def _sized_frames(slices: Slices) -> tuple[Slices, Int64s] | None:
+def _sized_frames(slices: Slices, most: Int64s | None) -> tuple[Slices, Int64s] | None:
     """Return frames and their plain sizes if each has a size in front that it could have.
 
     It is what `zstd_frames` does with what nearly all pages hold, in a third of the time.
@@ -53,9 +64,13 @@ def _sized_frames(slices: Slices) -> tuple[Slices, Int64s] | None:
     room = slices.size - _SIZE_BYTES
     is_odd = (sizes < 0) | (sizes // RATIO_MAX > room) | (sizes & _LOW_HALF == _MAGIC)
     is_odd |= (sizes > 0) & (room == 0)
+    if most is not None:
+        is_odd |= sizes > most
     if is_odd.any():
         return None
-    return Slices(slices.source, slices.position + _SIZE_BYTES, room), sizes
+    frames = Slices(slices.source, slices.position + _SIZE_BYTES, room)
+    check_large_frames(frames, sizes)
+    return frames, sizes
 
 
 def zstd_code_chunks(slices: Slices, words: Int64s, *, word_bytes: int, sized: bool) -> Slices:

@@ -21,10 +21,15 @@ from lancelet.kernels.arguments import check_slices, plain_sizes, slices_of_size
 from lancelet.kernels.faults import Fault, corrupt
 
 
-def lz4_decompress_chunks(slices: Slices, out_sizes: Int64s | None = None) -> Slices:
-    """Decompress each slice; without `out_sizes` each starts with its plain size as a u32."""
+def lz4_decompress_chunks(
+    slices: Slices, out_sizes: Int64s | None = None, *, most: Int64s | None = None
+) -> Slices:
+    """Decompress each slice; without `out_sizes` each starts with its plain size as a u32.
+
+    A slice that claims more than `most` bytes is corrupt.
+    """
     kernel = "lz4_decompress_chunks"
-    blocks, sizes = plain_sizes(slices, out_sizes, kernel=kernel)
+    blocks, sizes = plain_sizes(slices, out_sizes, most, kernel=kernel)
     check_slices(blocks, sizes, kernel=kernel)
     parts = [
         _decompress(blocks.slice_bytes(index), size, kernel, index)

@@ -28,7 +28,7 @@ from lancelet.encodings.base import RowRange
 from lancelet.encodings.take import rows_at
 from lancelet.errors import CorruptDataError
 from lancelet.file.pool import map_ordered
-from lancelet.file.schedule import TASK_BYTES, fixed_row_bytes
+from lancelet.file.schedule import TASK_BYTES, few_rows, fixed_row_bytes
 from lancelet.format.field import Field
 from lancelet.format.roaring import numbers_of
 from lancelet.query.indexing.counts import count_by_index
@@ -117,8 +117,8 @@ def _splits_of_range(
 ) -> Iterator[Split]:
     """Yield rows of a fragment that lie side by side, but those that statistics rule out."""
     ranges = ranges_within(plan, source, within, steps)
-    # Whatever values take, so few rows are one task.
-    has_many = any(len(rows) > _ROWS_MIN for rows in ranges)
+    # Whatever values take, so few rows of a file that is not large are one task.
+    has_many = any(len(rows) > _ROWS_MIN for rows in ranges) or _is_large(source)
     step = _rows_per_split(plan, source, steps) if has_many else _ROWS_MIN
     is_left = sum(map(len, ranges)) < source.num_rows
     for rows in ranges:
@@ -293,7 +293,13 @@ def _rows_per_split(plan: ScanPlan, source: FragmentSource, steps: tuple[FilterS
     output = source.reader.row_bytes(plan.projection.fields)
     by_first = TASK_BYTES / max(first, 1.0)
     by_output = _OUTPUT_BYTES / max(output, 1.0)
-    return max(_ROWS_MIN, min(int(by_first), int(by_output), _ROWS_MAX))
+    least = min(_ROWS_MIN, few_rows(output, max(first, output / 8)))
+    return max(least, min(int(by_first), int(by_output), _ROWS_MAX))
+
+
+def _is_large(source: FragmentSource) -> bool:
+    """Say whether values of a fragment may be so large that a few rows are no single task."""
+    return sum(file.size_bytes or 0 for file in source.fragment.files) > _OUTPUT_BYTES
 
 
 def cut_batch(batch: pa.RecordBatch, size: int | None) -> Iterator[pa.RecordBatch]:
