@@ -23,7 +23,11 @@ def run(program):
 
 
 def names_for_readers_of_types():
-    (block,) = (node for node in SOURCE.body if isinstance(node, ast.If))
+    (block,) = (
+        node
+        for node in SOURCE.body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    )
     for node in block.body:
         for alias in node.names:
             name = alias.asname or alias.name
