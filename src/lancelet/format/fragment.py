@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, NewType, TypeAlias
 
-from lancelet.errors import CorruptDataError
+from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.format.paths import DELETIONS
 from lancelet.format.protos import table_pb
 from lancelet.format.version import FileVersion
@@ -26,6 +26,9 @@ FragmentId = NewType("FragmentId", int)
 
 TOMBSTONE: Final = -2
 """The id of a field that another file has taken over."""
+
+NO_FIELD: Final = -1
+"""The id of a field that was not given one; never stored."""
 
 ROW_ID_FIELD: Final = -3
 CREATED_AT_VERSION_FIELD: Final = -4
@@ -241,7 +244,17 @@ def data_file_from_proto(proto: table_pb.DataFile) -> DataFile:
 
 
 def data_file_to_proto(file: DataFile) -> table_pb.DataFile:
-    """Return the message of an entry for a data file."""
+    """Return the message of an entry for a data file.
+
+    Raises:
+        InvalidInputError: A field has no id, which is what -1 means; others would read nulls.
+    """
+    if NO_FIELD in file.fields:
+        raise InvalidInputError(
+            "a field of a data file has no id yet; give it that of a field of the table",
+            path=file.path,
+            fields=list(file.fields),
+        )
     proto = table_pb.DataFile(
         path=file.path,
         fields=file.fields,

@@ -23,14 +23,17 @@ import numpy.typing as npt
 
 from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.errors import CorruptDataError, InvalidInputError, NotFoundError
-from lancelet.format.fragment import Fragment, Inline
+from lancelet.format.fragment import Fragment
+from lancelet.format.protos import table_pb
+from lancelet.format.wire import parse_message, render_message
 from lancelet.kernels import find_parts, read_varints
 
 FRAGMENTS_FIELD: Final = 2
 
 _TAG: Final = bytes([FRAGMENTS_FIELD << 3 | 2])
 _PATHS: Final = np.array(
-    [(0, 1), (0, 4), (3, 0), (3, 4), (5, 0), (12, 0), (13, 0), (14, 0), (11, 0)], np.int64
+    [(0, 1), (0, 4), (3, 0), (3, 4), (5, 0), (12, 0), (13, 0), (14, 0), (11, 0), (6, 0)],
+    np.int64,
 ).reshape(-1)
 _FRAGMENT_ID_MAX: Final = 2**32 - 1
 _ROWS_MAX: Final = 2**48
@@ -83,7 +86,7 @@ class FragmentList(Sequence[Fragment]):
             physical_rows=np.array([each.physical_rows for each in given], np.int64),
             num_deleted_rows=np.array([each.num_deleted_rows for each in given], np.int64),
             has_deletion_file=np.array([each.deletion_file is not None for each in given]),
-            has_row_ids=np.array([isinstance(each.row_ids, Inline) for each in given]),
+            has_row_ids=np.array([each.row_ids is not None for each in given]),
             has_spilled_lineage=np.zeros(len(given), np.bool_),
             has_overlays=np.zeros(len(given), np.bool_),
         )
@@ -119,8 +122,14 @@ class FragmentList(Sequence[Fragment]):
     __hash__ = None  # type: ignore[assignment]  # a list of a hundred thousand is no key
 
     @property
+    def is_counted(self) -> npt.NDArray[np.bool_]:
+        """Whether the manifest says of each fragment how many rows it has and are deleted."""
+        deletions_counted = ~self.has_deletion_file | (self.num_deleted_rows > 0)
+        return (self.physical_rows > 0) & deletions_counted
+
+    @property
     def num_rows(self) -> int:
-        """How many rows of all fragments are alive."""
+        """How many rows of all fragments are alive, by the counts of the manifest alone."""
         return int(self.physical_rows.sum() - self.num_deleted_rows.sum())
 
     @property
@@ -261,19 +270,27 @@ class FragmentWire:
     position: Int64s
     size: Int64s
 
+    def fragments(self) -> FragmentList:
+        """Return the list of them."""
+        return _scan(self.wire, self.position, self.size)
 
-def split_fragments(message: Bytes) -> tuple[FragmentList, bytes]:
-    """Return the fragments of a manifest message, and the message without them."""
-    head, position, size = find_parts(message, FRAGMENTS_FIELD)
-    rest = _rest_of(message, head, position + size)
-    return _scan(*_in_one_piece(message, head, position, size)), rest
+    def uncounted(self) -> FragmentList:
+        """Return the list of them as if the manifest did not say how many rows they have."""
+        entries = []
+        for start, size in zip(self.position.tolist(), self.size.tolist(), strict=True):
+            proto = parse_message(table_pb.DataFragment, self.wire[start : start + size].data)
+            proto.ClearField("physical_rows")
+            body = render_message(proto)
+            entries.append(_TAG + _varint(len(body)) + body)
+        return FragmentList.parse(_as_bytes(b"".join(entries)))
 
 
 def split_entries(message: Bytes) -> tuple[FragmentWire, bytes]:
     """Return the fragments of a manifest message as they are, and the message without them."""
     head, position, size = find_parts(message, FRAGMENTS_FIELD)
     stop = position + size
-    if not len(head) or (head[1:] != stop[:-1]).any():
+    is_whole = len(head) and (head[1:] == stop[:-1]).all()
+    if not is_whole or (position - head != _head_bytes(size)).any():
         rest = _rest_of(message, head, stop)
         return FragmentWire(*_in_one_piece(message, head, position, size)), rest
     first, end, data = int(head[0]), int(stop[-1]), message.data
@@ -332,7 +349,7 @@ def _scan(wire: Bytes, position: Int64s, size: Int64s) -> FragmentList:
         physical_rows=physical_rows.astype(np.int64),
         num_deleted_rows=num_deleted_rows.astype(np.int64),
         has_deletion_file=present[2],
-        has_row_ids=present[4] | present[5],
+        has_row_ids=present[4] | present[5] | present[9],
         has_spilled_lineage=present[5] | present[6] | present[7],
         has_overlays=present[8],
     )

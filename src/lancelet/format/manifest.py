@@ -7,6 +7,7 @@ it, is in `manifest_file`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -21,7 +22,6 @@ from lancelet.format.fragment_list import (
     FragmentList,
     FragmentWire,
     split_entries,
-    split_fragments,
 )
 from lancelet.format.protos import table_pb
 from lancelet.format.schema import Field, Schema
@@ -31,10 +31,15 @@ from lancelet.format.wire import parse_message, render_message, unknown_fields
 NANOSECONDS: Final = 1_000_000_000
 FILE_FORMAT: Final = "lance"
 
+_RELEASE: Final = re.compile(r"(\d+(?:\.\d+)*)[.-]?([^+]*)(?:\+(.+))?")
 _SCHEMAS_KEPT: Final = 16
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECONDS_MAX: Final = 253_402_300_799  # the end of the year 9999, as of the message's definition
+
+
+class MissingRowIdsError(CorruptDataError, ValueError):
+    """A fragment of a table with stable row ids has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,25 @@ class WriterVersion:
     version: str
     prerelease: str | None = None
     build_metadata: str | None = None
+
+    @staticmethod
+    def of(library: str, release: str) -> WriterVersion:
+        """Return the parts of a version as Python writes it.
+
+        >>> WriterVersion.of("lancelet", "1.2.0rc1+g5f")
+        WriterVersion(library='lancelet', version='1.2.0', prerelease='rc1', build_metadata='g5f')
+        """
+        found = _RELEASE.fullmatch(release)
+        if found is None:
+            return WriterVersion(library, release)
+        version, prerelease, build = found.groups()
+        return WriterVersion(library, version, prerelease or None, build)
+
+    def __str__(self) -> str:
+        """Return the library and its whole version, as semantic versioning writes it."""
+        before = f"-{self.prerelease}" if self.prerelease else ""
+        build = f"+{self.build_metadata}" if self.build_metadata else ""
+        return f"{self.library} {self.version}{before}{build}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +86,13 @@ class Manifest:
     """One version of a table.
 
     `timestamp_ns` counts from 1970, UTC. `max_fragment_id` is the highest id ever used and None
-    before the first fragment. `next_row_id` is for tables with stable row ids.
+    before the first fragment. `next_row_id` is for tables with stable row ids. `version_aux_data`
+    is where the file has data of this version alone, 0 for nowhere. `tag` is what old releases
+    called the version. `blob_dataset_version` is that of a second table in which old releases kept
+    blobs, 0 without one.
+    `version_aux_data` is where the file has data that belong to this version alone, 0 for nowhere.
+    `tag` is what old releases called the version. `blob_dataset_version` is that of a second table
+    in which old releases kept blobs, 0 without one.
     """
 
     schema: Schema
@@ -82,6 +112,7 @@ class Manifest:
     branch: str | None = None
     tag: str = ""
     version_aux_data: int = 0
+    blob_dataset_version: int = 0
     max_allocated_field_id: int | None = None
     clustering: tuple[Clustering, ...] = ()
     max_clustering_id: int = 0
@@ -112,6 +143,20 @@ class Manifest:
         """The highest field id of the schema and, where it is counted, of all that ever were."""
         return max(self.schema.max_field_id, self.max_allocated_field_id or -1)
 
+    def check_row_ids(self) -> None:
+        """Refuse fragments without row ids where the table says that these are stable.
+
+        A rewritten row would get the id of another, and indices would find other rows.
+        """
+        has = self.fragments.has_row_ids
+        if self.uses_stable_row_ids and not has.all():
+            raise MissingRowIdsError(
+                "the table has stable row ids, and a fragment has none; restore an older version, "
+                "or overwrite the table",
+                fragment_id=int(self.fragments.ids[int((~has).argmax())]),
+                version=self.version,
+            )
+
     def with_flags(self, *, version: int | None = None) -> Self:
         """Return the manifest with the flags that its content calls for, and another version."""
         fragments = self.fragments
@@ -134,6 +179,11 @@ class SectionPositions:
 
     index: int | None = None
     transaction: int | None = None
+
+
+def parse_auxiliary_data(data: Bytes) -> dict[str, bytes]:
+    """Return the data that a writer attached to a version, by their keys."""
+    return dict(parse_message(table_pb.VersionAuxData, data.data).metadata)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +215,11 @@ def parse_outline(message: Bytes) -> tuple[Outline, SectionPositions]:
 
 def parse_manifest(message: Bytes) -> tuple[Manifest, SectionPositions]:
     """Return the manifest of a message, and where the other sections of its file are."""
-    fragments, rest = split_fragments(message)
+    entries, rest = split_entries(message)
     proto = parse_message(table_pb.Manifest, rest)
+    # Releases that did not name themselves yet left deleted rows out of the counts of rows.
+    is_counted = proto.HasField("writer_version")
+    fragments = entries.fragments() if is_counted else entries.uncounted()
     manifest = Manifest(
         schema=Schema.from_protos(proto.fields, proto.schema_metadata),
         fragments=fragments,
@@ -185,6 +238,7 @@ def parse_manifest(message: Bytes) -> tuple[Manifest, SectionPositions]:
         branch=proto.branch if proto.HasField("branch") else None,
         tag=proto.tag,
         version_aux_data=proto.version_aux_data,
+        blob_dataset_version=proto.blob_dataset_version,
         max_allocated_field_id=(
             proto.max_allocated_field_id if proto.HasField("max_allocated_field_id") else None
         ),
@@ -204,6 +258,7 @@ def render_manifest(manifest: Manifest, positions: SectionPositions) -> tuple[by
     proto = table_pb.Manifest(
         version=manifest.version,
         version_aux_data=manifest.version_aux_data,
+        blob_dataset_version=manifest.blob_dataset_version,
         schema_metadata=manifest.schema.metadata_bytes(),
         index_section=positions.index,
         tag=manifest.tag,

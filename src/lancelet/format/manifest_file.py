@@ -27,6 +27,7 @@ from lancelet.format.manifest import (
     Manifest,
     Outline,
     SectionPositions,
+    parse_auxiliary_data,
     parse_manifest,
     parse_outline,
     render_manifest,
@@ -119,6 +120,17 @@ def read_transaction(stored: StoredManifest) -> Reading[Transaction | None]:
         stored.positions.transaction, stored.positions, stored.position, stored.file_bytes
     )
     return None if section is None else Transaction.parse(section.data)
+
+
+def read_auxiliary_data(stored: StoredManifest) -> Reading[dict[str, bytes]]:
+    """Read the data that a writer attached to the version, if there are any."""
+    section = yield from _read_section(
+        stored.manifest.version_aux_data or None,
+        stored.positions,
+        stored.position,
+        stored.file_bytes,
+    )
+    return {} if section is None else parse_auxiliary_data(section)
 
 
 def parse_manifest_file(data: Bytes) -> StoredManifest:

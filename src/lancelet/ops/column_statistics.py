@@ -121,7 +121,7 @@ def _parts_of(
 
 def _from_zones(snapshot: Snapshot, fragment: Fragment, field: Field) -> _Part | None:
     """Return what the zones of a fragment tell of all its rows, or None."""
-    if not field.is_leaf or fragment.num_deleted_rows or fragment.overlays:
+    if not field.is_leaf or fragment.deletion_file or fragment.overlays:
         return None
     zones = FragmentReader(snapshot, fragment).zone_statistics(field)
     if zones is None or zones.num_rows != snapshot.physical_rows(fragment):

@@ -123,7 +123,10 @@ def repair(
     if wishes.rebuild_counts:
         recounted = dict(_recounted(snapshot, exclude={*dropped, *changed}))
     updated = (*changed.values(), *recounted.values())
-    after = {int(f.id): f.num_rows for f in snapshot.fragments if f.id not in dropped}
+    ids, rows = snapshot.fragments.ids.tolist(), snapshot.rows_by_fragment.tolist()
+    after = {
+        number: count for number, count in zip(ids, rows, strict=True) if number not in dropped
+    }
     after |= {int(fragment.id): fragment.num_rows for fragment in updated}
     report = RepairReport(
         version=snapshot.version,
@@ -131,7 +134,7 @@ def repair(
         restored_fragments=tuple(sorted(changed)),
         recounted_fragments=tuple(sorted(recounted)),
         dropped_indices=tuple(sorted({index.name for index in indices})),
-        rows_before=snapshot.fragments.num_rows,
+        rows_before=snapshot.num_rows,
         rows_after=sum(after.values()),
         bytes_copied=sum(size for _, size in restored),
         rebuilt_indices=tuple(sorted(rebuilt)),

@@ -47,11 +47,8 @@ def live_rows_before(snapshot: Snapshot) -> Int64s:
 
 
 def _live_rows_before(snapshot: Snapshot) -> Int64s:
-    fragments = snapshot.fragments
-    counts = fragments.physical_rows - fragments.num_deleted_rows
-    for place in np.flatnonzero(fragments.physical_rows == 0).tolist():
-        counts[place] = snapshot.live_rows(fragments[place])
-    before: Int64s = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    before: Int64s = np.zeros(len(snapshot.fragments) + 1, np.int64)
+    np.cumsum(snapshot.rows_by_fragment, out=before[1:])
     before.flags.writeable = False
     return before
 

@@ -93,7 +93,7 @@ def copy_files(source: Snapshot, target: TableLocation, *, own: bool = False) ->
 
 def _publish(source: Snapshot, target: TableLocation, state: State, operation: Clone) -> Snapshot:
     transaction = Transaction(source.version, str(uuid.uuid4()), operation)
-    manifest = replace(state.manifest, tag="").with_flags()
+    manifest = replace(state.manifest, tag="", version_aux_data=0).with_flags()
     state = replace(state, manifest=manifest)
     return publish_first(target, transaction, state, source.entry.naming)
 

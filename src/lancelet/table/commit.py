@@ -333,7 +333,7 @@ def _stamped(manifest: Manifest, transaction: Transaction, mark: Mark | None) ->
         config=manifest.config if mark is None else mark.put(manifest.config),
         timestamp_ns=time.time_ns(),
         transaction_file=transaction.file_name,
-        writer_version=WriterVersion(_LIBRARY, __version__),
+        writer_version=WriterVersion.of(_LIBRARY, __version__),
         tag=transaction.tag,
     )
 

@@ -20,9 +20,7 @@ from lancelet.table.snapshot import Snapshot, unsaved_snapshot
 def with_counted_rows(state: State, location: TableLocation) -> State:
     """Return a state that is about to be committed in which all rows are counted."""
     fragments = state.manifest.fragments
-    uncounted = fragments.has_deletion_file & (fragments.num_deleted_rows == 0)
-    uncounted |= fragments.physical_rows == 0
-    if not uncounted.any():
+    if fragments.is_counted.all():
         return state
     snapshot = unsaved_snapshot(location, state.manifest)
     counted = {

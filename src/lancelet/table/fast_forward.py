@@ -71,6 +71,7 @@ def _as_of_parent(source: Snapshot, parent: Snapshot) -> State:
         branch=parent.manifest.branch,
         base_paths=tuple(bases.values()),
         tag="",
+        version_aux_data=0,
     )
     state = with_bases(
         State(manifest, source.indices.indices),

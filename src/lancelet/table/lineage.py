@@ -31,6 +31,7 @@ from lancelet.format.fragment import (
     Spilled,
     StoredSequence,
 )
+from lancelet.format.manifest import MissingRowIdsError
 from lancelet.format.paths import DATA
 from lancelet.format.schema import Schema
 from lancelet.rowids.address import UInt64s, row_address
@@ -49,10 +50,6 @@ _NAMES: Final = {
 }
 
 
-class MissingRowIdsError(CorruptDataError, ValueError):
-    """A fragment of a table with stable row ids has none."""
-
-
 def row_ids_of(snapshot: Snapshot, fragment: Fragment) -> RowIdSequence:
     """Return the row id of every row of a fragment, deleted ones too."""
     rows = snapshot.physical_rows(fragment)
@@ -60,8 +57,7 @@ def row_ids_of(snapshot: Snapshot, fragment: Fragment) -> RowIdSequence:
     if stored is None:
         if rows and snapshot.manifest.uses_stable_row_ids:
             raise MissingRowIdsError(
-                "the table has stable row ids, and a fragment has none; rows can be read without "
-                "their ids, and an older version restored",
+                "the table has stable row ids, and a fragment has none",
                 path=snapshot.entry.path,
                 fragment_id=fragment.id,
             )

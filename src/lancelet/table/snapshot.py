@@ -7,7 +7,7 @@ files are read when somebody asks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from lancelet.buffers import run
+from lancelet.buffers import Int64s, run
 from lancelet.errors import (
     CorruptDataError,
     DatasetNotFoundError,
@@ -33,7 +33,12 @@ from lancelet.format.fragment import DataFile, Fragment
 from lancelet.format.fragment_list import FragmentList
 from lancelet.format.index_metadata import IndexSection
 from lancelet.format.manifest import Manifest, SectionPositions
-from lancelet.format.manifest_file import StoredManifest, read_indices, read_transaction
+from lancelet.format.manifest_file import (
+    StoredManifest,
+    read_auxiliary_data,
+    read_indices,
+    read_transaction,
+)
 from lancelet.format.paths import DATA, DELETIONS, TRANSACTIONS, ManifestNaming
 from lancelet.format.schema import Schema
 from lancelet.format.seal import unsealed
@@ -107,6 +112,15 @@ class Snapshot:
         with self.while_there(), corrupt_within(path=self.entry.path, uri=self.location.uri):
             reader = self.location.store.open_reader(self.entry.path, self.entry.size)
             return run(read_indices(self.stored), reader.read_ranges)
+
+    @cached_property
+    def auxiliary_data(self) -> Mapping[str, bytes]:
+        """What a writer attached to this version alone; read when it is asked for."""
+        if not self.manifest.version_aux_data:
+            return {}
+        with self.while_there(), corrupt_within(path=self.entry.path, uri=self.location.uri):
+            reader = self.location.store.open_reader(self.entry.path, self.entry.size)
+            return run(read_auxiliary_data(self.stored), reader.read_ranges)
 
     @cached_property
     def transaction(self) -> Transaction | None:
@@ -206,16 +220,27 @@ class Snapshot:
 
     def live_rows(self, fragment: Fragment) -> int:
         """Return how many rows of a fragment are not deleted."""
-        if fragment.physical_rows:
+        deletion = fragment.deletion_file
+        if fragment.physical_rows and (deletion is None or deletion.num_deleted_rows):
             return fragment.num_rows
         return self.physical_rows(fragment) - len(self.deletions(fragment))
 
+    @cached_property
+    def rows_by_fragment(self) -> Int64s:
+        """How many rows of each fragment are not deleted.
+
+        The manifest knows, except in old tables, whose files are asked.
+        """
+        fragments = self.fragments
+        counts = fragments.physical_rows - fragments.num_deleted_rows
+        for place in np.flatnonzero(~fragments.is_counted).tolist():
+            counts[place] = self.live_rows(fragments[place])
+        return counts
+
     @property
     def num_rows(self) -> int:
-        """How many rows are not deleted; the manifest knows, except in the oldest tables."""
-        if self.fragments.physical_rows.all():
-            return self.fragments.num_rows
-        return sum(map(self.live_rows, self.fragments))
+        """How many rows are not deleted."""
+        return int(self.rows_by_fragment.sum())
 
     def open_fragment(self, fragment: Fragment, make: Callable[[Snapshot, Fragment], T]) -> T:
         """Return what reads a fragment, made by `make` when it is first asked for.
@@ -267,6 +292,14 @@ class Snapshot:
     def stored_fields(self, file: DataFile) -> StoredFields:
         """Return the fields that this version knows of a data file, and their columns."""
         places = file.column_indices or range(len(file.fields))
+        taken = [column for column in file.column_indices if column >= 0]
+        if len(set(taken)) < len(taken):
+            raise CorruptDataError(
+                "two fields of a data file have one column",
+                path=file.path,
+                fields=list(file.fields),
+                column_indices=list(file.column_indices),
+            )
         # Where no columns are given, whoever looks for them must know that fields were taken over.
         is_legacy = not file.column_indices
         columns = {
@@ -332,7 +365,7 @@ def open_snapshot(location: TableLocation, version: int | None = None) -> Snapsh
                 f"Dataset at path {location.uri} was not found; check the path, or create one",
                 uri=location.uri,
             )
-        return latest
+        return _with_row_ids(latest)
     entry = location.handler.find_version(location.store, version, uri=location.uri)
     snapshot = open_entry(location, entry)
     if snapshot.version != version:
@@ -343,6 +376,16 @@ def open_snapshot(location: TableLocation, version: int | None = None) -> Snapsh
             path=entry.path,
             version_in_manifest=snapshot.version,
         )
+    return _with_row_ids(snapshot)
+
+
+def _with_row_ids(snapshot: Snapshot) -> Snapshot:
+    """Return a version, unless its rows should have stable ids and some have none.
+
+    Only commits open such a version as well: a restore or an overwrite is the way out.
+    """
+    with corrupt_within(path=snapshot.entry.path, uri=snapshot.location.uri):
+        snapshot.manifest.check_row_ids()
     return snapshot
 
 

@@ -49,7 +49,7 @@ def tuples(items: st.SearchStrategy[T], most: int = 2) -> st.SearchStrategy[tupl
     return st.lists(items, max_size=most).map(tuple)
 
 
-FIELD_IDS = tuples(st.integers(-5, 2**31 - 1), 3)
+FIELD_IDS = tuples(st.integers(-5, 2**31 - 1).filter(lambda own: own != -1), 3)
 
 
 @st.composite

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lancelet.errors import CorruptDataError, NotFoundError
 from lancelet.format.fragment import Fragment, Spilled
-from lancelet.format.fragment_list import FragmentList, split_fragments
+from lancelet.format.fragment_list import FragmentList, split_entries
 from lancelet.format.protos import table_pb
 from lancelet.testing.format_strategies import FRAGMENTS, UINT32
 
@@ -24,12 +24,11 @@ def check_columns(fragments: FragmentList) -> None:
             fragment.last_updated_at_versions,
             fragment.created_at_versions,
         )
-        inline_or_spilled = fragment.row_ids is not None and not hasattr(fragment.row_ids, "path")
         assert fragments.ids[index] == fragment.id
         assert fragments.physical_rows[index] == fragment.physical_rows
         assert fragments.num_deleted_rows[index] == fragment.num_deleted_rows
         assert fragments.has_deletion_file[index] == (fragment.deletion_file is not None)
-        assert fragments.has_row_ids[index] == inline_or_spilled
+        assert fragments.has_row_ids[index] == (fragment.row_ids is not None)
         assert fragments.has_spilled_lineage[index] == any(
             isinstance(sequence, Spilled) for sequence in sequences
         )
@@ -91,7 +90,8 @@ def test_fragments_are_split_from_whatever_lies_between(items, others):
     for place, version in others:
         pieces.insert(place, table_pb.Manifest(version=version).SerializeToString())
     message = b"".join(pieces)
-    fragments, rest = split_fragments(np.frombuffer(message, np.uint8))
+    entries, rest = split_entries(np.frombuffer(message, np.uint8))
+    fragments = entries.fragments()
     assert list(fragments) == items
     assert FragmentList.of(items) == fragments
     manifest = table_pb.Manifest.FromString(rest)
@@ -128,7 +128,7 @@ def test_an_id_that_is_not_there_is_an_error(fragment_id):
 def test_unsound_numbers_are_corrupt(proto):
     message = table_pb.Manifest(fragments=[proto]).SerializeToString()
     with pytest.raises(CorruptDataError):
-        split_fragments(np.frombuffer(message, np.uint8))
+        split_entries(np.frombuffer(message, np.uint8))[0].fragments()
 
 
 @pytest.mark.parametrize(
@@ -157,5 +157,6 @@ def test_a_damaged_fragment_is_a_fragment_or_corrupt(fragment, data):
 
 def test_a_version_from_before_rows_were_counted_is_read():
     message = table_pb.Manifest(fragments=[{"deletion_file": {"num_deleted_rows": 9}}])
-    fragments, _ = split_fragments(np.frombuffer(message.SerializeToString(), np.uint8))
+    entries, _ = split_entries(np.frombuffer(message.SerializeToString(), np.uint8))
+    fragments = entries.fragments()
     assert fragments[0].num_deleted_rows == 9

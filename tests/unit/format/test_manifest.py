@@ -67,7 +67,7 @@ def manifests(draw):
         transaction_file=draw(TEXT),
         next_row_id=draw(UINT64),
         writer_version=draw(
-            st.none() | st.builds(WriterVersion, TEXT, TEXT, st.none() | TEXT, st.none() | TEXT)
+            st.builds(WriterVersion, TEXT, TEXT, st.none() | TEXT, st.none() | TEXT)
         ),
         config=draw(TEXTS),
         table_metadata=draw(TEXTS),
@@ -75,6 +75,7 @@ def manifests(draw):
         branch=draw(st.none() | TEXT),
         tag=draw(TEXT),
         version_aux_data=draw(UINT64),
+        blob_dataset_version=draw(UINT64),
         max_allocated_field_id=draw(st.integers(0, 99)) if counted else None,
         clustering=draw(
             tuples(st.builds(Clustering, UINT32, tuples(st.integers(-2, 9)), TEXT, UINT64))

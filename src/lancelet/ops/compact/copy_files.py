@@ -59,7 +59,7 @@ def copied(
 def _sources(snapshot: Snapshot, task: CompactionTask, counts: Sequence[int]) -> list[FileReader]:
     """Return the files to join, or raise `UnsupportedError` if they cannot be."""
     for fragment in task.fragments:
-        if fragment.num_deleted_rows or fragment.overlays or len(fragment.files) != 1:
+        if fragment.deletion_file or fragment.overlays or len(fragment.files) != 1:
             raise UnsupportedError(
                 "a fragment has deleted rows or several files, so its rows must be encoded anew",
                 fragment_id=int(fragment.id),

@@ -65,11 +65,15 @@ def apply_operation(operation: Operation, before: State | None, context: CommitC
             operation=type(operation).__name__,
         )
     else:
+        if not isinstance(operation, Restore):
+            before.manifest.check_row_ids()
         after = _apply_to_table(operation, before, context)
     after.manifest.fragments.check_ids_differ()
     manifest = with_file_versions(after.manifest, operation)
     if manifest.max_allocated_field_id is not None:
         manifest = replace(manifest, max_allocated_field_id=manifest.max_field_id)
+    # What was attached to the version before belongs to that alone.
+    manifest = replace(manifest, version_aux_data=0)
     return after.with_manifest(manifest.with_flags(version=context.version))
 
 
