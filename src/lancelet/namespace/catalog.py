@@ -26,7 +26,9 @@ SEPARATOR: Final = "$"
 TABLE: Final = "table"
 NAMESPACE: Final = "namespace"
 
-_FOLDER: Final = "__manifest"
+CATALOG_FOLDER: Final = "__manifest"
+"""The folder of the table of names."""
+
 _KEY: Final = {"lance-schema:unenforced-primary-key:position": "0"}
 _SCHEMA: Final = pa.schema(
     [
@@ -59,7 +61,7 @@ class Catalog:
 
     def __init__(self, root: str, storage_options: Mapping[str, str]) -> None:
         """Look at a folder; the table is made when the first name is taken."""
-        self._uri = join(root, _FOLDER)
+        self._uri = join(root, CATALOG_FOLDER)
         self._options = dict(storage_options)
 
     def find(self, path: Sequence[str]) -> Entry | None:

@@ -59,11 +59,12 @@ from lancelet.errors import InvalidInputError as OurInvalidInputError
 from lancelet.io.uri import parse_uri
 from lancelet.namespace.catalog import NAMESPACE, SEPARATOR, TABLE, Catalog, Entry
 from lancelet.namespace.context import DynamicContextProvider, provider_of, without_provider
-from lancelet.namespace.folder import Folder, check_location
+from lancelet.namespace.folder import Folder, check_location, check_name
 from lancelet.namespace.history import HistoryOperations
 from lancelet.namespace.operations import read_stream
 from lancelet.namespace.tables import TableOperations
 from lancelet.namespace.types import schema_form
+from lancelet.table.handlers.choose import MANIFEST_STORE
 
 _STORAGE = "storage."
 
@@ -223,6 +224,10 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
             raise TableAlreadyExistsError(f"Table already exists: {path[-1]}")
         if entry is not None and mode == "existok":
             return CreateTableResponse(location=self._folder.uri_of(entry.location or ""))
+        if request.storage_options and MANIFEST_STORE in request.storage_options:
+            raise InvalidInputError(
+                f"Invalid input: {MANIFEST_STORE} is a setting of the namespace, not of a request"
+            )
         entry = entry or self._enter(path, request.properties)
         location = self._folder.uri_of(entry.location or "")
         options = {**self._folder.storage_options, **(request.storage_options or {})}
@@ -278,6 +283,7 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         """Delete a table."""
         path = self._table_path("drop_table", request)
         entry = self._require_table(path)
+        self._folder.check_droppable(entry.location or "")
         if self._is_catalogued:
             self._catalog.remove(path)
         self._folder.drop(entry.location or "")
@@ -290,6 +296,8 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         entry = self._require_table(path)
         parent = request.new_namespace_id
         target = (*(path[:-1] if parent is None else parent), request.new_table_name)
+        for each in target:
+            check_name(each)
         self._require_namespace(target[:-1], "parent namespace ")
         if not self._catalog.add(Entry(target, TABLE, entry.location, entry.properties)):
             raise TableAlreadyExistsError(f"Table already exists: {target[-1]}")
@@ -297,6 +305,9 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         return RenameTableResponse()
 
     # --- what the methods share ----------------------------------------------------------------
+
+    def _begin_with(self, operation: str, path: Sequence[str]) -> tuple[str, ...]:
+        return super()._begin_with(operation, [check_name(part) for part in path])
 
     def _location_of(self, path: Sequence[str]) -> tuple[str, dict[str, str]]:
         entry = self._require_table(path)

@@ -62,10 +62,12 @@ from lance_namespace_urllib3_client.models import (
 from lancelet.dataset.dataset import LanceDataset
 from lancelet.errors import (
     AlreadyExistsError,
+    CorruptDataError,
     ObjectNotFoundError,
     RefNotFoundError,
     VersionNotFoundError,
 )
+from lancelet.format.manifest_file import parse_manifest_file
 from lancelet.format.paths import ManifestNaming, manifest_path
 from lancelet.io.uri import join, parse_uri
 from lancelet.namespace.operations import Operations, transaction_id_of
@@ -123,10 +125,13 @@ class HistoryOperations(Operations):
             location = branch_location(location, request["branch"])
         version, staged = request["version"], request["manifest_path"]
         inner = staged.lstrip("/").removeprefix(f"{parse_uri(location.uri).path}/")
+        if ".." in inner.split("/"):
+            raise InvalidInputError(f"Invalid input: path traversal is not allowed: {staged}")
         naming = ManifestNaming[request.get("naming_scheme") or _naming_of(location).name]
         final, store = manifest_path(version, naming), location.store
         try:
             data = store.read(inner)
+            _check_manifest(data, version, staged)
             store.put_if_absent(final, data)
         except ObjectNotFoundError as error:
             raise InvalidInputError(f"Invalid input: no manifest is staged at {staged}") from error
@@ -328,6 +333,18 @@ def _version(dataset: LanceDataset, number: int) -> TableVersion:
         e_tag=manifest.etag,
         timestamp_millis=at_version.snapshot.manifest.timestamp_ns // _MILLION,
     )
+
+
+def _check_manifest(data: bytes, version: int, staged: str) -> None:
+    """Refuse to publish what would leave a table that nobody can read."""
+    try:
+        found = parse_manifest_file(np.frombuffer(data, np.uint8)).manifest.version
+    except CorruptDataError as error:
+        raise InvalidInputError(f"Invalid input: no manifest is staged at {staged}") from error
+    if found != version:
+        raise InvalidInputError(
+            f"Invalid input: the manifest at {staged} is of version {found}, not {version}"
+        )
 
 
 def _naming_of(location: TableLocation) -> ManifestNaming:

@@ -18,11 +18,11 @@ from lancelet.errors import (
     VersionNotFoundError,
 )
 from lancelet.format.fragment_list import FragmentList
+from lancelet.format.manifest import MissingRowIdsError
 from lancelet.format.manifest_file import render_manifest_file
 from lancelet.format.operation import CreateIndex, Update
 from lancelet.ops.check import Level, Severity, check
 from lancelet.ops.publish import publish
-from lancelet.format.manifest import MissingRowIdsError
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
 
