@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "repair": "mend what check found",
     "compact": "join small fragments and drop deleted rows",
     "cleanup": "delete old versions",
+    "view": "show tables in the browser",
     "restore": "make an old version the latest again",
     "index": "list, build, bring up to date and drop indices",
     "tag": "list, make, move and delete tags",

@@ -40,7 +40,11 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
     """Print the pages."""
     store, name = open_store(arguments.uri, storage_options_of(arguments))
     is_file = _is_object(store, name)
-    rows = _of_file(store, name, arguments.column or "") if is_file else _of_table(arguments)
+    prefix = arguments.column or ""
+    if is_file:
+        rows = _of_file(store, name, prefix)
+    else:
+        rows = pages_of_table(open_table(arguments).snapshot, arguments.fragment, prefix)
     out.table(_COLUMNS, (_shown(row, out) for row in rows))
     return ExitCode.DONE
 
@@ -54,11 +58,13 @@ def _is_object(store: Store, name: str) -> bool:
     return True
 
 
-def _of_table(arguments: argparse.Namespace) -> Iterator[tuple[Any, ...]]:
-    snapshot = open_table(arguments).snapshot
+def pages_of_table(
+    snapshot: Snapshot, fragment_id: int | None = None, prefix: str = ""
+) -> Iterator[tuple[Any, ...]]:
+    """Yield fragment, file, column, page, rows, bytes and encoding of each page of a version."""
     for fragment in snapshot.fragments:
-        if arguments.fragment in (None, fragment.id):
-            yield from _of_fragment(snapshot, fragment, arguments.column or "")
+        if fragment_id in (None, fragment.id):
+            yield from _of_fragment(snapshot, fragment, prefix)
 
 
 def _of_fragment(snapshot: Snapshot, fragment: Fragment, prefix: str) -> Iterator[tuple[Any, ...]]:

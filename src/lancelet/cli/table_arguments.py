@@ -43,10 +43,15 @@ def add_version(parser: argparse.ArgumentParser) -> None:
 def open_table(arguments: argparse.Namespace) -> LanceDataset:
     """Open the table, at the version that was asked for."""
     options = storage_options_of(arguments)
-    wanted = parse_version(getattr(arguments, "at", None))
+    return open_version(arguments.uri, getattr(arguments, "at", None), options)
+
+
+def open_version(uri: str, at: str | None, options: dict[str, str] | None) -> LanceDataset:
+    """Open a table at a version that is given as text, by default the latest."""
+    wanted = parse_version(at)
     if isinstance(wanted, datetime):
-        return dataset(arguments.uri, storage_options=options, asof=wanted)
-    return dataset(arguments.uri, version=wanted, storage_options=options)
+        return dataset(uri, storage_options=options, asof=wanted)
+    return dataset(uri, version=wanted, storage_options=options)
 
 
 def storage_options_of(arguments: argparse.Namespace) -> dict[str, str] | None:

@@ -1,0 +1,49 @@
+"""`lancelet view FOLDER`: shows tables in the browser, on this machine only.
+
+lancelet view shop/             all tables below a folder
+lancelet view shop/t.lance      one table
+
+Needs the extra `view`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import webbrowser
+
+from lancelet.cli.exit_codes import ExitCode
+from lancelet.cli.output import Output
+from lancelet.cli.table_arguments import add_storage_options, storage_options_of
+from lancelet.errors import UnsupportedError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what the command takes."""
+    parser.add_argument("uri", nargs="?", default=".", help="a table or a folder; by default this")
+    add_storage_options(parser)
+    parser.add_argument("--port", type=int, default=0, help="by default one that is free")
+    parser.add_argument("--write", action="store_true", help="let the page change tables")
+    parser.add_argument("--no-browser", action="store_true", help="only print the address")
+
+
+def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
+    """Serve until stopped."""
+    try:
+        from lancelet.cli.viewer.server import serve  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise UnsupportedError(
+            "this needs the extra `view`: pip install 'lancelet[view]'", missing=error.name
+        ) from error
+    from lancelet.cli.viewer.tables import Shown  # noqa: PLC0415 - the same
+
+    shown = Shown(arguments.uri, storage_options_of(arguments), can_write=arguments.write)
+    shown.names()  # a folder that is not there is an error now, not a page without tables
+
+    def started(address: str) -> None:
+        out.text(address, {"address": address})
+        out.stream.flush()
+        if not arguments.no_browser:
+            webbrowser.open(address)
+
+    serve(shown, arguments.port, started)
+    return ExitCode.DONE

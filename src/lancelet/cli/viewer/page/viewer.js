@@ -1,0 +1,361 @@
+// The page: a view is a function that fills <main>. What is shown is in the address (#view?...),
+// so that the browser's own history, bookmarks and reloading work.
+
+const $ = (id) => document.getElementById(id);
+const state = { table: null, view: "rows", about: null, canWrite: false };
+
+function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else if (key === "style") made.style.cssText = value;
+    else if (value === true) made.setAttribute(key, "");
+    else if (value !== false && value != null) made.setAttribute(key, value);
+  }
+  made.append(...children.flat(Infinity).filter((child) => child != null));
+  return made;
+}
+
+async function ask(what, given = {}, method = "GET") {
+  const asked = new URLSearchParams({ table: state.table ?? "", at: $("at").value, ...given });
+  const reply = await fetch(`api/${what}?${asked}`, { method });
+  const found = await reply.json();
+  if (!reply.ok) throw new Error(found.error);
+  return found;
+}
+
+// A view asks the server and then shows what came. What comes after another view was chosen is
+// dropped: `turn` counts the choices, and each view is given a `show` that knows its own.
+let turn = 0;
+
+function painter() {
+  const mine = ++turn;
+  return (...children) => {
+    if (mine === turn) $("main").replaceChildren(...children.flat(Infinity).filter((child) => child != null));
+  };
+}
+
+const failed = (error) => element("pre", { class: "error", role: "alert" }, error.message);
+
+function bytes(count) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let unit = 0;
+  while (count >= 1024 && unit < units.length - 1) { count /= 1024; unit += 1; }
+  return `${unit ? count.toFixed(1) : count} ${units[unit]}`;
+}
+
+const number = (count) => Number(count).toLocaleString("en");
+const moment = (text) => text.replace("T", " ").slice(0, 19) + "Z";
+
+// Values
+
+function spark(values) {
+  const known = values.filter((value) => value !== null);
+  const low = Math.min(...known), span = Math.max(...known) - low || 1;
+  const points = values.map((value, place) => `${place},${value === null ? 10 : 20 - (20 * (value - low)) / span}`);
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  svg.setAttribute("class", "spark");
+  svg.setAttribute("viewBox", `0 0 ${Math.max(values.length - 1, 1)} 20`);
+  svg.setAttribute("preserveAspectRatio", "none");
+  const line = document.createElementNS("http://www.w3.org/2000/svg", "polyline");
+  line.setAttribute("points", points.join(" "));
+  svg.append(line);
+  return svg;
+}
+
+function imageAddress(column, row) {
+  return `api/image?${new URLSearchParams({ table: state.table, at: $("at").value, column, row })}`;
+}
+
+function shown(cell, column, row) {
+  if (cell === null) return element("td", { class: "null" }, "null");
+  if (cell.number !== undefined) return element("td", { class: "number" }, cell.number);
+  if (cell.vector) {
+    const numbers = cell.vector.slice(0, 3).map((value) => value?.toPrecision(3) ?? "null").join(", ");
+    return element("td", { title: `[${numbers}, …] of ${cell.size}` }, spark(cell.vector), element("span", { class: "faint" }, `${cell.size} numbers`));
+  }
+  if (cell.image) return element("td", {}, element("img", { src: imageAddress(column, row), alt: `${column}, ${bytes(cell.bytes)}`, loading: "lazy" }));
+  if (cell.binary !== undefined) return element("td", { class: "faint" }, `${cell.binary} (${bytes(cell.bytes)})`);
+  return element("td", {}, cell.json ?? cell.text);
+}
+
+function unfolded(value) {
+  if (value === null || typeof value !== "object") return element("span", {}, JSON.stringify(value));
+  const parts = Object.entries(value).map(([key, part]) => {
+    const nested = part !== null && typeof part === "object" && Object.keys(part).length;
+    return nested
+      ? element("details", { open: true }, element("summary", {}, key), element("div", { style: "padding-left:1rem" }, unfolded(part)))
+      : element("div", {}, `${key}: `, unfolded(part));
+  });
+  return element("div", {}, parts);
+}
+
+function detail(columns, cells, row) {
+  const items = columns.map((name, place) => {
+    const cell = cells[place];
+    let body;
+    if (cell === null) body = element("span", { class: "faint" }, "null");
+    else if (cell.image) body = element("img", { src: imageAddress(name, row), alt: name });
+    else if (cell.json) body = unfolded(JSON.parse(cell.json));
+    else if (cell.vector) body = element("pre", {}, `[${cell.vector.join(", ")}${cell.size > cell.vector.length ? ", …" : ""}]`);
+    else body = element("pre", {}, cell.text ?? cell.number ?? `${cell.binary} …`, cell.length ? `\n… ${number(cell.length)} characters` : "");
+    const near = cell?.vector && row !== undefined
+      ? element("button", { type: "button", onclick: () => { $("details").close(); go("search", { column: name, row }); } }, "Rows near this one")
+      : null;
+    return [element("h2", {}, name), body, near];
+  });
+  $("detail").replaceChildren(...items.flat(Infinity).filter((item) => item != null));
+  $("details").showModal();
+}
+
+function grid(found, { sortable = false, given = {} } = {}) {
+  const types = Object.fromEntries(state.about.columns.map((column) => [column.name, column]));
+  const head = found.columns.map((name) => {
+    const about = types[name];
+    const mark = given.order === name ? (given.descending === "1" ? " ↓" : " ↑") : "";
+    const sort = given.order === name ? (given.descending === "1" ? "descending" : "ascending") : "none";
+    const label = sortable && about && about.kind !== "nested" && about.kind !== "vector"
+      ? element("button", { type: "button", onclick: () => go("rows", { ...given, offset: 0, order: name, descending: given.order === name && given.descending !== "1" ? "1" : "0" }) }, name + mark)
+      : name;
+    return element("th", { scope: "col", class: about?.number ? "number" : null, "aria-sort": sortable ? sort : null }, label, element("small", {}, about?.type ?? ""));
+  });
+  const body = found.rows.map((cells, place) => {
+    const row = found.addresses[place];
+    return element("tr", {
+      tabindex: place === 0 ? 0 : -1,
+      onclick: () => detail(found.columns, cells, row),
+      onkeydown: (event) => {
+        const rows = [...event.currentTarget.parentElement.children];
+        const step = { ArrowDown: 1, ArrowUp: -1, Home: -rows.length, End: rows.length }[event.key];
+        if (step) {
+          rows[Math.max(0, Math.min(rows.length - 1, place + step))].focus();
+          event.preventDefault();
+        } else if (event.key === "Enter") {
+          event.preventDefault(); // or it would press the button that the dialog gives the focus to
+          detail(found.columns, cells, row);
+        }
+      },
+    }, cells.map((cell, column) => shown(cell, found.columns[column], row)));
+  });
+  return element("div", { class: "scroll" }, element("table", {}, element("thead", {}, element("tr", {}, head)), element("tbody", {}, body)));
+}
+
+function plain(columns, rows) {
+  const head = columns.map((name) => element("th", { scope: "col" }, name));
+  const body = rows.map((row) => element("tr", {}, row.map((value) => value instanceof Node
+    ? element("td", {}, value)
+    : element("td", { class: typeof value === "number" ? "number" : null }, typeof value === "number" ? number(value) : value ?? ""))));
+  return element("div", { class: "scroll" }, element("table", {}, element("thead", {}, element("tr", {}, head)), element("tbody", {}, body)));
+}
+
+// Views
+
+function field(label, name, given, attributes = {}) {
+  return element("label", { class: attributes.wide ? "wide" : null }, label, element("input", { name, value: given[name] ?? "", ...attributes, wide: false }));
+}
+
+function asked(form) {
+  return Object.fromEntries([...new FormData(form)].filter(([, value]) => value !== ""));
+}
+
+function filterField(given) {
+  const input = field("Filter (SQL)", "filter", given, { wide: true, list: "words", spellcheck: "false", autocomplete: "off", placeholder: "price > 3 AND name LIKE 'a%'" });
+  const list = element("datalist", { id: "words" });
+  const box = input.querySelector("input");
+  // Complete the word at the end: the list's entries are the whole text with that word completed.
+  box.addEventListener("input", () => {
+    const [, before, word] = box.value.match(/^(.*?)([\w.]*)$/s);
+    const known = [...state.about.columns.map((column) => column.name), ...state.about.words];
+    const fitting = word ? known.filter((each) => each.toLowerCase().startsWith(word.toLowerCase())) : [];
+    list.replaceChildren(...fitting.slice(0, 12).map((each) => element("option", { value: before + each })));
+  });
+  return [input, list];
+}
+
+const views = {
+  async rows(show, given) {
+    const offset = Number(given.offset ?? 0), limit = Number(given.limit ?? 50);
+    const form = element("form", { onsubmit: (event) => { event.preventDefault(); go("rows", asked(form)); } },
+      filterField(given), field("Rows", "limit", { limit: 50, ...given }, { type: "number", min: 1, max: 500 }), element("button", {}, "Show"));
+    show(form, element("p", { class: "faint" }, "Reading …"));
+    try {
+      const found = await ask("rows", given);
+      const move = (to) => () => go("rows", { ...given, offset: to });
+      const pager = element("div", { class: "pager" },
+        element("button", { type: "button", disabled: offset === 0, onclick: move(0) }, "First"),
+        element("button", { type: "button", disabled: offset === 0, onclick: move(Math.max(0, offset - limit)) }, "Previous"),
+        element("span", { role: "status", id: "where" }, found.total ? `${number(offset + 1)} to ${number(offset + found.rows.length)} of ${number(found.total)}` : "no rows"),
+        element("button", { type: "button", disabled: offset + limit >= found.total, onclick: move(offset + limit) }, "Next"),
+        element("button", { type: "button", disabled: offset + limit >= found.total, onclick: move(Math.max(0, found.total - limit)) }, "Last"));
+      show(form, pager, grid(found, { sortable: true, given }));
+    } catch (error) { show(form, failed(error)); }
+  },
+
+  async search(show, given) {
+    const vectors = state.about.columns.filter((column) => column.kind === "vector").map((column) => column.name);
+    const column = element("select", { name: "column" }, vectors.map((name) => element("option", { selected: name === given.column }, name)));
+    const form = element("form", { onsubmit: (event) => { event.preventDefault(); go("search", asked(form)); } },
+      field("Text", "text", given, { wide: true }),
+      vectors.length ? [element("label", {}, "Vectors", column), field("Vector", "vector", given, { placeholder: "0.1, 0.2, …" }), field("or near the row", "row", given)] : [],
+      filterField(given), element("button", {}, "Search"));
+    if (!given.text && !given.vector && !given.row) return show(form);
+    show(form, element("p", { class: "faint" }, "Searching …"));
+    try { show(form, grid(await ask("search", given))); } catch (error) { show(form, failed(error)); }
+  },
+
+  async schema(show) {
+    const columns = state.about.columns;
+    show(plain(["column", "type", "nullable"], columns.map((column) => [column.name, column.type, column.nullable ? "yes" : "no"])),
+      element("h2", {}, "Metadata"), element("pre", {}, JSON.stringify(state.about.metadata, null, 2)));
+  },
+
+  async versions(show, given) {
+    const found = await ask("versions");
+    const known = found.versions.map((each) => each.version);
+    $("known-versions").replaceChildren(...known.map((version) => element("option", { value: version })));
+    const pick = (name, chosen) => element("select", { name }, known.map((version) => element("option", { selected: String(version) === String(chosen) }, version)));
+    const form = element("form", { onsubmit: (event) => { event.preventDefault(); go("versions", asked(form)); } },
+      element("label", {}, "From", pick("begin", given.begin ?? known[1])), element("label", {}, "to", pick("end", given.end ?? known[0])),
+      element("button", { disabled: known.length < 2 }, "Compare"));
+    const line = element("ol", { class: "line" }, found.versions.map((each) => element("li", {},
+      element("strong", {}, `${each.version} `), each.tags.map((tag) => [element("span", { class: "tag" }, tag), " "]),
+      `${each.operation}, ${number(each.rows)} rows in ${number(each.fragments)} fragments, ${bytes(each.bytes)} `,
+      element("span", { class: "faint" }, moment(each.committed)), " ",
+      element("button", { type: "button", onclick: () => { $("at").value = each.version; open(); } }, "Look"))));
+    const branches = found.branches.length
+      ? [element("h2", {}, "Branches"), plain(["branch", "from", "version"], found.branches.map((each) => [each.name, each.parent ?? "main", each.version]))]
+      : [];
+    const parts = [form, element("h2", {}, found.branch ? `Branch ${found.branch}` : "Versions"), line, ...branches];
+    show(parts);
+    if (given.begin) {
+      try { form.after(element("pre", { id: "difference" }, (await ask("difference", given)).text)); } catch (error) { form.after(failed(error)); }
+    }
+  },
+
+  async pages(show) {
+    const found = await ask("pages");
+    const columns = new Map();
+    for (const page of found.pages) columns.set(page.column, [...(columns.get(page.column) ?? []), page]);
+    const total = found.pages.reduce((sum, page) => sum + page.bytes, 0) || 1;
+    const parts = [...columns].map(([name, pages]) => {
+      const size = pages.reduce((sum, page) => sum + page.bytes, 0);
+      const kinds = [...new Set(pages.map((page) => (page.encoding.match(/\w+(?= \{)/g) ?? []).join(" > ")))];
+      return [element("h2", {}, `${name}: ${bytes(size)} in ${pages.length} pages`),
+        element("div", { class: "map", role: "img", "aria-label": `${name} takes ${((100 * size) / total).toFixed(1)} % of the bytes`, style: `width:${Math.max(2, (100 * size) / total)}%` },
+          pages.map((page) => element("span", { style: `flex:${page.bytes}`, title: `fragment ${page.fragment}, page ${page.page}: ${number(page.rows)} rows, ${bytes(page.bytes)}` }))),
+        element("p", { class: "faint" }, kinds.join("; "))];
+    });
+    show(parts, found.cut ? element("p", {}, "Only the first pages are shown.") : null);
+  },
+
+  async indices(show) {
+    const { indices } = await ask("indices");
+    if (!indices.length) return show(element("p", {}, "There are no indices."));
+    show(indices.map((index) => {
+      const out = element("div", {});
+      const measure = element("button", { type: "button", onclick: async () => {
+        out.replaceChildren("Measuring …");
+        try { out.replaceChildren(element("pre", {}, (await ask("recall", { column: index.columns[0] })).text)); } catch (error) { out.replaceChildren(failed(error)); }
+      } }, "Measure recall");
+      return [element("h2", {}, `${index.name}: ${index.type} on ${index.columns.join(", ")}`),
+        element("p", {}, `${number(index.indexed_rows)} rows indexed, ${number(index.other_rows)} not, ${index.segments} segments, ${bytes(index.bytes ?? 0)}`),
+        index.is_vector ? measure : null, out,
+        element("details", {}, element("summary", {}, "Statistics"), element("pre", {}, JSON.stringify(index.statistics, null, 2)))];
+    }).flat(Infinity));
+  },
+
+  async plan(show, given) {
+    const form = element("form", { onsubmit: (event) => { event.preventDefault(); go("plan", asked(form)); } },
+      filterField(given), field("Columns", "columns", given, { placeholder: "all" }),
+      element("label", {}, "Run it", element("input", { type: "checkbox", name: "measure", value: "1", checked: given.measure === "1" })), element("button", {}, "Explain"));
+    show(form);
+    try { show(form, element("pre", { id: "plan" }, (await ask("plan", given)).text)); } catch (error) { show(form, failed(error)); }
+  },
+
+  async health(show, given) {
+    const levels = ["present", "footers", "checksums", "decode", "indices"];
+    const form = element("form", { onsubmit: (event) => { event.preventDefault(); go("health", asked(form)); } },
+      element("label", {}, "How deep", element("select", { name: "level" }, levels.map((level) => element("option", { selected: level === (given.level ?? "footers") }, level)))), element("button", {}, "Check"));
+    show(form, element("p", { class: "faint" }, "Checking …"));
+    try {
+      const { findings } = await ask("check", given);
+      show(form, findings.length
+        ? plain(["severity", "path", "what", "advice"], findings.map((each) => [each.severity, each.path, each.what, each.advice]))
+        : element("p", { class: "good", id: "healthy" }, "Nothing wrong was found."));
+    } catch (error) { show(form, failed(error)); }
+  },
+
+  async change(show, given) {
+    const actions = ["delete", "update", "restore", "compact", "tag"];
+    const out = element("div", { id: "outcome" });
+    const act = async (apply) => {
+      try {
+        const done = await ask("change", { ...asked(form), apply }, "POST");
+        out.replaceChildren(element("p", { class: done.applied ? "good" : null }, done.applied ? `Done: version ${done.version}.` : "This would happen; nothing has changed:"), element("pre", {}, done.text));
+        if (done.applied) { $("at").value = ""; await describe(); }
+      } catch (error) { out.replaceChildren(failed(error)); }
+    };
+    const form = element("form", { onsubmit: (event) => { event.preventDefault(); act("0"); } },
+      element("label", {}, "Change", element("select", { name: "action" }, actions.map((name) => element("option", { selected: name === given.action }, name)))),
+      filterField(given), field("Column", "column", given), field("Value (SQL)", "value", given), field("Name", "name", given),
+      element("button", {}, "Preview"),
+      state.canWrite ? element("button", { type: "button", id: "apply", onclick: () => act("1") }, "Apply") : element("span", { class: "faint" }, "Start with --write to apply changes."));
+    show(form, out);
+  },
+};
+
+// Where we are
+
+function go(view, given = {}) {
+  const address = `#${view}?${new URLSearchParams({ t: state.table, ...given })}`;
+  if (location.hash === address) route(); else location.hash = address;
+}
+
+async function describe() {
+  state.about = await ask("describe");
+  const about = state.about;
+  $("summary").textContent = `version ${about.version}, ${number(about.rows)} rows, ${about.columns.length} columns, ${about.fragments} fragments, ${bytes(about.bytes)}, file version ${about.file_version}`;
+  document.title = `${state.table} · lancelet`;
+}
+
+async function open() {
+  try { await describe(); } catch (error) { state.about = null; $("summary").textContent = ""; return painter()(failed(error)); }
+  await route();
+}
+
+async function route() {
+  const [view, given = ""] = location.hash.slice(1).split("?");
+  const { t, ...rest } = Object.fromEntries(new URLSearchParams(given));
+  if (t !== undefined && t !== state.table) { state.table = t; $("tables").value = t; return open(); }
+  state.view = views[view] ? view : "rows";
+  for (const tab of $("views").children) tab.setAttribute("aria-selected", String(tab.id === `view-${state.view}`));
+  if (!state.about) return;
+  const show = painter();
+  try { await views[state.view](show, rest); } catch (error) { show(failed(error)); }
+}
+
+async function start() {
+  const names = { rows: "Rows", search: "Search", schema: "Schema", versions: "Versions", pages: "Bytes", indices: "Indices", plan: "Plan", health: "Health", change: "Change" };
+  $("views").append(...Object.entries(names).map(([view, label]) => element("button", { type: "button", role: "tab", id: `view-${view}`, onclick: () => go(view) }, label)));
+  $("close").addEventListener("click", () => $("details").close());
+  $("at").addEventListener("change", open);
+  $("tables").addEventListener("change", () => { $("at").value = ""; state.table = $("tables").value; history.replaceState(null, "", "#rows"); open(); });
+  $("theme").addEventListener("click", () => {
+    const root = document.documentElement;
+    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    root.dataset.theme = dark ? "light" : "dark";
+  });
+  addEventListener("hashchange", route);
+  try {
+    const found = await ask("list_tables");
+    state.canWrite = found.can_write;
+    $("tables").replaceChildren(...found.tables.map((name) => element("option", {}, name)));
+    if (!found.tables.length) return painter()(element("p", {}, `There are no tables in ${found.root}.`));
+    const wanted = new URLSearchParams(location.hash.split("?")[1]).get("t");
+    state.table = found.tables.includes(wanted) ? wanted : found.tables[0];
+    $("tables").value = state.table;
+    await open();
+  } catch (error) { painter()(failed(error)); }
+}
+
+start();

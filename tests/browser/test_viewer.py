@@ -1,0 +1,316 @@
+"""The page of `lancelet view`, used as a person would, and asked as nobody should."""
+
+import http.client
+import io
+import json
+import shutil
+import subprocess
+import sys
+import zlib
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import Select, WebDriverWait
+
+import lancelet
+
+PATIENCE_SECONDS = 60
+ROWS = 2_000
+
+
+def png(red: int) -> bytes:
+    """Return a picture of one red pixel."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        body = kind + data
+        return len(data).to_bytes(4, "big") + body + zlib.crc32(body).to_bytes(4, "big")
+
+    out = io.BytesIO(b"\x89PNG\r\n\x1a\n")
+    out.seek(0, io.SEEK_END)
+    out.write(chunk(b"IHDR", bytes([0, 0, 0, 1, 0, 0, 0, 1, 8, 2, 0, 0, 0])))
+    out.write(chunk(b"IDAT", zlib.compress(bytes([0, red, 0, 0]))))
+    out.write(chunk(b"IEND", b""))
+    return out.getvalue()
+
+
+@pytest.fixture(scope="session")
+def shop(tmp_path_factory):
+    """Return a folder with two tables."""
+    folder = tmp_path_factory.mktemp("shop")
+    rng = np.random.default_rng(1)
+    vectors = pa.FixedSizeListArray.from_arrays(
+        pa.array(rng.normal(size=ROWS * 16).astype(np.float32)), 16
+    )
+    rows = pa.table(
+        {
+            "id": range(ROWS),
+            "name": [f"fox number {i}" if i % 7 else None for i in range(ROWS)],
+            "price": rng.random(ROWS),
+            "photo": pa.array([png(i % 256) for i in range(ROWS)], pa.large_binary()),
+            "vector": vectors,
+            "facts": [{"color": "red", "sizes": [i, i + 1]} for i in range(ROWS)],
+        }
+    )
+    table = lancelet.write_dataset(rows, str(folder / "animals.lance"))
+    table.create_scalar_index("name", "INVERTED")
+    table.create_index("vector", "IVF_FLAT", num_partitions=4)
+    table.tags.create("first")
+    table.delete("id = 3")
+    lancelet.write_dataset(pa.table({"x": [1, 2, 3]}), str(folder / "deep" / "small.lance"))
+    return folder
+
+
+def served(folder, *options):
+    """Yield the address of the page over a folder, and stop the server afterwards."""
+    program = [sys.executable, "-m", "lancelet", "view", str(folder), "--no-browser", *options]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            yield server.stdout.readline().strip()
+        finally:
+            server.terminate()
+
+
+@pytest.fixture(scope="session")
+def address(shop):
+    """Return the address of a page that may change tables."""
+    yield from served(shop, "--write")
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory):
+    """Return a headless browser."""
+    options = Options()
+    options.binary_location = shutil.which("chromium") or shutil.which("google-chrome") or ""
+    for flag in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--window-size=1280,900",
+        f"--user-data-dir={tmp_path_factory.mktemp('chromium')}",
+    ):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options, Service(shutil.which("chromedriver")))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def page(browser, address):
+    """Return the browser with the page open at the larger table, and fail on errors of scripts."""
+    browser.get(address)
+    until(browser, lambda: "animals.lance" in browser.title)
+    browser.get_log("browser")
+    yield browser
+    problems = [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+    # A refused request is logged by the browser; everything else is a defect of the page.
+    assert [entry for entry in problems if "/api/" not in entry["message"]] == []
+
+
+def until(browser, holds):
+    """Wait until something holds, and return it."""
+
+    def tried(_):
+        found = holds()
+        return found or False
+
+    redrawn = [StaleElementReferenceException]
+    return WebDriverWait(browser, PATIENCE_SECONDS, ignored_exceptions=redrawn).until(tried)
+
+
+def go(page, view, **given):
+    page.find_element(By.ID, f"view-{view}").click()
+    if given:
+        query = urlencode({"t": "animals.lance", **given})
+        page.execute_script(f"location.hash = '{view}?{query}'")
+
+
+def rows(page):
+    return page.find_elements(By.CSS_SELECTOR, "main tbody tr")
+
+
+def text(page, selector):
+    found = page.find_elements(By.CSS_SELECTOR, selector)
+    return found[0].text if found else ""
+
+
+def test_rows_are_paged_sorted_and_filtered(page):
+    go(page, "rows")
+    until(page, lambda: f"1 to 50 of {ROWS - 1:,}" in text(page, "#where"))
+    assert len(rows(page)) == 50
+    page.find_element(By.XPATH, "//button[text()='Last']").click()
+    until(page, lambda: f"of {ROWS - 1:,}" in text(page, "#where") and rows(page))
+    until(page, lambda: str(ROWS - 1) in text(page, "main tbody tr:last-child td"))
+    go(page, "rows", order="id", descending="1", limit="5")
+    until(page, lambda: text(page, "main tbody td") == str(ROWS - 1))
+    assert len(rows(page)) == 5
+    go(page, "rows", filter="id < 5")
+    until(page, lambda: "1 to 4 of 4" in text(page, "#where"))
+    until(page, lambda: text(page, "main tbody tr td:nth-child(2)") == "null")
+
+
+def test_words_of_a_filter_are_completed(page):
+    go(page, "rows")
+    box = until(page, lambda: page.find_element(By.NAME, "filter"))
+    until(page, lambda: rows(page))
+    box = page.find_element(By.NAME, "filter")
+    box.send_keys("id > 3 AND pri")
+    offered = [
+        option.get_attribute("value")
+        for option in page.find_elements(By.CSS_SELECTOR, "#words option")
+    ]
+    assert "id > 3 AND price" in offered
+
+
+def test_an_error_in_a_filter_points_at_its_place(page):
+    go(page, "rows", filter="prise > 3")
+    told = until(page, lambda: text(page, "pre.error"))
+    assert "prise" in told
+    assert "^" in told
+
+
+def test_images_vectors_and_nested_values_are_shown(page):
+    go(page, "rows", limit="3")
+    until(page, lambda: len(rows(page)) == 3)
+    picture = page.find_element(By.CSS_SELECTOR, "main td img")
+    until(page, lambda: page.execute_script("return arguments[0].naturalWidth", picture) == 1)
+    assert page.find_elements(By.CSS_SELECTOR, "main td svg.spark polyline")
+    rows(page)[0].click()
+    until(page, lambda: "sizes" in text(page, "#detail"))
+    assert "red" in text(page, "#detail")
+    page.find_element(By.ID, "close").click()
+
+
+def test_rows_are_reached_by_keyboard(page):
+    go(page, "rows", limit="4")
+    until(page, lambda: len(rows(page)) == 4)
+    page.execute_script("arguments[0].focus()", rows(page)[0])
+    page.switch_to.active_element.send_keys(Keys.ARROW_DOWN)
+    page.switch_to.active_element.send_keys(Keys.ARROW_DOWN)
+    page.switch_to.active_element.send_keys(Keys.ENTER)
+    until(page, lambda: "fox number 2" in text(page, "#detail"))
+    page.switch_to.active_element.send_keys(Keys.ESCAPE)
+    until(page, lambda: not page.find_element(By.ID, "details").is_displayed())
+
+
+def test_texts_and_vectors_are_searched_together_and_alone(page):
+    go(page, "search", text="number 17")
+    until(page, lambda: rows(page) and "fox number 17" in text(page, "main tbody"))
+    go(page, "search", column="vector", row="5")
+    until(page, lambda: rows(page) and text(page, "main tbody td") == "5")
+    vector = ",".join(["0.5"] * 16)
+    go(page, "search", text="number 17", column="vector", vector=vector)
+    until(page, lambda: rows(page))
+    go(page, "search", column="vector", vector="no, numbers")
+    assert "commas" in until(page, lambda: text(page, "pre.error"))
+
+
+def test_versions_are_a_line_with_tags_and_differences(page):
+    go(page, "versions")
+    until(page, lambda: "Delete" in text(page, "ol.line"))
+    assert text(page, "ol.line .tag") == "first"
+    page.find_element(By.XPATH, "//button[text()='Compare']").click()
+    until(page, lambda: text(page, "#difference"))
+
+
+def test_bytes_indices_and_plans_are_shown(page):
+    go(page, "pages")
+    until(page, lambda: len(page.find_elements(By.CSS_SELECTOR, ".map")) >= 6)
+    go(page, "indices")
+    until(page, lambda: "vector_idx" in text(page, "main"))
+    page.find_element(By.XPATH, "//button[text()='Measure recall']").click()
+    until(page, lambda: "recall=" in text(page, "main"))
+    go(page, "plan", filter="id > 3", measure="1")
+    until(page, lambda: "measured" in text(page, "#plan"))
+    go(page, "health", level="decode")
+    until(page, lambda: text(page, "#healthy"))
+
+
+def test_a_change_is_previewed_and_then_applied(page, shop):
+    before = lancelet.dataset(str(shop / "deep" / "small.lance")).version
+    Select(page.find_element(By.ID, "tables")).select_by_visible_text("deep/small.lance")
+    until(page, lambda: "small" in page.title)
+    page.find_element(By.ID, "view-change").click()
+    until(page, lambda: page.find_elements(By.ID, "apply"))
+    page.find_element(By.NAME, "filter").send_keys("x = 1")
+    page.find_element(By.XPATH, "//button[text()='Preview']").click()
+    until(page, lambda: "nothing has changed" in text(page, "#outcome"))
+    assert lancelet.dataset(str(shop / "deep" / "small.lance")).version == before
+    page.find_element(By.ID, "apply").click()
+    until(page, lambda: "Done" in text(page, "#outcome"))
+    assert lancelet.dataset(str(shop / "deep" / "small.lance")).count_rows() == 2
+
+
+def test_the_page_fits_a_phone_and_darkens(page):
+    page.set_window_size(390, 800)
+    try:
+        go(page, "rows")
+        until(page, lambda: rows(page))
+        wide = "return document.documentElement.scrollWidth <= window.innerWidth"
+        assert page.execute_script(wide)
+        ground = "return getComputedStyle(document.body).backgroundColor"
+        light = page.execute_script(ground)
+        page.find_element(By.ID, "theme").click()
+        assert page.execute_script(ground) != light
+    finally:
+        page.set_window_size(1280, 900)
+
+
+def reply(address, path, method="GET", token=True, **headers):
+    """Return the status and the text of a reply, asked for without a browser."""
+    parts = urlsplit(address)
+    if token:
+        headers["Cookie"] = f"lancelet_token={parse_qs(parts.query)['token'][0]}"
+    connection = http.client.HTTPConnection(parts.hostname, parts.port)
+    try:
+        connection.request(method, path, headers=headers)
+        response = connection.getresponse()
+        return response.status, response.read().decode(errors="replace")
+    finally:
+        connection.close()
+
+
+def test_only_who_has_the_token_is_answered(address):
+    assert reply(address, "/api/list_tables")[0] == 200
+    assert reply(address, "/api/list_tables", token=False)[0] == 403
+    assert reply(address, "/", token=False)[0] == 403
+    assert reply(address, "/?token=guess", token=False)[0] == 403
+    assert reply(address, "/api/list_tables", token=False, Cookie="lancelet_token=x")[0] == 403
+
+
+def test_another_name_of_the_host_and_another_origin_are_refused(address):
+    assert reply(address, "/api/list_tables", Host="evil.example")[0] == 421
+    other = reply(address, "/api/change?action=compact", "POST", Origin="http://evil.example")
+    assert other[0] == 421
+
+
+@pytest.mark.parametrize("name", ["../animals.lance", "/etc", "deep/../animals.lance", "nowhere"])
+def test_no_name_leads_out_of_the_folder(address, name):
+    status, told = reply(address, f"/api/describe?{urlencode({'table': name})}")
+    assert status == 404
+    assert json.loads(told)["kind"] == "NotFoundError"
+
+
+def test_changes_are_refused_without_leave_and_by_other_methods(shop):
+    server = served(shop)
+    address = next(server)
+    try:
+        query = urlencode({"table": "animals.lance", "action": "compact", "apply": "1"})
+        assert reply(address, f"/api/change?{query}", "POST")[0] == 403
+        assert reply(address, f"/api/change?{query}")[0] == 405
+        assert reply(address, f"/api/change?{query.replace('apply=1', '')}", "POST")[0] == 200
+    finally:
+        server.close()

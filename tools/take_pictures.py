@@ -1,0 +1,90 @@
+"""Take the pictures of the page of `lancelet view` that the guide shows, in headless Chromium.
+
+python tools/take_pictures.py
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+from selenium import webdriver
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
+
+import lancelet
+
+PICTURES = Path(__file__).resolve().parent.parent / "docs" / "guide" / "pictures"
+# Name, what is shown, the width of the window, and whether it is dark.
+TAKEN = (
+    ("view-light", "rows?t=cities.lance", 1100, False),
+    ("view-dark", "pages?t=cities.lance", 1100, True),
+    ("view-narrow", "rows?t=cities.lance&filter=people>250000", 420, False),
+)
+HEIGHT = 640
+
+
+def main() -> None:
+    """Make a table, serve it, and take the pictures."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_cities(folder)
+        program = [sys.executable, "-m", "lancelet", "view", folder, "--no-browser"]
+        with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as server:
+            assert server.stdout is not None
+            try:
+                take(server.stdout.readline().strip())
+            finally:
+                server.terminate()
+
+
+def write_cities(folder: str) -> None:
+    """Write the table that the pictures show."""
+    names = ["Aachen", "Bergen", "Cork", "Delft", "Espoo", "Faro", "Ghent", "Haifa"]
+    vectors = [[math.sin(i + j / 3) for j in range(24)] for i in range(800)]
+    cities = pa.table(
+        {
+            "city": [f"{names[i % 8]} {i // 8}" for i in range(800)],
+            "people": [224_004 + (i * 7919) % 90_000 for i in range(800)],
+            "founded": pa.array([i * 97 % 20_000 for i in range(800)], pa.date32()),
+            "shape": pa.array(vectors, pa.list_(pa.float32(), 24)),
+            "at": [{"lat": 50.0 + i / 100, "lon": 6.0} for i in range(800)],
+        }
+    )
+    table = lancelet.write_dataset(cities, f"{folder}/cities.lance")
+    table.update({"people": "people + 1"}, where="people < 230000")
+    table.tags.create("census")
+
+
+def take(address: str) -> None:
+    """Take the pictures of the page at an address."""
+    options = Options()
+    options.binary_location = shutil.which("chromium") or ""
+    flags = "--headless=new --no-sandbox --disable-gpu --hide-scrollbars --no-first-run "
+    flags += "--disable-background-networking --disable-component-update --disable-sync"
+    for flag in flags.split():
+        options.add_argument(flag)
+    driver = webdriver.Chrome(options, Service(shutil.which("chromedriver")))
+    try:
+        driver.get(address)
+        PICTURES.mkdir(exist_ok=True)
+        for name, shown, width, is_dark in TAKEN:
+            driver.set_window_size(width, HEIGHT)
+            theme = "dark" if is_dark else "light"
+            driver.execute_script(f"document.documentElement.dataset.theme = '{theme}'")
+            driver.execute_script(f"location.hash = '{shown}'")
+            ready = (By.CSS_SELECTOR, ".map" if shown.startswith("pages") else "tbody tr")
+            WebDriverWait(driver, 60).until(lambda page, ready=ready: page.find_elements(*ready))
+            driver.save_screenshot(str(PICTURES / f"{name}.png"))
+    finally:
+        driver.quit()
+
+
+if __name__ == "__main__":
+    main()
