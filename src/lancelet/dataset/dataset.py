@@ -18,6 +18,7 @@ import pyarrow.dataset
 
 from lancelet import ops
 from lancelet.bitmap import Bitmap
+from lancelet.dataset import display
 from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.dataset.arrow_methods import ArrowMethods
 from lancelet.dataset.bases import BaseMethods
@@ -43,6 +44,7 @@ from lancelet.dataset.mem_wal import MemWalMethods
 from lancelet.dataset.model_methods import ModelMethods
 from lancelet.dataset.mutation import MutationMethods
 from lancelet.dataset.named_table import named_table
+from lancelet.dataset.plots import Plots
 from lancelet.dataset.recall import RecallMethods
 from lancelet.dataset.refs import RefMethods
 from lancelet.dataset.session import Session
@@ -339,6 +341,27 @@ class LanceDataset(
     def __repr__(self) -> str:
         """Say where the table is and which version is looked at."""
         return f"LanceDataset({self._uri!r}, version={self.version})"
+
+    def _repr_html_(self) -> str:
+        """Show what is in the table, and its first rows, in a notebook."""
+        fragments = self.snapshot.fragments
+        size = sum(file.size_bytes or 0 for each in fragments for file in each.files)
+        facts = {
+            "version": self.version,
+            "rows": self.snapshot.num_rows,
+            "fragments": len(fragments),
+            "size": display.size_text(size),
+            "file version": self.data_storage_version,
+            "indices": sorted({index.name for index in self.snapshot.indices.indices}) or None,
+        }
+        columns = ((field.name, field.type) for field in self.schema)
+        first = display.preview(self.head(5))
+        return display.card(self._uri, facts, display.grid(("column", "type"), columns), first)
+
+    @property
+    def plot(self) -> Plots:
+        """Plots of the table by matplotlib: sizes, history, fragments, recall."""
+        return Plots(self)
 
     def at(self, snapshot: Snapshot) -> LanceDataset:
         """Return a dataset that looks at another version, opened in the same way."""

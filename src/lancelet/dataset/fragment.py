@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.dataset
 
 from lancelet import ops
+from lancelet.dataset import display
 from lancelet.dataset.adopt import describe_file
 from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.dataset.asked_columns import asked_columns
@@ -320,6 +321,11 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
         deletion = self.deletion_file()
         behind = "" if deletion is None else f", deletion_file={deletion!r}"
         return f"LanceFileFragment(id={self.fragment_id}, data_files={files}{behind})"
+
+    def _repr_html_(self) -> str:
+        """Show the fragment and its first rows, in a notebook."""
+        facts = {"rows": self.count_rows(), "files": [file.path for file in self._fragment.files]}
+        return display.card(f"Fragment {self.fragment_id}", facts, display.preview(self.head(5)))
 
 
 class FragmentSession:

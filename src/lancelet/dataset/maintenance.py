@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet import ops
+from lancelet.dataset import display
 from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.dataset.compaction import Compaction, options_of
 from lancelet.dataset.explanation import CleanupExplanation, explanation_of
@@ -300,6 +301,10 @@ class DatasetOptimizer:
     def __init__(self, dataset: LanceDataset) -> None:
         """Work on a dataset, which follows to the versions made."""
         self._dataset = dataset
+
+    def __repr__(self) -> str:
+        """Show what is worked on."""
+        return display.line("DatasetOptimizer", self._dataset.uri, version=self._dataset.version)
 
     @checks_kinds
     def compact_files(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, overload
 import pyarrow as pa
 
 from lancelet import ops
+from lancelet.dataset import display
 from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.dataset.committing import Transaction
 from lancelet.dataset.operation_forms import operation_to_user
@@ -42,6 +43,10 @@ class MergeInsertBuilder:
         self._spec = ops.merge_insert.spec.MergeSpec(_key_names(dataset, on))
         self._retries = ops.publish.Retries()
         self._options = CommitOptions()
+
+    def __repr__(self) -> str:
+        """Show into what is merged, and what happens to rows."""
+        return display.line("MergeInsertBuilder", self._dataset.uri, spec=self._spec)
 
     def when_matched_update_all(self, condition: str | None = None) -> Self:
         """Update rows whose key the source has.

@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar, cast, overload
 
 from lancelet import ops
+from lancelet.dataset import display
 from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.dataset.handle import Handle, OpenOptions, locate, open_reference, text_of
 from lancelet.errors import InvalidInputError
@@ -73,6 +74,17 @@ class Tags:
     def __init__(self, dataset: LanceDataset) -> None:
         """Look at the tags of the table that a dataset is a version of."""
         self._dataset = dataset
+
+    def __repr__(self) -> str:
+        """Show the names."""
+        return display.line("Tags", self._dataset.uri, names=sorted(self.list()))
+
+    def _repr_html_(self) -> str:
+        """Show the names with their versions, in a notebook."""
+        rows = (
+            (name, each["branch"] or "main", each["version"]) for name, each in self.list().items()
+        )
+        return display.card("Tags", {}, display.grid(("tag", "branch", "version"), rows))
 
     def list(self) -> dict[str, Tag]:
         """Return all tags by name."""
@@ -131,6 +143,20 @@ class Branches:
     def __init__(self, dataset: LanceDataset) -> None:
         """Look at the branches of the table that a dataset is a version of."""
         self._dataset = dataset
+
+    def __repr__(self) -> str:
+        """Show the names."""
+        return display.line("Branches", self._dataset.uri, names=sorted(self.list()))
+
+    def _repr_html_(self) -> str:
+        """Show the names with their versions, in a notebook."""
+        rows = (
+            (name, each["parent_branch"] or "main", each["parent_version"])
+            for name, each in self.list().items()
+        )
+        return display.card(
+            "Branches", {}, display.grid(("branch", "parent_branch", "parent_version"), rows)
+        )
 
     def list(self) -> dict[str, Branch]:
         """Return all branches by name."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 from uuid import UUID
 
@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset
 
+from lancelet.dataset import display
 from lancelet.dataset.asked_columns import asked_columns
 from lancelet.dataset.blob_file import BlobFile
 from lancelet.dataset.search_filter import (
@@ -404,6 +405,21 @@ class LanceScanner(pa.dataset.Scanner):  # type: ignore[misc]  # pyarrow has no 
             options = with_search_filter(plan.snapshot, plan.options, filtering)
             self._filtered = plan_scan(plan.snapshot, options)
         return self._filtered
+
+    def __repr__(self) -> str:
+        """Show what is scanned, and how."""
+        options = self._unfiltered.options
+        shown = {field.name: getattr(options, field.name) for field in fields(options)}
+        plain = {field.name: field.default for field in fields(options)}
+        given = {name: value for name, value in shown.items() if value != plain[name]}
+        return display.line(
+            "LanceScanner", self._dataset.uri, version=self._dataset.version, **given
+        )
+
+    def _repr_html_(self) -> str:
+        """Show the plan and what comes out, in a notebook."""
+        facts = {"plan": self.explain_plan(), "columns": self.projected_schema.names}
+        return display.card(repr(self), facts)
 
     @property
     def projected_schema(self) -> pa.Schema:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
+from lancelet.dataset import display
 from lancelet.errors import InvalidInputError
 from lancelet.io.cache import CACHE
 from lancelet.io.metered import PROCESS_METER
@@ -46,6 +47,10 @@ class Session:
         self._bytes_max = None if other is None else other + (index or 0)
         self.meter = PROCESS_METER.scope()
         """Counts what the tables of the session ask of their stores."""
+
+    def __repr__(self) -> str:
+        """Show how much is kept."""
+        return display.line("Session", size_bytes=self.size_bytes())
 
     def size_bytes(self) -> int:
         """Return how many bytes may be kept, at most as many as the session was to have.

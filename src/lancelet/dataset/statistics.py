@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 
 from lancelet import ops
+from lancelet.dataset import display
 from lancelet.file.v2.reader import FileReader
+from lancelet.format.field import FieldId
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
@@ -45,6 +47,21 @@ class LanceStats:
     def __init__(self, dataset: LanceDataset) -> None:
         """Look at a dataset."""
         self._snapshot = dataset.snapshot
+
+    def __repr__(self) -> str:
+        """Show the counts."""
+        return display.line("LanceStats", self._snapshot.location.uri, **self.dataset_stats())
+
+    def _repr_html_(self) -> str:
+        """Show the counts and the bytes of columns, in a notebook."""
+        schema = self._snapshot.schema
+        sizes = [
+            (schema.path_of(FieldId(each.id)), display.size_text(each.bytes_on_disk))
+            for each in self.data_stats().fields
+        ]
+        return display.card(
+            "Statistics", self.dataset_stats(), display.grid(("field", "size"), sizes)
+        )
 
     def dataset_stats(self, max_rows_per_group: int = 1024) -> DatasetStats:
         """Count fragments, those with fewer rows than a number, and deleted rows."""

@@ -1,0 +1,138 @@
+"""Plots of a table, by matplotlib: `dataset.plot.sizes()`. Needs the extra `plot`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lancelet.errors import InvalidInputError, UnsupportedError
+from lancelet.table.snapshot import open_entry
+
+if TYPE_CHECKING:
+    from lancelet.dataset.dataset import LanceDataset
+
+_MIB = 2**20
+
+
+class Plots:
+    """Draws what people would rather look at than read; each method returns matplotlib's axes."""
+
+    def __init__(self, dataset: LanceDataset) -> None:
+        """Draw a dataset."""
+        self._dataset = dataset
+
+    def sizes(self, ax: Any = None) -> Any:
+        """Draw how many bytes of files each column takes, the largest first.
+
+        Args:
+            ax: Where to draw; by default new axes.
+        """
+        schema = self._dataset.snapshot.schema
+        stored = {each.id: each.bytes_on_disk for each in self._dataset.stats.data_stats().fields}
+        tops = {
+            field.name: sum(stored[int(each.id)] for each in field.walk())
+            for field in schema.fields
+        }
+        names = sorted(tops, key=lambda name: tops[name])
+        axes = _axes(ax)
+        axes.barh(names, [tops[name] / _MIB for name in names])
+        axes.set_xlabel("MiB in files")
+        axes.set_title("Columns by size")
+        return axes
+
+    def history(self, ax: Any = None) -> Any:
+        """Draw how many rows each version has.
+
+        Args:
+            ax: Where to draw; by default new axes.
+        """
+        location = self._dataset.snapshot.location
+        entries = location.handler.list_versions(location.store)
+        snapshots = [open_entry(location, entry) for entry in entries]
+        axes = _axes(ax)
+        axes.step(
+            [snapshot.version for snapshot in snapshots],
+            [snapshot.num_rows for snapshot in snapshots],
+            where="post",
+            marker="o",
+        )
+        axes.set_xlabel("version")
+        axes.set_ylabel("rows")
+        axes.set_ylim(bottom=0)
+        axes.set_title("Rows by version")
+        return axes
+
+    def fragments(self, ax: Any = None) -> Any:
+        """Draw how many rows each fragment has, and how many of them are deleted.
+
+        Args:
+            ax: Where to draw; by default new axes.
+        """
+        fragments = self._dataset.snapshot.fragments
+        ids = np.asarray(fragments.ids)
+        deleted = np.asarray(fragments.num_deleted_rows)
+        axes = _axes(ax)
+        axes.bar(ids, np.asarray(fragments.physical_rows) - deleted, label="rows")
+        bottom = np.asarray(fragments.physical_rows) - deleted
+        axes.bar(ids, deleted, bottom=bottom, label="deleted", color="tab:red")
+        axes.set_xlabel("fragment")
+        axes.set_ylabel("rows")
+        axes.legend()
+        axes.set_title("Rows by fragment")
+        return axes
+
+    def recall(
+        self,
+        column: str | None = None,
+        ax: Any = None,
+        *,
+        k: int = 10,
+        sample: int = 50,
+        nprobes: tuple[int, ...] = (1, 2, 4, 8, 16),
+    ) -> Any:
+        """Draw how much of what is nearest an index of vectors finds, by what a search costs.
+
+        Args:
+            column: The column of vectors; needed if several have an index.
+            ax: Where to draw; by default new axes.
+            k: How many rows are looked for each time.
+            sample: How many vectors of the table are looked for.
+            nprobes: How many partitions are looked at, in turn.
+        """
+        name = column or self._indexed_vector()
+        reports = [
+            self._dataset.recall_report(name, k, sample, nprobes=probes, store=False)
+            for probes in nprobes
+        ]
+        axes = _axes(ax)
+        times = [report.milliseconds for report in reports]
+        axes.plot(times, [report.recall for report in reports], marker="o")
+        for probes, time, report in zip(nprobes, times, reports, strict=True):
+            axes.annotate(f"nprobes={probes}", (time, report.recall), fontsize="small")
+        axes.set_xlabel("milliseconds a search")
+        axes.set_ylabel(f"recall at {k}")
+        axes.set_title(f"Recall of the index on {name}")
+        return axes
+
+    def _indexed_vector(self) -> str:
+        names = [
+            index.field_names[0]
+            for index in self._dataset.describe_indices()
+            if index.index_type.startswith("IVF")
+        ]
+        if len(names) != 1:
+            raise InvalidInputError("name the column of vectors to draw", indexed=names)
+        return names[0]
+
+
+def _axes(ax: Any) -> Any:
+    if ax is not None:
+        return ax
+    try:
+        from matplotlib import pyplot as plt  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise UnsupportedError(
+            "plots need the extra `plot`: pip install 'lancelet[plot]'", missing=error.name
+        ) from error
+    return plt.subplots()[1]

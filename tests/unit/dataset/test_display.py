@@ -1,0 +1,84 @@
+"""What objects show of themselves: a line that says what they are, and HTML that escapes."""
+
+import re
+
+import matplotlib as mpl
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import lancelet
+from lancelet.errors import InvalidInputError
+
+mpl.use("Agg")
+
+
+@pytest.fixture
+def table(tmp_path):
+    vectors = np.random.default_rng(1).normal(size=(400, 8)).astype(np.float32)
+    rows = pa.table(
+        {
+            "id": range(400),
+            "text": ["<script>alert(1)</script>"] * 400,
+            "v": pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 8),
+        }
+    )
+    table = lancelet.write_dataset(rows, str(tmp_path / "t.lance"), max_rows_per_file=100)
+    table.create_index("v", "IVF_FLAT", num_partitions=4)
+    table.tags.create("first")
+    table.delete("id < 30")
+    return table
+
+
+def shown(table):
+    return {
+        "dataset": table,
+        "scanner": table.scanner(columns=["id"], filter="id > 3"),
+        "fragment": table.get_fragments()[0],
+        "tags": table.tags,
+        "branches": table.branches,
+        "statistics": table.stats,
+        "session": table.session(),
+        "merge": table.merge_insert("id"),
+        "optimizer": table.optimize,
+    }
+
+
+def test_no_object_shows_an_address(table):
+    for name, each in shown(table).items():
+        assert not re.search(r"object at 0x", repr(each)), name
+
+
+def test_lines_have_the_facts(table):
+    lines = {name: repr(each) for name, each in shown(table).items()}
+    assert "id > 3" in lines["scanner"]
+    assert "names=['first']" in lines["tags"]
+    assert "num_fragments=4" in lines["statistics"]
+
+
+def test_notebooks_get_facts_and_rows_as_text(table):
+    page = table._repr_html_()
+    assert "370" in page
+    assert "v_idx" in page
+    assert "&lt;script&gt;" in page
+    assert "<script>" not in page
+    for name in ("scanner", "fragment", "tags", "branches", "statistics"):
+        assert shown(table)[name]._repr_html_().startswith("<div>"), name
+
+
+def test_plots_draw_what_the_table_says(table):
+    sizes = table.plot.sizes()
+    assert [label.get_text() for label in sizes.get_yticklabels()][-1] == "v"
+    (line,) = table.plot.history().get_lines()
+    assert line.get_ydata().tolist() == [400, 400, 370]
+    bars = [bar.get_height() for bar in table.plot.fragments().patches]
+    assert bars == [70, 100, 100, 100, 30, 0, 0, 0]
+    (curve,) = table.plot.recall(sample=10, nprobes=(1, 4)).get_lines()
+    assert curve.get_ydata()[-1] == 1.0
+    mpl.pyplot.close("all")
+
+
+def test_a_plot_of_recall_needs_an_index(tmp_path):
+    table = lancelet.write_dataset({"a": [1]}, str(tmp_path / "t.lance"))
+    with pytest.raises(InvalidInputError, match="name the column"):
+        table.plot.recall()
