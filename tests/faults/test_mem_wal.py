@@ -17,6 +17,7 @@ import pytest
 
 import lancelet
 from lancelet.errors import CommitOutcomeUnknownError, StorageError
+from lancelet.format.shard_manifest import SEALED
 from lancelet.ops.mem_wal.shard import Shard
 from lancelet.ops.mem_wal.upkeep import collect_log, seal_shard
 from lancelet.ops.mem_wal.writer import MemWalWriter
@@ -107,4 +108,4 @@ def test_collecting_and_sealing_lose_nothing_whatever_fails(tmp_path, fault):
         if not store.fired:
             break
     assert request > 10
-    assert Shard(plain, SHARD).latest().is_sealed
+    assert Shard(plain, SHARD).latest().status == SEALED

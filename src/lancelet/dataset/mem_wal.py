@@ -94,7 +94,7 @@ class ShardWriter:
             "wal_flush_time_ms": counts.wal_ns // _MILLION,
             "memtable_flush_count": counts.flushes,
             "memtable_flush_rows": counts.flushed_rows,
-            "memtable_flush_failures": 0,
+            "memtable_flush_failures": counts.failed_flushes,
             "memtable_flush_time_ms": counts.flush_ns // _MILLION,
         }
 
@@ -114,8 +114,9 @@ class ShardWriter:
         """Return a scanner of the table, this shard with what is in memory, and other shards."""
         writer = self._writer
         others = tuple(each.tables for each in shard_snapshots or ())
-        own = ops.mem_wal.merged.shard_tables(writer.shard)
-        memory = ops.mem_wal.merged.MemoryRows(writer.manifest.current_generation, writer.rows)
+        view = writer.view()
+        own = ops.mem_wal.merged.tables_of(view.manifest)
+        memory = ops.mem_wal.merged.MemoryRows(view.manifest.current_generation, view.rows)
         shards = (own, *(each for each in others if each.shard_id != own.shard_id))
         read = ops.mem_wal.merged.MergedRead(writer.base, shards, (memory,))
         read.keys  # noqa: B018 - without a key there is nothing to merge by
@@ -207,7 +208,7 @@ class MemWalMethods:
         spec, shards = self._spec(bucket_column, num_buckets, identity_column, unsharded)
         initialize = partial(
             ops.mem_wal.state.initialize_mem_wal,
-            spec=spec,
+            specs=() if spec is None else (spec,),
             num_shards=shards,
             maintained=maintained_indexes,
             writer_config={name: value for name, value in config.items() if value is not None},
@@ -310,17 +311,21 @@ class MemWalMethods:
             stats_log_interval_ms: Has no effect: nothing is logged.
             hnsw_params: Settings of the graphs of flushed rows; see `initialize_mem_wal`.
         """
-        del durable_write, max_wal_buffer_size, max_wal_flush_interval_ms
-        del max_unflushed_memtable_bytes, manifest_scan_batch_size
-        del backpressure_log_interval_ms, stats_log_interval_ms
-        limits = {
+        config = {
+            "durable_write": durable_write,
+            "max_wal_buffer_size": max_wal_buffer_size,
+            "max_wal_flush_interval_ms": max_wal_flush_interval_ms,
             "max_memtable_size": max_memtable_size,
             "max_memtable_rows": max_memtable_rows,
             "max_memtable_batches": max_memtable_batches,
+            "max_unflushed_memtable_bytes": max_unflushed_memtable_bytes,
+            "manifest_scan_batch_size": manifest_scan_batch_size,
+            "backpressure_log_interval_ms": backpressure_log_interval_ms,
+            "stats_log_interval_ms": stats_log_interval_ms,
             **ops.mem_wal.indices.graph_settings(hnsw_params),
         }
         return ShardWriter(
-            ops.mem_wal.writer.MemWalWriter(self._handle.snapshot, parse_shard_id(shard_id), limits)
+            ops.mem_wal.writer.MemWalWriter(self._handle.snapshot, parse_shard_id(shard_id), config)
         )
 
     def _spec(

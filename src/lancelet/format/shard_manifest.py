@@ -9,6 +9,7 @@ splits its work by prefixes. Versions follow each other without gaps; the highes
 
 from __future__ import annotations
 
+import re
 import uuid
 from dataclasses import dataclass
 from typing import Final
@@ -20,9 +21,15 @@ from lancelet.format.index_metadata import uuid_from_proto, uuid_to_proto
 from lancelet.format.paths import MEM_WAL
 from lancelet.format.protos import index_details_pb
 from lancelet.format.seal import sealed, unsealed
-from lancelet.format.wire import parse_message, render_message
+from lancelet.format.wire import parse_message, render_message, unknown_fields
 
 _BITS: Final = 64
+_WAL_ENTRY: Final = re.compile(r"wal/([01]{64})\.arrow")
+
+ACTIVE: Final = int(index_details_pb.ShardManifest.ACTIVE)
+"""The status of a shard that may be written."""
+SEALED: Final = int(index_details_pb.ShardManifest.SEALED)
+"""The status of a shard that nobody writes any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +41,7 @@ class SsTable:
     in_memory_bytes: int = 0
     physical_rows: int = 0
     primary_key_bytes: int = 0
+    unknown: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +57,9 @@ class ShardManifest:
         current_generation: The generation of the rows that are in memory.
         sstables: The tables, by generation.
         spec_id: Which rule says what belongs to the shard, 0 for none.
-        is_sealed: Whether nobody may write any more.
+        field_entries: The values that rows of the shard have in common, by field of the rule.
+        status: Whether it may be written; numbers that later releases may add forbid it too.
+        unknown: The wire form of what a later release wrote and this one does not know.
     """
 
     shard_id: uuid.UUID
@@ -60,7 +70,14 @@ class ShardManifest:
     current_generation: int = 1
     sstables: tuple[SsTable, ...] = ()
     spec_id: int = 0
-    is_sealed: bool = False
+    field_entries: tuple[tuple[str, bytes], ...] = ()
+    status: int = ACTIVE
+    unknown: bytes = b""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the shard may be written."""
+        return self.status == ACTIVE
 
     @staticmethod
     def parse(data: bytes) -> ShardManifest:
@@ -74,6 +91,7 @@ class ShardManifest:
                 each.in_memory_bytes,
                 each.physical_rows,
                 each.primary_key_bytes,
+                unknown_fields(each),
             )
             for each in proto.flushed_generations
         )
@@ -89,7 +107,9 @@ class ShardManifest:
             proto.current_generation,
             sstables,
             proto.shard_spec_id,
-            proto.status == index_details_pb.ShardManifest.SEALED,
+            tuple((each.field_id, each.value) for each in proto.shard_field_entries),
+            int(proto.status),
+            unknown_fields(proto),
         )
 
     def render(self) -> bytes:
@@ -102,16 +122,21 @@ class ShardManifest:
             current_generation=self.current_generation,
             shard_spec_id=self.spec_id,
             shard_id=uuid_to_proto(self.shard_id),
-            status=index_details_pb.ShardManifest.SEALED if self.is_sealed else None,
         )
+        for field_id, value in self.field_entries:
+            proto.shard_field_entries.add(field_id=field_id, value=value)
         for each in self.sstables:
-            proto.flushed_generations.add(
+            table = proto.flushed_generations.add(
                 generation=each.generation,
                 path=each.path,
                 in_memory_bytes=each.in_memory_bytes,
                 physical_rows=each.physical_rows,
                 primary_key_bytes=each.primary_key_bytes,
             )
+            table.MergeFromString(each.unknown)
+        proto.MergeFromString(self.unknown)
+        if self.status != ACTIVE:
+            proto.status = self.status
         return sealed(render_message(proto))
 
 
@@ -137,6 +162,16 @@ def shard_manifest_path(version: int) -> str:
 def wal_entry_path(position: int) -> str:
     """Return the path of an entry of the log below the folder of the shard."""
     return f"wal/{reversed_bits(position)}.arrow"
+
+
+def wal_entry_position(path: str) -> int | None:
+    """Return the position of the entry that has a path, None if it is not of an entry.
+
+    >>> wal_entry_position(wal_entry_path(6))
+    6
+    """
+    found = _WAL_ENTRY.fullmatch(path)
+    return None if found is None else int(found[1][::-1], 2)
 
 
 HINT_PATH: Final = "manifest/version_hint.json"

@@ -148,6 +148,46 @@ def _compacted(uri):
     return dataset
 
 
+def _merge(module, dataset, generations, pairs):
+    done = [module.mem_wal.CompactedSsTable(SHARD, each) for each in generations]
+    merge = dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+    merge.mark_sstables_as_compacted(done).execute(_rows(pairs))
+
+
+def test_a_merge_that_comes_late_or_twice_changes_nothing(tmp_path):
+    """Generation 2 is newer than 1, so merging 1 behind it would bring back what it replaced."""
+    for module in (lance, lancelet):
+        uri = str(tmp_path / module.__name__)
+        _new(uri)
+        for value in ("older", "newest"):
+            with module.dataset(uri).mem_wal_writer(SHARD) as writer:
+                writer.put(_rows([(1, value)]))
+        before = module.dataset(uri)
+        _merge(module, module.dataset(uri), [2], [(1, "newest")])
+        version = module.dataset(uri).version
+        for stale in (module.dataset(uri), before):
+            for generation in (1, 2):
+                with pytest.raises(OSError, match="(?i)stale|in the table already"):
+                    _merge(module, stale, [generation], [(1, "older")])
+        with pytest.raises(OSError, match="(?i)once"):
+            _merge(module, module.dataset(uri), [3, 4], [(1, "older")])
+        assert module.dataset(uri).version == version
+        assert _dict(module.dataset(uri).to_table())[1] == "newest"
+
+
+def test_two_that_merge_at_once_merge_once(tmp_path):
+    """Both read the version before; the second one finds that its generation is there."""
+    uri = str(tmp_path / "t")
+    dataset = _new(uri)
+    with dataset.mem_wal_writer(SHARD) as writer:
+        writer.put(_rows([(9, "n")]))
+    first, second = lancelet.dataset(uri), lancelet.dataset(uri)
+    _merge(lancelet, first, [1], [(9, "n")])
+    with pytest.raises(CommitError):
+        _merge(lancelet, second, [1], [(9, "n")])
+    assert sorted(_dict(lancelet.dataset(uri).to_table())) == [1, 2, 3, 9]
+
+
 def test_the_reference_goes_on_where_ours_stopped_and_back(tmp_path):
     uri = str(tmp_path / "t")
     dataset = _new(uri)

@@ -47,6 +47,7 @@ from lancelet.format.schema import Schema
 from lancelet.format.version import FileVersion
 from lancelet.rowids.deletion import DeletionVector
 from lancelet.rowids.sequence import RowIdSequence
+from lancelet.table.apply.mem_wal import DuplicateShardError, StaleCompactionError
 from lancelet.table.apply.state import with_true_version
 from lancelet.table.commit import CommitOptions, commit
 from lancelet.table.conflict.rebase import with_deletions
@@ -249,6 +250,16 @@ def test_generations_of_shards_only_grow(location):
     other = CompactedSsTable(UUID(int=8), 1)
     with_rows = commit_next(open_snapshot(location), Update(compacted_sstables=(other,)))
     assert generations(with_rows) == {SHARD: 5, UUID(int=8): 1}
+    for generation in (4, 5):
+        again = UpdateMemWalState((CompactedSsTable(SHARD, generation),))
+        with pytest.raises(StaleCompactionError, match="in the table already"):
+            commit_next(with_rows, again)
+        with pytest.raises(StaleCompactionError):
+            commit_next(with_rows, Update(compacted_sstables=again.compacted_sstables))
+    twice = (CompactedSsTable(SHARD, 6), CompactedSsTable(SHARD, 7))
+    with pytest.raises(DuplicateShardError, match="once"):
+        commit_next(with_rows, UpdateMemWalState(twice))
+    assert generations(open_snapshot(location)) == {SHARD: 5, UUID(int=8): 1}
 
 
 def generations(snapshot):

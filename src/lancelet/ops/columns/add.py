@@ -27,6 +27,7 @@ from lancelet.ops.columns.job import ColumnJob, Committing, report_merge
 from lancelet.ops.columns.plan import ColumnPlan, grown_schema, no_values
 from lancelet.ops.columns.sources import Expressions, Function, NewColumns, Nulls, Rows
 from lancelet.ops.dry_run import ChangeReport
+from lancelet.ops.mem_wal.guard import refuse_names_of_log, refuse_with_log
 from lancelet.ops.rows import RowStream
 from lancelet.table.snapshot import Snapshot
 
@@ -82,6 +83,8 @@ def _job(snapshot: Snapshot, source: NewColumns) -> ColumnJob:
 
 def plan_new_columns(snapshot: Snapshot, source: NewColumns) -> ColumnPlan:
     """Return how columns are added to a version."""
+    if not isinstance(source, Nulls):
+        refuse_with_log(snapshot, "add a computed column", "add it as all nulls, and fill it")
     match source:
         case Expressions():
             return plan_expressions(snapshot, source)
@@ -100,6 +103,7 @@ def _plan_nulls(snapshot: Snapshot, source: Nulls) -> ColumnPlan:
         raise ColumnUnsupportedError(
             "Cannot add all-null columns to legacy dataset version", version=version.value
         )
+    refuse_names_of_log(snapshot, source.schema.names)
     grown = grown_schema(snapshot, source.schema)
     known = {field.id for field in snapshot.schema.walk()}
     for field in _outermost(grown.added.fields, known):

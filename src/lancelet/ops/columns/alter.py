@@ -44,6 +44,11 @@ from lancelet.ops.columns.nulls import check_without_nulls
 from lancelet.ops.columns.plan import ColumnPlan, no_values, plain_projection
 from lancelet.ops.columns.rows import read_live
 from lancelet.ops.dry_run import ChangeReport, Rehearsal
+from lancelet.ops.mem_wal.guard import (
+    refuse_change_of_key,
+    refuse_names_of_log,
+    refuse_with_log,
+)
 from lancelet.ops.publish import publish, with_retries
 from lancelet.query.row_columns import ROW_FIELDS
 from lancelet.table.snapshot import Snapshot
@@ -100,10 +105,17 @@ def plan_alterations(snapshot: Snapshot, alterations: Sequence[Alteration]) -> C
         chain = find_chain(schema, alteration.path)
         before = changed.get(chain[-1].id, chain[-1])
         after = _altered(before, alteration)
+        if after.name != before.name:
+            refuse_change_of_key(snapshot, before, "rename")
+            refuse_names_of_log(snapshot, [after.name])
         if before.nullable and not after.nullable:
+            refuse_with_log(snapshot, "forbid nulls in a column", "merge and drop the MemWAL first")
             check_without_nulls(snapshot, chain, alteration.path)
             keeps_nullability = False
         if alteration.data_type is not None:
+            refuse_with_log(
+                snapshot, "change the type of a column", "add a column of nulls and fill it"
+            )
             root = _rewritten(chain, version, alteration.path)
             _check_not_indexed(
                 snapshot, root if version is FileVersion.V0_1 else chain[-1], alteration.path

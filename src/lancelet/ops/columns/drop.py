@@ -19,6 +19,7 @@ from lancelet.format.schema import Schema
 from lancelet.ops.columns.fields import find_chain
 from lancelet.ops.columns.job import Committing
 from lancelet.ops.dry_run import ChangeReport, Rehearsal
+from lancelet.ops.mem_wal.guard import refuse_change_of_key
 from lancelet.ops.publish import publish, with_retries
 from lancelet.table.snapshot import Snapshot
 
@@ -30,16 +31,21 @@ def drop_columns(
     how = committing or Committing()
 
     def attempt(current: Snapshot) -> Snapshot:
-        operation = Project(without_columns(current.schema, paths), preserves_nullability=True)
-        return publish(current, operation, how.options, how.remarks)
+        return publish(current, _dropping(current, paths), how.options, how.remarks)
 
     return with_retries(snapshot, attempt, how.retries)
 
 
 def report_drop_columns(snapshot: Snapshot, paths: Sequence[str]) -> ChangeReport:
     """Return what dropping columns would do, which is to write nothing but the schema."""
-    operation = Project(without_columns(snapshot.schema, paths), preserves_nullability=True)
-    return Rehearsal.of(snapshot).report(operation, snapshot.num_rows)
+    return Rehearsal.of(snapshot).report(_dropping(snapshot, paths), snapshot.num_rows)
+
+
+def _dropping(snapshot: Snapshot, paths: Sequence[str]) -> Project:
+    schema = without_columns(snapshot.schema, paths)
+    for path in paths:
+        refuse_change_of_key(snapshot, find_chain(snapshot.schema, path)[-1], "drop")
+    return Project(schema, preserves_nullability=True)
 
 
 def without_columns(schema: Schema, paths: Iterable[str]) -> Schema:

@@ -25,7 +25,8 @@ from lancelet.kernels import ask_filters
 from lancelet.ops.mem_wal.keys import key_hashes, ordered_keys
 from lancelet.ops.mem_wal.merged import MergedRead, tables_to_read
 from lancelet.ops.mem_wal.shard import Shard
-from lancelet.ops.mem_wal.sstable import BLOOM_FILTER, KEYS_FOLDER, TOMBSTONE, open_sstable
+from lancelet.ops.mem_wal.reconcile import TOMBSTONE
+from lancelet.ops.mem_wal.sstable import BLOOM_FILTER, KEYS_FOLDER, open_sstable
 from lancelet.query.execute import execute_to_table
 from lancelet.query.plan import plan_scan, projection_of
 from lancelet.query.scan_options import ScanOptions
@@ -50,7 +51,7 @@ def look_up(read: MergedRead, key: pa.Table, where: str, names: Sequence[str]) -
         columns = [key[name].cast(schema.field(name).type) for name in read.keys]
         whole = pa.Table.from_arrays(columns, read.keys)
     for shard, path in _newest_first(read):
-        rows = _rows_of_key(shard, path, whole, where)
+        rows = _rows_of_key(read, shard, path, whole, where)
         if len(rows):
             is_gone = TOMBSTONE in rows.column_names and rows[TOMBSTONE][-1].as_py()
             return rows.slice(len(rows) - (not is_gone), 1).select(names).cast(plain)
@@ -58,11 +59,13 @@ def look_up(read: MergedRead, key: pa.Table, where: str, names: Sequence[str]) -
     return rows.cast(plain)
 
 
-def _rows_of_key(shard: Shard, path: str, key: pa.Table | None, where: str) -> pa.Table:
+def _rows_of_key(
+    read: MergedRead, shard: Shard, path: str, key: pa.Table | None, where: str
+) -> pa.Table:
     """Return the rows that a flushed table has of a key, deleted or not."""
     if key is not None and not _may_have(shard, path, key_hashes(key)):
         return pa.table({})
-    table = open_sstable(shard, path)
+    table = open_sstable(shard, path, read.base.schema)
     place = None if key is None else _last_place(table, ordered_keys(key))
     if place is None:
         return execute_to_table(plan_scan(table, ScanOptions(filter=where)))

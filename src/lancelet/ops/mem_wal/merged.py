@@ -15,7 +15,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -23,9 +23,11 @@ import pyarrow as pa
 from lancelet.buffers import Int64s
 from lancelet.encodings.take import keep_of_table, take_from_table
 from lancelet.errors import InvalidInputError
+from lancelet.format.shard_manifest import ShardManifest
 from lancelet.ops.mem_wal.keys import last_rows
 from lancelet.ops.mem_wal.shard import Shard
-from lancelet.ops.mem_wal.sstable import TOMBSTONE, open_sstable
+from lancelet.ops.mem_wal.reconcile import TOMBSTONE
+from lancelet.ops.mem_wal.sstable import open_sstable
 from lancelet.ops.mem_wal.state import mem_wal_state
 from lancelet.query.compile import compile_filter
 from lancelet.query.evaluate import evaluate_filter
@@ -168,7 +170,7 @@ def newest_rows(read: MergedRead, keys: Sequence[str]) -> NewestRows:
     found: list[FlushedRows | MemoryRows] = []
     for shard, generations in tables_to_read(read):
         for generation, path in generations:
-            table = open_sstable(shard, path)
+            table = open_sstable(shard, path, read.base.schema)
             names = [each for each in marked if each in table.schema.names]
             rows = execute_to_table(
                 plan_scan(table, ScanOptions(columns=tuple(names), with_row_id=True))
@@ -271,11 +273,14 @@ def _base_rows(read: MergedRead, names: Sequence[str], newer: pa.Table) -> pa.Ta
 
 def shard_tables(shard: Shard) -> ShardTables:
     """Return the flushed tables of a shard, as its last state has them."""
-    manifest: Any = shard.latest()
-    if manifest is None:
-        return ShardTables(shard.shard_id)
+    manifest = shard.latest()
+    return ShardTables(shard.shard_id) if manifest is None else tables_of(manifest)
+
+
+def tables_of(manifest: ShardManifest) -> ShardTables:
+    """Return the flushed tables that a state of a shard has."""
     return ShardTables(
-        shard.shard_id,
+        manifest.shard_id,
         {each.generation: each.path for each in manifest.sstables},
         manifest.current_generation,
         manifest.spec_id,

@@ -5,7 +5,8 @@
     1f0c9a2e_gen_3/_pk_index          where each key is
     1f0c9a2e_gen_3/bloom_filter.bin   which keys there may be
 
-Fields have the ids of the base table. A row that was deleted is there with its key alone, and
+Fields have the ids that they had in the base table, by which they are read when names and columns
+of the base have changed; see `mem_wal.reconcile`. A row that was deleted is there with its key alone, and
 `_tombstone` true.
 """
 
@@ -19,7 +20,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from lancelet.format.field import Field
 from lancelet.format.operation import Overwrite
 from lancelet.format.paths import ManifestNaming
 from lancelet.format.schema import Schema
@@ -30,6 +30,11 @@ from lancelet.index.folder import SegmentFolder
 from lancelet.index.scalar.btree.kind import BTree
 from lancelet.ops.mem_wal.indices import MaintainedIndex
 from lancelet.ops.mem_wal.keys import key_hashes, last_rows, ordered_keys
+from lancelet.ops.mem_wal.reconcile import (
+    IrreconcilableError,
+    reconcile_schema,
+    stored_schema,
+)
 from lancelet.ops.mem_wal.shard import Shard
 from lancelet.ops.publish import new_transaction
 from lancelet.ops.write import FileLimits, FileOptions, Target, write_fragments
@@ -39,20 +44,10 @@ from lancelet.table.commit import publish_first
 from lancelet.table.conflict.rebase import with_deletions
 from lancelet.table.snapshot import Snapshot, open_snapshot, unsaved_snapshot
 
-TOMBSTONE: Final = "_tombstone"
 KEYS_FOLDER: Final = "_pk_index"
 BLOOM_FILTER: Final = "bloom_filter.bin"
 _FILTER_BYTES: Final = 1 << 15
 _ROWS_MAX: Final = 1 << 31
-
-
-def stored_schema(base: Schema) -> Schema:
-    """Return the schema of flushed rows: that of the base, and whether they were deleted."""
-    if not base.primary_key:
-        return base
-    ids = iter([base.max_field_id + 1])
-    mark = Field.from_arrow(pa.field(TOMBSTONE, pa.bool_(), nullable=False), ids)
-    return replace(base, fields=(*base.fields, mark))
 
 
 def write_sstable(
@@ -90,9 +85,15 @@ def write_sstable(
     return SsTable(generation, name, rows.nbytes, len(rows), key_bytes)
 
 
-def open_sstable(shard: Shard, path: str) -> Snapshot:
-    """Open a table of flushed rows."""
-    return open_snapshot(shard.location.below(f"{shard.folder}/{path}"))
+def open_sstable(shard: Shard, path: str, base: Schema) -> Snapshot:
+    """Open a table of flushed rows, with the names and columns that the base table has now."""
+    stored = open_snapshot(shard.location.below(f"{shard.folder}/{path}"))
+    try:
+        schema = reconcile_schema(stored.schema, base)
+    except IrreconcilableError as error:
+        raise error.with_facts(path=path, shard=str(shard.shard_id)) from None
+    manifest = replace(stored.manifest, schema=schema)
+    return Snapshot(stored.location, stored.entry, replace(stored.stored, manifest=manifest))
 
 
 def write_keys(folder: SegmentFolder, keys: pa.Table) -> None:

@@ -22,6 +22,8 @@ from lancelet.format.index_metadata import (
 from lancelet.format.operation import CreateIndex
 from lancelet.format.protos import index_details_pb
 from lancelet.format.wire import parse_message, render_message
+from lancelet.ops.mem_wal.reconcile import TOMBSTONE
+from lancelet.ops.mem_wal.shard import list_shards
 from lancelet.ops.mem_wal.sharding import ShardingField, ShardingSpec
 from lancelet.ops.publish import publish
 from lancelet.table.snapshot import Snapshot
@@ -48,6 +50,10 @@ WRITER_DEFAULTS: Final[Mapping[str, int | bool]] = {
 
 class AlreadyInitializedError(InvalidInputError, OSError):
     """The table has a write-ahead log already."""
+
+
+class LeftShardsError(InvalidInputError, OSError):
+    """A table without a log has shards of an earlier one."""
 
 
 class NotInitializedError(InvalidInputError, OSError):
@@ -108,16 +114,30 @@ def require_mem_wal(snapshot: Snapshot) -> MemWalState:
 
 def initialize_mem_wal(
     snapshot: Snapshot,
-    spec: ShardingSpec | None,
+    specs: Sequence[ShardingSpec] = (),
     *,
-    num_shards: int,
-    maintained: Sequence[str] | None,
-    writer_config: Mapping[str, int | bool],
+    num_shards: int = 0,
+    maintained: Sequence[str] | None = None,
+    writer_config: Mapping[str, int | bool] | None = None,
 ) -> Snapshot:
     """Give a table a write-ahead log."""
     if mem_wal_state(snapshot) is not None:
         raise AlreadyInitializedError(
             "MemWAL is already initialized on this dataset.", uri=snapshot.location.uri
+        )
+    if TOMBSTONE in snapshot.schema.names:
+        raise InvalidInputError(
+            "shards mark deleted rows in a column of that name; rename the table's first",
+            column=TOMBSTONE,
+        )
+    left = list_shards(snapshot.location)
+    if left:
+        raise LeftShardsError(
+            "there are shards of an earlier log, of which nobody knows how far they were merged: "
+            "their rows might take the place of newer ones. Restore a version that has the log "
+            "and merge them, or delete their folders below _mem_wal",
+            uri=snapshot.location.uri,
+            shards=[str(each) for each in left[:10]],
         )
     details = index_details_pb.MemWalIndexDetails(
         snapshot_ts_millis=time.time_ns() // 1_000_000,
@@ -125,8 +145,7 @@ def initialize_mem_wal(
         maintained_indexes=maintained or (),
         maintain_all_indexes=maintained is None,
     )
-    if spec is not None:
-        details.sharding_specs.append(_spec_proto(spec))
+    details.sharding_specs.extend(map(_spec_proto, specs))
     if writer_config:
         for name, value in {**WRITER_DEFAULTS, **writer_config}.items():
             details.writer_config_defaults[name] = str(value).lower()

@@ -17,7 +17,7 @@ import uuid
 from dataclasses import dataclass, replace
 
 from lancelet.errors import InvalidInputError
-from lancelet.format.shard_manifest import ShardManifest, wal_entry_path
+from lancelet.format.shard_manifest import SEALED, ShardManifest, wal_entry_position
 from lancelet.ops.mem_wal.shard import Shard, list_shards
 from lancelet.ops.mem_wal.state import MemWalState, mem_wal_state
 from lancelet.table.manifests import list_versions
@@ -66,7 +66,7 @@ def seal_shard(snapshot: Snapshot, shard_id: uuid.UUID) -> ShardManifest:
             shard=str(shard_id),
             entries=waiting[:10],
         )
-    return shard.publish(replace(claimed, version=claimed.version + 1, is_sealed=True))
+    return shard.publish(replace(claimed, version=claimed.version + 1, status=SEALED))
 
 
 def _compacted_everywhere(snapshot: Snapshot) -> dict[uuid.UUID, int]:
@@ -101,12 +101,12 @@ def _in_all_indices(version: Snapshot, state: MemWalState) -> dict[uuid.UUID, in
 
 def _delete_entries(shard: Shard, manifest: ShardManifest) -> int:
     deleted = 0
-    names = {info.path for info in shard.store.list("wal")}
-    for position in range(1, manifest.replay_after + 1):
-        path = wal_entry_path(position)
-        if path in names and not shard.is_fence(position):
-            shard.store.delete(path)
-            deleted += 1
+    for info in list(shard.store.list("wal")):
+        position = wal_entry_position(info.path)
+        if position is None or position > manifest.replay_after or shard.is_fence(position):
+            continue
+        shard.store.delete(info.path)
+        deleted += 1
     return deleted
 
 
@@ -115,7 +115,7 @@ def _delete_tables(shard: Shard, manifest: ShardManifest, compacted: int) -> int
     if not gone:
         return 0
     # Nobody may be led to a table that is not there, so the state forgets them first.
-    own = manifest if manifest.is_sealed else shard.claim(manifest.spec_id)
+    own = manifest if not manifest.is_active else shard.claim(manifest.spec_id)
     left = tuple(table for table in own.sstables if table.generation > compacted)
     shard.publish(replace(own, version=own.version + 1, sstables=left))
     for table in gone:

@@ -33,6 +33,7 @@ from lancelet.ops.moved_rows import (
 from lancelet.ops.publish import Retries, publish, with_retries
 from lancelet.ops.rows import RowStream
 from lancelet.rowids.address import UInt64s
+from lancelet.table.apply.mem_wal import check_generations
 from lancelet.table.commit import CommitOptions
 from lancelet.table.conflict.rebase import AffectedRows
 from lancelet.table.conflict.resolve import KeysAreNew
@@ -105,6 +106,7 @@ def report_merge(snapshot: Snapshot, stream: RowStream, spec: MergeSpec) -> Chan
 
 def prepare_merge(snapshot: Snapshot, source: Source, spec: MergeSpec) -> PreparedMerge:
     """Write what a merge changes and return what is left to be committed."""
+    check_generations(snapshot.indices.indices, spec.compacted)
     in_place = spec.mode is RewriteMode.COLUMNS
     if in_place:
         check_columns_mode(spec, source, snapshot.schema)
@@ -114,6 +116,7 @@ def prepare_merge(snapshot: Snapshot, source: Source, spec: MergeSpec) -> Prepar
         operation, did = rewrite_columns(snapshot, source, decision.updates)
         # Without the rows that it affects, any other change to its fragments is a conflict.
         did = replace(did, num_skipped_duplicates=decision.num_skipped)
+        operation = replace(operation, compacted_sstables=spec.compacted)
         return PreparedMerge(operation, None, did)
     return _rewrite_rows(snapshot, source, spec, decision)
 

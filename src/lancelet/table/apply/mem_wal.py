@@ -1,15 +1,21 @@
 """UpdateMemWalState: how far each shard's flushed rows have been merged into the table.
 
-The system index `__lance_mem_wal` holds, per shard, the last generation that is in the table.
-Merging an older generation again changes nothing, so the number only grows.
+The system index `__lance_mem_wal` holds, per shard, the last generation that is in the table. Rows
+of an older generation would take the place of newer ones, so a commit that merges a generation
+which is not above the recorded one is refused, with its rows:
+
+    recorded 1     merge 2    recorded 2
+    recorded 2     merge 2    refused: somebody merged it already, go on with 3
+    recorded 2     merge 1    refused: its rows are older than those of the table
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from lancelet.errors import IndexNotFoundError
+from lancelet.errors import CommitError, IndexNotFoundError, InvalidInputError
 from lancelet.format.index_metadata import (
     MEM_WAL_INDEX,
     AnyDetails,
@@ -23,6 +29,14 @@ from lancelet.format.wire import parse_message, render_message
 from lancelet.table.apply.state import CommitContext, State
 
 _TYPE_URL = "/lance.table.MemWalIndexDetails"
+
+
+class StaleCompactionError(CommitError):
+    """The generation, or a later one, is in the table already; leave it out and go on."""
+
+
+class DuplicateShardError(InvalidInputError, OSError):
+    """A commit moves a shard forward once, not several times."""
 
 
 def apply_update_mem_wal_state(
@@ -39,31 +53,64 @@ def apply_update_mem_wal_state(
 
 def record_generations(
     indices: tuple[IndexMetadata, ...],
-    compacted: Iterable[CompactedSsTable],
+    compacted: Sequence[CompactedSsTable],
     *,
     version: int,
 ) -> tuple[IndexMetadata, ...]:
     """Return index segments in which the system index knows of merged generations."""
-    merged = {entry.shard_id: entry.generation for entry in compacted}
-    if not merged:
+    if not compacted:
         return indices
-    known = [index for index in indices if index.name == MEM_WAL_INDEX]
-    if not known:
+    entry, details = _checked(indices, compacted)
+    merged = {each.shard_id: each.generation for each in compacted}
+    for known in details.compacted_sstables:
+        known.generation = merged.pop(uuid_from_proto(known.shard_id), known.generation)
+    for shard, generation in merged.items():
+        details.compacted_sstables.add(shard_id=uuid_to_proto(shard), generation=generation)
+    recorded = replace(
+        entry,
+        dataset_version=version,
+        details=AnyDetails(_TYPE_URL, render_message(details)),
+    )
+    return tuple(recorded if index is entry else index for index in indices)
+
+
+def check_generations(
+    indices: Iterable[IndexMetadata], compacted: Sequence[CompactedSsTable]
+) -> None:
+    """Raise if a table has generations already that a commit is to merge, before it writes."""
+    if compacted:
+        _checked(indices, compacted)
+
+
+def _checked(
+    indices: Iterable[IndexMetadata], compacted: Sequence[CompactedSsTable]
+) -> tuple[IndexMetadata, index_details_pb.MemWalIndexDetails]:
+    entry = next((index for index in indices if index.name == MEM_WAL_INDEX), None)
+    if entry is None:
         raise IndexNotFoundError(
             "the table keeps no state of merged shards; initialize its MemWAL first",
             name=MEM_WAL_INDEX,
         )
-    stored = b"" if known[0].details is None else known[0].details.value
+    often = [
+        shard for shard, times in Counter(each.shard_id for each in compacted).items() if times > 1
+    ]
+    if often:
+        raise DuplicateShardError(
+            "a commit may move each shard forward once; give the last generation whose rows it has",
+            shard=str(often[0]),
+        )
+    stored = b"" if entry.details is None else entry.details.value
     details = parse_message(index_details_pb.MemWalIndexDetails, stored)
-    for entry in details.compacted_sstables:
-        shard = uuid_from_proto(entry.shard_id)
-        if shard in merged:
-            entry.generation = max(entry.generation, merged.pop(shard))
-    for shard, generation in merged.items():
-        details.compacted_sstables.add(shard_id=uuid_to_proto(shard), generation=generation)
-    recorded = replace(
-        known[0],
-        dataset_version=version,
-        details=AnyDetails(_TYPE_URL, render_message(details)),
-    )
-    return tuple(recorded if index is known[0] else index for index in indices)
+    recorded = {
+        uuid_from_proto(each.shard_id): each.generation for each in details.compacted_sstables
+    }
+    for each in compacted:
+        if each.shard_id in recorded and each.generation <= recorded[each.shard_id]:
+            raise StaleCompactionError(
+                "Stale SSTable compaction: the generation is in the table already; leave it out, "
+                "and merge the ones after it",
+                shard=str(each.shard_id),
+                generation=each.generation,
+                recorded_generation=recorded[each.shard_id],
+            )
+    return entry, details

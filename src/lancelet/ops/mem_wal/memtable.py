@@ -1,0 +1,78 @@
+"""The rows of a shard that are in no flushed table yet, counted as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Write:
+    """The rows of one put, which go to one entry of the log and one flushed table."""
+
+    batches: tuple[pa.RecordBatch, ...]
+    num_rows: int
+    num_bytes: int
+
+    @staticmethod
+    def of(batches: Sequence[pa.RecordBatch]) -> Write:
+        """Count some rows."""
+        return Write(
+            tuple(batches), sum(map(len, batches)), sum(each.nbytes for each in batches)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MemTableLimits:
+    """How much a memory table holds before it is flushed."""
+
+    num_rows: int
+    num_batches: int
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """How much is in memory."""
+
+    num_rows: int = 0
+    num_batches: int = 0
+    num_bytes: int = 0
+
+    def plus(self, write: Write) -> Held:
+        """Return how much it is with the rows of a put."""
+        return Held(
+            self.num_rows + write.num_rows,
+            self.num_batches + len(write.batches),
+            self.num_bytes + write.num_bytes,
+        )
+
+    def fits(self, write: Write, limits: MemTableLimits) -> bool:
+        """Return whether there is room for the rows of a put."""
+        return (
+            self.num_rows + write.num_rows <= limits.num_rows
+            and self.num_batches + len(write.batches) <= limits.num_batches
+        )
+
+    def is_full(self, limits: MemTableLimits) -> bool:
+        """Return whether it is time to flush."""
+        return (
+            self.num_rows >= limits.num_rows
+            or self.num_batches >= limits.num_batches
+            or self.num_bytes >= limits.num_bytes
+        )
+
+
+@dataclass(slots=True, eq=False)
+class MemTable:
+    """Rows in the order they came; adding some costs the same however many there are."""
+
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    held: Held = Held()
+
+    def add(self, write: Write) -> None:
+        """Add the rows of a put."""
+        self.batches += write.batches
+        self.held = self.held.plus(write)

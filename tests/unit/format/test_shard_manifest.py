@@ -1,0 +1,62 @@
+"""The state of a shard is kept whole by those who do not know all of it."""
+
+import uuid
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lancelet.errors import CorruptDataError
+from lancelet.format.protos import index_details_pb
+from lancelet.format.seal import sealed, unsealed
+from lancelet.format.shard_manifest import (
+    ACTIVE,
+    SEALED,
+    ShardManifest,
+    SsTable,
+    wal_entry_path,
+    wal_entry_position,
+)
+
+NEW_FIELD = b"\xf2\x06\x03new"  # field 110, three bytes
+
+
+def stored(**others):
+    proto = index_details_pb.ShardManifest(version=3, shard_spec_id=2, **others)
+    proto.shard_id.uuid = uuid.UUID(int=7).bytes
+    proto.shard_field_entries.add(field_id="bucket", value=b"\x02\0\0\0")
+    table = proto.flushed_generations.add(generation=1, path="a_gen_1")
+    table.MergeFromString(NEW_FIELD)
+    return proto.SerializeToString() + NEW_FIELD
+
+
+def test_claims_keep_what_a_shard_says_and_what_is_not_known():
+    found = ShardManifest.parse(stored())
+    assert found.field_entries == (("bucket", b"\x02\0\0\0"),)
+    claimed = replace(found, version=4, writer_epoch=2)
+    again = index_details_pb.ShardManifest.FromString(
+        unsealed(np.frombuffer(claimed.render(), np.uint8)).tobytes()
+    )
+    assert again.shard_field_entries[0].field_id == "bucket"
+    assert again.SerializeToString().count(NEW_FIELD) == 2
+    assert ShardManifest.parse(claimed.render()) == claimed
+
+
+@pytest.mark.parametrize(("status", "is_active"), [(ACTIVE, True), (SEALED, False), (9, False)])
+def test_only_shards_that_are_known_to_be_active_are(status, is_active):
+    found = ShardManifest.parse(stored(status=status))
+    assert found.is_active is is_active
+    assert ShardManifest.parse(found.render()).status == status
+
+
+def test_tables_outside_of_the_shard_are_refused():
+    for path in ("../x", "", ".."):
+        wrong = ShardManifest(uuid.UUID(int=7), sstables=(SsTable(1, path),))
+        with pytest.raises(CorruptDataError, match="outside"):
+            ShardManifest.parse(wrong.render())
+    assert ShardManifest.parse(sealed(stored())).version == 3
+
+
+def test_entries_have_positions():
+    assert wal_entry_position(wal_entry_path(1 << 40)) == 1 << 40
+    assert wal_entry_position("wal/notes.txt") is None
