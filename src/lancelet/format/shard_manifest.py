@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import uuid
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 
@@ -136,7 +136,8 @@ class ShardManifest:
             table.MergeFromString(each.unknown)
         proto.MergeFromString(self.unknown)
         if self.status != ACTIVE:
-            proto.status = self.status
+            # Numbers that a later release added are kept as they are.
+            proto.status = cast("index_details_pb.ShardManifest.Status", self.status)
         return sealed(render_message(proto))
 
 

@@ -167,9 +167,9 @@ def test_a_merge_that_comes_late_or_twice_changes_nothing(tmp_path):
         version = module.dataset(uri).version
         for stale in (module.dataset(uri), before):
             for generation in (1, 2):
-                with pytest.raises(OSError, match="(?i)stale|in the table already"):
+                with pytest.raises(OSError, match=r"(?i)stale|in the table already"):
                     _merge(module, stale, [generation], [(1, "older")])
-        with pytest.raises(OSError, match="(?i)once"):
+        with pytest.raises(OSError, match=r"(?i)once"):
             _merge(module, module.dataset(uri), [3, 4], [(1, "older")])
         assert module.dataset(uri).version == version
         assert _dict(module.dataset(uri).to_table())[1] == "newest"

@@ -4,7 +4,7 @@ Such rows were acknowledged, but the table has not got them yet, so a change see
 
     compute a column    rows in a log would have no value of it
     forbid nulls        rows in a log may have some
-    another type        rows in a log are found by the ids of their fields, and a cast takes a new one
+    another type        columns of rows in a log are known by ids, and a cast takes a new one
     rename, drop a key  a writer tells rows apart by it
 """
 
@@ -42,4 +42,6 @@ def refuse_names_of_log(snapshot: Snapshot, names: Iterable[str]) -> None:
 def refuse_change_of_key(snapshot: Snapshot, field: Field, change: str) -> None:
     """Raise if a table has a log, and a field is or has a part of the primary key."""
     if any(node.primary_key is not None for node in field.walk()):
-        refuse_with_log(snapshot, f"{change} a primary key column", "merge and drop the MemWAL first")
+        refuse_with_log(
+            snapshot, f"{change} a primary key column", "merge and drop the MemWAL first"
+        )

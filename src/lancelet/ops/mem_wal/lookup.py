@@ -24,8 +24,8 @@ from lancelet.index.scalar.btree.kind import BTree
 from lancelet.kernels import ask_filters
 from lancelet.ops.mem_wal.keys import key_hashes, ordered_keys
 from lancelet.ops.mem_wal.merged import MergedRead, tables_to_read
-from lancelet.ops.mem_wal.shard import Shard
 from lancelet.ops.mem_wal.reconcile import TOMBSTONE
+from lancelet.ops.mem_wal.shard import Shard
 from lancelet.ops.mem_wal.sstable import BLOOM_FILTER, KEYS_FOLDER, open_sstable
 from lancelet.query.execute import execute_to_table
 from lancelet.query.plan import plan_scan, projection_of

@@ -19,9 +19,7 @@ class Write:
     @staticmethod
     def of(batches: Sequence[pa.RecordBatch]) -> Write:
         """Count some rows."""
-        return Write(
-            tuple(batches), sum(map(len, batches)), sum(each.nbytes for each in batches)
-        )
+        return Write(tuple(batches), sum(map(len, batches)), sum(each.nbytes for each in batches))
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,8 @@ from lancelet.encodings.take import keep_of_table, take_from_table
 from lancelet.errors import InvalidInputError
 from lancelet.format.shard_manifest import ShardManifest
 from lancelet.ops.mem_wal.keys import last_rows
-from lancelet.ops.mem_wal.shard import Shard
 from lancelet.ops.mem_wal.reconcile import TOMBSTONE
+from lancelet.ops.mem_wal.shard import Shard
 from lancelet.ops.mem_wal.sstable import open_sstable
 from lancelet.ops.mem_wal.state import mem_wal_state
 from lancelet.query.compile import compile_filter

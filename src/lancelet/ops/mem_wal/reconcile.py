@@ -105,9 +105,7 @@ def reconcile_schema(stored: Schema, base: Schema) -> Schema:
     has not gets an id that is in none of its files, so that it reads as null.
     """
     mark = next((each for each in stored.fields if each.name == TOMBSTONE), None)
-    known = {
-        node.id: node for field in stored.fields if field is not mark for node in field.walk()
-    }
+    known = {node.id: node for field in stored.fields if field is not mark for node in field.walk()}
     if mark is not None and not base.primary_key:
         raise IrreconcilableError(
             "the flushed table deleted rows by a primary key, which the table has no more"

@@ -6,8 +6,8 @@
     1f0c9a2e_gen_3/bloom_filter.bin   which keys there may be
 
 Fields have the ids that they had in the base table, by which they are read when names and columns
-of the base have changed; see `mem_wal.reconcile`. A row that was deleted is there with its key alone, and
-`_tombstone` true.
+of the base have changed; see `mem_wal.reconcile`. A row that was deleted is there with its key
+alone, and `_tombstone` true.
 """
 
 from __future__ import annotations

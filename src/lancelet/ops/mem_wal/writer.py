@@ -26,7 +26,6 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -273,7 +272,10 @@ class MemWalWriter:
             self._queue.append(pending)
             self._queued_bytes += write.num_bytes
         if self._is_durable:
-            self._in_turn(self._log_all, unless=lambda: pending.is_done)
+            try:
+                self._in_turn(self._log_all, unless=lambda: pending.is_done)
+            finally:
+                self._forget(pending)
             if pending.error is not None:
                 raise pending.error
         with self._lock:
@@ -352,7 +354,6 @@ class MemWalWriter:
 
         Who waits for them is told if that fails; rows that nobody waits for stay, and it raises.
         """
-        began = time.monotonic_ns()
         needs_room = not self._memory.held.fits(self._queue[0].write, self._limits)
         group = self._next_group(Held() if needs_room else self._memory.held)
         try:
@@ -360,20 +361,25 @@ class MemWalWriter:
             if needs_room:
                 # An entry belongs to one generation, so what is in memory goes first.
                 self._flush_memory()
-            position, size = self.shard.append(
-                self._position + 1,
-                [batch for each in group for batch in each.write.batches],
-                self._logged,
-                epoch=self.manifest.writer_epoch,
-                generation=self.manifest.current_generation,
-            )
+            self._log_group(group)
+        except LanceletError as error:
+            self._note_loss(error)
+            if not self._is_durable:
+                raise
+            self._settle(group, error)
         except BaseException as error:
             self._note_loss(error)
-            if self._is_durable:
-                self._settle(group, error)
-            if not self._is_durable or not isinstance(error, LanceletError):
-                raise
-            return
+            raise
+
+    def _log_group(self, group: list[_Pending]) -> None:
+        began = time.monotonic_ns()
+        position, size = self.shard.append(
+            self._position + 1,
+            [batch for each in group for batch in each.write.batches],
+            self._logged,
+            epoch=self.manifest.writer_epoch,
+            generation=self.manifest.current_generation,
+        )
         with self._lock:
             self._position = position
             for each in group:
@@ -403,6 +409,13 @@ class MemWalWriter:
                 self._queued_bytes -= each.write.num_bytes
                 each.error, each.is_done = error, True
             self._lock.notify_all()
+
+    def _forget(self, pending: _Pending) -> None:
+        """See to it that rows whose put was interrupted are not logged later."""
+        with self._lock:
+            if not pending.is_done:
+                self._queue.remove(pending)
+                self._queued_bytes -= pending.write.num_bytes
 
     def _flush_if_full(self) -> None:
         def is_roomy() -> bool:
@@ -456,7 +469,9 @@ class MemWalWriter:
 
     def _note_loss(self, error: BaseException) -> None:
         """Write no more if another writer came, or if nobody knows what the store has of us."""
-        is_unknown = isinstance(error, CommitOutcomeUnknownError) or not isinstance(error, Exception)
+        is_unknown = isinstance(error, CommitOutcomeUnknownError) or not isinstance(
+            error, Exception
+        )
         if is_unknown or isinstance(error, FencedError):
             with self._lock:
                 self._lost = self._lost or error

@@ -145,7 +145,9 @@ def test_rows_wait_in_memory_if_nobody_waits_for_the_log(tmp_path):
     assert writer.rows["id"].to_pylist() == list(range(len(writer.rows)))
     writer.close()
     assert len(entries(snapshot)) == 2
-    assert sum(each.physical_rows for each in writer.manifest.sstables) == len(ids_of(entries(snapshot)))
+    assert sum(each.physical_rows for each in writer.manifest.sstables) == len(
+        ids_of(entries(snapshot))
+    )
 
 
 def writer_bytes(rows):
@@ -233,7 +235,9 @@ def test_settings_without_sense_are_refused_before_the_shard_is_claimed(tmp_path
 
 
 def test_defaults_of_the_table_count(tmp_path):
-    snapshot = table(tmp_path, max_memtable_rows=2, durable_write=False, max_wal_flush_interval_ms=0)
+    snapshot = table(
+        tmp_path, max_memtable_rows=2, durable_write=False, max_wal_flush_interval_ms=0
+    )
     writer = MemWalWriter(snapshot, SHARD, {})
     writer.put([batch(1)])
     assert entries(snapshot) == []
