@@ -69,7 +69,7 @@ def _environment_int(name: str, default: int) -> int:
 CPU_THREADS: Final = _environment_int("LANCELET_CPU_THREADS", threads_wanted())
 IO_THREADS: Final = _environment_int("LANCELET_IO_THREADS", 64)
 CACHE_BYTES: Final = _environment_int(
-    "LANCELET_CACHE_BYTES", min(1024 * _MIB, available_memory_bytes() // 16)
+    "LANCELET_CACHE_BYTES", min(4096 * _MIB, available_memory_bytes() // 8)
 )
 MEMORY_LIMIT_BYTES: Final = _environment_int(
     "LANCELET_MEMORY_LIMIT_BYTES", available_memory_bytes() // 4

@@ -14,8 +14,12 @@ import pyarrow as pa
 import pytest
 
 import lancelet
+from lancelet.errors import UnsupportedError
+from lancelet.index.folder import SegmentFolder
+from lancelet.index.vector.one_file import OneFile, write_one_file
 from lancelet.index.vector.vectors import prepare
-from lancelet.query.indexing.segments import IndexUnusableWarning, table_segment
+from lancelet.io.local import LocalStore
+from lancelet.query.indexing.segments import table_segment
 
 pytestmark = pytest.mark.interop
 HISTORICAL = Path(__file__).parents[1] / "golden" / "historical"
@@ -180,37 +184,112 @@ def test_statistics_have_the_names_of_the_reference(tmp_path):
     assert ours["index_type"] == theirs["index_type"]
 
 
-def test_the_older_layout_is_not_used(tmp_path):
-    path = str(tmp_path / "legacy.lance")
+def files_of(path):
+    return sorted(file.name for file in Path(path).glob("_indices/*/*"))
+
+
+@pytest.mark.parametrize("writer", [lance, lancelet])
+@pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
+@pytest.mark.parametrize("element", [pa.float16(), pa.float32(), pa.float64()])
+def test_an_index_in_one_file_is_searched_alike(tmp_path, writer, metric, element):
+    path = str(tmp_path / "one.lance")
+    lance.write_dataset(table_of(clustered(1), element), path)
+    writer.dataset(path).create_index(
+        "v",
+        "IVF_PQ",
+        metric=metric,
+        index_file_version="LEGACY",
+        **arguments("IVF_PQ"),
+    )
+    assert files_of(path) == ["index.idx"]
+    for query in clustered(4, 3).astype(element.to_pandas_dtype()):
+        theirs, ours = (
+            found(module.dataset(path), query, nprobes=3) for module in (lance, lancelet)
+        )
+        assert list(ours.values()) == pytest.approx(list(theirs.values()), rel=2e-3, abs=2e-3)
+        assert len(ours.keys() & theirs.keys()) >= NEAREST - 1
+    own, other = (
+        module.dataset(path).stats.index_stats("v_idx")["indices"][0]
+        for module in (lancelet, lance)
+    )
+    assert own["index_file_version"] == other["index_file_version"] == "Legacy"
+    assert own["partitions"] == other["partitions"]
+    assert own["sub_index"] == other["sub_index"]
+    assert not lancelet.dataset(path).check()
+
+
+def test_words_of_four_bits_are_read_from_one_file_and_not_written(tmp_path):
+    """The reference writes such files and cannot read them, so nobody is given another one."""
+    path = str(tmp_path / "one.lance")
+    lance.write_dataset(table_of(clustered(1), pa.float32()), path)
+    wanted = arguments("IVF_PQ", num_bits=4, index_file_version="LEGACY")
+    lance.dataset(path).create_index("v", "IVF_PQ", **wanted)
+    query = clustered(4, 1)[0].astype(np.float32)
+    with pytest.raises(pa.ArrowInvalid):
+        found(lance.dataset(path), query)
+    ours = lancelet.dataset(path)
+    exact = set(found(ours, query, use_index=False))
+    assert set(found(ours, query, refine_factor=20)) == exact
+    with pytest.raises(UnsupportedError, match="8 bits"):
+        ours.create_index("v", "IVF_PQ", replace=True, **wanted)
+
+
+def test_the_layout_in_one_file_is_that_of_the_reference_to_the_byte(tmp_path):
+    """Written again from what was read, a file of the reference has the same bytes."""
+    path = str(tmp_path / "one.lance")
     lance.write_dataset(table_of(clustered(1), pa.float32()), path)
     lance.dataset(path).create_index(
         "v", "IVF_PQ", index_file_version="LEGACY", **arguments("IVF_PQ")
     )
-    query = clustered(4, 1)[0].astype(np.float32)
-    ours = lancelet.dataset(path)
-    exact = found(ours, query, use_index=False)
-    with pytest.warns(IndexUnusableWarning, match="older layout"):
-        assert found(ours, query) == exact
+    (stored,) = Path(path).glob("_indices/*/index.idx")
+    read = OneFile(SegmentFolder(LocalStore(stored.parent.parent), stored.parent.name))
+    folder = SegmentFolder(LocalStore(tmp_path), "again")
+    parts = (read.read(number) for number in range(read.model.partitions))
+    write_one_file(folder, read.model, read.quantizer, parts, read.origin)
+    assert (tmp_path / "again" / "index.idx").read_bytes() == stored.read_bytes()
 
 
-def test_other_indices_are_optimised_beside_one_of_the_older_layout(tmp_path):
-    path = str(tmp_path / "legacy.lance")
+def test_kinds_without_that_layout_are_written_in_two_files(tmp_path):
+    for number, module in enumerate((lance, lancelet)):
+        path = str(tmp_path / str(number))
+        dataset = module.write_dataset(table_of(clustered(1), pa.float32()), path)
+        dataset.create_index("v", "IVF_SQ", index_file_version="LEGACY", num_partitions=2)
+        assert files_of(path) == ["auxiliary.idx", "index.idx"]
+        with pytest.raises(ValueError, match="FOO"):
+            dataset.create_index("v", "IVF_PQ", index_file_version="FOO", **arguments("IVF_PQ"))
+
+
+def test_an_index_in_one_file_is_kept_up(tmp_path):
+    path = str(tmp_path / "one.lance")
     table = table_of(clustered(1), pa.float32())
-    theirs = lance.write_dataset(table, path)
+    theirs = lance.write_dataset(table, path, max_rows_per_file=len(table) // 2)
     theirs.create_index("v", "IVF_PQ", index_file_version="LEGACY", **arguments("IVF_PQ"))
-    theirs.create_scalar_index("id", "BTREE")
     ours = lancelet.dataset(path)
+    ours.delete("id % 5 = 0")
+    ours.optimize.compact_files()
+    assert files_of(path)[-1] == "index.idx"
     ours.insert(table.slice(0, 5))
-    with pytest.warns(IndexUnusableWarning, match="older layout"):
-        ours.optimize.optimize_indices()
-    assert ours.stats.index_stats("id_idx")["num_unindexed_rows"] == 0
-    assert ours.stats.index_stats("v_idx")["num_unindexed_rows"] == 5
-    ours.optimize.optimize_indices(index_names=["v_idx"], retrain=True)
-    assert ours.stats.index_stats("v_idx")["num_unindexed_rows"] == 0
     query = clustered(4, 1)[0].astype(np.float32)
+
+    def nearest(module):
+        return set(found(module.dataset(path), query, nprobes=16, refine_factor=20))
+
     exact = set(found(ours, query, use_index=False))
-    for module in (lance, lancelet):
-        assert set(found(module.dataset(path), query, nprobes=16, refine_factor=20)) == exact
+    assert nearest(lance) == nearest(lancelet) == exact
+    ours.optimize.optimize_indices()
+    assert ours.stats.index_stats("v_idx")["num_unindexed_rows"] == 0
+    assert nearest(lance) == nearest(lancelet) == exact
+
+
+def test_indices_of_the_first_releases_are_searched():
+    """Two segments in one file each, without details, whose fragments overlap."""
+    path = str(HISTORICAL / "v0.21.0" / "bad_index_fragment_bitmap")
+    ours, theirs = lancelet.dataset(path), lance.dataset(path)
+    query = np.asarray(ours.to_table()["vector"][7].as_py(), np.float32)
+    wanted = {"column": "vector", "q": query, "k": 5}
+    assert "ANNSubIndex" in ours.scanner(nearest=wanted).explain_plan()
+    own, other = (each.to_table(nearest=wanted)["_distance"].to_pylist() for each in (ours, theirs))
+    assert own == pytest.approx(other, rel=1e-4)
 
 
 @pytest.mark.parametrize("writer", [lance, lancelet])

@@ -122,16 +122,16 @@ class LanceDataset(
             uri: A path on this machine, or a URI.
             version: A number, a tag, or a branch with a number; by default the latest.
             block_size: Has no effect: requests are as large as what they are for.
-            index_cache_size: Has no effect: one budget serves all caches of the process.
+            index_cache_size: Has no effect: the cache is limited in bytes.
             metadata_cache_size: Has no effect, for the same reason.
             commit_lock: Held while a version is published, for stores without conditional puts.
             storage_options: Settings of the store, such as credentials.
             serialized_manifest: Has no effect: the manifest is read.
             default_scan_options: Options of every scan, unless the scan has its own.
-            metadata_cache_size_bytes: What the session of the dataset counts at most.
-            index_cache_size_bytes: The same, of indices.
+            metadata_cache_size_bytes: Gives the dataset a session with a cache of this size.
+            index_cache_size_bytes: The same, for what is kept of indices.
             read_params: Has no effect on what is read.
-            session: Counts what the table reads; caches belong to the process.
+            session: Holds what is read of the table; by default the process does.
             namespace_client: Knows where a table is by its id, and what its store asks for.
             table_id: The id.
             namespace_client_managed_versioning: Whether the namespace keeps the versions of a
@@ -151,7 +151,7 @@ class LanceDataset(
         )
         assert uri is not None, "it was checked, or the namespace told"
         self._handle = _handle or open_handle(
-            text_of(uri), version, options, asof=asof, within=self._session.meter
+            text_of(uri), version, options, asof=asof, session=self._session
         )
         self._uri = text_of(uri) if version is None else self._handle.location.uri
 

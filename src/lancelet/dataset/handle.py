@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -11,9 +11,11 @@ from typing import Any, TypeAlias
 from lancelet import ops
 from lancelet.dataset.named_table import NamedTable
 from lancelet.dataset.named_versions import NamespaceVersions
+from lancelet.dataset.session import Session
 from lancelet.errors import InvalidInputError, VersionNotFoundError
 from lancelet.file.arguments import instance
 from lancelet.format.refs import MAIN
+from lancelet.io.cache import CACHE
 from lancelet.io.metered import PROCESS_METER, IoMeter, metered
 from lancelet.io.options import EXPIRES_AT
 from lancelet.io.uri import parse_uri
@@ -74,10 +76,14 @@ def text_of(uri: str | os.PathLike[str]) -> str:
 
 
 def locate(
-    uri: str, options: OpenOptions, within: IoMeter = PROCESS_METER
+    uri: str, options: OpenOptions, session: Session | None = None
 ) -> tuple[TableLocation, IoMeter]:
-    """Return the location that a URI names, and what counts its requests within a meter."""
-    meter = within.scope()
+    """Return the location that a URI names, and what counts its requests.
+
+    What is read of the table is kept in the cache of a session, by default that of the process.
+    """
+    meter = PROCESS_METER.scope()
+    cache = CACHE if session is None else session.cache
     of_bases = {
         ops.bases.absolute_path(path): own for path, own in (options.base_options or {}).items()
     }
@@ -96,7 +102,20 @@ def locate(
     elif options.named is not None and is_managed:
         named = options.named
         handler = NamespaceVersions(named.client, named.table_id, parse_uri(location.uri).path)
-    return replace(location, store=metered(location.store, meter), handler=handler), meter
+    located = replace(
+        location,
+        store=metered(location.store, meter),
+        handler=handler,
+        kept=cache.scope() if provider is not None else cache.scope_of(_identity(location)),
+        open_files=cache.scope(),
+    )
+    return located, meter
+
+
+def _identity(location: TableLocation) -> Hashable:
+    """Return what handles have in common that see the same files in the same way."""
+    bases = tuple(sorted((path, *own.items()) for path, own in location.base_options.items()))
+    return location.uri, frozenset(location.storage_options.items()), bases
 
 
 def open_handle(
@@ -105,10 +124,10 @@ def open_handle(
     options: OpenOptions,
     *,
     asof: datetime | None = None,
-    within: IoMeter = PROCESS_METER,
+    session: Session | None = None,
 ) -> Handle:
     """Open a version of the table at a URI."""
-    location, meter = locate(uri, options, within)
+    location, meter = locate(uri, options, session)
     return Handle(find_snapshot(location, version, asof=asof), meter, options)
 
 

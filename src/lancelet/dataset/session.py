@@ -1,9 +1,9 @@
-"""Sessions: what pylance shares caches by, and what is counted here.
+"""Sessions: what the tables that are opened with one may hold in memory.
 
-All tables of a process share its caches. A session counts what its own tables read:
+    Session()                          shares the cache of the process, as tables without a session
+    Session(64_000_000, 16_000_000)    has its own cache, of indices and of all else
 
-    Session()                                                  counts all of it
-    Session(index_cache_backend="moka://?capacity=1048576")    at most so much
+Handles of one table that share a cache share what they read: an index is in memory once.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
+from lancelet.config import CACHE_BYTES
 from lancelet.dataset import display
 from lancelet.errors import InvalidInputError
-from lancelet.io.cache import CACHE
-from lancelet.io.metered import PROCESS_METER
+from lancelet.io.cache import CACHE, INDEX, METADATA, CacheStats, LruCache
 
 _KIND: Final = "moka"
 _KEYS: Final = ("kind", "options")
 
 
 class Session:
-    """What the tables that are opened with it may keep in memory."""
+    """What the tables that are opened with it hold in memory, and how much at most."""
 
     def __init__(
         self,
@@ -32,11 +32,13 @@ class Session:
         metadata_cache_backend: str | Mapping[str, Any] | None = None,
         store_registry: Any = None,
     ) -> None:
-        """Take what the session may count as its own; one budget serves the whole process.
+        """Make a cache of these sizes, or share that of the process if none is given.
 
         Args:
-            index_cache_size_bytes: The most bytes of indices that it counts.
-            metadata_cache_size_bytes: The most bytes of all else that it counts.
+            index_cache_size_bytes: The most bytes of indices that are kept. With only the other
+                size, as many as the process may keep.
+            metadata_cache_size_bytes: The most bytes of all else that are kept. With only the
+                other size, as many as the process may keep.
             index_cache_backend: The same as the first, as a URI or as a kind with options.
             metadata_cache_backend: The same as the second.
             store_registry: Has no effect: stores are chosen by their URIs.
@@ -44,26 +46,34 @@ class Session:
         del store_registry
         index = _capacity("index_cache", index_cache_size_bytes, index_cache_backend)
         other = _capacity("metadata_cache", metadata_cache_size_bytes, metadata_cache_backend)
-        self._bytes_max = None if other is None else other + (index or 0)
-        self.meter = PROCESS_METER.scope()
-        """Counts what the tables of the session ask of their stores."""
+        self.cache = CACHE
+        if index is not None or other is not None:
+            index = CACHE_BYTES if index is None else index
+            other = CACHE_BYTES if other is None else other
+            self.cache = LruCache(index + other, {INDEX: index, METADATA: other})
+
+    @property
+    def stats(self) -> CacheStats:
+        """How many bytes the cache holds, and how often something was found in it."""
+        return self.cache.stats
 
     def __repr__(self) -> str:
-        """Show how much is kept."""
-        return display.line("Session", size_bytes=self.size_bytes())
+        """Show how much is held, and how much may be."""
+        stats = self.stats
+        return display.line(
+            "Session",
+            size_bytes=stats.bytes,
+            index_bytes=stats.index_bytes,
+            budget_bytes=stats.budget_bytes,
+        )
 
     def size_bytes(self) -> int:
-        """Return how many bytes may be kept, at most as many as the session was to have.
-
-        These are the bytes in the caches of the process, and all that tables of the session
-        read, which maps of local files keep as long as there is room.
-        """
-        kept = CACHE.stats.bytes + self.meter.counts.read_bytes
-        return kept if self._bytes_max is None else min(kept, self._bytes_max)
+        """Return how many bytes are held, of indices and of all else."""
+        return self.cache.stats.bytes
 
     def index_cache_size_bytes(self) -> int:
-        """Return how many bytes are kept of indices alone: none, as they are kept by tables."""
-        return 0
+        """Return how many bytes are held of indices."""
+        return self.cache.stats.index_bytes
 
     def is_same_as(self, other: Session) -> bool:
         """Say whether this is the same session."""

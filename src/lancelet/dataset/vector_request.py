@@ -42,6 +42,8 @@ _NUMBERS: Final = {
     "max_level": "max_level",
 }
 _WITHOUT_EFFECT: Final = frozenset({"index_file_version", "implementation", "use_torch"})
+_BYTE_BITS: Final = 8
+_FILE_VERSIONS: Final = ("V3", "LEGACY")
 _FLOATS: Final = frozenset({np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)})
 _WORDS_AXES: Final = 3
 _CALLER: Final = 6
@@ -85,7 +87,21 @@ class VectorIndexArguments:
             is_trained=self.train,
             fragments=None if self.fragment_ids is None else tuple(self.fragment_ids),
             uuid=None if self.index_uuid is None else uuid.UUID(self.index_uuid),
+            in_one_file=self._in_one_file(),
         )
+
+    def _in_one_file(self) -> bool:
+        """Return whether the layout of the first releases is asked for."""
+        given = str(self.values.get("index_file_version") or "V3").upper()
+        if given not in _FILE_VERSIONS:
+            raise InvalidInputError(
+                "unknown version of the files of an index", found=given, known=_FILE_VERSIONS
+            )
+        if given == "LEGACY" and str(self.index_type).upper() == "IVF_PQ":
+            if int(self.values.get("num_bits") or _BYTE_BITS) != _BYTE_BITS:
+                raise UnsupportedError("files of the version LEGACY have words of 8 bits")
+            return True
+        return False
 
     def _ivf(self) -> IvfRequest:
         name = str(self.index_type).upper()
@@ -96,11 +112,6 @@ class VectorIndexArguments:
                 found=name,
             )
         values = {key: own for key, own in self.values.items() if key not in _WITHOUT_EFFECT}
-        if str(self.values.get("index_file_version", "V3")).upper() != "V3":
-            raise UnsupportedError(
-                "indices of vectors are written in the layout V3 alone",
-                found=str(self.values["index_file_version"]),
-            )
         if (
             kinds.vector.quantizers.registry.quantizer_name(name) == "PQ"
             and values.get("num_sub_vectors") is None

@@ -203,7 +203,7 @@ def write_dataset(
             does not say.
         namespace_client: Knows where a table is by its id, in the place of `uri`.
         table_id: The id.
-        session: Counts what the dataset reads.
+        session: Holds what is read of the dataset; by default the process does.
         dry_run: Whether to write nothing and return what would be written.
     """
     session = session or Session()

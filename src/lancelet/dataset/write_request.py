@@ -24,7 +24,7 @@ from lancelet.errors import InvalidInputError
 from lancelet.format.fragment import Fragment
 from lancelet.format.paths import ManifestNaming
 from lancelet.format.version import FileVersion
-from lancelet.io.metered import PROCESS_METER, IoMeter
+from lancelet.io.metered import IoMeter
 from lancelet.ops.write import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
 from lancelet.table.commit import CommitOptions
 from lancelet.table.location import TableLocation
@@ -121,8 +121,7 @@ class WriteRequest:
         if uri is None:
             assert named is not None, "one of the two was checked to be there"
             uri = named.uri_to_write(creates=self.write_mode is ops.write_table.WriteMode.CREATE)
-        within = PROCESS_METER if self.session is None else self.session.meter
-        location, meter = locate(text_of(uri), options, within)
+        location, meter = locate(text_of(uri), options, self.session)
         return location, meter, options
 
     @property

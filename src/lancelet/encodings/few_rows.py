@@ -34,6 +34,10 @@ are in no order come back to chunks, which the kernel decodes again."""
 _CHUNKS_MAX: Final = 1 << 17
 """Where more chunks are is not held for the kernel: whoever keeps heads of pages may drop them."""
 
+_RECORD_BYTES: Final = 1024
+_CHUNK_BYTES: Final = 32
+"""What the record of a column takes, and where one of its chunks is."""
+
 _MISSES: Final = 2
 """After so many reads that were declined records are made anew; then after twice as many."""
 
@@ -81,6 +85,13 @@ class FewRowsReader:
         self._prepared: _Prepared | None = None
         self._misses = 0
         self._patience = _MISSES
+
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory the records take, with where the chunks of their columns are."""
+        prepared = self._prepared
+        columns = () if prepared is None else prepared.columns.values()
+        return sum(_RECORD_BYTES + _CHUNK_BYTES * each.num_chunks for each in columns)
 
     def read(self, file: MappedFile, rows: Int64s) -> FoundRows | None:
         """Return rows in any order, or None if they are to be read in the general way."""

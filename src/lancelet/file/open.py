@@ -29,6 +29,7 @@ from lancelet.file.v2.reader import FileReader
 from lancelet.file.v2.writer import FileWriter, WriterOptions
 from lancelet.file.zone_file import ZoneCollector, open_zones
 from lancelet.format.schema import Schema
+from lancelet.io.cache import CACHE, LruCache
 from lancelet.io.store import ObjectReader, Store
 
 
@@ -52,11 +53,15 @@ def open_data_file(
     stored: StoredFields | None = None,
     verify: Verify = Verify.FULL,
     memo: Memo | None = None,
+    cache: LruCache = CACHE,
 ) -> FileReader | LegacyFileReader:
-    """Open a data file for reading; with its size known, this is one request."""
+    """Open a data file for reading; with its size known, this is one request.
+
+    What is known of it then is kept in a cache, by default that of the process.
+    """
     source = store.open_reader(path, size)
     try:
-        return _open(source, size, stored=stored, verify=verify, memo=memo)
+        return _open(source, size, stored=stored, verify=verify, memo=memo, cache=cache)
     except LanceletError as error:
         source.close()
         error.with_facts(path=path)
@@ -95,9 +100,10 @@ def _open(
     stored: StoredFields | None,
     verify: Verify,
     memo: Memo | None,
+    cache: LruCache,
 ) -> FileReader | LegacyFileReader:
     key = _known_key(source, stored, verify) if memo is None else None
-    if (known := find_known(key)) is not None:
+    if (known := find_known(cache, key)) is not None:
         return FileReader(source, known, verify=verify, open_zones=open_zones)
     num_columns = None if stored is None else len(stored.columns)
     tail = source.read_tail(tail_size(size, num_columns=num_columns))
@@ -115,13 +121,13 @@ def _open(
         descriptor = metadata.descriptor.schema
         schema = Schema.from_protos(descriptor.fields, descriptor.metadata)
         stored = StoredFields(schema, place_columns(schema.fields, version))
-    memo = CachedHeads() if memo is None else memo
+    memo = CachedHeads(cache) if memo is None else memo
     known = KnownFile(metadata, stored.schema, stored.columns, memo)
     if key is not None:
         known = known.detached()
     # The reader compares the tail with its checksum; a damaged file must not be known.
     reader = FileReader(source, known, verify=verify, tail=metadata.tail, open_zones=open_zones)
-    keep_known(key, known)
+    keep_known(cache, key, known)
     return reader
 
 

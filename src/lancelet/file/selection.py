@@ -20,6 +20,9 @@ from lancelet.format.schema import Field
 
 T = TypeVar("T")
 
+_FIELD_BYTES: Final = 4096
+"""What an opened field weighs, about."""
+
 _RECENT: Final = 6
 """So many selections are not made again: what a search reads, then what it returns, and so on."""
 
@@ -55,6 +58,11 @@ class OpenedFields:
     each: dict[Field, OpenedField] = field(default_factory=dict)
     recent: tuple[Selection, ...] = ()
     """The selection that was made last first."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory the fields take, with what was prepared for the selections."""
+        return _FIELD_BYTES * len(self.each) + sum(each.memory_bytes for each in self.recent)
 
     def find(self, fields: Sequence[Field]) -> Selection | None:
         """Return the selection of the very fields, if it was made of late."""
@@ -118,6 +126,13 @@ class Selection:
         return FewRowsReader(
             [column.reader if column.is_as_stored else None for column in self.alone]
         )
+
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory it takes, more when single rows were read."""
+        few = vars(self).get("few_rows")
+        prepared = 0 if few is None else few.memory_bytes
+        return _FIELD_BYTES * len(self.bundles) + 128 * len(self.fields) + prepared
 
     @cached_property
     def row_bytes(self) -> list[float]:

@@ -38,6 +38,8 @@ _PATHS: Final = np.array(
 _FRAGMENT_ID_MAX: Final = 2**32 - 1
 _ROWS_MAX: Final = 2**48
 
+_PARSED_MAX: Final = 4096
+"""So many decoded fragments are kept; a scan of more decodes them again."""
 _FEW: Final = 16
 """Of so many fragments the columns are made one by one."""
 
@@ -108,6 +110,8 @@ class FragmentList(Sequence[Fragment]):
         if fragment is None:
             start = int(self.position[place])
             fragment = Fragment.parse(self.wire[start : start + int(self.size[place])].data)
+            if len(self._parsed) >= _PARSED_MAX:
+                self._parsed.clear()
             self._parsed[place] = fragment
         return fragment
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from lancelet.file.v2.writer import FileWriter, WriterOptions
 from lancelet.format.field import Field
 from lancelet.format.index_metadata import IndexFile
 from lancelet.format.schema import Schema
+from lancelet.io.cache import CACHE, INDEX, CacheScope
 from lancelet.io.metered import IoCounts
 from lancelet.io.store import Store
 
@@ -104,7 +106,8 @@ class IndexLoads:
 class SegmentFolder:
     """A folder with the files of one segment; `written` are those that were made through it.
 
-    Segments that are opened from it say in `loads` what they read later.
+    Segments that are opened from it say in `loads` what they read later, and share what they keep
+    of the files with others of the same table by `kept`.
     """
 
     store: Store
@@ -112,10 +115,11 @@ class SegmentFolder:
     version: FileVersion = FileVersion.V2_2
     written: list[IndexFile] = field(default_factory=list, compare=False)
     loads: IndexLoads = field(default_factory=IndexLoads, compare=False)
+    kept: CacheScope = field(default_factory=partial(CACHE.scope, INDEX), compare=False, repr=False)
 
     def open(self, name: str) -> StoredFile:
         """Open a file."""
-        return StoredFile(open_data_file(self.store, f"{self.path}/{name}"))
+        return StoredFile(open_data_file(self.store, f"{self.path}/{name}", cache=self.kept.cache))
 
     @contextmanager
     def create(self, name: str, schema: pa.Schema) -> Iterator[FileWriter]:

@@ -22,6 +22,7 @@ from lancelet.index.scalar.minhash import MinHash
 from lancelet.index.scalar.ngram import NGram
 from lancelet.index.scalar.zonemap import ZoneMap
 from lancelet.index.vector.kind import IVF
+from lancelet.index.vector.layout import INDEX_FILE
 
 SCALAR_KINDS: Final[tuple[ScalarKind, ...]] = (
     BTree(),
@@ -39,6 +40,7 @@ _BY_FILE: Final = {
     METADATA: ("INVERTED",),
     PAGE_LOOKUP: ("BTREE",),
     KEY_SETS: ("BITMAP", "LABEL_LIST"),
+    INDEX_FILE: ("IVF",),
 }
 """The kinds that have a file, as releases had that wrote no details."""
 
@@ -81,7 +83,8 @@ def kind_of_files(names: Collection[str], data_type: pa.DataType) -> ScalarKind 
     >>> kind_of_files(["bitmap_page_lookup.lance"], pa.list_(pa.string())).title
     'LabelList'
     """
-    kinds = (kind_of_name(kind) for file in _BY_FILE if file in names for kind in _BY_FILE[file])
+    own = (kind for file in _BY_FILE if file in names for kind in _BY_FILE[file])
+    kinds = (IVF if kind == IVF.name else kind_of_name(kind) for kind in own)
     return next((kind for kind in kinds if _takes(kind, data_type)), None)
 
 

@@ -50,7 +50,7 @@ class RestAdapter:
         Args:
             namespace_client_impl: `dir` or `rest`.
             namespace_client_properties: The properties of the namespace.
-            session: Has no effect: caches belong to the process.
+            session: Has no effect: a dataset is given one when it is opened.
             host: Which address to listen at, by default this machine's own.
             port: Which port, by default 2333; 0 takes any that is free.
         """

@@ -81,7 +81,7 @@ class DirectoryNamespace(TableOperations, HistoryOperations, LanceNamespace):  #
         """Look at a folder.
 
         Args:
-            session: Has no effect: caches belong to the process.
+            session: Has no effect: a dataset is given one when it is opened.
             context_provider: Asked before each operation, as it is by `RestNamespace`.
             **properties: `root`, the folder; `manifest_enabled` and `dir_listing_enabled`, both
                 true by default; `storage.x` for each storage option `x`;

@@ -28,7 +28,6 @@ from lancelet.query.measure import measuring, planning
 from lancelet.query.node_meter import READ, SORT, Measured
 from lancelet.query.plan import ScanPlan
 from lancelet.query.predict import ASKED, Step, plan_steps
-from lancelet.table.kept import Kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +171,7 @@ def _measured(plan: ScanPlan) -> tuple[ScanPlan, IoMeter]:
     """Return the plan over a store that is counted on its own, with nothing kept but indices."""
     meter = PROCESS_METER.scope()
     location = plan.snapshot.location
-    apart = replace(location, store=metered(location.store, meter), kept=Kept())
+    apart = location.apart(metered(location.store, meter))
     snapshot = replace(plan.snapshot, location=apart)
     column_indices(snapshot, of=plan.snapshot)
     searches.text_indices.text_indices(snapshot, of=plan.snapshot)

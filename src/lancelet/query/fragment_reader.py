@@ -30,6 +30,8 @@ from lancelet.query.scan_types import read_as, scan_type
 from lancelet.table.snapshot import Snapshot
 
 _BATCH_ROWS_MIN: Final = 1024
+_PLANS_MAX: Final = 16
+"""Of more projections than so many it is worked out again which file has what."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,6 +61,7 @@ class FragmentReader:
         self._snapshot = snapshot
         self._fragment = fragment
         self._plans: dict[tuple[Field, ...], tuple[FilePart, ...]] = {}
+        """The files of projections that were read lately, which somebody reads again."""
         self._last: tuple[tuple[Field, ...], tuple[FilePart, ...]] | None = None
         self._overlays = Overlays(snapshot, fragment) if fragment.overlays else None
         self.num_rows = snapshot.physical_rows(fragment)
@@ -209,7 +212,10 @@ class FragmentReader:
             return last[1]
         found = self._plans.get(fields)
         if found is None:
-            found = self._plans[fields] = tuple(self._find_parts(fields))
+            found = tuple(self._find_parts(fields))
+            if len(self._plans) >= _PLANS_MAX:
+                self._plans.clear()
+            self._plans[fields] = found
         self._last = fields, found
         return found
 

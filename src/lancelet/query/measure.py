@@ -52,7 +52,6 @@ from lancelet.query.search.hits import Hits, Search
 from lancelet.query.simplify import Conjunct
 from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import RowSet
-from lancelet.table.kept import Kept
 from lancelet.table.snapshot import Snapshot
 
 T = TypeVar("T")
@@ -70,7 +69,7 @@ def measuring(planned: MeasuredPlan) -> ScanPlan:
     """Return a plan over a store that is counted, with nothing kept but open indices."""
     plan, meter = planned, planned.meter
     location = plan.snapshot.location
-    apart = replace(location, store=metered(location.store, meter), kept=Kept())
+    apart = location.apart(metered(location.store, meter))
     rule = _Rule(plan, meter)
     snapshot = _MeasuredSnapshot(apart, plan.snapshot.entry, plan.snapshot.stored, rule)
     column_indices(snapshot, of=plan.snapshot)

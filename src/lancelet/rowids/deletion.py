@@ -46,6 +46,11 @@ class DeletionVector:
     offsets: FrozenBitMap
     file_type: DeletionFileType = DeletionFileType.ARROW_ARRAY
 
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory it takes, about: two bytes a row, or a bit for each of many."""
+        return 100 + min(2 * len(self.offsets), (self.offsets.max() if self.offsets else 0) // 8)
+
     @staticmethod
     def of(offsets: npt.ArrayLike) -> DeletionVector:
         """Return the vector of these offsets, in the form that so many rows take.

@@ -43,6 +43,14 @@ class RowSet:
 
     parts: Mapping[int, Offsets]
 
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory it takes, about: two bytes a row, or a bit for each of many."""
+        return sum(
+            100 if own is ALL else 100 + min(2 * len(own), (own.max() if own else 0) // 8 + 1)
+            for own in self.parts.values()
+        )
+
     @staticmethod
     def of(addresses: UInt64s) -> RowSet:
         """Return the set of rows at these addresses.

@@ -308,7 +308,7 @@ def _publish(
         store.etag_at_hand(path),
         folder_changed_at=None if options.detached else handler.last_change(store),
     )
-    keep_manifest(data, stored)
+    keep_manifest(data, stored, location.kept.cache)
     return written_snapshot(location, entry, stored, indices, transaction)
 
 

@@ -18,10 +18,10 @@ from typing import Final, NamedTuple
 from lancelet.format.base_paths import BasePath, base_of
 from lancelet.format.paths import check_relative_path
 from lancelet.io import Store, open_folder
+from lancelet.io.cache import CACHE, CacheScope
 from lancelet.io.credentials import OptionsProvider
 from lancelet.io.uri import join
 from lancelet.table.handlers import CommitHandler, PutIfAbsent, handler_of
-from lancelet.table.kept import Kept
 
 _OF_BASE: Final = re.compile(r"base_\d+\.")
 
@@ -40,13 +40,18 @@ class TableLocation:
     `base_options` has storage options for bases that need others than the table, by their path.
     `handler` is how versions are published and found. `main` is where the main table is, for a
     branch that was found through it.
+
+    `kept` is what was read of the table, which handles of one session share; `open_files` are the
+    data files that are open through this handle. Both have the names of files, which are never used
+    again, in their keys.
     """
 
     uri: str
     store: Store
     storage_options: Mapping[str, str] = field(default_factory=dict)
     base_options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    kept: Kept = field(default_factory=Kept, repr=False)
+    kept: CacheScope = field(default_factory=CACHE.scope, repr=False)
+    open_files: CacheScope = field(default_factory=CACHE.scope, repr=False)
     handler: CommitHandler = field(default_factory=PutIfAbsent)
     main: TableLocation | None = field(default=None, repr=False)
     _bases: dict[str, Store] = field(default_factory=dict, repr=False)
@@ -92,6 +97,11 @@ class TableLocation:
         base = base_of(bases, base_id)
         within = f"{directory}/{path}" if base.is_dataset_root else path
         return Place(self.base_store(base), within)
+
+    def apart(self, store: Store) -> TableLocation:
+        """Return the same location through another store, with nothing of it in memory."""
+        cache = self.kept.cache
+        return replace(self, store=store, kept=cache.scope(), open_files=cache.scope())
 
     def with_stores(self, store: Store, bases: Mapping[str, Store]) -> TableLocation:
         """Return the same location with other stores: its own, and those of bases by path."""

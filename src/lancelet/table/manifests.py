@@ -43,7 +43,7 @@ from lancelet.format.paths import (
     parse_version_hint,
 )
 from lancelet.io import ObjectInfo, Store
-from lancelet.io.cache import CACHE
+from lancelet.io.cache import CACHE, LruCache
 from lancelet.io.uri import name
 
 _NOTED_AT_COMMIT: Final = timedelta(seconds=10)
@@ -176,26 +176,26 @@ def find_version(store: Store, version: int, *, uri: str) -> ManifestEntry:
     )
 
 
-def open_manifest(store: Store, entry: ManifestEntry) -> StoredManifest:
+def open_manifest(store: Store, entry: ManifestEntry, cache: LruCache = CACHE) -> StoredManifest:
     """Read a manifest; what is known to be the same as before is not parsed again.
 
     A file that did not change for a while is known by what it is, and is not read. One that was
     just written is read, and its bytes tell whether they were parsed, or written here.
     """
     with corrupt_within(path=entry.path, uri=store.uri):
-        return _open_manifest(store, entry)
+        return _open_manifest(store, entry, cache)
 
 
-def _open_manifest(store: Store, entry: ManifestEntry) -> StoredManifest:
+def _open_manifest(store: Store, entry: ManifestEntry, cache: LruCache) -> StoredManifest:
     is_small = entry.size <= TAIL_BYTES
     if is_small and datetime.now(UTC) - entry.modified < _JUST_WRITTEN:
-        return _parsed(store.read(entry.path))
+        return _parsed(store.read(entry.path), cache)
     reader = store.open_reader(entry.path, entry.size)
     if reader.identity is None:
         if not is_small:
             return run(read_manifest(reader.size), reader.read_ranges)
         whole = reader.read_ranges(Ranges.of((0, reader.size)))
-        return _parsed(whole.slice_bytes(0).tobytes())
+        return _parsed(whole.slice_bytes(0).tobytes(), cache)
 
     def fetch(ranges: Ranges) -> Slices:
         # Fragments are decoded when they are needed, and the map should not be kept for that.
@@ -205,21 +205,21 @@ def _open_manifest(store: Store, entry: ManifestEntry) -> StoredManifest:
     def load() -> tuple[StoredManifest, int]:
         return run(read_manifest(reader.size), fetch), reader.size
 
-    return CACHE.get_or_load(("manifest", reader.identity), load)
+    return cache.get_or_load(("manifest", reader.identity), load)
 
 
-def keep_manifest(data: bytes, stored: StoredManifest) -> None:
+def keep_manifest(data: bytes, stored: StoredManifest, cache: LruCache) -> None:
     """Keep what the bytes of a manifest's file say, for whoever reads the same bytes."""
     if len(data) <= TAIL_BYTES:
-        CACHE.put(("manifest", data), stored, value_bytes=2 * len(data))
+        cache.put(("manifest", data), stored, value_bytes=2 * len(data))
 
 
-def _parsed(data: bytes) -> StoredManifest:
-    known = CACHE.get(("manifest", data))
+def _parsed(data: bytes, cache: LruCache) -> StoredManifest:
+    known = cache.get(("manifest", data))
     if isinstance(known, StoredManifest):
         return known
     stored = parse_manifest_file(np.frombuffer(data, np.uint8))
-    keep_manifest(data, stored)
+    keep_manifest(data, stored, cache)
     return stored
 
 

@@ -43,12 +43,11 @@ from lancelet.format.paths import DATA, DELETIONS, TRANSACTIONS, ManifestNaming
 from lancelet.format.schema import Schema
 from lancelet.format.seal import unsealed
 from lancelet.format.transaction import Transaction
-from lancelet.io.cache import CACHE
+from lancelet.io.cache import CacheScope
 from lancelet.io.store import Store
 from lancelet.io.uri import name
 from lancelet.rowids.deletion import NO_DELETIONS, DeletionVector
 from lancelet.table.handlers import CommitHandler
-from lancelet.table.kept import Kept
 from lancelet.table.location import TableLocation
 from lancelet.table.manifests import ManifestEntry, is_as_noted, open_manifest
 
@@ -95,9 +94,9 @@ class Snapshot:
         return self.manifest.fragments
 
     @cached_property
-    def kept(self) -> Kept:
+    def kept(self) -> CacheScope:
         """What layers above worked out for this version."""
-        return Kept()
+        return self.location.kept.cache.scope()
 
     @cached_property
     def bare(self) -> Snapshot:
@@ -255,12 +254,18 @@ class Snapshot:
         """Return a reader of a data file, with the fields that this version knows of it."""
         store, path = self.location.place(DATA, file.path, file.base_id, self.manifest.bases)
         key = (store.uri, path, file.fields, file.column_indices)
-        return self.location.kept.get_or_make(key, lambda: self._open_file(file, store, path))
+        return self.location.open_files.get_or_make(key, lambda: self._open_file(file, store, path))
 
     def _open_file(self, file: DataFile, store: Store, path: str) -> DataFileReader:
         stored = self.stored_fields(file)
         with self.while_there():
-            return open_data_file(store, path, size=file.size_bytes or None, stored=stored)
+            return open_data_file(
+                store,
+                path,
+                size=file.size_bytes or None,
+                stored=stored,
+                cache=self.location.kept.cache,
+            )
 
     def open_small_files(
         self, files: Sequence[DataFile], num_rows: Sequence[int]
@@ -272,9 +277,8 @@ class Snapshot:
         first = files[0]
         if not first.column_indices:
             return None
-        # This version has what its files were when they were first read, so it is part of the key.
-        key = (self.kept.get_or_make("small files", object), *(file.path for file in files))
-        known: SmallFiles | None = CACHE.get(key)
+        key = ("small files", *(file.path for file in files))
+        known: SmallFiles | None = self.kept.get(key)
         if known is not None:
             return known
         bases = self.manifest.bases
@@ -286,7 +290,7 @@ class Snapshot:
         with self.while_there():
             opened = open_together(places[0].store, small, self.stored_fields(first))
         if opened is not None:
-            CACHE.put(key, opened, value_bytes=opened.memory_bytes)
+            self.kept.put(key, opened, value_bytes=opened.memory_bytes)
         return opened
 
     def stored_fields(self, file: DataFile) -> StoredFields:
@@ -424,6 +428,6 @@ def _is_surely_latest(known: Snapshot, location: TableLocation, handler: CommitH
 
 def open_entry(location: TableLocation, entry: ManifestEntry) -> Snapshot:
     """Open a version whose manifest was listed, if this release may read it."""
-    stored = open_manifest(location.store, entry)
+    stored = open_manifest(location.store, entry, location.kept.cache)
     check_readable(stored.manifest.reader_flags, stored.manifest.writer_flags)
     return Snapshot(location, entry, stored)

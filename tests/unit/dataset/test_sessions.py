@@ -1,5 +1,11 @@
-"""Sessions: what they count, and the ways to say it."""
+"""Sessions: what their tables hold in memory, how much at most, and the ways to say it."""
 
+import gc
+import shutil
+import time
+import tracemalloc
+
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -8,14 +14,173 @@ from lancelet import Session
 from lancelet.errors import InvalidInputError
 from lancelet.fragment import LanceFragment, write_fragments
 
+MEGABYTE = 1_000_000
+DIMENSION = 32
+
+
+def vectors(count, seed=0):
+    values = np.random.default_rng(seed).standard_normal(count * DIMENSION).astype(np.float32)
+    return pa.FixedSizeListArray.from_arrays(pa.array(values), DIMENSION)
+
+
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory):
+    """A table with an index of every kind that keeps much in memory."""
+    count = 20_000
+    words = np.random.default_rng(1).integers(0, 3000, (count, 8))
+    rows = pa.table(
+        {
+            "id": np.random.default_rng(2).permutation(count),
+            "label": [f"label {row % 50}" for row in range(count)],
+            "text": [" ".join(f"w{word}" for word in row) for row in words.tolist()],
+            "v": vectors(count),
+        }
+    )
+    path = tmp_path_factory.mktemp("sessions") / "table"
+    dataset = lancelet.write_dataset(rows, path, max_rows_per_file=5000)
+    dataset.create_index("v", "IVF_HNSW_SQ", num_partitions=2)
+    dataset.create_scalar_index("id", "BTREE")
+    dataset.create_scalar_index("label", "BITMAP")
+    dataset.create_scalar_index("text", "INVERTED", with_position=True)
+    return path
+
+
+def search(dataset, seed=0, k=10):
+    query = np.random.default_rng(seed).standard_normal(DIMENSION).astype(np.float32)
+    return dataset.to_table(columns=["id"], nearest={"column": "v", "q": query, "k": k})
+
 
 @pytest.mark.parametrize(
     "backend", ["moka://?capacity=7", {"kind": "MOKA", "options": {"capacity": "7"}}]
 )
-def test_a_backend_is_a_size(backend):
+def test_a_backend_is_a_size(backend, indexed):
     session = Session(index_cache_backend=backend, metadata_cache_backend=backend)
-    assert session.size_bytes() <= 14
+    assert session.stats.budget_bytes == 14
+    search(lancelet.dataset(indexed, session=session))
+    assert session.size_bytes() == session.index_cache_size_bytes() == 0
+
+
+def test_sizes_bound_what_is_held_of_indices_and_of_all_else(indexed):
+    session = Session(300_000, 200_000)
+    expected = search(lancelet.dataset(indexed))
+    for seed in range(3):
+        dataset = lancelet.dataset(indexed, session=session)
+        found = search(dataset, seed)
+        assert seed or found == expected
+        dataset.to_table(filter="id < 100")
+        dataset.to_table(full_text_query="w17")
+        assert session.index_cache_size_bytes() <= 300_000
+        assert session.size_bytes() - session.index_cache_size_bytes() <= 200_000
+    assert session.stats.evictions
+
+
+def test_four_handles_on_one_index_share_it(indexed):
+    session = Session(50 * MEGABYTE, 50 * MEGABYTE)
+    first = lancelet.dataset(indexed, session=session)
+    expected = search(first)
+    after_one = session.index_cache_size_bytes()
+    assert after_one > 20_000 * DIMENSION  # a byte for each number of each vector
+    others = [lancelet.dataset(indexed, session=session) for _ in range(3)]
+    for other in others:
+        before = other.io_stats_snapshot().read_bytes
+        assert search(other) == expected
+        # The version and the rows that were found, but nothing of the index.
+        assert other.io_stats_snapshot().read_bytes - before < 50_000
+    assert session.index_cache_size_bytes() < 1.01 * after_one
+
+
+def test_handles_without_a_session_share_the_cache_of_the_process(indexed):
+    first, second = lancelet.dataset(indexed), lancelet.dataset(indexed)
+    search(first)
+    held = second.session().index_cache_size_bytes()
+    search(second)
+    assert second.session().index_cache_size_bytes() < held + 100_000
+
+
+def test_what_handles_hold_goes_with_the_last_of_them(indexed):
+    session = Session(50 * MEGABYTE, 50 * MEGABYTE)
+    handles = [lancelet.dataset(indexed, session=session) for _ in range(2)]
+    for handle in handles:
+        search(handle)
+    held = session.size_bytes()
+    handles.pop()
+    del handle
+    gc.collect()
+    assert session.size_bytes() > held / 2
+    handles.clear()
+    gc.collect()
     assert session.index_cache_size_bytes() == 0
+    assert session.size_bytes() < held / 4  # what is known of files, for who opens them again
+
+
+def test_a_table_that_was_made_again_is_not_taken_for_the_old_one(tmp_path):
+    session = Session(MEGABYTE, MEGABYTE)
+    made = []
+    for start in (0, 1000):
+        shutil.rmtree(tmp_path / "t", ignore_errors=True)
+        rows = pa.table({"id": range(start, start + 100)})
+        dataset = lancelet.write_dataset(rows, tmp_path / "t", session=session)
+        dataset.delete(f"id = {start}")
+        dataset.create_scalar_index("id", "BTREE")
+        made.append(dataset)
+        opened = lancelet.dataset(tmp_path / "t", session=session)
+        assert opened.to_table() == rows.slice(1)
+        assert opened.count_rows(f"id = {start + 1}") == 1
+        assert opened.count_rows(f"id = {start}") == 0
+
+
+def mixed_work(path, session, seconds):
+    """Scan, take and search through handles that come and go; yield after each step."""
+    random = np.random.default_rng(3)
+    handles = []
+    end = time.monotonic() + seconds
+    rounds = 0
+    while rounds < 12 or time.monotonic() < end:
+        rounds += 1
+        if len(handles) >= 4:
+            handles.pop(0)
+        handles.append(lancelet.dataset(path, session=session))
+        dataset = handles[int(random.integers(len(handles)))]
+        low = int(random.integers(19_000))
+        search(dataset, seed=rounds, k=20)
+        yield
+        assert dataset.to_table(filter=f"id >= {low} AND id < {low + 500}").num_rows == 500
+        yield
+        dataset.take(random.integers(0, 20_000, 50).tolist())
+        yield
+        dataset.to_table(full_text_query=f"w{int(random.integers(3000))} w1", limit=10)
+        yield
+        dataset.count_rows(f"label = 'label {low % 50}'")
+        dataset.to_table(columns={"id": "id", "other": f"id + {rounds}"})
+        yield
+
+
+@pytest.mark.parametrize("seconds", [0, pytest.param(600, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("megabytes", [64, 3])
+def test_a_session_never_holds_more_than_it_may(indexed, megabytes, seconds):
+    budget = megabytes * MEGABYTE
+    session = Session(budget // 2, budget // 2)
+    most = 0
+    for _ in mixed_work(indexed, session, seconds):
+        most = max(most, session.size_bytes())
+    assert budget / 20 < most <= budget
+
+
+def test_what_is_said_to_be_held_is_about_what_is(indexed):
+    """The sizes of arrays in memory, which the cache weighs, against what Python and NumPy say."""
+    session = Session(50 * MEGABYTE, 50 * MEGABYTE)
+    dataset = lancelet.dataset(indexed, session=session)
+    tracemalloc.start()
+    try:
+        search(dataset)
+        dataset.to_table(filter="id < 100")
+        gc.collect()
+        traced = tracemalloc.get_traced_memory()[0] + pa.total_allocated_bytes()
+        held = session.size_bytes()
+        assert held < 3 * traced
+        assert traced < 3 * held
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(
@@ -43,7 +208,7 @@ def test_a_size_is_said_once():
         Session(1024, index_cache_backend="moka://?capacity=1")
 
 
-def test_a_session_counts_what_its_tables_read(tmp_path):
+def test_a_session_is_shared_by_being_passed_on(tmp_path):
     rows = pa.table({"a": range(1000)})
     lancelet.write_dataset(rows, tmp_path, max_rows_per_file=250)
     dataset = lancelet.dataset(tmp_path)
@@ -53,17 +218,23 @@ def test_a_session_counts_what_its_tables_read(tmp_path):
     shared = lancelet.dataset(tmp_path, session=dataset.session())
     assert shared.session().is_same_as(dataset.session())
     assert not shared.session().is_same_as(lancelet.dataset(tmp_path).session())
+    assert repr(shared.session()).startswith(f"Session(size_bytes={shared.session().size_bytes()}")
+
+
+def test_sizes_of_a_dataset_are_those_of_its_session(tmp_path):
+    lancelet.write_dataset(pa.table({"a": range(10)}), tmp_path)
+    dataset = lancelet.dataset(tmp_path, index_cache_size_bytes=7, metadata_cache_size_bytes=9)
+    assert dataset.session().stats.budget_bytes == 16
+    dataset.to_table()
+    assert dataset.session().size_bytes() == 0
 
 
 def test_fragments_are_written_with_a_session(tmp_path):
     rows = pa.table({"a": [1]})
     dataset = lancelet.write_dataset(rows, tmp_path)
     session = dataset.session()
-    before = session.size_bytes()
     write_fragments(rows, str(tmp_path), session=session)
-    between = session.size_bytes()
     LanceFragment.create(str(tmp_path), rows, session=session)
-    assert before < between < session.size_bytes()
     assert len(write_fragments(rows, dataset, session=session)) == 1
     with pytest.raises(ValueError, match="not the destination dataset's own session"):
         write_fragments(rows, dataset, session=Session())

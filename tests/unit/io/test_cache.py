@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancelet.config import CACHE_BYTES
-from lancelet.io.cache import _ENTRY_BYTES, CACHE, Cache, read_cached
+from lancelet.io.cache import _ENTRY_BYTES, CACHE, LruCache, read_cached
 from lancelet.io.memory import MemoryStore
 from lancelet.testing.faults import FaultyStore
 
@@ -20,7 +20,7 @@ steps = st.lists(
 @given(steps, st.integers(0, 12_000))
 def test_cache_is_a_bounded_least_recently_used_map(steps, budget):
     """Against a plain list, most recent last."""
-    cache = Cache(budget)
+    cache = LruCache(budget)
     model: list[tuple[int, int]] = []
     for what, key, weight in steps:
         kept = next((entry for entry in model if entry[0] == key), None)
@@ -33,7 +33,7 @@ def test_cache_is_a_bounded_least_recently_used_map(steps, budget):
         cache.put(key, ("value", key, weight), value_bytes=weight)
         if kept is not None:
             model.remove(kept)
-        if weight + _ENTRY_BYTES <= budget // 8:
+        if weight + _ENTRY_BYTES <= budget // 2:
             model.append((key, weight))
         while sum(weight + _ENTRY_BYTES for _, weight in model) > budget:
             model.pop(0)
@@ -42,7 +42,7 @@ def test_cache_is_a_bounded_least_recently_used_map(steps, budget):
 
 
 def test_stats_count_hits_misses_and_evictions():
-    cache = Cache(8 * (_ENTRY_BYTES + 100))
+    cache = LruCache(8 * (_ENTRY_BYTES + 100))
     for key in range(10):
         cache.put(key, key, value_bytes=100)
     assert cache.get(0) is None
@@ -53,7 +53,7 @@ def test_stats_count_hits_misses_and_evictions():
 
 
 def test_value_is_loaded_once_for_all_threads():
-    cache = Cache(10_000)
+    cache = LruCache(10_000)
     started = threading.Barrier(8)
     loads: list[int] = []
 
@@ -72,13 +72,13 @@ def test_value_is_loaded_once_for_all_threads():
 
 
 def test_value_too_large_to_keep_is_still_shared_and_returned():
-    cache = Cache(0)
+    cache = LruCache(0)
     assert cache.get_or_load("key", lambda: (b"value", 5)) == b"value"
     assert cache.stats.entries == 0
 
 
 def test_failed_load_fails_for_its_caller_and_is_tried_by_others():
-    cache = Cache(10_000)
+    cache = LruCache(10_000)
     first_is_loading, second_may_end = threading.Event(), threading.Event()
 
     def fail() -> tuple[str, int]:
@@ -97,7 +97,7 @@ def test_failed_load_fails_for_its_caller_and_is_tried_by_others():
 
 
 def test_load_that_needs_itself_does_not_wait_for_ever():
-    cache = Cache(10_000)
+    cache = LruCache(10_000)
 
     def outer() -> tuple[str, int]:
         return cache.get_or_load("key", lambda: ("inner", 1)) + "+outer", 1
@@ -107,7 +107,7 @@ def test_load_that_needs_itself_does_not_wait_for_ever():
 
 
 def test_unwanted_entries_can_be_dropped():
-    cache = Cache(100_000)
+    cache = LruCache(100_000)
     for owner in ("a", "b"):
         for number in range(3):
             cache.put((owner, number), number, value_bytes=10)
@@ -122,9 +122,9 @@ def test_unwanted_entries_can_be_dropped():
 
 FORK_WHILE_LOCKED = """
 import os
-from lancelet.io.cache import Cache
+from lancelet.io.cache import LruCache
 
-cache = Cache(100_000)
+cache = LruCache(100_000)
 cache.put("kept", 1, value_bytes=1)
 with cache._lock:  # as if another thread were half-way through
     child = os.fork()
@@ -147,7 +147,7 @@ def test_objects_are_read_once_until_they_change(tmp_path):
     from lancelet.io.local import LocalStore
 
     store = FaultyStore(LocalStore(tmp_path))
-    cache = Cache(100_000)
+    cache = LruCache(100_000)
     store.put("a", b"first")
     for _ in range(3):
         assert read_cached(store, store.info("a"), cache=cache) == b"first"
@@ -163,5 +163,5 @@ def test_objects_without_a_tag_are_read_each_time():
     (info,) = store.list()
     assert info.etag is None
     for _ in range(2):
-        assert read_cached(store, info, cache=Cache(100_000)) == b"x"
+        assert read_cached(store, info, cache=LruCache(100_000)) == b"x"
     assert [request.operation for request in store.log].count("read") == 2

@@ -279,7 +279,7 @@ def test_what_old_releases_left_in_indices_is_told_from_damage(tmp_path):
         "vector_idx: another segment covers the fragments [0] too; here the first counts, "
         "and other readers may find rows twice"
     )
-    assert {f.severity for f in findings} == {Severity.WARNING, Severity.NOTE}
+    assert {f.severity for f in findings} == {Severity.WARNING}
     other = str(tmp_path / "other")
     shutil.copytree(uri, other)
     # Either mends what segments cover with the next commit; the reference names their files too.

@@ -25,7 +25,6 @@ from lancelet.query.plan import plan_scan
 from lancelet.query.row_columns import live_rows_before
 from lancelet.query.scan_options import Ordering, ScanOptions
 from lancelet.query.take import RowNotFoundError, addresses_at, live_addresses
-from lancelet.table.kept import Kept
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
 
@@ -213,9 +212,7 @@ def test_pages_of_large_values_that_cannot_match_are_not_read(tmp_path):
 
 def test_a_count_without_a_filter_reads_nothing(snapshot):
     meter = PROCESS_METER.scope()
-    location = replace(
-        snapshot.location, store=metered(snapshot.location.store, meter), kept=Kept()
-    )
+    location = snapshot.location.apart(metered(snapshot.location.store, meter))
     cold = open_snapshot(location)
     before = meter.counts
     assert count_rows(plan_scan(cold, ScanOptions())) == live(numbers(500)).num_rows

@@ -21,7 +21,7 @@ from lancelet.encodings.base import Memo, StoredColumn
 from lancelet.file.selection import OpenedFields
 from lancelet.file.v2.metadata import FileMetadata
 from lancelet.format.schema import Schema
-from lancelet.io.cache import CACHE
+from lancelet.io.cache import LruCache
 
 _COLUMN_BYTES = 2048
 """What a column weighs besides its stored metadata, about."""
@@ -41,6 +41,12 @@ class KnownFile:
     columns: dict[int, StoredColumn] = field(default_factory=dict)
     opened: OpenedFields = field(default_factory=OpenedFields)
 
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory it takes, more with each field that is opened."""
+        stored = self.metadata.tail.nbytes + _COLUMN_BYTES * len(self.metadata.columns)
+        return 2 * stored + self.opened.memory_bytes
+
     def detached(self) -> KnownFile:
         """Return it apart from the map of the file.
 
@@ -49,15 +55,13 @@ class KnownFile:
         return replace(self, metadata=self.metadata.detached())
 
 
-def find_known(key: Hashable | None) -> KnownFile | None:
+def find_known(cache: LruCache, key: Hashable | None) -> KnownFile | None:
     """Return what is kept under a key that begins with the identity of a file."""
-    found = None if key is None else CACHE.get(key)
+    found = None if key is None else cache.get(key)
     return found if isinstance(found, KnownFile) else None
 
 
-def keep_known(key: Hashable | None, known: KnownFile) -> None:
+def keep_known(cache: LruCache, key: Hashable | None, known: KnownFile) -> None:
     """Keep what is known of a file, once its bytes were compared with their checksums."""
-    if key is None:
-        return
-    weight = known.metadata.tail.nbytes + _COLUMN_BYTES * len(known.metadata.columns)
-    CACHE.put(key, known, value_bytes=2 * weight)
+    if key is not None:
+        cache.put(key, known, value_bytes=known.memory_bytes)

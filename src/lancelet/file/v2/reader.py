@@ -30,6 +30,9 @@ from lancelet.io.metered import IoCounts
 from lancelet.io.store import ObjectReader
 from lancelet.kernels import MappedFile
 
+_READER_BYTES = 4096
+"""What an open file takes, about, beside what is known of it."""
+
 _MANY_COLUMNS = 8
 """The metadata of so many columns are decoded at once."""
 
@@ -62,6 +65,7 @@ class FileReader(RowReader):
     ) -> None:
         """Read a file of which so much is known; `tail` is what was read of it just now."""
         self._source = source
+        self._known = known
         self._metadata = metadata = known.metadata
         self._schema = known.schema
         self._placement = known.placement
@@ -85,6 +89,12 @@ class FileReader(RowReader):
     def path(self) -> str:
         """The path of the file in its store."""
         return self._source.path
+
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory it takes beside what is known of the file to all who open it."""
+        own = 0 if self._source.identity is not None else self._known.memory_bytes
+        return _READER_BYTES + own
 
     @property
     def version(self) -> FileVersion:

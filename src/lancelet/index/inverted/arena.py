@@ -6,7 +6,7 @@
 
 A search is given the whole arrays and the places of the lists it is about. What is best in a
 block is worked out once by decoding it, and not read: it depends on how long documents are on
-average, and what a file claims might be wrong. When there is too much, everything is read anew.
+average, and what a file claims might be wrong. When the cache has no room for all, it is dropped.
 """
 
 from __future__ import annotations
@@ -33,9 +33,7 @@ Key = tuple[int, bool]
 Chosen = tuple[tuple[int, ...], bool]
 """The same of the tokens of a query."""
 
-_BYTES_MAX: Final = 128 * 1024 * 1024
-"""So much is kept before everything is read anew, and the lists of one query beyond it."""
-
+_CHOSEN_BYTES: Final = 1024
 _CHOSEN_MAX: Final = 1024
 """The lists of so many queries are put together once."""
 
@@ -56,17 +54,9 @@ class _Place:
 class ListArena:
     """The lists of a partition that were asked for lately; for any number of threads."""
 
-    def __init__(
-        self,
-        read: Callable[[int, bool], TokenList],
-        *,
-        block_docs: int,
-        is_varint: bool,
-        loads: IndexLoads | None = None,
-    ) -> None:
-        """Read lists as they are asked for, by token and whether positions are wanted."""
-        self._loads = IndexLoads() if loads is None else loads
-        self._read, self._block_docs, self._is_varint = read, block_docs, is_varint
+    def __init__(self, *, block_docs: int, is_varint: bool) -> None:
+        """Hold nothing yet."""
+        self._block_docs, self._is_varint = block_docs, is_varint
         self._lock = threading.Lock()
         renew_after_fork(self, ListArena._renew)
         self._norms: Float32s | None = None
@@ -75,14 +65,25 @@ class ListArena:
         self._chosen: dict[Chosen, PostingLists] = {}
 
     def lists(
-        self, tokens: Sequence[int], norms: Float32s, *, with_position: bool = False
+        self,
+        tokens: Sequence[int],
+        norms: Float32s,
+        read: Callable[[int, bool], TokenList],
+        *,
+        with_position: bool = False,
+        loads: IndexLoads | None = None,
     ) -> PostingLists:
-        """Return the lists of tokens, each of which has a document, weighed by these norms."""
+        """Return the lists of tokens, each of which has a document, weighed by these norms.
+
+        Those that are missing are read, by token and whether positions are wanted; `loads` counts
+        them, and those that were there.
+        """
+        loads = IndexLoads() if loads is None else loads
         wanted = tuple(tokens), with_position
         with self._lock:
             chosen = self._chosen.get(wanted)
             if chosen is not None and self._norms is norms:
-                self._loads.found += len(set(tokens))
+                loads.found += len(set(tokens))
                 return chosen
         keys = tuple([(token, with_position) for token in tokens])
         first: list[Key] | None = None
@@ -91,22 +92,27 @@ class ListArena:
                 missing = self._missing(keys, norms)
                 if first is None:
                     first = missing
-                    self._loads.parts += len(missing)
-                    self._loads.found += len(set(keys)) - len(missing)
+                    loads.parts += len(missing)
+                    loads.found += len(set(keys)) - len(missing)
                 if not missing:
                     return self._choose(wanted, keys)
-            found = {key: self._read(*key) for key in missing}
+            found = {key: read(*key) for key in missing}
             with self._lock:
                 self._add(found, norms)
+
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory the lists take, with what was put together for queries."""
+        return self._held.num_bytes + _CHOSEN_BYTES * len(self._chosen)
 
     def holds(self, token: int, *, with_position: bool) -> bool:
         """Return whether the list of a token is in memory."""
         return (token, with_position) in self._places
 
     def _missing(self, keys: Sequence[Key], norms: Float32s) -> list[Key]:
-        """Return which lists have to be read; that is all of them where there is no more room."""
+        """Return which lists have to be read; that is all of them where norms are others."""
         missing = [key for key in dict.fromkeys(keys) if key not in self._places]
-        if self._norms is not norms or (missing and self._held.num_bytes > _BYTES_MAX):
+        if self._norms is not norms:
             self._places, self._held, self._norms = {}, _Arrays(), norms
             self._chosen = {}
             missing = list(dict.fromkeys(keys))
@@ -152,6 +158,11 @@ class _Growing:
         self._room = np.empty(16, kind)
         self.whole: npt.NDArray[Any] = self._room[:0]
 
+    @property
+    def num_bytes(self) -> int:
+        """How much memory it takes, with the room to grow."""
+        return self._room.nbytes
+
     def add(self, values: npt.NDArray[Any]) -> int:
         """Append values and return where the first of them is."""
         start, stop = len(self.whole), len(self.whole) + len(values)
@@ -177,7 +188,8 @@ class _Arrays:
     @property
     def num_bytes(self) -> int:
         """How much memory it takes, about."""
-        return len(self._data.whole) + len(self.glances.whole) + 40 * len(self.last.whole)
+        growing = self._data, self.glances, self.last, self.best, *self._blocks, *self._streams
+        return sum(each.num_bytes for each in growing)
 
     def add(self, own: TokenList, norms: Float32s) -> _Place:
         """Append a list and return its place."""

@@ -21,6 +21,8 @@ from lancelet.kernels.automaton_nodes import HEADER_BYTES, Node, read_node
 
 _VERSION: Final = 3
 _TRAILER_BYTES: Final = 20
+_NODE_BYTES: Final = 600
+"""What a node takes once it was read, about."""
 _CHECKSUM_STEP: Final = 0xA282EAD8
 
 
@@ -36,6 +38,11 @@ class TokenAutomaton:
         self.num_keys = int.from_bytes(data[trailer : trailer + 8], "little")
         self._root = int.from_bytes(data[trailer + 8 : trailer + 16], "little")
         self._nodes_of, self._known = data[:trailer], dict[int, Node]()
+
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory it takes, with the nodes that were read."""
+        return len(self._nodes_of) + _NODE_BYTES * len(self._known)
 
     def find(self, token: bytes) -> int | None:
         """Return the number of a token, or None."""

@@ -145,6 +145,11 @@ class InvertedSegment:
         """Return None: rows without tokens are not listed."""
         return None
 
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory its partitions take, without posting lists of files."""
+        return sum(each.memory_bytes for each in self.partitions)
+
     def statistics(self) -> dict[str, Any]:
         """Return the options, and how many tokens and documents there are."""
         return {

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,7 @@ from lancelet.index.inverted.tokens import (
 )
 from lancelet.index.inverted.write import block_sizes
 from lancelet.index.text.elements import Places, no_places
+from lancelet.io.cache import weight_of
 from lancelet.io.metered import IoCounts
 from lancelet.kernels import PostingLists, decode_postings, decode_streams
 from lancelet.rowids.address import UInt64s
@@ -79,6 +80,10 @@ class Partition(Protocol):
     def num_tokens(self) -> int:
         """How many tokens there are."""
 
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory it takes."""
+
     def everything(self) -> tuple[list[str], Postings]:
         """Return all tokens and all postings."""
 
@@ -97,6 +102,17 @@ class Partition(Protocol):
         """Return the lists of tokens that documents have, for a search with these norms."""
 
 
+_QUANTIZED_BLOCK_DOCS: Final = 256
+"""Where blocks have so many documents, norms come of lengths that were rounded."""
+
+_LISTS: Final = "lists"
+_NUMBERS: Final = "numbers"
+_LENGTHS: Final = "lengths"
+_TOKENS: Final = "tokens"
+_COUNTS: Final = "counts"
+"""What is kept of a partition, by name."""
+
+
 class StoredPartition:
     """A partition in files."""
 
@@ -108,13 +124,7 @@ class StoredPartition:
         self._is_automaton = is_automaton
         self.codec = Codec.of(self._invert.metadata)
         names = self._invert.schema.names
-        self._arena = ListArena(
-            self._read_list,
-            block_docs=self.block_docs,
-            is_varint=self.codec.is_varint,
-            loads=folder.loads,
-        )
-        self._norms = NormsOf(self)
+        self._loads, self._kept, self._number = folder.loads, folder.kept, number
         self._position_column = next(
             (name for name in ("_compressed_position", "_position") if name in names), None
         )
@@ -129,28 +139,46 @@ class StoredPartition:
         """Whether positions are known."""
         return self._position_column is not None
 
-    @cached_property
+    def _key(self, name: str) -> tuple[str, int]:
+        return name, self._number
+
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory it takes by itself: what it reads is weighed apart, and shared."""
+        return 0
+
+    @property
+    def _arena(self) -> ListArena:
+        return self._kept.get_or_make(
+            self._key(_LISTS),
+            lambda: ListArena(block_docs=self.block_docs, is_varint=self.codec.is_varint),
+        )
+
+    @property
     def numbers(self) -> UInt64s:
         """The number of the row of each document."""
-        (column,) = self._docs.read(["_rowid"])
-        found: UInt64s = column.to_numpy()
-        return found
+        return self._kept.get_or_make(self._key(_NUMBERS), lambda: self._read_docs("_rowid"))
 
-    @cached_property
+    @property
     def places(self) -> Places:
         """Where each document is in the lists of its row, with no columns if rows are documents."""
         depth = len(self._docs.schema.names) - len(layout.docs_schema(0))
         if not depth:
             return no_places(self._docs.num_rows)
+        return self._kept.get_or_make(self._key("places"), lambda: self._read_places(depth))
+
+    def _read_places(self, depth: int) -> Places:
         columns = self._docs.read([layout.place_name(each) for each in range(depth)])
         return np.stack([column.to_numpy() for column in columns], axis=1)
 
-    @cached_property
+    @property
     def lengths(self) -> UInt32s:
         """How many tokens each document has."""
-        (column,) = self._docs.read(["_num_tokens"])
-        found: UInt32s = column.to_numpy()
-        return found
+        return self._kept.get_or_make(self._key(_LENGTHS), lambda: self._read_docs("_num_tokens"))
+
+    def _read_docs(self, column: str) -> Any:
+        (found,) = self._docs.read([column])
+        return found.to_numpy()
 
     @cached_property
     def corpus(self) -> Corpus:
@@ -162,9 +190,12 @@ class StoredPartition:
         """How many tokens there are."""
         return self._invert.num_rows
 
-    @cached_property
+    @property
     def tokens(self) -> TokenSet:
         """The tokens."""
+        return self._kept.get_or_make(self._key(_TOKENS), self._read_tokens)
+
+    def _read_tokens(self) -> TokenSet:
         if self._is_automaton:
             (data,) = self._token_file.read(["_token_fst_bytes"])
             automaton = TokenAutomaton(data[0].as_py() if len(data) else b"")
@@ -172,11 +203,18 @@ class StoredPartition:
         tokens, ids = self._token_file.read(["_token", "_token_id"])
         return SortedTokens(tokens, ids.to_numpy())
 
-    @cached_property
+    @property
     def _counts(self) -> UInt32s:
+        return self._kept.get_or_make(self._key(_COUNTS), self._read_counts)
+
+    def _read_counts(self) -> UInt32s:
         (column,) = self._invert.read(["_length"])
         found: UInt32s = column.to_numpy()
         return found
+
+    def _has(self, name: str) -> bool:
+        """Return whether something is in memory."""
+        return self._key(name) in self._kept
 
     def num_docs_with(self, token: int) -> int:
         """Return how many documents have a token."""
@@ -186,7 +224,8 @@ class StoredPartition:
 
     def norms(self, mean_length: float) -> Float32s:
         """Return the norms of the documents, if they have so many tokens on average."""
-        return self._norms.get(mean_length)
+        key = ("norms", self._number, mean_length)
+        return self._kept.get_or_make(key, lambda: _norms_of(self, mean_length))
 
     def postings_of(self, token: int) -> tuple[UInt32s, UInt32s]:
         """Return the documents that have a token, and how often each has it."""
@@ -196,19 +235,23 @@ class StoredPartition:
         self, tokens: Sequence[int], norms: Float32s, *, with_position: bool = False
     ) -> PostingLists:
         """Return the lists of tokens that documents have, for a search with these norms."""
-        return self._arena.lists(tokens, norms, with_position=with_position)
+        found = self._arena.lists(
+            tokens, norms, self._read_list, with_position=with_position, loads=self._loads
+        )
+        self._kept.weigh(self._key(_LISTS))
+        return found
 
     def expected_reads(self, tokens: Sequence[str], *, with_position: bool) -> IoCounts:
         """Return about what searching tokens will read, of what is not in memory."""
-        known, found = vars(self), IoCounts()
-        if "numbers" not in known:
+        found = IoCounts()
+        if not self._has(_NUMBERS):
             found += self._docs.expected_reads(["_rowid"])
-        if "lengths" not in known:
+        if not self._has(_LENGTHS):
             found += self._docs.expected_reads(["_num_tokens"])
-        if "_counts" not in known:
+        if not self._has(_COUNTS):
             found += self._invert.expected_reads(["_length"])
         columns = ["_posting", *self._position_columns] if with_position else ["_posting"]
-        if "tokens" not in known:
+        if not self._has(_TOKENS):
             found += self._token_file.expected_reads(self._token_columns)
             each = self._invert.expected_reads(columns)
             share = min(len(tokens), self.num_tokens) / max(1, self.num_tokens)
@@ -223,13 +266,13 @@ class StoredPartition:
         """Return about what reading the list of a token asks for, by how many documents it has."""
         requests = self._invert.expected_reads(columns, RowRange(number, number + 1)).read_iops
         everything = self._invert.expected_reads(columns).read_bytes
-        counts = self._counts if "_counts" in vars(self) else np.ones(self.num_tokens, np.uint32)
+        counts = self._counts if self._has(_COUNTS) else np.ones(self.num_tokens, np.uint32)
         share = int(counts[number]) / max(1, int(counts.sum(dtype=np.int64)))
         return IoCounts(requests, int(everything * share))
 
     def known_docs_with(self, tokens: Sequence[str]) -> list[int] | None:
         """Return how many documents have each token, or None if that is not in memory."""
-        if "tokens" not in vars(self) or "_counts" not in vars(self):
+        if not self._has(_TOKENS) or not self._has(_COUNTS):
             return None
         numbers = [self.tokens.find(token) for token in tokens]
         return [0 if number is None else self.num_docs_with(number) for number in numbers]
@@ -320,22 +363,12 @@ class StoredPartition:
         return Slices(whole.source, begins, stops - begins)
 
 
-class NormsOf:
-    """The norms of the documents of a partition, kept as long as no other mean is asked for."""
-
-    def __init__(self, partition: Partition) -> None:
-        """Work out norms for a partition."""
-        self._partition = partition
-        self._last: tuple[float, Float32s] | None = None
-
-    def get(self, mean_length: float) -> Float32s:
-        """Return the norms of documents that have so many tokens on average."""
-        if self._last is None or self._last[0] != mean_length:
-            lengths = self._partition.lengths
-            if self._partition.block_docs == 256:
-                lengths = quantized_lengths(lengths)
-            self._last = mean_length, norms_of(lengths, mean_length)
-        return self._last[1]
+def _norms_of(partition: Partition, mean_length: float) -> Float32s:
+    """Return the norms of documents that have so many tokens on average."""
+    lengths = partition.lengths
+    if partition.block_docs == _QUANTIZED_BLOCK_DOCS:
+        lengths = quantized_lengths(lengths)
+    return norms_of(lengths, mean_length)
 
 
 class MemoryPartition:
@@ -361,10 +394,21 @@ class MemoryPartition:
         self.numbers, self.lengths = numbers, lengths
         self.corpus = Corpus(len(numbers), int(lengths.sum(dtype=np.int64)))
         self._postings = postings
-        self._norms = NormsOf(self)
+        self._norms: tuple[float, Float32s] | None = None
         self._ends = np.cumsum(postings.counts(len(tokens)))
         self._position_ends = np.cumsum(postings.freqs, dtype=np.int64)
-        self._arena = ListArena(self._list_of, block_docs=self.block_docs, is_varint=True)
+        self._arena = ListArena(block_docs=self.block_docs, is_varint=True)
+
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory it takes, with the posting lists that were asked for."""
+        return self._own_bytes + 4 * len(self.lengths) + self._arena.memory_bytes
+
+    @cached_property
+    def _own_bytes(self) -> int:
+        arrays = self.numbers, self.lengths, self._ends, self._position_ends
+        names = 2 * sum(map(weight_of, self._names))
+        return sum(each.nbytes for each in arrays) + names + weight_of(self._postings)
 
     @property
     def num_tokens(self) -> int:
@@ -382,7 +426,10 @@ class MemoryPartition:
 
     def norms(self, mean_length: float) -> Float32s:
         """Return the norms of the documents, if they have so many tokens on average."""
-        return self._norms.get(mean_length)
+        known = self._norms
+        if known is None or known[0] != mean_length:
+            self._norms = known = mean_length, _norms_of(self, mean_length)
+        return known[1]
 
     def postings_of(self, token: int) -> tuple[UInt32s, UInt32s]:
         """Return the documents that have a token, and how often each has it."""
@@ -393,7 +440,7 @@ class MemoryPartition:
         self, tokens: Sequence[int], norms: Float32s, *, with_position: bool = False
     ) -> PostingLists:
         """Return the lists of tokens that documents have, for a search with these norms."""
-        return self._arena.lists(tokens, norms, with_position=with_position)
+        return self._arena.lists(tokens, norms, self._list_of, with_position=with_position)
 
     def _list_of(self, token: int, with_position: bool) -> TokenList:
         start, end = self._span(token)

@@ -84,11 +84,17 @@ class AutomatonTokens:
     def __init__(self, automaton: TokenAutomaton, count: int) -> None:
         """Walk an automaton of so many tokens."""
         self._automaton, self._count = automaton, count
+        self._sorted_bytes = 0
         self._known = lru_cache(maxsize=_TOKENS_KNOWN)(self._find)
 
     def find(self, token: str) -> int | None:
         """Return the number of a token, or None."""
         return self._known(token)
+
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory it takes, more when it was read as a whole."""
+        return self._automaton.memory_bytes + self._sorted_bytes
 
     def starting_with(self, prefix: str) -> Iterator[tuple[str, int]]:
         """Yield the tokens with a beginning, in order, and their numbers."""
@@ -107,6 +113,7 @@ class AutomatonTokens:
             tokens.validate(full=True)
         except pa.ArrowInvalid as error:
             raise CorruptDataError("a token set has tokens that are no text") from error
+        self._sorted_bytes = tokens.nbytes + numbers.nbytes
         return SortedTokens(tokens, numbers)
 
 

@@ -10,7 +10,6 @@ Keys are in order, null first; -0.0 and 0.0 are keys apart, and so are NaN of di
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -45,7 +44,12 @@ class KeySets:
         self._sorted = SortedValues(
             self.keys.type, len(self.keys), self.keys.null_count, self._places
         )
-        self._union = lru_cache(maxsize=32)(self._read_union)
+        self._kept = folder.kept
+
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory the keys take."""
+        return int(self.keys.nbytes)
 
     @property
     def metadata(self) -> Mapping[str, str]:
@@ -102,6 +106,9 @@ class KeySets:
         places: Int64s = self._order.search(self.keys.slice(first), values, side)
         places += first
         return places
+
+    def _union(self, spans: tuple[Span, ...]) -> RowSet:
+        return self._kept.get_or_make(spans, lambda: self._read_union(spans))
 
     def _read_union(self, spans: tuple[Span, ...]) -> RowSet:
         rows = NO_ROWS

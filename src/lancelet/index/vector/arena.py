@@ -5,7 +5,7 @@
     codes        loaded     -        loaded       nothing is held for what was not asked for
 
 A kernel is given the whole arrays and the places of the partitions to look at. Memory that was
-never written takes no room. When there is too much of it, everything is read anew.
+never written takes no room. When the cache has no room for the whole of it, it is dropped.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +22,6 @@ from lancelet.buffers import Int64s
 from lancelet.index.folder import IndexLoads
 from lancelet.kernels import PackedCodes
 from lancelet.rowids.address import UInt64s
-
-KEPT_BYTES: Final = 1 << 30
 
 ReadPartition = Callable[[int], tuple[UInt64s, PackedCodes]]
 """Returns the numbers of the rows of a partition and its codes as kernels want them."""
@@ -40,58 +38,51 @@ class Loaded:
 class Arena:
     """The partitions of a segment, read when they are first asked for; for any thread."""
 
-    def __init__(
-        self,
-        starts: Int64s,
-        lengths: Int64s,
-        read: ReadPartition,
-        loads: IndexLoads | None = None,
-    ) -> None:
-        """Hold nothing yet; what is read and what was there already is counted in `loads`."""
-        self._loads = IndexLoads() if loads is None else loads
+    def __init__(self, starts: Int64s, lengths: Int64s) -> None:
+        """Hold nothing yet."""
         self._starts = starts
         self._lengths = lengths
-        self._read = read
         self._lock = threading.Lock()
         self._is_there = np.zeros(len(starts), np.bool_)
         self._loaded: Loaded | None = None
-        self._bytes = 0
+        self.memory_bytes = 0
 
-    def load(self, partitions: Int64s) -> Loaded:
-        """Return arrays in which these partitions are, each of which has rows."""
+    def load(
+        self, partitions: Int64s, read: ReadPartition, loads: IndexLoads | None = None
+    ) -> Loaded:
+        """Return arrays in which these partitions are, each of which has rows.
+
+        Those that are missing are read; `loads` counts them, and those that were there.
+        """
+        loads = IndexLoads() if loads is None else loads
         with self._lock:
             loaded = self._loaded
             if loaded is not None and self._is_there[partitions].all():
-                self._loads.found += len(partitions)
+                loads.found += len(partitions)
                 return loaded
-            if self._bytes > KEPT_BYTES or loaded is None:
-                self._is_there[:] = False
-                self._loaded, self._bytes = None, 0
             missing = partitions[~self._is_there[partitions]].tolist()
-            self._loads.parts += len(missing)
-            self._loads.found += len(partitions) - len(missing)
-            return self._fill(missing)
+            loads.parts += len(missing)
+            loads.found += len(partitions) - len(missing)
+            return self._fill(missing, read)
 
     def missing(self, partitions: Int64s) -> Int64s:
         """Return which of some partitions would be read."""
         with self._lock:
-            if self._bytes > KEPT_BYTES and not self._is_there[partitions].all():
-                return partitions
             return partitions[~self._is_there[partitions]]
 
-    def _fill(self, missing: Iterable[int]) -> Loaded:
+    def _fill(self, missing: Iterable[int], read: ReadPartition) -> Loaded:
         for number in missing:
-            numbers, codes = self._read(number)
+            numbers, codes = read(number)
             loaded = self._loaded
             if loaded is None:
                 loaded = self._loaded = self._empty(codes, len(numbers))
             start, length = int(self._starts[number]), int(self._lengths[number])
             loaded.numbers[start : start + length] = numbers
-            self._bytes += 8 * length
+            self.memory_bytes += 8 * length
             for kept, own in zip(_arrays(loaded.codes), _arrays(codes), strict=True):
                 per_row = len(own) // max(length, 1)
                 kept[start * per_row : (start + length) * per_row] = own
-                self._bytes += own.nbytes
+                self.memory_bytes += own.nbytes
             self._is_there[number] = True
         assert self._loaded is not None, "a partition was loaded"
         return self._loaded

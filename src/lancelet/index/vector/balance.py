@@ -81,6 +81,7 @@ def write_balanced(
         moved.parts(segment),
         graph_settings_of(segment),
         segment.left_out,
+        segment.origin,
     )
 
 

@@ -111,7 +111,9 @@ class Ivf(ScalarKind):
             merged = partial(request.progress, "merge_partitions")
             parts = _watched(spool.parts(), merged, model.partitions, lambda _: 1)
             settings = request.graph_settings
-            write_segment(folder, request.name, model, quantizer, parts, settings, left_out)
+            write_segment(
+                folder, request.name, model, quantizer, parts, settings, left_out, request.origin
+            )
         return request.details(quantizer).render()
 
     def open(self, folder: SegmentFolder, details: bytes) -> IvfSegment:
@@ -158,6 +160,7 @@ class Ivf(ScalarKind):
             _merged([opened], [move], iter(()), opened.quantizer),
             graph_settings_of(opened),
             opened.left_out,
+            opened.origin,
         )
         return opened.details.render()
 

@@ -6,27 +6,29 @@ partition   numbers of rows, their codes    kept in an arena
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from lancelet.buffers import Int64s
-from lancelet.encodings.base import RowRange
-from lancelet.errors import CorruptDataError, InternalError, ObjectNotFoundError, UnsupportedError
+from lancelet.errors import InternalError, ObjectNotFoundError
 from lancelet.index.base import Found
-from lancelet.index.folder import SegmentFolder, StoredFile
+from lancelet.index.folder import SegmentFolder
 from lancelet.index.question import Question
 from lancelet.index.vector import layout
 from lancelet.index.vector.arena import Arena, Loaded
 from lancelet.index.vector.details import IvfDetails
 from lancelet.index.vector.graph import StoredGraphs
 from lancelet.index.vector.model import IvfModel
-from lancelet.index.vector.quantizers.base import Codes, Quantizer, StorageNotes
-from lancelet.index.vector.quantizers.registry import GRAPH, parse_quantizer, quantizer_name
-from lancelet.index.vector.vectors import values_of
+from lancelet.index.vector.one_file import OneFile, Origin, is_one_file
+from lancelet.index.vector.quantizers.base import Codes, Quantizer
+from lancelet.index.vector.quantizers.registry import quantizer_name
+from lancelet.index.vector.two_files import TwoFiles
+from lancelet.io.cache import weight_of
 from lancelet.io.metered import IoCounts
 from lancelet.kernels import Graph, Metric, PackedCodes
 from lancelet.rowids.address import UInt64s
@@ -36,45 +38,62 @@ _INNER_NOTES: Final = frozenset({"codebook_position", "codebook_tensor"})
 """What a file notes for readers alone."""
 
 
+_ARENA: Final = "partitions"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Models:
+    """The models of a segment, which handles of one table share."""
+
+    model: IvfModel
+    quantizer: Quantizer
+
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory they take, with the centroids in single precision."""
+        return 2 * self.model.centroids.nbytes + weight_of(self.quantizer)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _KeptGraph:
+    """The graph of a partition in memory, with its rows."""
+
+    graph: Graph
+    codes: npt.NDArray[Any]
+
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory it takes."""
+        own = self.graph
+        return sum(
+            each.nbytes
+            for each in (own.nodes, own.offsets, own.neighbors, own.level_offsets, self.codes)
+        )
+
+
 class IvfSegment:
     """A segment that was opened, for any number of threads."""
 
     def __init__(self, folder: SegmentFolder, details: bytes) -> None:
         """Read the model."""
         self.details = IvfDetails.parse(details)
-        try:
-            self._storage: StoredFile = folder.open(layout.STORAGE_FILE)
-        except ObjectNotFoundError as error:
-            if not _is_of_older_layout(folder):
-                raise
-            raise UnsupportedError(
-                "an index of vectors in one file, of an older layout, cannot be read",
-                path=folder.path,
-            ) from error
-        self._index: StoredFile = folder.open(layout.INDEX_FILE)
-        self.name, metric = layout.read_kind(self._index)
-        own = layout.read_partitions(self._index)
-        rows = layout.read_partitions(self._storage)
-        if own.centroids is None or own.centroids.ndim != 2:
-            raise CorruptDataError("an index of vectors has no centroids", path=folder.path)
-        if len(own.centroids) != len(rows.lengths):
-            raise CorruptDataError(
-                "an index has not as many partitions as centroids",
-                path=folder.path,
-                partitions=len(rows.lengths),
-                centroids=len(own.centroids),
-            )
-        self.model = IvfModel(metric, own.centroids, own.loss)
-        self.starts, self.lengths = rows.starts, rows.lengths
-        notes = StorageNotes(
-            layout.read_notes(self._storage),
-            lambda number: self._storage.global_buffer(str(number)),
-        )
-        self.notes = notes.values
-        columns = [field for field in self._storage.schema if field.name != "_rowid"]
-        self.quantizer: Quantizer = parse_quantizer(self.name, notes, metric, columns)
-        self._arena = Arena(self.starts, self.lengths, self._read, folder.loads)
-        self._kept_graphs: dict[int, tuple[Graph, npt.NDArray[Any]]] = {}
+        self._stored = _open(folder)
+        self._loads, self._kept = folder.loads, folder.kept
+        own = _Models(self._stored.model, self._stored.quantizer)
+        models = self._kept.get_or_make("models", lambda: own)
+        self.name, self.model, self.quantizer = self._stored.name, models.model, models.quantizer
+        self._stored.quantizer = models.quantizer
+        self.starts, self.lengths = self._stored.starts, self._stored.lengths
+
+    @property
+    def notes(self) -> Mapping[str, Any]:
+        """What the files say of the codes."""
+        return self._stored.notes
+
+    @property
+    def origin(self) -> Origin | None:
+        """What index the segment says it is of, if it is one file; others do not say."""
+        return self._stored.origin if isinstance(self._stored, OneFile) else None
 
     def estimate(self, question: Question) -> None:
         """Return None: an index of vectors answers no filter."""
@@ -97,7 +116,7 @@ class IvfSegment:
             "partitions": [{"size": size} for size in self.lengths.tolist()],
             "centroids": self.model.centroids.tolist(),
             "loss": self.model.loss,
-            "index_file_version": "V3",
+            "index_file_version": self._stored.version_name,
         }
         # Said only where there are some: programs compare these with what pylance returns.
         return {**found, "num_rows_left_out": self.left_out} if self.left_out else found
@@ -105,7 +124,8 @@ class IvfSegment:
     def _inner_statistics(self) -> dict[str, Any]:
         found = {key: own for key, own in self.notes.items() if key not in _INNER_NOTES}
         found["metric_type"] = layout.METRIC_NAMES[self.model.metric]
-        if self.name.endswith("PQ") and self.model.metric is Metric.COSINE:
+        is_prepared = self.name.endswith("PQ") and self.origin is None
+        if is_prepared and self.model.metric is Metric.COSINE:
             found["metric_type"] = layout.METRIC_NAMES[Metric.L2]  # of vectors of length one
         if self.graphs is None:
             return {**found, "index_type": quantizer_name(self.name)}
@@ -124,11 +144,17 @@ class IvfSegment:
     @cached_property
     def left_out(self) -> int | None:
         """How many rows had no vector that can be compared, None if nobody counted."""
-        return layout.read_left_out(self._storage)
+        return self._stored.left_out
 
     def load(self, partitions: Int64s) -> Loaded:
         """Return the rows of partitions that have any, among others; they are kept."""
-        return self._arena.load(partitions)
+        loaded = self._arena.load(partitions, self._read, self._loads)
+        self._kept.weigh(_ARENA)
+        return loaded
+
+    @property
+    def _arena(self) -> Arena:
+        return self._kept.get_or_make(_ARENA, lambda: Arena(self.starts, self.lengths))
 
     def rows_of(self, number: int) -> slice:
         """Return the places of a partition among what was loaded."""
@@ -137,7 +163,7 @@ class IvfSegment:
     @cached_property
     def centers(self) -> npt.NDArray[np.float32]:
         """The centroids in single precision."""
-        return self.model.centroids.astype(np.float32)
+        return self.model.centroids.astype(np.float32, copy=False)
 
     def _read(self, number: int) -> tuple[UInt64s, PackedCodes]:
         numbers, codes = self.codes(number)
@@ -148,56 +174,39 @@ class IvfSegment:
         loaded = self._arena.missing(partitions).tolist()
         found = IoCounts()
         if self.graphs is not None:
-            walked = [each for each in by_graph.tolist() if each not in self._kept_graphs]
+            walked = [each for each in by_graph.tolist() if each not in self._kept]
             found += self.graphs.expected_reads(walked)
             loaded += walked
-        rows = [self._stored_rows(number) for number in loaded]
-        return found + self._storage.expected_reads(self._columns, *rows) if rows else found
-
-    @property
-    def _columns(self) -> list[str]:
-        return ["_rowid", *(field.name for field in self.quantizer.fields)]
-
-    def _stored_rows(self, number: int) -> RowRange:
-        start, count = int(self.starts[number]), int(self.lengths[number])
-        return RowRange(start, start + count)
+        return found + self._stored.expected_reads(loaded) if loaded else found
 
     def codes(self, number: int) -> tuple[UInt64s, Codes]:
         """Return the numbers of the rows of a partition, and their codes row by row."""
-        ids, *columns = self._storage.read(self._columns, self._stored_rows(number))
-        arrays = [_array_of(column) for column in columns]
-        return ids.to_numpy(zero_copy_only=False).astype(np.uint64), self.quantizer.load(arrays)
+        return self._stored.read(number)
 
     @cached_property
     def graphs(self) -> StoredGraphs | None:
         """The graphs of kinds that have them."""
-        return StoredGraphs(self._index) if self.name.startswith(GRAPH) else None
+        return self._stored.graphs
 
     def graph(self, number: int) -> tuple[Graph, npt.NDArray[Any]] | None:
         """Return the graph of a partition and its rows, or None if there is none; it is kept."""
         if self.graphs is None:
             return None
-        found = self._kept_graphs.get(number)
-        if found is None:
-            graph = self.graphs.read(number, int(self.lengths[number]))
-            if graph is None:
-                return None
-            found = graph, self.quantizer.graph_codes(self.codes(number)[1])
-            self._kept_graphs[number] = found
-        return found
+        found = self._kept.get_or_make(number, lambda: self._read_graph(number))
+        return None if found is None else (found.graph, found.codes)
+
+    def _read_graph(self, number: int) -> _KeptGraph | None:
+        assert self.graphs is not None, "it has graphs"
+        graph = self.graphs.read(number, int(self.lengths[number]))
+        if graph is None:
+            return None
+        return _KeptGraph(graph, self.quantizer.graph_codes(self.codes(number)[1]))
 
 
-def _array_of(column: pa.Array) -> npt.NDArray[Any]:
-    if pa.types.is_fixed_size_list(column.type):
-        return values_of(column).reshape(len(column), column.type.list_size)
-    values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
-    return values.reshape(len(column), 1)
-
-
-def _is_of_older_layout(folder: SegmentFolder) -> bool:
-    """Return whether the file of an index does not say of what kind it is, as others do."""
+def _open(folder: SegmentFolder) -> TwoFiles | OneFile:
     try:
-        layout.read_kind(folder.open(layout.INDEX_FILE))
-    except (CorruptDataError, UnsupportedError):
-        return True
-    return False
+        return TwoFiles(folder)
+    except ObjectNotFoundError:
+        if not is_one_file(folder):
+            raise
+        return OneFile(folder)

@@ -24,6 +24,7 @@ from lancelet.index.vector.details import CANDIDATES, CONNECTIONS, LEVELS, IvfDe
 from lancelet.index.vector.graph import GraphSettings
 from lancelet.index.vector.layout import METRIC_NAMES
 from lancelet.index.vector.model import ROWS_PER_CENTROID, IvfModel
+from lancelet.index.vector.one_file import Origin
 from lancelet.index.vector.quantizers.base import Matrix, Quantizer, residuals, work_type
 from lancelet.index.vector.quantizers.flat import Flat
 from lancelet.index.vector.quantizers.pq import ProductCodes
@@ -55,6 +56,7 @@ class IvfRequest:
     """An index that is asked for; None lets the index choose.
 
     `models` are those that `train_models` returned before, so that several segments share them.
+    With an `origin` the segment is one file, which says of what index it is.
     """
 
     name: str
@@ -74,6 +76,7 @@ class IvfRequest:
     ef_construction: int = CANDIDATES
     max_level: int = LEVELS
     seed: int = _SEED
+    origin: Origin | None = None
     progress: Progress = silent
 
     @staticmethod

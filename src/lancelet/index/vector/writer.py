@@ -26,6 +26,7 @@ from lancelet.index.parts.tensor import render_tensor
 from lancelet.index.vector import layout
 from lancelet.index.vector.graph import GraphSettings, GraphWriter
 from lancelet.index.vector.model import IvfModel
+from lancelet.index.vector.one_file import Origin, write_one_file
 from lancelet.index.vector.quantizers.base import Codes, Quantizer
 from lancelet.index.vector.spool import joined
 from lancelet.rowids.address import UInt64s
@@ -43,12 +44,16 @@ def write_segment(
     parts: Iterable[tuple[UInt64s, Codes]],
     settings: GraphSettings | None,
     left_out: int | None = None,
+    origin: Origin | None = None,
 ) -> None:
     """Write a segment of partitions, each with the numbers of its rows and their codes.
 
     So many rows were `left_out`, if that is known. Both files grow side by side, so that nothing
-    is held of partitions that were written.
+    is held of partitions that were written. With an `origin` it is one file instead.
     """
+    if origin is not None:
+        write_one_file(folder, model, quantizer, parts, origin)
+        return
     graphs = None if settings is None else GraphWriter(settings, quantizer)
     schema = _MARKER if graphs is None else graphs.schema
     lengths: list[int] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyroaring import FrozenBitMap
 
@@ -17,6 +17,8 @@ from lancelet.index.base import Parameters
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.vector.details import IvfDetails
 from lancelet.index.vector.kind import IVF, RQ_VERSION
+from lancelet.index.vector.one_file import NAME as ONE_FILE_NAME
+from lancelet.index.vector.one_file import Origin
 from lancelet.index.vector.quantizers.registry import quantizer_name
 from lancelet.index.vector.train import IvfRequest
 from lancelet.ops.indexing.build import (
@@ -32,7 +34,10 @@ from lancelet.table.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VectorIndexRequest:
-    """What index of vectors to build; see `IndexRequest` for the names in common."""
+    """What index of vectors to build; see `IndexRequest` for the names in common.
+
+    `in_one_file` asks for the layout of the first releases, which IVF_PQ alone has.
+    """
 
     column: str
     ivf: IvfRequest
@@ -41,6 +46,7 @@ class VectorIndexRequest:
     is_trained: bool = True
     fragments: tuple[int, ...] | None = None
     uuid: uuid.UUID | None = None
+    in_one_file: bool = False
 
 
 def create_vector_index(snapshot: Snapshot, request: VectorIndexRequest) -> Snapshot:
@@ -68,7 +74,10 @@ def build_vector_segment(snapshot: Snapshot, request: VectorIndexRequest) -> Ind
     if not request.is_trained or not rows.num_rows:
         details = request.ivf.untrained_details(leaf.arrow_type)
         return _metadata(snapshot, folder, segment_id, name, leaf, details.render(), ())
-    written = IVF.train(rows, folder, Parameters({"request": request.ivf}))
+    ivf = request.ivf
+    if request.in_one_file and ivf.name == ONE_FILE_NAME:
+        ivf = replace(ivf, origin=Origin(name, (request.column,), snapshot.version))
+    written = IVF.train(rows, folder, Parameters({"request": ivf}))
     return _metadata(snapshot, folder, segment_id, name, leaf, written, covered)
 
 

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,7 @@ from lancelet.format.paths import INDICES
 from lancelet.index.base import Complete, Counting, Naming, ScalarKind, Segment, Typed
 from lancelet.index.folder import IndexLoads, SegmentFolder
 from lancelet.index.question import OneOf
+from lancelet.io.cache import INDEX
 from lancelet.rowids.address import (
     NO_ADDRESS,
     OFFSETS_MAX,
@@ -65,9 +66,8 @@ class TableSegment:
 
     def open(self) -> Segment:
         """Return the open segment, which is kept for as long as the table is."""
-        location = self.snapshot.location
         key = ("index", self.metadata.uuid)
-        return location.kept.get_or_make(key, self._open)
+        return self.snapshot.location.open_files.get_or_make(key, self._open)
 
     def _open(self) -> Segment:
         details = self.metadata.details
@@ -94,7 +94,8 @@ class TableSegment:
 
     def named_rows(self, question: OneOf, most: int) -> UInt64s | None:
         """Return where the rows are that answer a question, if the segment names so few."""
-        numbers = None if self._naming is None else self._naming.few_numbers(question, most)
+        naming = self._naming
+        numbers = None if naming is None else naming.few_numbers(question, most)
         if numbers is None or not len(numbers):
             return numbers
         if self.is_by_id:
@@ -113,10 +114,13 @@ class TableSegment:
         inside: UInt64s = numbers[~behind]
         return inside
 
-    @cached_property
+    @property
     def _naming(self) -> Naming | None:
-        opened = self.open()
-        return opened if isinstance(opened, Naming) else None
+        return cast("Naming", self.open()) if self._is_naming else None
+
+    @cached_property
+    def _is_naming(self) -> bool:
+        return isinstance(self.open(), Naming)
 
     @cached_property
     def _rows_covered(self) -> _FragmentSizes:
@@ -242,12 +246,13 @@ def folder_of(snapshot: Snapshot, metadata: IndexMetadata) -> SegmentFolder:
         INDICES, str(metadata.uuid), metadata.base_id, snapshot.manifest.bases
     )
     loads = index_loads(snapshot)
-    return SegmentFolder(store, path, snapshot.manifest.data_version, loads=loads)
+    kept = snapshot.location.kept.within(("index", metadata.uuid), INDEX)
+    return SegmentFolder(store, path, snapshot.manifest.data_version, loads=loads, kept=kept)
 
 
 def index_loads(snapshot: Snapshot) -> IndexLoads:
     """Return what was read of indices through a handle of a table."""
-    return snapshot.location.kept.get_or_make("index loads", IndexLoads)
+    return snapshot.location.open_files.pinned("index loads", IndexLoads)
 
 
 def kind_of(details: AnyDetails | None) -> ScalarKind | None:
@@ -333,7 +338,7 @@ def warn_once(snapshot: Snapshot, metadata: IndexMetadata, what: str) -> None:
         )
         return True
 
-    snapshot.location.kept.get_or_make(("index warned about", metadata.uuid), warn)
+    snapshot.location.open_files.pinned(("index warned about", metadata.uuid), warn)
 
 
 def physical_rows_of(snapshot: Snapshot) -> PhysicalRows:

@@ -31,6 +31,12 @@ class AdmittedRows:
         self._admitted = np.zeros(segment.num_places, np.bool_)
         self._counts = np.full(len(segment.lengths), -1, np.int64)
 
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory the masks take."""
+        arrays = self._admitted, self._counts, self._masks.mask
+        return sum(each.nbytes for each in arrays)
+
     def among(self, partitions: Int64s, addresses: UInt64s) -> npt.NDArray[np.bool_]:
         """Return whether each row may be found, for those of some partitions.
 

@@ -106,6 +106,13 @@ class LiveRows:
         self._addresses = np.empty(0, np.uint64)
         self._is_there: set[int] = set()
 
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory it takes, with the numbers of rows that it translates."""
+        own = 0 if self._source is None else 2 * self._addresses.nbytes
+        admitted = vars(self).get("admitted")
+        return own + (0 if admitted is None else admitted.memory_bytes)
+
     @cached_property
     def admitted(self) -> AdmittedRows:
         """The rows that were not deleted, of fragments that the segment covers."""
@@ -357,6 +364,6 @@ def _admitted(
         masks = masks_of_offsets(snapshot, rows, segment.covered)
         return AdmittedRows(masks, opened_vectors(segment))
 
-    return (
-        rows.kept.get_or_make(segment.metadata.uuid, make) if isinstance(rows, KeptRows) else make()
-    )
+    if not isinstance(rows, KeptRows):
+        return make()
+    return snapshot.kept.get_or_make(("rows admitted", rows.text, segment.metadata.uuid), make)

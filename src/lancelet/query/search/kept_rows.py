@@ -8,30 +8,23 @@ function; then it is asked again.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from lancelet.buffers import Int64s
 from lancelet.query.compile import is_lasting
 from lancelet.query.plan import ScanPlan
-from lancelet.table.kept import Kept
 
-_FILTERS_MAX: Final = 16
-_ROWS_MAX: Final = 1 << 23
 _TEXT_MAX: Final = 4096
-_MASKS_MAX: Final = 4
 
 
 class KeptRows(Mapping[int, Int64s]):
-    """Offsets of rows by fragment, and what was made of them."""
+    """Offsets of rows by fragment, and the filter that they passed."""
 
-    def __init__(self, rows: Mapping[int, Int64s]) -> None:
-        """Hold rows."""
-        self._rows = rows
-        self.kept = Kept(_MASKS_MAX)
-        self.count = sum(len(own) for own in rows.values())
+    def __init__(self, text: str, rows: Mapping[int, Int64s]) -> None:
+        """Hold the rows of a filter."""
+        self.text, self._rows = text, rows
+        self.memory_bytes = sum(own.nbytes for own in rows.values())
 
     def __getitem__(self, fragment_id: int) -> Int64s:
         """Return the offsets of the rows of a fragment."""
@@ -44,35 +37,6 @@ class KeptRows(Mapping[int, Int64s]):
     def __len__(self) -> int:
         """Return how many fragments there are."""
         return len(self._rows)
-
-
-class RecentRows:
-    """The rows of the last filters of a version, of not too many rows in all."""
-
-    def __init__(self) -> None:
-        """Hold nothing yet."""
-        self._rows: OrderedDict[str, KeptRows] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get_or_find(self, text: str, find: Callable[[], Mapping[int, Int64s]]) -> KeptRows:
-        """Return the rows of a filter, found now if they were not lately."""
-        with self._lock:
-            known = self._rows.get(text)
-            if known is not None:
-                self._rows.move_to_end(text)
-                return known
-        found = KeptRows(find())
-        if found.count > _ROWS_MAX:
-            return found
-        with self._lock:
-            self._rows[text] = found
-            while len(self._rows) > _FILTERS_MAX or self._count > _ROWS_MAX:
-                self._rows.popitem(last=False)
-        return found
-
-    @property
-    def _count(self) -> int:
-        return sum(rows.count for rows in self._rows.values())
 
 
 def rows_passing(plan: ScanPlan, find: Callable[[], Mapping[int, Int64s]]) -> Mapping[int, Int64s]:
@@ -88,5 +52,5 @@ def rows_passing(plan: ScanPlan, find: Callable[[], Mapping[int, Int64s]]) -> Ma
     )
     if not is_kept:
         return find()
-    recent = plan.snapshot.kept.get_or_make("rows passing filters", RecentRows)
-    return recent.get_or_find(str(written), find)
+    text = str(written)
+    return plan.snapshot.kept.get_or_make(("rows passing", text), lambda: KeptRows(text, find()))

@@ -130,6 +130,11 @@ class TextColumn:
                     self._groups.append(TextGroup([part], together))
 
     @property
+    def memory_bytes(self) -> int:
+        """How much memory what it is searched in takes."""
+        return sum(group.memory_bytes for group in self._groups)
+
+    @property
     def analyzer(self) -> Analyzer:
         """What makes tokens of its texts."""
         return self._analyzer

@@ -25,6 +25,7 @@ from lancelet.rowids.address import UInt64s
 
 _UNREADABLE: Final = (CorruptDataError, ObjectNotFoundError, UnsupportedError)
 
+_COUNTED_BYTES: Final = 512
 _COUNTED_MAX: Final = 4096
 """The statistics of so many queries are remembered."""
 
@@ -69,6 +70,12 @@ class TextPart:
         """Prepare to blame the segment."""
         object.__setattr__(self, "blamed", Blamed(self.segment))
 
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory it takes, with its partition."""
+        own = self.addresses, self.hidden, self.keys
+        return sum(each.nbytes for each in own) + self.partition.memory_bytes
+
     def matches(self, docs: npt.NDArray[np.uint32], scores: npt.NDArray[np.float32]) -> Matches:
         """Return documents that were found, which ascend, and their scores by their keys."""
         keys = self.keys[docs]
@@ -86,6 +93,11 @@ class TextGroup:
         """Score parts by what is counted in some that may be others."""
         self.parts, self.counted = tuple(parts), tuple(counted)
         self._known: dict[tuple[str, ...], Statistics] = {}
+
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory its parts take, and what was counted for queries."""
+        return sum(each.memory_bytes for each in self.parts) + _COUNTED_BYTES * len(self._known)
 
     def statistics(self, tokens: tuple[str, ...]) -> Statistics:
         """Return the statistics of tokens."""

@@ -22,7 +22,7 @@ def _list_of(token: int, with_position: bool) -> TokenList:
 
 
 def _arena() -> ListArena:
-    return ListArena(_list_of, block_docs=128, is_varint=True)
+    return ListArena(block_docs=128, is_varint=True)
 
 
 @given(st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=3), min_size=1, max_size=12))
@@ -32,18 +32,18 @@ def test_a_query_finds_the_same_whatever_was_asked_before(queries: list[list[int
     for tokens in queries:
         idf = np.full(len(tokens), 1.5, np.float32)
         ranking = Ranking(idf, norms, 5, np.empty(0, np.uint8))
-        found = search_postings(shared.lists(tokens, norms), ranking)
-        alone = search_postings(_arena().lists(tokens, norms), ranking)
+        found = search_postings(shared.lists(tokens, norms, _list_of), ranking)
+        alone = search_postings(_arena().lists(tokens, norms, _list_of), ranking)
         for ours, theirs in zip(found, alone, strict=True):
             np.testing.assert_array_equal(ours, theirs)
 
 
 def test_lists_are_put_together_once_as_long_as_the_norms_are_the_same() -> None:
     arena, norms = _arena(), np.full(DOCS, 0.7, np.float32)
-    first = arena.lists([1, 2], norms)
-    assert arena.lists([1, 2], norms) is first
-    assert arena.lists([2, 1], norms) is not first
+    first = arena.lists([1, 2], norms, _list_of)
+    assert arena.lists([1, 2], norms, _list_of) is first
+    assert arena.lists([2, 1], norms, _list_of) is not first
     other = norms * 2
-    weighed = arena.lists([1, 2], other)
+    weighed = arena.lists([1, 2], other, _list_of)
     assert weighed is not first
     assert weighed.best[0] < first.best[0]

@@ -151,7 +151,6 @@ def test_vectors_that_are_no_numbers_are_left_out(tmp_path, bad):
         ({"index_type": "IVF_RQ", "num_bits": 10}, ValueError, "bits"),
         ({"num_partitions": 0}, ValueError, "above 0"),
         ({"ivf_centroids": np.zeros((3, 5))}, ValueError, "dimension"),
-        ({"nonsense": 3}, ValueError, "no such parameters"),
         ({"fragment_ids": [99]}, ValueError, "no such fragments"),
     ],
 )

@@ -4,7 +4,7 @@
     looked at    1 5                   two pages are kept
     and then     0 4 6                 a quarter was read: now the whole index is
 
-Pages that are missing are read together. What is kept of an index has a limit in bytes.
+Pages that are missing are read together. They are in the cache for as long as it has room.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ import pyarrow as pa
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowIndices, RowRange, Rows
 from lancelet.index.folder import IndexLoads, StoredFile
-from lancelet.index.parts.kept import KeptByBytes
 from lancelet.index.parts.ordering import Order
 from lancelet.index.parts.spans import Span
+from lancelet.io.cache import CacheScope
 from lancelet.io.metered import IoCounts
 from lancelet.rowids.address import UInt64s
 
-_KEPT_BYTES: Final = 64 * 1024 * 1024
-"""The most that is kept of an index, as pages or as a whole."""
+_WHOLE: Final = "whole"
 _WHOLE_FROM: Final = 4
 """The share of pages, one of so many, that are read before all are."""
 
@@ -49,7 +48,7 @@ class Page:
         return self.first + len(self.ids)
 
     @property
-    def nbytes(self) -> int:
+    def memory_bytes(self) -> int:
         """How much memory it takes."""
         return int(self.values.nbytes + self.ids.nbytes)
 
@@ -66,12 +65,16 @@ class Pages:
     count: int
     order: Order
     loads: IndexLoads
+    kept: CacheScope
 
     def __post_init__(self) -> None:
         """Begin with none in memory."""
-        self._kept = KeptByBytes[int, Page](_KEPT_BYTES)
         self._num_read = 0
-        self.whole: Page | None = None
+
+    @property
+    def whole(self) -> Page | None:
+        """The whole index, if it is in memory."""
+        return self.kept.get(_WHOLE)
 
     def page(self, number: int) -> Page:
         """Return a page, or the whole index if that is in memory."""
@@ -80,11 +83,11 @@ class Pages:
 
     def own_page(self, number: int) -> Page:
         """Return a page and no more."""
-        return self._kept.get_or_make(number, partial(self._read_page, number), _bytes_of)
+        return self.kept.get_or_make(number, partial(self._read_page, number))
 
     def keep(self, numbers: Sequence[int]) -> bool:
         """Read pages that are missing, all at once; say no if the whole index is there instead."""
-        missing = [number for number in numbers if number not in self._kept]
+        missing = [number for number in numbers if number not in self.kept]
         if self.whole_of(len(missing)) is not None:
             return False
         if len(missing) < 2:
@@ -100,12 +103,12 @@ class Pages:
             # Copies, since slices would hold what was read for all of them.
             own = pa.concat_arrays([values.slice(start, stop - start)])
             page = Page(first, own, self.order.keys(own), ids[start:stop].copy())
-            self._kept.get_or_make(number, partial(_as_it_is, page), _bytes_of)
+            self.kept.put(number, page, value_bytes=page.memory_bytes)
         return True
 
     def expected_reads(self, numbers: Sequence[int]) -> IoCounts:
         """Return about what looking at pages will read, of those that are not in memory."""
-        missing = {number for number in numbers if number not in self._kept}
+        missing = {number for number in numbers if number not in self.kept}
         if self.whole is not None or not missing:
             return IoCounts()
         if "_pages_to_keep" not in vars(self):
@@ -118,18 +121,19 @@ class Pages:
     def prewarm(self) -> None:
         """Read every page, as many as are kept."""
         if self.whole_of(self.count) is None:
-            some = self.page(self.count // 2).nbytes
-            for number in range(min(self.count, _KEPT_BYTES // max(some, 1))):
+            some = self.page(self.count // 2).memory_bytes
+            for number in range(min(self.count, self.kept.largest_bytes // max(some, 1))):
                 self.page(number)
 
     def whole_of(self, pages: int) -> Page | None:
         """Return the whole index if it is in memory, or is to be, now that pages will be read."""
-        if self.whole is None and (self._num_read + pages) * _WHOLE_FROM >= self._pages_to_keep:
+        whole = self.whole
+        if whole is None and (self._num_read + pages) * _WHOLE_FROM >= self._pages_to_keep:
             if self.count == 1:
-                self.whole = self.own_page(0)
-            else:
-                self.whole = self._read_rows(self.num_nulls, self.data.num_rows)
-        return self.whole
+                return self.own_page(0)
+            read = partial(self._read_rows, self.num_nulls, self.data.num_rows)
+            whole = self.kept.get_or_make(_WHOLE, read)
+        return whole
 
     def rows_of(self, page: int, stop: int) -> Span:
         """Return the rows of pages that have a value."""
@@ -143,8 +147,8 @@ class Pages:
             return math.inf
         some = self.own_page(self.count // 2)
         rows = self.data.num_rows - self.num_nulls
-        row_bytes = some.nbytes / max(len(some.ids), 1)
-        return self.count if rows * row_bytes <= _KEPT_BYTES else math.inf
+        row_bytes = some.memory_bytes / max(len(some.ids), 1)
+        return self.count if rows * row_bytes <= self.kept.largest_bytes else math.inf
 
     def _read_page(self, number: int) -> Page:
         self._num_read += 1
@@ -169,11 +173,3 @@ def rows_within(starts: Int64s, stops: Int64s) -> Int64s:
     lengths = stops - starts
     before = np.cumsum(lengths) - lengths
     return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
-
-
-def _bytes_of(page: Page) -> int:
-    return page.nbytes
-
-
-def _as_it_is(page: Page) -> Page:
-    return page

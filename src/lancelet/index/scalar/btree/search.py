@@ -104,6 +104,7 @@ class BTreeSegment:
             len(self._maximum),
             self._order,
             self._loads,
+            folder.kept,
         )
         self._sorted = SortedValues(
             maximum.type, self._data.num_rows, self._num_nulls, self._places, self._both_places

@@ -17,7 +17,6 @@ from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowIndices, RowRange
 from lancelet.errors import CorruptDataError
 from lancelet.index.folder import SegmentFolder
-from lancelet.index.parts.kept import KeptByBytes
 from lancelet.index.question import Question
 from lancelet.index.scalar.minhash.layout import (
     BAND_KEY,
@@ -36,7 +35,6 @@ from lancelet.index.scalar.minhash.signatures import UInt16s, band_keys, distanc
 from lancelet.io.metered import IoCounts
 from lancelet.rowids.address import UInt64s
 
-_KEPT_BYTES: Final = 64 * 1024 * 1024
 _PART_DOCS: Final = 4096
 _DOCS_GUESSED: Final = 2
 """How many documents are taken to share a band with a text."""
@@ -67,7 +65,7 @@ class MinHashSegment:
                 bands=self._bands.num_rows,
             )
         self._last_keys = table.view("<u8").astype(np.uint64)
-        self._kept: KeptByBytes[int, tuple[UInt64s, Int64s]] = KeptByBytes(_KEPT_BYTES)
+        self._kept = folder.kept
 
     @property
     def num_docs(self) -> int:
@@ -151,9 +149,7 @@ class MinHashSegment:
         return np.unique(np.concatenate(found))
 
     def _page(self, page: int) -> tuple[UInt64s, Int64s]:
-        return self._kept.get_or_make(
-            page, lambda: self._read_page(page), lambda read: read[0].nbytes + read[1].nbytes
-        )
+        return self._kept.get_or_make(page, lambda: self._read_page(page))
 
     def _rows_of(self, page: int) -> RowRange:
         start = page * self._page_rows

@@ -31,7 +31,6 @@ from lancelet.index.base import (
 )
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.parts.grouping import Groups, group_rows, join_groups, moved_groups
-from lancelet.index.parts.kept import KeptByBytes
 from lancelet.index.parts.pieces import in_pieces
 from lancelet.index.parts.sorted_runs import Part
 from lancelet.index.question import Contains, IsNull, Question
@@ -46,8 +45,6 @@ _TOKEN: Final = pa.uint32()
 _TEXTS_READ: Final = 1 << 11
 """A text has as many tokens as letters, so few are taken apart at once."""
 _LISTS_READ: Final = 256
-_KEPT_BYTES: Final = 16 * 1024 * 1024
-"""What is kept of posting lists, as they are stored: an estimate reads what a search needs."""
 _SCHEMA: Final = pa.schema(
     [
         pa.field("tokens", _TOKEN),
@@ -78,7 +75,7 @@ class NGramSegment:
         """Read the tokens."""
         self._file = folder.open(_FILE)
         self._loads = folder.loads
-        self._kept: KeptByBytes[int, tuple[RowSet, int]] = KeptByBytes(_KEPT_BYTES)
+        self._kept = folder.kept
         (column,) = self._file.read(["tokens"])
         self.tokens = column.fill_null(0).to_numpy()
         if np.any(self.tokens[1:] <= self.tokens[:-1]):
@@ -124,11 +121,11 @@ class NGramSegment:
         place = int(np.searchsorted(self.tokens, token))
         if place == len(self.tokens) or self.tokens[place] != token:
             return NO_ROWS
-        return self._kept.get_or_make(place, lambda: self._read(place), _bytes_of)[0]
+        return self._kept.get_or_make(place, lambda: self._read(place))
 
-    def _read(self, place: int) -> tuple[RowSet, int]:
+    def _read(self, place: int) -> RowSet:
         (lists,) = self._file.read(["posting_list"], RowRange(place, place + 1))
-        return RowSet(dict(parse_treemap(lists[0].as_py()))), lists.nbytes
+        return RowSet(dict(parse_treemap(lists[0].as_py())))
 
     def groups(self) -> Iterator[Groups]:
         """Yield the tokens in order, and the rows of each."""
@@ -181,10 +178,6 @@ class NGram(ScalarKind):
         """Write the same tokens with other rows."""
         _write(_moved(segment, move), folder)
         return b""
-
-
-def _bytes_of(read: tuple[RowSet, int]) -> int:
-    return read[1]
 
 
 def trigrams(text: str) -> Int64s:
