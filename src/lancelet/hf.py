@@ -1,14 +1,15 @@
-"""Values of Hugging Face data sets, under pylance's name for the module."""
+"""Data sets of Hugging Face: their splits as one table, and the values of their columns."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 
-from lancelet.errors import UnsupportedError
+from lancelet.errors import InvalidInputError, UnsupportedError
+from lancelet.ops.rows import read_rows_of
 
 
 class HuggingFaceConverter:
@@ -42,3 +43,48 @@ def _image(value: Mapping[str, Any]) -> Any:
         raise UnsupportedError("images are opened by Pillow; install `pillow`") from error
     data = value.get("bytes")
     return Image.open(value["path"] if data is None else io.BytesIO(data))
+
+
+def with_split_column(splits: Mapping[str, Any], column: str = "split") -> pa.RecordBatchReader:
+    """Return the rows of all splits of a `DatasetDict`, with a column that names their split.
+
+    Args:
+        splits: The data sets by the name of their split; all have the same features.
+        column: The name of the new column.
+
+    Returns:
+        A stream of rows for `write_dataset`, of which only some are in memory at a time.
+
+    Raises:
+        InvalidInputError: If there are no splits, if a column has the name, or if the features of
+            the splits differ.
+
+    Example:
+        ```
+        splits = datasets.load_dataset("org/name")
+        lancelet.write_dataset(with_split_column(splits), "all.lance")
+        ```
+    """
+    streams = {name: read_rows_of(rows) for name, rows in splits.items()}
+    if not streams:
+        raise InvalidInputError("there are no splits")
+    schema = next(iter(streams.values())).schema
+    if column in schema.names:
+        raise InvalidInputError("the splits have a column of that name", column=column)
+    for name, stream in streams.items():
+        if not stream.schema.equals(schema):
+            raise InvalidInputError(
+                "the splits have different features",
+                split=name,
+                found=str(stream.schema),
+                expected=str(schema),
+            )
+    whole = schema.append(pa.field(column, pa.string()))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for name, stream in streams.items():
+            for batch in stream.batches:
+                names = pa.repeat(pa.scalar(name), batch.num_rows)
+                yield pa.RecordBatch.from_arrays([*batch.columns, names], schema=whole)
+
+    return pa.RecordBatchReader.from_batches(whole, batches())

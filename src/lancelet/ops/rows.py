@@ -1,26 +1,38 @@
 """Rows to be written, in whatever form a caller has them, as one stream of batches.
 
-table, batch, dict of columns, list of dicts       what is there
+table, batch, reader, scanner, dataset, batches    what is there, read as it is written
+dict of columns                                    arrays of two dimensions are vectors
+list or generator of dicts, dataclasses            every name that a row has is a column
 list of Pydantic models                            the schema is that of their class
-reader, scanner, dataset, iterable of batches      read as it is written
 pandas, Polars, anything that offers an Arrow stream
+Hugging Face data sets, streamed ones too          with the metadata of their features
 
-Texts of Polars are `large_string`, as they are for the reference: a table that holds them keeps
-that type, and only rows with it can be appended.
+Texts of Polars are `large_string`, as they are for the reference: a table that is made of them
+keeps that type. Rows that are added to a table get its types: see `lossless`.
 """
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import itertools
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from lancelet.errors import InvalidInputError, SchemaMismatchError
+from lancelet.format.blob_values import BlobType, blob_array
 from lancelet.format.schema import Schema
+
+_CHUNK_ROWS: Final = 8192
+_HUGGING_FACE_ROWS: Final = 1000
+_MATRIX: Final = 2
+
+Types: TypeAlias = Mapping[str, pa.DataType]
 
 
 class RowsTypeError(InvalidInputError, TypeError):
@@ -31,12 +43,18 @@ class RowsTypeError(InvalidInputError, TypeError):
 class RowStream:
     """Batches and the schema they all have; can be read once.
 
-    `is_in_memory` says that they take memory anyway, whether or not they are kept.
+    Attributes:
+        schema: The schema of all batches.
+        batches: The rows.
+        is_in_memory: Whether they take memory anyway, whether or not they are kept.
+        typed: For values of Python, whose types were guessed: returns the same rows, with other
+            types for the numbers with a fraction in some columns. None for rows that have types.
     """
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
     is_in_memory: bool = False
+    typed: Callable[[Types], RowStream] | None = None
 
 
 def read_rows_of(data: Any, schema: pa.Schema | None = None) -> RowStream:
@@ -81,45 +99,266 @@ def _stream_of(data: Any, schema: pa.Schema | None) -> RowStream:
             return RowStream(data.schema, iter([data]), is_in_memory=True)
         case pa.RecordBatchReader():
             return RowStream(data.schema, iter(data))
-        case Mapping():
-            return _stream_of(pa.Table.from_pydict(dict(data), schema=schema), None)
+    hugging_face = sys.modules.get("datasets")
+    if hugging_face is not None and type(data).__module__.split(".")[0] == "datasets":
+        return _stream_of_hugging_face(data, hugging_face)
+    if isinstance(data, Mapping):
+        return _stream_of_columns(dict(data), schema)
     # The module imports pandas, which workers of Spark would wait for; without it nothing is one.
     datasets = sys.modules.get("pyarrow.dataset")
     if datasets is not None and isinstance(data, datasets.Dataset):
         return _stream_of(data.scanner().to_reader(), None)
     if datasets is not None and isinstance(data, datasets.Scanner):
         return _stream_of(data.to_reader(), None)
-    if type(data).__module__.split(".")[0] == "pandas":
-        return _stream_of(pa.Table.from_pandas(data, schema=schema), None)
-    if type(data).__module__.startswith("polars") and hasattr(data, "to_arrow"):
+    library = type(data).__module__.split(".")[0]
+    if library == "pandas":
+        return _stream_of_pandas(data, schema)
+    if library == "polars" and hasattr(data, "collect"):
+        return _stream_of(data.collect(), schema)
+    if library == "polars" and hasattr(data, "to_arrow"):
         return _stream_of(data.to_arrow(), None)
     if hasattr(data, "__arrow_c_stream__"):
         return _stream_of(pa.RecordBatchReader.from_stream(data), None)
-    if isinstance(data, Iterable):
+    if hasattr(data, "__arrow_c_array__"):
+        return _stream_of(pa.record_batch(data), None)
+    if isinstance(data, Iterable) and not isinstance(data, str | bytes | np.ndarray):
         return _stream_of_iterable(data, schema)
     raise RowsTypeError("rows cannot be read from an object of this type", type=str(type(data)))
+
+
+# --- columns of values ---------------------------------------------------------------------------
+
+
+def _stream_of_columns(columns: Mapping[str, Any], schema: pa.Schema | None) -> RowStream:
+    table = _table_of_columns(columns, schema)
+
+    def typed(types: Types) -> RowStream:
+        return _stream_of(_retyped(table, columns, types), None)
+
+    return dataclasses.replace(_stream_of(table, None), typed=None if schema else typed)
+
+
+def _table_of_columns(columns: Mapping[str, Any], schema: pa.Schema | None) -> pa.Table:
+    wanted = {} if schema is None else {field.name: field.type for field in schema}
+    arrays = {name: _column(values, wanted.get(name)) for name, values in columns.items()}
+    lengths = {name: len(values) for name, values in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        raise InvalidInputError("the columns have different numbers of values", lengths=lengths)
+    return pa.Table.from_pydict(arrays, schema=schema)
+
+
+def _column(values: Any, wanted: pa.DataType | None) -> Any:
+    """Return a column with what Arrow does not take made an array, and the rest as it is."""
+    if isinstance(values, np.ndarray) and values.ndim == _MATRIX:
+        items = pa.array(np.ascontiguousarray(values).reshape(-1))
+        return pa.FixedSizeListArray.from_arrays(items, values.shape[1])
+    if isinstance(values, np.ndarray) and values.ndim > _MATRIX:
+        return pa.FixedShapeTensorArray.from_numpy_ndarray(np.ascontiguousarray(values))
+    is_blob = isinstance(wanted, pa.BaseExtensionType) and (
+        wanted.extension_name == BlobType().extension_name
+    )
+    if is_blob and not isinstance(values, pa.Array | pa.ChunkedArray):
+        return pa.ExtensionArray.from_storage(wanted, _blob_storage(values, wanted))
+    return values
+
+
+def _blob_storage(values: Any, wanted: pa.BaseExtensionType) -> pa.Array:
+    blobs = blob_array(list(values)).storage
+    parts = [blobs.field(part.name) for part in wanted.storage_type]
+    mask = blobs.is_null() if blobs.null_count else None
+    return pa.StructArray.from_arrays(parts, fields=list(wanted.storage_type), mask=mask)
+
+
+def _retyped(table: pa.Table, columns: Mapping[str, Any], types: Types) -> pa.Table:
+    """Return a table of values of Python with other types for numbers with a fraction.
+
+    Such numbers have no width of their own: 0.1 is the nearest number of whatever column it is
+    in. Values that do not fit keep the type that they have.
+    """
+    for name, wanted in types.items():
+        place = table.schema.get_field_index(name)
+        values = columns[name]
+        is_typed = isinstance(values, pa.Array | pa.ChunkedArray | np.ndarray)
+        if is_typed or not (_holds_floats(wanted) and _holds_floats(table.field(place).type)):
+            continue
+        try:
+            array = pa.array(values, wanted)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+            continue  # told with its row where rows are converted
+        table = table.set_column(place, table.field(place).with_type(wanted), array)
+    return table
+
+
+def _holds_floats(data_type: pa.DataType) -> bool:
+    """Whether values are numbers with a fraction, or lists of such."""
+    while not isinstance(data_type, pa.BaseExtensionType) and data_type.num_fields == 1:
+        data_type = data_type.field(0).type
+    return bool(pa.types.is_floating(data_type))
+
+
+def _stream_of_pandas(frame: Any, schema: pa.Schema | None) -> RowStream:
+    index: Any = getattr(frame, "index", None)
+    # Arrow keeps a range as its ends, which say nothing of rows that a filter leaves.
+    is_named_range = type(index).__name__ == "RangeIndex" and index.name is not None
+    keeps = True if is_named_range and schema is None else None
+    table = pa.Table.from_pandas(frame, schema=schema, preserve_index=keeps)
+
+    def typed(types: Types) -> RowStream:
+        # Columns of objects hold values of Python; the others have a type of their own.
+        own = {name: kind for name, kind in types.items() if _holds_objects(frame, name)}
+        values = {name: list(frame[name].array) for name in own}
+        return _stream_of(_retyped(table, values, own), None)
+
+    return dataclasses.replace(_stream_of(table, None), typed=typed if schema is None else None)
+
+
+def _holds_objects(frame: Any, name: str) -> bool:
+    return name in frame.columns and bool(getattr(frame.dtypes[name], "hasobject", False))
+
+
+# --- data sets of Hugging Face -------------------------------------------------------------------
+
+
+def _stream_of_hugging_face(data: Any, library: Any) -> RowStream:
+    """Return the rows of a data set as Arrow has them: images and audio as bytes and paths."""
+    if isinstance(data, library.DatasetDict | library.IterableDatasetDict):
+        raise InvalidInputError(
+            "DatasetDict is not yet supported as rows: its splits are data sets of their own. "
+            "Write each to a table, or join them by `lancelet.hf.with_split_column`",
+            splits=list(data),
+        )
+    if not isinstance(data, library.Dataset | library.IterableDataset):
+        raise RowsTypeError("rows cannot be read from an object of this type", type=str(type(data)))
+    tables = iter(data.with_format("arrow").iter(batch_size=_HUGGING_FACE_ROWS))
+    if data.features is None:
+        first = next(tables, None)
+        if first is None:
+            raise InvalidInputError("a stream without rows must have features")
+        schema, tables = first.schema, itertools.chain([first], tables)
+    else:
+        schema = data.features.arrow_schema
+    if isinstance(data, library.Dataset) and data._indices is None:  # noqa: SLF001 - as stored
+        whole = data.data.table
+        if whole.schema.equals(schema):
+            return RowStream(schema, iter(whole.to_batches()))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for table in tables:
+            yield from library.table.table_cast(table.select(schema.names), schema).to_batches()
+
+    return RowStream(schema, batches())
+
+
+# --- rows one by one -----------------------------------------------------------------------------
 
 
 def _stream_of_iterable(data: Iterable[Any], schema: pa.Schema | None) -> RowStream:
     rest = iter(data)
     first = next(rest, None)
-    if isinstance(first, Mapping):
-        rows = [dict(row) for row in itertools.chain([first], rest)]
-        return _stream_of(pa.Table.from_pylist(rows, schema=schema), None)
     if _is_model(first):
         from lancelet.pydantic import models_to_table  # noqa: PLC0415 - an extra
 
         model: Any = type(first)
         return _stream_of(models_to_table(data, model, schema), None)
+    if isinstance(first, Mapping) or _is_record(first):
+        if isinstance(data, Sequence):
+            return _stream_of_columns(_columns_of(data, schema), schema)
+        return _stream_of_rows(itertools.chain([first], rest), schema)
     if first is None:
         if schema is None:
             raise InvalidInputError("an iterable without batches needs a schema beside it")
         return RowStream(schema, iter(()))
     if not isinstance(first, pa.RecordBatch | pa.Table):
         raise InvalidInputError(
-            "an iterable of rows must yield batches, tables or dicts", found=str(type(first))
+            "an iterable of rows must yield batches, tables, dicts or dataclasses",
+            found=str(type(first)),
         )
     return RowStream(first.schema, _batches(itertools.chain([first], rest)))
+
+
+def _stream_of_rows(rows: Iterator[Any], schema: pa.Schema | None) -> RowStream:
+    """Return rows that come one by one, of which only some are in memory at a time."""
+    first = _columns_of(list(itertools.islice(rows, _CHUNK_ROWS)), schema)
+    guessed = _table_of_columns(first, schema)
+    own = guessed.schema
+
+    def stream(begin: pa.Table) -> RowStream:
+        return RowStream(begin.schema, _row_batches(begin, rows, strict=schema is None))
+
+    def typed(types: Types) -> RowStream:
+        return stream(_retyped(guessed, first, types))
+
+    return dataclasses.replace(stream(guessed), typed=typed if schema is None else None, schema=own)
+
+
+def _row_batches(first: pa.Table, rows: Iterator[Any], *, strict: bool) -> Iterator[pa.RecordBatch]:
+    yield from first.to_batches()
+    begin = first.num_rows
+    while chunk := list(itertools.islice(rows, _CHUNK_ROWS)):
+        columns = _columns_of(chunk)
+        unknown = sorted(columns.keys() - set(first.schema.names))
+        if strict and unknown:
+            raise SchemaMismatchError(
+                "a row has columns that the rows before it lack; give a schema beside the rows",
+                columns=unknown,
+                rows=f"{begin} to {begin + len(chunk) - 1}",
+            )
+        arrays = []
+        for field in first.schema:
+            values = columns.get(field.name, [None] * len(chunk))
+            try:
+                array = pa.array(_column(values, field.type), field.type)
+            except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+                raise SchemaMismatchError(
+                    "a row has a value of another type than the rows before it; give a schema "
+                    f"beside the rows: {error}",
+                    column=field.name,
+                    expected=str(field.type),
+                    rows=f"{begin} to {begin + len(chunk) - 1}",
+                ) from error
+            arrays.append(array)
+        yield pa.RecordBatch.from_arrays(arrays, schema=first.schema)
+        begin += len(chunk)
+
+
+def _columns_of(rows: Sequence[Any], schema: pa.Schema | None = None) -> dict[str, list[Any]]:
+    """Return the values of rows by name, of all that a schema has; what a row lacks is null."""
+    columns = _values_of(rows)
+    for name in () if schema is None else schema.names:
+        columns.setdefault(name, [None] * len(rows))
+    return columns
+
+
+def _values_of(rows: Sequence[Any]) -> dict[str, list[Any]]:
+    if _is_record(rows[0]):
+        fields = [field.name for field in dataclasses.fields(rows[0])]
+        return {name: _plain_column([getattr(row, name) for row in rows]) for name in fields}
+    names = list(rows[0])
+    if set(map(len, rows)) == {len(names)}:
+        with contextlib.suppress(KeyError):  # a row has other names, if as many
+            return {name: [row[name] for row in rows] for name in names}
+    names = list(dict.fromkeys(itertools.chain.from_iterable(rows)))
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def _is_record(row: Any) -> bool:
+    return dataclasses.is_dataclass(row) and not isinstance(row, type)
+
+
+def _plain_column(values: list[Any]) -> list[Any]:
+    """Return values with dataclasses, and those in lists, as dicts."""
+    known = next((value for value in values if value is not None and value != []), None)
+    is_plain = not (_is_record(known) or (isinstance(known, list) and _is_record(known[0])))
+    return values if is_plain else [_plain(value) for value in values]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if not _is_record(value):
+        return value
+    fields = dataclasses.fields(value)
+    return {field.name: _plain(getattr(value, field.name)) for field in fields}
 
 
 def _is_model(row: Any) -> bool:

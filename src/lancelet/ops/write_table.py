@@ -24,6 +24,7 @@ from lancelet.ops.bases import BaseChoice, BaseError, number_bases
 from lancelet.ops.blob_input import BlobPolicy, check_thresholds, resolved_blobs
 from lancelet.ops.dry_run import ChangeReport, rehearse_write
 from lancelet.ops.fit import check_new_schema, fit_to_table
+from lancelet.ops.lossless import fit_rows
 from lancelet.ops.publish import Remarks, commit_transaction, new_transaction
 from lancelet.ops.rows import RowStream
 from lancelet.ops.write import FileOptions, Target, checked_batches, write_fragments
@@ -162,6 +163,7 @@ def append_fragments(
     latest: Snapshot, rows: RowStream, options: WriteOptions
 ) -> tuple[Fragment, ...]:
     """Write rows as fragments that fit the schema of a version."""
+    rows = fit_rows(rows, latest.schema)
     schema = fit_to_table(latest.schema, rows.schema)
     check_thresholds(latest.schema, rows.schema)
     version = options.version or with_true_version(latest.manifest).data_version

@@ -27,12 +27,10 @@ from lancelet.format.paths import (
     TRANSACTION_SUFFIX,
     TRANSACTIONS,
     VERSIONS,
-    lies_within_files,
     parse_manifest_name,
 )
 from lancelet.io.store import ObjectInfo
 from lancelet.io.uri import name as last_part
-from lancelet.io.uri import parent
 from lancelet.ops.cleanup.mentions import (
     Mentions,
     all_versions,
@@ -124,7 +122,6 @@ def plan_cleanup(snapshot: Snapshot, policy: CleanupPolicy) -> CleanupPlan:
         CorruptDataError: A version cannot be read, so nobody knows what it needs.
     """
     location, main = snapshot.location, main_location(snapshot)
-    _check_apart(main, snapshot.manifest.branch)
     tags = _tags_here(snapshot, main)
     listed = tuple(location.store.list(VERSIONS))
     versions = _sort_versions(snapshot, listed, policy, tags)
@@ -166,19 +163,6 @@ def mentioned_since(plan: CleanupPlan, kept: Iterable[int] = ()) -> Mentions:
 def _tags_here(snapshot: Snapshot, main: TableLocation) -> dict[str, int]:
     branch = snapshot.manifest.branch
     return {name: tag.version for name, tag in list_tags(main).items() if tag.branch == branch}
-
-
-def _check_apart(main: TableLocation, branch: str | None) -> None:
-    """Refuse to clean up a branch among whose files another branch lies."""
-    within = sorted(
-        name for name in list_branches(main) if branch and lies_within_files(name, branch)
-    )
-    if within:
-        raise CleanupInputError(
-            "other branches lie among the files of this one; delete them first, or copy them",
-            branch=branch,
-            within=within,
-        )
 
 
 def _sort_versions(
@@ -241,20 +225,11 @@ def _files(
 ) -> Iterator[CleanupCandidateFile]:
     """Yield the files that may go, in the folder of versions those that were `listed` there."""
     needed, known = versions.needed, versions.known
-    own: dict[str, bool] = {}
-
-    def is_own(path: str) -> bool:
-        # What a link leads to may be the files of another table.
-        folder = parent(path)
-        if folder not in own:
-            own[folder] = location.store.is_own(path)
-        return own[folder]
-
     now = datetime.now(UTC)
     for folder in (VERSIONS, DATA, DELETIONS, TRANSACTIONS, INDICES):
         for info in listed if folder == VERSIONS else location.store.list(folder):
             kind = _kind_of(location, folder, info)
-            if kind is None or info.path in needed or not is_own(info.path):
+            if kind is None or info.path in needed:
                 continue
             age = now - info.modified
             if info.path in known:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from lancelet.errors import UnsupportedError
 from lancelet.ops.dry_run import Rehearsal
 from lancelet.ops.fit import fit_to_table
+from lancelet.ops.lossless import fit_rows
 from lancelet.ops.merge_insert.decide import compile_condition
 from lancelet.ops.merge_insert.execute import prepare_merge
 from lancelet.ops.merge_insert.join import plan_keys
@@ -49,6 +50,7 @@ def explain_merge(snapshot: Snapshot, schema: pa.Schema | None, spec: MergeSpec)
             on=list(spec.on),
         )
     schema = schema or snapshot.schema.to_arrow()
+    schema = fit_rows(RowStream(schema, iter(())), snapshot.schema).schema
     fit_to_table(snapshot.schema, schema, may_lack_required=not spec.inserts)
     if spec.update_condition is not None:
         compile_condition(snapshot, schema, spec.update_condition)

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from lancelet.format.schema import Schema
 from lancelet.ops.fit import fit_to_table
+from lancelet.ops.lossless import fit_rows
 from lancelet.ops.merge_insert.key_columns import KeyColumns
 from lancelet.ops.merge_insert.key_index import Keys
 from lancelet.ops.merge_insert.key_passes import KeyPasses
@@ -38,7 +39,7 @@ class Source:
 @contextmanager
 def prepared(table: Schema, stream: RowStream, spec: MergeSpec) -> Iterator[Source]:
     """Read the source and its keys, and forget them at the end."""
-    stream = without_views(stream)
+    stream = without_views(fit_rows(stream, table))
     key = KeyColumns.of(table, spec.on)
     part = fit_to_table(table, stream.schema, may_lack_required=not spec.inserts)
     key.of_rows(pa.RecordBatch.from_pylist([], stream.schema))
