@@ -363,3 +363,20 @@ def aligned(data: Bytes) -> pa.Buffer:
     """Return a buffer over the bytes, copied only if they start where Arrow must not read."""
     buffer = pa.py_buffer(data)
     return pa.py_buffer(data.copy()) if buffer.address % _ALIGNMENT else buffer
+
+
+def apart_from(array: pa.Array, source: Bytes) -> pa.Array:
+    """Return the array without any buffer that lies in `source`; such buffers are copied.
+
+    >>> source = np.arange(4, dtype=np.uint8)
+    >>> array = pa.Array.from_buffers(pa.uint8(), 2, [None, pa.py_buffer(source[1:3])])
+    >>> kept = apart_from(array, source)
+    >>> source[:] = 0
+    >>> array.to_pylist(), kept.to_pylist()
+    ([0, 0], [1, 2])
+    """
+    start = source.ctypes.data
+    stop = start + source.nbytes
+    if any(buffer is not None and start <= buffer.address < stop for buffer in array.buffers()):
+        return pa.concat_arrays([array, array.slice(0, 0)])
+    return array

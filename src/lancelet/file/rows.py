@@ -14,9 +14,8 @@ as bundles (`encodings.bundle`):
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -24,8 +23,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from lancelet.buffers import Fetch, Int64s, Reading, Slices, read_together, run_together
+from lancelet.buffers import Fetch, Int64s, Ranges, Reading, Slices, read_together, run_together
 from lancelet.config import machine_memory_bytes
+from lancelet.encodings.arrow import apart_from
 from lancelet.encodings.base import (
     FieldReader,
     FileVersion,
@@ -46,6 +46,7 @@ from lancelet.file.schedule import TASK_BYTES, Plan, plan_read
 from lancelet.file.selection import OpenedField, OpenedFields, Selection
 from lancelet.format.schema import Field
 from lancelet.io.metered import IoCounts
+from lancelet.io.store import MappedObject
 from lancelet.kernels import MappedFile
 
 _TAKE_ROWS_MIN: Final = 1024
@@ -55,16 +56,9 @@ _MANY_FIELDS: Final = 24
 """Of so many fields those that are alike are read as one."""
 
 _SPLITS_ESTIMATED: Final = 4096
+_FORGET_FROM_BYTES: Final = 256 * 1024 * 1024
+_FORGET_TASK_BYTES: Final = 1 << 20
 _CERTAINLY_FITS: Final = 1 << 30
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MappedRows:
-    """The map of a file; see `MappedObject` for what goes with it."""
-
-    file: MappedFile
-    is_whole: Callable[[], bool]
-    count: Callable[[int, int], None] | None
 
 
 class RowReader(ABC):
@@ -72,10 +66,13 @@ class RowReader(ABC):
 
     _opened: OpenedFields
     _fetch: Fetch
+    """Reads bytes that are decoded at once; of a mapped file nothing is copied."""
     _waits: bool
     """Whether a task waits for storage, so that more of them should be under way."""
-    _mapped: MappedRows | None = None
+    _mapped: MappedObject | None = None
     """The map of the file, if there is one."""
+    _watched: MappedFile | None = None
+    """What kernels need that read from the map by themselves."""
 
     @property
     @abstractmethod
@@ -115,7 +112,7 @@ class RowReader(ABC):
         return [_joined(chunks) for chunks in self.read_chunks(fields, rows)]
 
     def read_in_place(self, field: Field, rows: Int64s) -> Slices | None:
-        """Return where the values of ascending rows are in memory, without copying them.
+        """Return the values of ascending rows as the file keeps them, behind each other.
 
         None if they are not kept in the file as Arrow has them, or the file is not in memory.
         """
@@ -124,7 +121,12 @@ class RowReader(ABC):
             if self._waits or not opened.is_as_stored:
                 return None
             ranges = places_in(opened.reader, rows)
-            return None if ranges is None else self._fetch(ranges)
+            return None if ranges is None else self._fetch_kept(ranges)
+
+    def _fetch_kept(self, ranges: Ranges) -> Slices:
+        """Read bytes that are kept for longer than the file is known to be whole."""
+        slices = self._fetch(ranges)
+        return slices if self._mapped is None else self._mapped.copied(slices)
 
     def read_chunks(self, fields: Sequence[Field], rows: Rows) -> list[pa.ChunkedArray]:
         """Return the values of fields as they were decoded, without joining the pieces."""
@@ -200,12 +202,12 @@ class RowReader(ABC):
 
         None if the file is not mapped, or all of this has to be read in the general way.
         """
-        mapped = self._mapped
-        if mapped is None or selection is None or selection.bundles or not mapped.is_whole():
+        mapped, watched = self._mapped, self._watched
+        if mapped is None or watched is None or selection is None or selection.bundles:
             return None
         wanted = rows.rows if isinstance(rows, RowIndices) else np.arange(rows.start, rows.stop)
-        found = selection.few_rows.read(mapped.file, wanted)
-        if found is None:
+        found = selection.few_rows.read(watched, wanted)
+        if found is None or not mapped.is_whole():
             return None
         if mapped.count is not None:
             mapped.count(found.num_ranges, found.num_bytes)
@@ -338,8 +340,29 @@ class RowReader(ABC):
         """Read some rows of some units: the body of every task."""
         rows, units = task
         readings = [self._read_unit(selection, unit, rows) for unit in units]
-        parts = run_together(readings, self._fetch)
-        return [array for part in parts for array in part]
+        return self._decoded(readings)
+
+    def _decoded(self, readings: Sequence[Reading[list[pa.Array]]]) -> list[pa.Array]:
+        """Drive decoders side by side; what they return holds nothing of a map."""
+        mapped = self._mapped
+        try:
+            parts = run_together(readings, self._fetch)
+            arrays = [array for part in parts for array in part]
+            if mapped is not None:
+                arrays = [apart_from(array, mapped.source) for array in arrays]
+        except LanceletError:
+            # What was cut is no damage of what is there.
+            if mapped is not None:
+                mapped.check_whole()
+            raise
+        if mapped is not None:
+            mapped.check_whole()
+            if mapped.source.nbytes >= _FORGET_FROM_BYTES and (
+                sum(array.nbytes for array in arrays) >= _FORGET_TASK_BYTES
+            ):
+                # Pages of a map count as memory of the process, and a scan would gather all.
+                mapped.forget_pages()
+        return arrays
 
     def _read_part_or_none(
         self, selection: Selection, task: tuple[Rows, Sequence[OpenedField | Bundle]]
@@ -359,11 +382,8 @@ class RowReader(ABC):
         """Read single rows in the order asked for."""
         rows, where = distinct_rows(indices)
         readings = [self._read_unit(selection, bundle, rows) for bundle in selection.bundles]
-        readings.insert(0, selection.side_by_side.read(rows))
-        stored, *bundled = run_together(readings, self._fetch)
-        alone = zip(selection.alone, stored, strict=True)
-        arrays = [column.to_user(array) for column, array in alone]
-        arrays = selection.in_order([*arrays, *(array for part in bundled for array in part)])
+        readings.insert(0, self._read_side_by_side(selection, rows))
+        arrays = selection.in_order(self._decoded(readings))
         return arrays if where is None else [take_rows(array, pa.array(where)) for array in arrays]
 
     def _read_unit(
@@ -379,6 +399,12 @@ class RowReader(ABC):
             alone = self._open_alone([selection.fields[place] for place in unit.places])
             stored = yield from read_together([column.reader.read(rows) for column in alone])
             return [column.to_user(array) for column, array in zip(alone, stored, strict=True)]
+
+    def _read_side_by_side(self, selection: Selection, rows: RowIndices) -> Reading[list[pa.Array]]:
+        """Read single rows of the fields that are alone, as users see them."""
+        stored = yield from selection.side_by_side.read(rows)
+        alone = zip(selection.alone, stored, strict=True)
+        return [column.to_user(array) for column, array in alone]
 
     def _batches(
         self, schema: pa.Schema, pieces: Iterator[list[pa.Array]]
@@ -401,12 +427,9 @@ class RowReader(ABC):
 
 
 def _check_memory(selection: Selection, rows: RowRange) -> None:
-    """Refuse what cannot be in memory, as a page of few bytes may claim as many rows as it likes.
-
-    What lies in a file as it is in memory may be larger than the memory: it is mapped.
-    """
+    """Refuse what cannot be in memory, as a page may claim any number of rows."""
     needed = sum(selection.row_bytes) * len(rows)
-    if needed < _CERTAINLY_FITS or not selection.is_packed:
+    if needed < _CERTAINLY_FITS:
         return
     there = machine_memory_bytes()
     if there is not None and needed > there:

@@ -1,12 +1,12 @@
 """Reading a local file through a map of it.
 
-The file is mapped whole and the map is the source of every slice, so that reading warm pages
-costs a check of the ranges and nothing else.
+The file is mapped whole. Who decodes takes the map itself (`mapped`), so that reading warm pages
+costs nothing; who keeps bytes gets a copy of them (`read_ranges`).
 
     a.lance   ....AAAA......BB....
-    Slices    source = the map, position [4, 14], size [4, 2]
+    map       the file, of which positions 4 and 14 are looked at
+    Slices    source = "AAAABB", position [0, 4], size [4, 2]
 
-Mapped pages are read-only, and stay valid after `close`, because arrays keep the map alive.
 The file itself is not kept open (`kernels.map_file`): a process may have 1,024 open files where
 a table has a hundred thousand.
 
@@ -21,9 +21,10 @@ files stay mapped from task to task. A worker that has read many files would see
 memory as all of them have bytes, and some clusters end it for that. `forget_mapped_pages` takes
 all of them out of the process, at the end of a task; the system still has them.
 
-A file that shrinks under a map would kill the process at the next touch. Files of a dataset are
-never changed in place, but copies are interrupted and disks restored, so each read compares the
-file's size now with that at opening, and raises before anything is touched.
+Files of a dataset are never changed in place, but copies are interrupted and disks restored, and
+a file may be cut while it is mapped. Then zeros are read behind its end (`kernels.map_file` sees to
+it that this is no fault of the process), so each read compares the file's size with that at opening
+after the bytes were looked at. That is also why nothing that is kept may lie in a map.
 """
 
 from __future__ import annotations
@@ -33,29 +34,24 @@ import stat
 import time
 import weakref
 from collections.abc import Hashable
-from functools import partial
 from typing import Final
 
 import numpy as np
 
 from lancelet.buffers import Bytes, Ranges, Slices
 from lancelet.errors import CorruptDataError
-from lancelet.io.pool import run_in_background
 from lancelet.io.store import MappedObject, ObjectReader, check_ranges, not_stored
-from lancelet.kernels import forget_pages, map_file, read_ahead
+from lancelet.kernels import forget_pages, map_file
 
 _PAGE_BYTES: Final = 4096
 """What the system's memory of a file is made of; each page is asked for once."""
-
-_BACKGROUND_FROM_BYTES: Final = 4 << 20
-"""Asking for more than this takes long enough that decoding should start meanwhile."""
-
 
 _SECOND_NS: Final = 1_000_000_000
 _CLOCK_NS: Final = 100_000_000
 """Two changes of a file within this may have the same time."""
 
-_READERS: Final[weakref.WeakSet[MappedReader]] = weakref.WeakSet()
+_READERS: Final[dict[int, weakref.ref[MappedReader]]] = {}
+"""The readers there are, by their ids."""
 
 
 def forget_mapped_pages() -> None:
@@ -63,8 +59,11 @@ def forget_mapped_pages() -> None:
 
     Nothing else changes: they are mapped again, from the system's memory, when somebody looks.
     """
-    for reader in tuple(_READERS):
-        reader.forget_pages()
+    # A copy is made in one step, however many readers other threads open or close meanwhile.
+    for reference in _READERS.copy().values():
+        reader = reference()
+        if reader is not None:
+            reader.forget_pages()
 
 
 class MappedReader(ObjectReader):
@@ -87,7 +86,8 @@ class MappedReader(ObjectReader):
             if self._size:
                 self._source = map_file(handle, self._size)
                 self._known = np.zeros(-(-self._size // _PAGE_BYTES), np.uint8)
-                _READERS.add(self)
+                key = id(self)
+                _READERS[key] = weakref.ref(self, lambda _: _READERS.pop(key, None))
         finally:
             os.close(handle)
 
@@ -107,31 +107,31 @@ class MappedReader(ObjectReader):
         return self._identity
 
     def read_ranges(self, ranges: Ranges) -> Slices:
-        """Return slices of the map, whose pages are in memory or on their way."""
-        self._check_not_shrunk()
-        slices = Slices(self._source, ranges.position, ranges.size)
-        if int(ranges.size.sum()) < _BACKGROUND_FROM_BYTES:
-            try:
-                read_ahead(slices, self._known)
-            except CorruptDataError:
-                # It checks the ranges as well, without knowing what to say about them.
-                check_ranges(ranges, path=self._path, size=self._size)
-                raise
-        else:
+        """Return a copy of what ranges hold."""
+        mapped = self.mapped()
+        if mapped is None:
             check_ranges(ranges, path=self._path, size=self._size)
-            run_in_background(partial(read_ahead, slices, self._known))
-        return slices
+            return Slices(self._source, ranges.position, ranges.size)
+        return mapped.fetch_copy(ranges)
 
     def read_tail(self, size: int) -> Bytes:
-        """Return the last bytes of the map."""
-        self._check_not_shrunk()
-        return self._source[max(0, self._size - size) :]
+        """Return a copy of the last bytes."""
+        tail = self._source[max(0, self._size - size) :].copy()
+        self._check_whole()
+        return tail
 
     def mapped(self) -> MappedObject | None:
         """Return the map, unless nothing is mapped."""
         if not len(self._source):
             return None
-        return MappedObject(self._source, self._known, self._is_whole)
+        return MappedObject(
+            self._path,
+            self._source,
+            self._known,
+            is_whole=self._is_whole,
+            check_whole=self._check_whole,
+            forget_pages=self.forget_pages,
+        )
 
     def forget_pages(self) -> None:
         """Take the pages of the map out of the memory of this process."""
@@ -142,7 +142,7 @@ class MappedReader(ObjectReader):
         self._source = np.empty(0, np.uint8)
         self._size = 0
 
-    def _check_not_shrunk(self) -> None:
+    def _check_whole(self) -> None:
         found = self._shrunk_size()
         if found is not None:
             raise CorruptDataError(

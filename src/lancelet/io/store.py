@@ -9,8 +9,8 @@ that is one request: `put_if_absent`, which of many callers exactly one may win.
     put_if_absent, and the reply was lost       CommitOutcomeUnknownError: look before acting
 
 Reads go through an `ObjectReader`, whose `read_ranges` is the `Fetch` that decoders are driven
-with. It answers with slices of one buffer; for a local file that buffer is the whole file,
-mapped, and nothing was copied.
+with. It answers with slices of one buffer. A local file is `mapped`, and who decodes takes the map
+instead, where nothing is copied.
 
 `Store` is a protocol with a few derived methods, so a store may inherit from it.
 """
@@ -20,8 +20,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeAlias
+from typing import Any, Final, Protocol, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -33,12 +34,17 @@ from lancelet.errors import (
     InvalidInputError,
     ObjectNotFoundError,
 )
+from lancelet.io.pool import run_in_background
+from lancelet.kernels import join_slices, read_ahead
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview | npt.NDArray[Any]
 """Bytes to be written: anything contiguous that exposes the buffer protocol."""
 
 StorageOptions: TypeAlias = Mapping[str, str]
 """Settings of a store by the names that pylance gives them."""
+
+_BACKGROUND_FROM_BYTES: Final = 4 << 20
+"""Asking for more than this takes long enough that decoding should start meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +69,49 @@ class Listing:
 class MappedObject:
     """An object that is mapped as a whole, for who reads it without asking for ranges.
 
-    `known` has a byte per 4096 bytes, for `kernels.read_ahead`. Before each read is to be asked
-    whether the object `is_whole` still, and after it `count`, if there is one, is to be told the
-    number of ranges and of bytes.
+    `known` has a byte per 4096 bytes, for `kernels.read_ahead`. Bytes of a map are only those of
+    the object if it `is_whole` after they were looked at, which `check_whole` raises for if not;
+    so nothing of a map may be handed on that is looked at later. `count`, if there is one, is to be
+    told the number of ranges and of bytes of each read.
     """
 
+    path: str
     source: Bytes
     known: Bytes
     is_whole: Callable[[], bool]
+    check_whole: Callable[[], None]
+    forget_pages: Callable[[], None]
     count: Callable[[int, int], None] | None = None
+
+    def fetch(self, ranges: Ranges) -> Slices:
+        """Return slices of the map, whose pages are in memory or on their way."""
+        slices, num_bytes = (
+            Slices(self.source, ranges.position, ranges.size),
+            int(ranges.size.sum()),
+        )
+        if num_bytes < _BACKGROUND_FROM_BYTES:
+            try:
+                read_ahead(slices, self.known)
+            except CorruptDataError:
+                # It checks the ranges as well, without knowing what to say about them.
+                check_ranges(ranges, path=self.path, size=self.source.nbytes)
+                raise
+        else:
+            check_ranges(ranges, path=self.path, size=self.source.nbytes)
+            run_in_background(partial(read_ahead, slices, self.known))
+        if self.count is not None:
+            self.count(len(ranges), num_bytes)
+        return slices
+
+    def fetch_copy(self, ranges: Ranges) -> Slices:
+        """Return a copy of what ranges hold, which is what the object holds."""
+        return self.copied(self.fetch(ranges))
+
+    def copied(self, slices: Slices) -> Slices:
+        """Return a copy of slices of the map, which is what the object holds."""
+        found = Slices(join_slices(slices), slices.size.cumsum() - slices.size, slices.size)
+        self.check_whole()
+        return found
 
 
 class ObjectReader(Protocol):

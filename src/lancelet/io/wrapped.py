@@ -10,6 +10,7 @@ is told of reads from a map of an object instead of being asked.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
@@ -221,7 +222,7 @@ class _WrappedReader(ObjectReader):
         found = None if count is None else self._inner.mapped()
         if found is None or count is None:
             return None
-        return MappedObject(found.source, found.known, found.is_whole, _both(count, found.count))
+        return replace(found, count=_both(count, found.count))
 
     def close(self) -> None:
         self._inner.close()

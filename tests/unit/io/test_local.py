@@ -29,14 +29,19 @@ def store(tmp_path: Path) -> LocalStore:
     return LocalStore(tmp_path)
 
 
-def test_reading_copies_nothing(store: LocalStore):
+def test_a_map_is_read_in_place_and_what_is_kept_is_a_copy(store: LocalStore):
     store.put("a", bytes(100_000))
     with store.open_reader("a") as reader:
-        first = reader.read_ranges(Ranges.of((5, 10)))
-        second = reader.read_ranges(Ranges.of((50_000, 10)))
-    assert first.source is second.source
+        mapped = reader.mapped()
+        assert mapped is not None
+        first = mapped.fetch(Ranges.of((5, 10)))
+        second = mapped.fetch(Ranges.of((50_000, 10)))
+        kept = reader.read_ranges(Ranges.of((5, 10), (50_000, 10)))
+    assert first.source is second.source is mapped.source
     assert first.source.nbytes == 100_000
     assert not first.source.flags.writeable
+    assert kept.source.nbytes == 20
+    assert not np.shares_memory(kept.source, mapped.source)
 
 
 def test_closed_reader_holds_no_descriptor(store: LocalStore):

@@ -37,9 +37,10 @@ class LegacyFileReader(RowReader):
         self._source = source
         self._metadata = metadata
         self._schema = schema
-        self._fetch = source.read_ranges
+        self._mapped = source.mapped()
+        self._fetch = source.read_ranges if self._mapped is None else self._mapped.fetch
         # A store that answers with the whole file has it in memory, so no task waits for it.
-        self._waits = source.read_ranges(NO_RANGES).source.nbytes < metadata.file_bytes
+        self._waits = self._fetch(NO_RANGES).source.nbytes < metadata.file_bytes
         self._opened = OpenedFields()
         self._stored = StoredBatches(metadata.bounds, metadata.pages, {}, metadata.file_bytes)
         self._statistics: Mapping[int, pa.StructArray] | None = None
@@ -85,7 +86,7 @@ class LegacyFileReader(RowReader):
         """Return what the file knows of a field per batch, or None."""
         with self._facts():
             if self._statistics is None:
-                self._statistics = run(read_statistics(self._metadata), self._fetch)
+                self._statistics = run(read_statistics(self._metadata), self._fetch_kept)
             stored = self._statistics.get(field.id)
             return None if stored is None else zone_statistics(field, stored, self._metadata)
 
@@ -118,7 +119,7 @@ class LegacyFileReader(RowReader):
             return
         readers = [self._open_values(node, self._location_of(node)) for node in missing]
         arrays = run_together(
-            [reader.read(RowRange(0, reader.num_rows)) for reader in readers], self._fetch
+            [reader.read(RowRange(0, reader.num_rows)) for reader in readers], self._fetch_kept
         )
         found: dict[int, pa.Array] = dict(known)
         found.update((node.id, array) for node, array in zip(missing, arrays, strict=True))

@@ -21,7 +21,7 @@ from lancelet.encodings.stored_pages import StoredPages
 from lancelet.errors import CorruptDataError, FieldNotFoundError
 from lancelet.file.base import PageStatistics, ZoneStatistics
 from lancelet.file.checksums import VerifiedBytes, Verify
-from lancelet.file.rows import MappedRows, RowReader
+from lancelet.file.rows import RowReader
 from lancelet.file.v2.generation import bundle_columns, columns_of, generation_of
 from lancelet.file.v2.known import KnownFile
 from lancelet.file.v2.metadata import FileMetadata
@@ -74,16 +74,25 @@ class FileReader(RowReader):
         self._opened = known.opened
         self._open_zones = open_zones
         self._zones: ZoneSource | None = None
-        self._fetch = source.read_ranges
+        mapped = source.mapped()
+        if mapped is not None and mapped.source.nbytes == metadata.file_bytes:
+            self._mapped = mapped
+        self._fetch = source.read_ranges if self._mapped is None else self._mapped.fetch
+        # A store that answers with the whole file has it in memory, so no task waits for it.
+        self._waits = self._fetch(NO_RANGES).source.nbytes < metadata.file_bytes
         verified: VerifiedBytes | None = None
         if metadata.checksums is not None and verify is not Verify.OFF:
-            verified = VerifiedBytes(source.read_ranges, metadata.checksums, verify)
+            verified = VerifiedBytes(self._fetch, metadata.checksums, verify)
             if tail is not None:
                 verified.verify_tail(tail)
             self._fetch = verified.read_ranges
-        self._mapped = _mapped_rows(source, metadata.file_bytes, verified)
-        # A store that answers with the whole file has it in memory, so no task waits for it.
-        self._waits = source.read_ranges(NO_RANGES).source.nbytes < metadata.file_bytes
+        if self._mapped is not None:
+            source_bytes, known_pages = self._mapped.source, self._mapped.known
+            self._watched = (
+                MappedFile.unverified(source_bytes, known_pages)
+                if verified is None
+                else verified.watch(source_bytes, known_pages)
+            )
 
     @property
     def path(self) -> str:
@@ -124,7 +133,7 @@ class FileReader(RowReader):
     @property
     def fetch(self) -> Fetch:
         """Reads bytes of the file, verified if they have checksums."""
-        return self._fetch
+        return self._fetch_kept
 
     def zone_statistics(self, field: Field) -> ZoneStatistics | None:
         """Return what the file knows of a field per zone, or None."""
@@ -233,8 +242,7 @@ class FileReader(RowReader):
         if not owned:
             return ()
         places, alike, indices = zip(*owned, strict=True)
-        self._fetch(NO_RANGES)
-        plain = run(self._metadata.read_plain_columns(indices), self._fetch)
+        plain = run(self._metadata.read_plain_columns(indices), self._fetch_kept)
         if plain is None:
             return ()
         columns = Columns(places, alike, plain.pages, plain.edges, self.num_rows)
@@ -244,20 +252,20 @@ class FileReader(RowReader):
         missing = sorted({index for index in indices if index not in self._columns})
         if not missing:
             return
-        # What opening read may be in a map still, which refuses if the file has shrunk.
-        self._fetch(NO_RANGES)
+        # What opening read may be all that is wanted; a file that has shrunk is refused still.
+        self._fetch_kept(NO_RANGES)
         if len(missing) >= _MANY_COLUMNS:
-            plain = run(self._metadata.read_plain_columns(missing), self._fetch)
+            plain = run(self._metadata.read_plain_columns(missing), self._fetch_kept)
             if plain is not None:
                 for place, index in enumerate(missing):
                     self._columns[index] = plain.column(place)
                 return
         readings = [self._metadata.read_column(index) for index in missing]
-        for column in run_together(readings, self._fetch):
+        for column in run_together(readings, self._fetch_kept):
             self._columns[column.index] = column
 
     def _read_bytes(self, position: int, size: int) -> Bytes:
-        return self._fetch(Ranges.of((position, size))).slice_bytes(0)
+        return self._fetch_kept(Ranges.of((position, size))).slice_bytes(0)
 
     def _page_borders(self, fields: Sequence[Field]) -> Int64s:
         """Return the rows at which pages of the fields begin, where pages count rows."""
@@ -267,17 +275,3 @@ class FileReader(RowReader):
             if edges[-1] == self.num_rows:
                 borders.append(edges[:-1])
         return np.unique(np.concatenate(borders))
-
-
-def _mapped_rows(
-    source: ObjectReader, file_bytes: int, verified: VerifiedBytes | None
-) -> MappedRows | None:
-    """Return the map of a file, whose blocks are verified as they are elsewhere."""
-    found = source.mapped()
-    if found is None or found.source.nbytes != file_bytes:
-        return None
-    if verified is None:
-        file = MappedFile.unverified(found.source, found.known)
-    else:
-        file = verified.watch(found.source, found.known)
-    return MappedRows(file, found.is_whole, found.count)
