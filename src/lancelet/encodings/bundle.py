@@ -31,7 +31,7 @@ from lancelet.encodings.levels import LeafNode, check_layers
 from lancelet.encodings.spans import expand
 from lancelet.encodings.stored_pages import StoredPages, bounds_of
 from lancelet.encodings.stretches import Stretches
-from lancelet.errors import LanceletError
+from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.format import extension, logical_type
 from lancelet.format.field import BLOB_KEY, Field
 
@@ -138,7 +138,7 @@ def open_bundles(
         for places in _cut(columns, np.array(group)):
             if len(places) > 1:
                 # Whoever opens them alone says what is wrong, and with which of them.
-                with suppress(LanceletError):
+                with suppress(CorruptDataError, UnsupportedError):
                     bundles.append(_open_bundle(columns, places, open_pages, memo))
     return bundles
 

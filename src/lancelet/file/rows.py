@@ -37,7 +37,15 @@ from lancelet.encodings.base import (
 from lancelet.encodings.bundle import Bundle
 from lancelet.encodings.few_rows import ROWS_MAX as FEW_ROWS_MAX
 from lancelet.encodings.take import take_rows
-from lancelet.errors import ArrayOverflowError, InvalidInputError, LanceletError, MemoryLimitError
+from lancelet.errors import (
+    ArrayOverflowError,
+    CorruptDataError,
+    InternalError,
+    InvalidInputError,
+    LanceletError,
+    MemoryLimitError,
+    UnsupportedError,
+)
 from lancelet.file.base import check_rows, distinct_rows
 from lancelet.file.batches import rebatch
 from lancelet.file.expected import expected_of_units
@@ -392,13 +400,19 @@ class RowReader(ABC):
         """Read rows of a unit, as users see them."""
         if isinstance(unit, OpenedField):
             return [unit.to_user((yield from unit.reader.read(rows)))]
+        refused: LanceletError | None = None
         try:
             return (yield from unit.read(rows))
-        except LanceletError:
-            # One by one, they say which of them is at fault, or that none is.
-            alone = self._open_alone([selection.fields[place] for place in unit.places])
-            stored = yield from read_together([column.reader.read(rows) for column in alone])
-            return [column.to_user(array) for column, array in zip(alone, stored, strict=True)]
+        except ArrayOverflowError:
+            pass  # What does not fit one array may fit several.
+        except (CorruptDataError, UnsupportedError) as error:
+            refused = error
+        alone = self._open_alone([selection.fields[place] for place in unit.places])
+        stored = yield from read_together([column.reader.read(rows) for column in alone])
+        if refused is not None:
+            # One by one, they should have said which of them is at fault.
+            raise InternalError("columns are sound that are refused as a bundle") from refused
+        return [column.to_user(array) for column, array in zip(alone, stored, strict=True)]
 
     def _read_side_by_side(self, selection: Selection, rows: RowIndices) -> Reading[list[pa.Array]]:
         """Read single rows of the fields that are alone, as users see them."""

@@ -5,6 +5,9 @@ The reference is plain Python over the values of each zone.
 
 import itertools
 import math
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -289,3 +292,24 @@ def test_a_buffer_of_somebody_else_is_no_statistics():
     reader = open_data_file(store, "f.lance")
     assert reader.zone_statistics(reader.schema.fields[0]) is None
     assert reader.global_buffer(2).tobytes() == b"y" * 500
+
+
+def test_threads_open_the_statistics_of_a_file_once(store, write):
+    write(store, pa.table({"x": np.arange(1000)}), zone_rows=100)
+    reader = open_data_file(store, "f.lance")
+    real, opened, all_there = reader._open_zones, [], threading.Barrier(4, timeout=60)
+
+    def open_slowly(file):
+        opened.append(file)
+        time.sleep(0.05)
+        return real(file)
+
+    def look(_):
+        all_there.wait()
+        return reader.zone_statistics(reader.schema.fields[0])
+
+    reader._open_zones = open_slowly
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(look, range(4)))
+    assert len(opened) == 1
+    assert all(each is not None for each in found)

@@ -139,17 +139,18 @@ def merge(node: Node, leaves: Sequence[pa.Array]) -> pa.Array:
                 start = stop
             _check_siblings(node, {len(array) for array in merged})
             return pa.Array.from_buffers(
-                node.data_type, len(leaves[0]), leaves[0].buffers()[:1], children=merged
+                node.data_type, len(leaves[0]), [_common_validity(node, leaves)], children=merged
             )
         case ListNode(child=child):
             count = len(leaves[0])
-            validity, offsets = leaves[0].buffers()[:2]
+            offsets = leaves[0].buffers()[1]
             size = (count + 1) * (8 if pa.types.is_large_list(node.data_type) else 4)
             ends = _ends(leaves[0], size)
             for other in leaves[1:]:
                 if len(other) != count or (count and not _ends(other, size).equals(ends)):
                     raise _siblings_differ(node)
             items = merge(child, [array.values for array in leaves])
+            validity = _common_validity(node, leaves)
             return pa.Array.from_buffers(
                 node.data_type, count, [validity, offsets], children=[items]
             )
@@ -157,7 +158,7 @@ def merge(node: Node, leaves: Sequence[pa.Array]) -> pa.Array:
             _check_siblings(node, {len(array) for array in leaves})
             items = merge(child, [array.values for array in leaves])
             return pa.Array.from_buffers(
-                node.data_type, len(leaves[0]), leaves[0].buffers()[:1], children=[items]
+                node.data_type, len(leaves[0]), [_common_validity(node, leaves)], children=[items]
             )
 
 
@@ -219,6 +220,27 @@ def _ends(lists: pa.Array, size: int) -> pa.Buffer:
 
 def _num_leaves(node: Node) -> int:
     return 1 if isinstance(node, LeafNode) else sum(1 for _ in paths(node))
+
+
+def _common_validity(node: Node, leaves: Sequence[pa.Array]) -> pa.Buffer | None:
+    """Return which values are valid by the account of all leaves that have one.
+
+    The column of a struct without children may have no levels, and then knows of no nulls.
+    """
+    if len(leaves) == 1:
+        return leaves[0].buffers()[0]
+    knowing = [
+        array
+        for path, array in zip(paths(node), leaves, strict=True)
+        if not pa.types.is_struct(path[-1].data_type)
+    ]
+    first, *others = knowing or leaves
+    for other in others:
+        if other.null_count != first.null_count or (
+            first.null_count and not other.is_valid().equals(first.is_valid())
+        ):
+            raise _siblings_differ(node, nulls=sorted({first.null_count, other.null_count}))
+    return first.buffers()[0]
 
 
 def _check_siblings(node: Node, lengths: set[int]) -> None:

@@ -8,6 +8,7 @@ first wanted.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -73,6 +74,7 @@ class FileReader(RowReader):
         self._columns = known.columns
         self._opened = known.opened
         self._open_zones = open_zones
+        self._opening_zones = threading.Lock()
         self._zones: ZoneSource | None = None
         mapped = source.mapped()
         if mapped is not None and mapped.source.nbytes == metadata.file_bytes:
@@ -197,10 +199,12 @@ class FileReader(RowReader):
         return readers
 
     def _opened_zones(self) -> ZoneSource | None:
-        if self._open_zones is not None:
-            self._zones = self._open_zones(self)
-            self._open_zones = None
-        return self._zones
+        # Of several threads one opens them, and none takes them for absent meanwhile.
+        with self._opening_zones:
+            if self._open_zones is not None:
+                self._zones = self._open_zones(self)
+                self._open_zones = None
+            return self._zones
 
     def _column_indices(self, field: Field) -> list[int]:
         owners = columns_of(field, self.version)

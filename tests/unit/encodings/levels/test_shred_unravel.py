@@ -251,3 +251,26 @@ def test_siblings_that_disagree_are_corrupt():
     other = pa.array([[], [{"y": "a"}]], pa.list_(pa.struct([("y", pa.string())])))
     with pytest.raises(CorruptDataError, match="agree"):
         merge(node, [one, other])
+
+
+POINTS = [pa.struct([("x", pa.int32())]), pa.struct([("y", pa.string())])]
+
+
+@pytest.mark.parametrize(
+    ("wrap", "value"),
+    [
+        (lambda inner: inner, {}),
+        (pa.list_, [{}]),
+        (lambda inner: pa.list_(inner, 1), [{}]),
+        (lambda inner: pa.struct([("s", inner)]), {"s": {}}),
+    ],
+    ids=["struct", "list", "list of a fixed size", "structs"],
+)
+def test_siblings_that_disagree_on_nulls_are_corrupt(wrap, value):
+    both = pa.struct([*POINTS[0], *POINTS[1]])
+    node = nest(field_of(wrap(both)), FileVersion.V2_2)
+    agreed = [pa.array([value, None, value], wrap(kind)) for kind in POINTS]
+    assert merge(node, agreed).is_valid().to_pylist() == [True, False, True]
+    for odd in ([value, value, value], [None, value, value]):
+        with pytest.raises(CorruptDataError, match="agree"):
+            merge(node, [agreed[0], pa.array(odd, wrap(POINTS[1]))])
