@@ -20,6 +20,7 @@ import uuid
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+from urllib.parse import quote, unquote
 
 from lancelet.errors import CorruptDataError, InvalidInputError
 
@@ -34,6 +35,9 @@ BRANCHES: Final = f"{REFS}/branches"
 TREE: Final = "tree"
 MEM_WAL: Final = "_mem_wal"
 
+TABLE_FOLDERS: Final = frozenset({DATA, VERSIONS, TRANSACTIONS, DELETIONS, INDICES, REFS, MEM_WAL})
+"""The folders in which a table, or a branch of it, has its files."""
+
 DATA_SUFFIX: Final = ".lance"
 MANIFEST_SUFFIX: Final = ".manifest"
 TRANSACTION_SUFFIX: Final = ".txn"
@@ -42,6 +46,7 @@ LATEST_VERSION_HINT: Final = f"{VERSIONS}/latest_version_hint.json"
 VERSION_MAX: Final = 2**64 - 1
 DETACHED_BIT: Final = 1 << 63
 
+_REF_SUFFIX: Final = ".json"
 _V2_DIGITS: Final = 20
 _MANIFEST: Final = re.compile(r"(d?)(\d{1,20})\.manifest(?:-([0-9a-fA-F-]{32,36}))?")
 _HINT: Final = re.compile(rb'\s*\{\s*"version"\s*:\s*(\d{1,20})\s*\}\s*')
@@ -164,8 +169,12 @@ def index_directory(identity: uuid.UUID) -> str:
 
 
 def tag_path(name: str) -> str:
-    """Return the path of a tag, below the root of the main table."""
-    return f"{TAGS}/{name}.json"
+    """Return the path of a tag, below the root of the main table.
+
+    >>> tag_path("größe")
+    '_refs/tags/gr%C3%B6%C3%9Fe.json'
+    """
+    return f"{TAGS}/{quote(name, safe='')}{_REF_SUFFIX}"
 
 
 def branch_path(name: str) -> str:
@@ -174,14 +183,28 @@ def branch_path(name: str) -> str:
     >>> branch_path("dev/x")
     '_refs/branches/dev%2Fx.json'
     """
-    return f"{BRANCHES}/{name.replace('/', '%2F')}.json"
+    return f"{BRANCHES}/{quote(name, safe='')}{_REF_SUFFIX}"
 
 
-def branch_name_of(file_name: str) -> str | None:
-    """Return the branch that a file name in `_refs/branches` stands for, if it is one's."""
-    if not file_name.endswith(".json"):
+def ref_name_of(file_name: str) -> str | None:
+    """Return the tag or branch that a file name in `_refs` stands for, if it is one's.
+
+    >>> ref_name_of("dev%2Fx.json")
+    'dev/x'
+    """
+    if not file_name.endswith(_REF_SUFFIX):
         return None
-    return file_name.removesuffix(".json").replace("%2F", "/")
+    return unquote(file_name.removesuffix(_REF_SUFFIX))
+
+
+def lies_within_files(branch: str, other: str) -> bool:
+    """Return whether the folder of a branch is part of the files of another one.
+
+    >>> lies_within_files("x/data", "x"), lies_within_files("x/y", "x")
+    (True, False)
+    """
+    head, _, rest = branch.partition(f"{other}/")
+    return not head and rest.partition("/")[0] in TABLE_FOLDERS
 
 
 def branch_root(name: str) -> str:

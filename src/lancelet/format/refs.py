@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from lancelet.errors import CorruptDataError, InvalidInputError
+from lancelet.format.paths import TABLE_FOLDERS
 from lancelet.kernels import crc32c
 
 MAIN: Final = "main"
@@ -27,7 +28,6 @@ MAIN: Final = "main"
 
 _CHECKSUM: Final = "lancelet.crc32c"
 _NANOSECONDS: Final = 1_000_000_000
-_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _TIME: Final = re.compile(
     r"(\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)?([Zz]|[+-]\d\d:\d\d)"
 )
@@ -140,7 +140,7 @@ def render_branch(branch: Branch) -> bytes:
 
 def check_tag_name(name: str) -> str:
     """Return the name if a tag may have it."""
-    if not _NAME.fullmatch(name) or name[0] == "." or name[-1] == ".":
+    if not _is_name(name) or name[0] == "." or name[-1] == ".":
         raise RefNameError(
             "a tag is made of letters, digits, '.', '-' and '_', and has no dot at its ends",
             name=name,
@@ -157,13 +157,38 @@ def check_branch_name(name: str) -> str:
     """
     if name == MAIN:
         raise RefNameError("the main branch exists already", name=name)
-    if not all(map(_NAME.fullmatch, name.split("/"))):
+    if not all(map(_is_name, name.split("/"))):
         raise RefNameError(
             "a branch is made of parts joined by '/', of letters, digits, '.', '-' and '_'",
             name=name,
         )
     _check_dots(name)
     return name
+
+
+def check_new_branch_name(name: str) -> str:
+    """Return the name if a branch may be made under it.
+
+    A branch is a folder, and within the folder of another branch some names are taken by files of
+    that one. The reference makes such branches; they can be opened and deleted.
+
+    >>> check_new_branch_name("data/x")
+    'data/x'
+    """
+    check_branch_name(name)
+    taken = TABLE_FOLDERS.intersection(name.split("/")[1:])
+    if taken:
+        raise RefNameError(
+            "the branch would lie among the files of another one; choose another name",
+            name=name,
+            reserved=sorted(taken),
+        )
+    return name
+
+
+def _is_name(text: str) -> bool:
+    """Return whether text is made of letters and digits of any script, '.', '-' and '_'."""
+    return bool(text) and all(each.isalnum() or each in "._-" for each in text)
 
 
 def _check_dots(name: str) -> None:

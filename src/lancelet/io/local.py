@@ -189,6 +189,11 @@ class LocalStore(Store):
         with as_storage_errors(folder), contextlib.suppress(FileNotFoundError):
             shutil.rmtree(native)
 
+    def remove_if_empty(self, folder: str) -> None:
+        """Remove a folder that nothing is in; one that has files or is gone stays as it is."""
+        with contextlib.suppress(OSError):
+            os.rmdir(self._native_folder(folder))
+
     def copy(self, source: str, target: str) -> None:
         """Copy a file within the store."""
         with (

@@ -42,6 +42,7 @@ _OPERATIONS: Final = {
     "delete": "delete",
     "delete_many": "delete",
     "delete_folder": "delete",
+    "remove_if_empty": "delete",
     "sweep_temporaries": "delete",
 }
 _BOUNDS: Final = (

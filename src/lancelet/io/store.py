@@ -300,6 +300,10 @@ class Store(Protocol):
         """See to it that nothing is left below a folder."""
         self.delete_many([info.path for info in self.list(folder)])
 
+    def remove_if_empty(self, folder: str) -> None:  # noqa: ARG002  # for stores that have folders
+        """Remove a folder that nothing is in; where folders are but names, there is none."""
+        return
+
     def sweep_temporaries(self, folder: str = "", *, older_than_seconds: float) -> int:  # noqa: ARG002  # for stores that have some
         """Delete what crashed writers left below a folder; return how many files it was."""
         return 0

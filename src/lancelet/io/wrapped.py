@@ -39,6 +39,7 @@ CHANGES: Final = frozenset(
         "delete",
         "delete_many",
         "delete_folder",
+        "remove_if_empty",
         "sweep_temporaries",
         "copy",
         "rename_if_absent",
@@ -164,6 +165,10 @@ class WrappedStore(Store):
     def delete_folder(self, folder: str) -> None:
         """See to it that nothing is left below a folder, with one request."""
         self._request("delete_folder", folder, lambda: self.inner.delete_folder(folder))
+
+    def remove_if_empty(self, folder: str) -> None:
+        """Remove a folder that nothing is in, with one request."""
+        self._request("remove_if_empty", folder, lambda: self.inner.remove_if_empty(folder))
 
     def sweep_temporaries(self, folder: str = "", *, older_than_seconds: float) -> int:
         """Delete what crashed writers left, with one request."""

@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from lancelet.errors import (
     AlreadyExistsError,
@@ -29,10 +29,12 @@ from lancelet.errors import (
 )
 from lancelet.format.paths import (
     BRANCHES,
+    TABLE_FOLDERS,
     TAGS,
-    branch_name_of,
     branch_path,
     branch_root,
+    lies_within_files,
+    ref_name_of,
     tag_path,
 )
 from lancelet.format.refs import (
@@ -41,6 +43,7 @@ from lancelet.format.refs import (
     BranchStep,
     Tag,
     check_branch_name,
+    check_new_branch_name,
     check_tag_name,
     parse_branch,
     parse_tag,
@@ -49,14 +52,13 @@ from lancelet.format.refs import (
     with_checksum,
 )
 from lancelet.io.uri import name as last_part
+from lancelet.io.uri import parent
 from lancelet.table.clone import shallow_clone
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import Snapshot, latest_snapshot, open_entry, open_snapshot
 
 Reference: TypeAlias = int | str | tuple[str | None, int | None] | None
 """A version number, a tag, a branch and a version of it (None for the latest), or the latest."""
-
-_SUFFIX: Final = ".json"
 
 
 class RefExistsError(AlreadyExistsError, ValueError):
@@ -122,9 +124,9 @@ def open_as_of(location: TableLocation, moment: datetime) -> Snapshot:
 def list_tags(main: TableLocation) -> dict[str, Tag]:
     """Return the tags by name."""
     return {
-        last_part(info.path).removesuffix(_SUFFIX): _read_tag(main, info.path)
+        name: _read_tag(main, info.path)
         for info in main.store.list(TAGS)
-        if info.path.endswith(_SUFFIX)
+        if (name := ref_name_of(last_part(info.path))) is not None
     }
 
 
@@ -180,7 +182,7 @@ def list_branches(main: TableLocation) -> dict[str, Branch]:
     return {
         name: _read_branch(main, info.path)
         for info in main.store.list(BRANCHES)
-        if (name := branch_name_of(last_part(info.path))) is not None
+        if (name := ref_name_of(last_part(info.path))) is not None
     }
 
 
@@ -196,7 +198,7 @@ def get_branch(main: TableLocation, name: str) -> Branch:
 def create_branch(main: TableLocation, name: str, source: Snapshot) -> Snapshot:
     """Start a branch at a version of the main table or of another branch."""
     _check_changeable(main)
-    check_branch_name(name)
+    check_new_branch_name(name)
     if _branch_or_none(main, name) is not None:
         raise RefExistsError(f"branch {name} already exists", uri=main.uri)
     parent = source.manifest.branch
@@ -246,25 +248,39 @@ def delete_branch(main: TableLocation, name: str) -> None:
     folder = branch_root(name)
     if name not in branches and next(main.store.list(folder), None) is None:
         raise RefNotFoundError(f"Ref not found error: branch {name} does not exist", uri=main.uri)
-    children = sorted(other for other, branch in branches.items() if branch.parent_branch == name)
+    children = {other for other, branch in branches.items() if branch.parent_branch == name}
+    children |= {other for other in branches if lies_within_files(other, name)}
     tags = sorted(tag for tag, value in list_tags(main).items() if value.branch == name)
     if children or tags:
         raise RefInUseError(
             "branches or tags need the branch; delete them first",
             name=name,
-            branches=children,
+            branches=sorted(children),
             tags=tags,
         )
     main.store.delete(branch_path(name))
-    nested = [branch_root(other) for other in branches if other.startswith(f"{name}/")]
+    if any(lies_within_files(name, other) for other in branches):
+        # All but its own folders are files of the other branch.
+        for inner in TABLE_FOLDERS:
+            main.store.delete_folder(f"{folder}/{inner}")
+    else:
+        _delete_around(main, folder, [branch_root(other) for other in branches if other != name])
+    while folder:
+        main.store.remove_if_empty(folder)
+        folder = parent(folder)
+
+
+def _delete_around(main: TableLocation, folder: str, others: list[str]) -> None:
+    """Delete a folder but for the folders of other branches that are below it."""
+    nested = [root for root in others if root.startswith(f"{folder}/")]
     if not nested:
         main.store.delete_folder(folder)
         return
     listing = main.store.list_delimited(folder)
     main.store.delete_many([info.path for info in listing.objects])
     for inner in listing.folders:
-        if not any(f"{root}/".startswith(f"{inner}/") for root in nested):
-            main.store.delete_folder(inner)
+        if inner not in nested:
+            _delete_around(main, inner, nested)
 
 
 def _check_changeable(main: TableLocation) -> None:

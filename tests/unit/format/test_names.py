@@ -85,8 +85,8 @@ def test_a_data_file_name_spreads_and_is_unique(identity):
 
 
 def test_a_branch_is_a_directory_and_a_file():
-    assert paths.branch_name_of(paths.branch_path("a/b").rpartition("/")[2]) == "a/b"
-    assert paths.branch_name_of("a.txt") is None
+    assert paths.ref_name_of(paths.branch_path("a/b").rpartition("/")[2]) == "a/b"
+    assert paths.ref_name_of("a.txt") is None
     assert paths.branch_root("a/b") == "tree/a/b"
     with pytest.raises(InvalidInputError):
         paths.blob_file_path("a.lance", 1 << 32)

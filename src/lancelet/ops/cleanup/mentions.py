@@ -23,17 +23,21 @@ from lancelet.format.manifest import Outline
 from lancelet.format.manifest_file import read_outline
 from lancelet.format.paths import (
     DATA,
+    TABLE_FOLDERS,
     TRANSACTIONS,
     TREE,
     VERSIONS,
+    branch_root,
     index_directory,
     is_detached,
     parse_manifest_name,
 )
 from lancelet.io.store import ObjectInfo
 from lancelet.io.uri import name as last_part
+from lancelet.io.uri import parent
 from lancelet.table.location import TableLocation
 from lancelet.table.manifests import ManifestEntry
+from lancelet.table.refs import list_branches
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +142,7 @@ def open_entry_surely(location: TableLocation, entry: ManifestEntry) -> KnownVer
 def manifest_entry(info: ObjectInfo) -> ManifestEntry | None:
     """Return what a listed file is a manifest of, detached versions included."""
     found = parse_manifest_name(last_part(info.path))
-    if found is None or found.staging_id is not None:
+    if found is None or found.staging_id is not None or parent(info.path) != VERSIONS:
         return None
     return ManifestEntry(
         found.version, found.naming, info.path, info.size, info.modified, info.etag
@@ -151,17 +155,22 @@ def is_on_no_branch(entry: ManifestEntry) -> bool:
 
 
 def branch_locations(main: TableLocation) -> Iterator[TableLocation]:
-    """Yield where the branches of a table are, also those that have no name yet."""
+    """Yield where the branches of a table are, also those that have no name yet.
+
+    Those that have one are where it says, even among files of other branches; for others all
+    folders are looked at, but for those in which tables have their files.
+    """
+    named = {branch_root(name) for name in list_branches(main)}
+    yield from map(main.below, sorted(named))
     folders = [TREE]
     while folders:
         folder = folders.pop()
         below = main.store.list_delimited(folder).folders
-        if f"{folder}/{VERSIONS}" in below:
+        is_table = f"{folder}/{VERSIONS}" in below
+        if is_table and folder not in named:
             yield main.below(folder)
         folders += [
-            inner
-            for inner in below
-            if not last_part(inner).startswith("_") and last_part(inner) != DATA
+            inner for inner in below if not is_table or last_part(inner) not in TABLE_FOLDERS
         ]
 
 

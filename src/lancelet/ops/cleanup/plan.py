@@ -27,6 +27,7 @@ from lancelet.format.paths import (
     TRANSACTION_SUFFIX,
     TRANSACTIONS,
     VERSIONS,
+    lies_within_files,
     parse_manifest_name,
 )
 from lancelet.io.store import ObjectInfo
@@ -122,6 +123,7 @@ def plan_cleanup(snapshot: Snapshot, policy: CleanupPolicy) -> CleanupPlan:
         CorruptDataError: A version cannot be read, so nobody knows what it needs.
     """
     location, main = snapshot.location, main_location(snapshot)
+    _check_apart(main, snapshot.manifest.branch)
     tags = _tags_here(snapshot, main)
     listed = tuple(location.store.list(VERSIONS))
     versions = _sort_versions(snapshot, listed, policy, tags)
@@ -163,6 +165,19 @@ def mentioned_since(plan: CleanupPlan, kept: Iterable[int] = ()) -> Mentions:
 def _tags_here(snapshot: Snapshot, main: TableLocation) -> dict[str, int]:
     branch = snapshot.manifest.branch
     return {name: tag.version for name, tag in list_tags(main).items() if tag.branch == branch}
+
+
+def _check_apart(main: TableLocation, branch: str | None) -> None:
+    """Refuse to clean up a branch among whose files another branch lies."""
+    within = sorted(
+        name for name in list_branches(main) if branch and lies_within_files(name, branch)
+    )
+    if within:
+        raise CleanupInputError(
+            "other branches lie among the files of this one; delete them first, or copy them",
+            branch=branch,
+            within=within,
+        )
 
 
 def _sort_versions(
