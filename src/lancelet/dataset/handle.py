@@ -38,10 +38,13 @@ class NegativeVersionError(InvalidInputError, OverflowError):
 
 @dataclass(frozen=True, slots=True)
 class OpenOptions:
-    """How a dataset was opened, so that it can be opened again elsewhere."""
+    """How a dataset was opened, so that it can be opened again elsewhere.
 
-    storage_options: Mapping[str, str] | None = None
-    base_options: Mapping[str, Mapping[str, str]] | None = None
+    Options of stores may be secrets, and are never part of what is shown.
+    """
+
+    storage_options: Mapping[str, str] | None = field(default=None, repr=False)
+    base_options: Mapping[str, Mapping[str, str]] | None = field(default=None, repr=False)
     commit_lock: CommitLock | None = None
     default_scan_options: Mapping[str, Any] | None = None
     named: NamedTable | None = None

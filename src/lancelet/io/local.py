@@ -189,6 +189,17 @@ class LocalStore(Store):
         with as_storage_errors(folder), contextlib.suppress(FileNotFoundError):
             shutil.rmtree(native)
 
+    def is_own(self, path: str) -> bool:
+        """Return whether no folder on the way to a file is a symbolic link.
+
+        The first one may be: it is how a folder of a table is put on another drive.
+        """
+        first, _, _ = path.partition("/")
+        way = os.path.dirname(self._native(path))
+        root = self._native_folder(first) if "/" in path else way
+        there = os.path.join(os.path.realpath(root), os.path.relpath(way, root))
+        return os.path.realpath(way) == os.path.normpath(there)
+
     def remove_if_empty(self, folder: str) -> None:
         """Remove a folder that nothing is in; one that has files or is gone stays as it is."""
         with contextlib.suppress(OSError):

@@ -300,6 +300,10 @@ class Store(Protocol):
         """See to it that nothing is left below a folder."""
         self.delete_many([info.path for info in self.list(folder)])
 
+    def is_own(self, path: str) -> bool:  # noqa: ARG002  # for stores that have links
+        """Return whether an object lies where its path says, and not behind a symbolic link."""
+        return True
+
     def remove_if_empty(self, folder: str) -> None:  # noqa: ARG002  # for stores that have folders
         """Remove a folder that nothing is in; where folders are but names, there is none."""
         return

@@ -166,6 +166,10 @@ class WrappedStore(Store):
         """See to it that nothing is left below a folder, with one request."""
         self._request("delete_folder", folder, lambda: self.inner.delete_folder(folder))
 
+    def is_own(self, path: str) -> bool:
+        """Return whether an object lies where its path says; nothing is requested."""
+        return self.inner.is_own(path)
+
     def remove_if_empty(self, folder: str) -> None:
         """Remove a folder that nothing is in, with one request."""
         self._request("remove_if_empty", folder, lambda: self.inner.remove_if_empty(folder))

@@ -72,7 +72,7 @@ class BlobPolicy:
     bases: tuple[BasePath, ...] = ()
     allows_outside: bool = True
     ingests: bool = False
-    storage_options: StorageOptions = field(default_factory=dict)
+    storage_options: StorageOptions = field(default_factory=dict, repr=False)
 
 
 def resolved_blobs(

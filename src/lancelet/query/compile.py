@@ -8,7 +8,8 @@ pyarrow; a projection maps names to SQL.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -39,15 +40,28 @@ def compile_filter(filter_: Writable, schema: pa.Schema) -> Expression:
     >>> str(compile_filter("age > 30.5 AND 1 = 1", schema))
     'age > 30'
     """
-    expression, source = _read(filter_)
-    try:
-        bound = simplify_filter(bind_filter(expression, schema, source=source))
-    except ExpressionError as error:
-        if isinstance(filter_, pc.Expression):
-            raise ArrowExpressionError(error.message, **error.facts) from error
-        raise
-    _rehearse(bound, schema)
+    with _of_some_depth():
+        expression, source = _read(filter_)
+        try:
+            bound = simplify_filter(bind_filter(expression, schema, source=source))
+        except ExpressionError as error:
+            if isinstance(filter_, pc.Expression):
+                raise ArrowExpressionError(error.message, **error.facts) from error
+            raise
+        _rehearse(bound, schema)
     return bound
+
+
+@contextmanager
+def _of_some_depth() -> Iterator[None]:
+    """Say of an expression that is too deep to be walked that it is."""
+    try:
+        yield
+    except RecursionError:
+        raise ExpressionError(
+            "the expression chains too many operators; compute parts of it as columns, or write "
+            "a list as IN (...)"
+        ) from None
 
 
 @lru_cache(maxsize=256)
@@ -66,10 +80,11 @@ def compile_value(value: Writable, schema: pa.Schema) -> Bound:
 
     The type is that of the values, which for half floats may be the one they are computed in.
     """
-    expression, source = _read(value)
-    bound = bind_value(expression, schema, source=source)
-    simple = simplify(bound.expression)
-    found = _rehearse(simple, schema)
+    with _of_some_depth():
+        expression, source = _read(value)
+        bound = bind_value(expression, schema, source=source)
+        simple = simplify(bound.expression)
+        found = _rehearse(simple, schema)
     if plain(found) != plain(bound.data_type):
         raise InternalError(
             "an expression computes another type than it was bound to",

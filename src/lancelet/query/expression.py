@@ -395,6 +395,8 @@ def _print_like(like: Like, negation: str) -> str:
 
 def _print_call(call: Call) -> tuple[int, str]:
     arguments = call.arguments
+    if call.function == "||":
+        return CONCAT, " || ".join(_operand(part, CONCAT + 1) for part in arguments)
     if call.function in BINARY_SIGNS and len(arguments) == 2:
         level = BINARY_SIGNS[call.function]
         left, right = _operand(arguments[0], level), _operand(arguments[1], level + 1)

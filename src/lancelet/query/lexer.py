@@ -57,8 +57,8 @@ _TOKEN: Final = re.compile(
     (?P<hex>[xX]'[^']*'|0[xX][0-9a-fA-F]+)
   | (?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)
   | (?P<name>[^\W\d]\w*)
-  | (?P<quoted>`(?:[^`]|``)*`)
-  | (?P<text>'(?:[^']|'')*'|"(?:[^"]|"")*")
+  | (?P<quoted>`[^`]*(?:``[^`]*)*`)
+  | (?P<text>'[^']*(?:''[^']*)*'|"[^"]*(?:""[^"]*)*")
   | (?P<sign><=>|::|==|<>|!=|<=|>=|<<|>>|\|\||!~\*|!~|~\*|[-+*/%<>=~&|\#^()\[\],.:])
     """,
     re.VERBOSE,
@@ -66,9 +66,10 @@ _TOKEN: Final = re.compile(
 _INTEGER_LIST: Final = re.compile(r"\s*-?\d+(?:\s*,\s*-?\d+)*\s*(?=\))")
 _NUMBER: Final = r"-?(?:\d+(?:\.\d*)?|\.\d+)"
 _NUMBER_LIST: Final = re.compile(rf"\s*{_NUMBER}(?:\s*,\s*{_NUMBER})*\s*(?=\))")
-_QUOTED: Final = r"'(?:[^']|'')*'"
+# A choice for each character would remember each of them, 250 bytes for one.
+_QUOTED: Final = r"'[^']*(?:''[^']*)*'"
 _TEXT_LIST: Final = re.compile(rf"\s*{_QUOTED}(?:\s*,\s*{_QUOTED})*\s*(?=\))")
-_TEXT_ITEM: Final = re.compile(r"'((?:[^']|'')*)'")
+_TEXT_ITEM: Final = re.compile(r"'([^']*(?:''[^']*)*)'")
 
 
 class Lexer:

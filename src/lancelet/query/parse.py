@@ -111,6 +111,13 @@ class _Parser(OperandParser):
         if token.kind is not Kind.SIGN:
             return None
         sign = "#" if token.value == "^" else token.value
+        if sign == "||" and level <= ex.CONCAT:
+            # One call for a chain of any length: a tree as deep as the chain could not be walked.
+            operands = [left]
+            while self.lexer.token.is_sign("||"):
+                self.lexer.advance()
+                operands.append(self.expression(ex.CONCAT + 1))
+            return ex.Call(sign, tuple(operands))
         if sign in ex.BINARY_SIGNS and ex.BINARY_SIGNS[sign] >= level:
             self.lexer.advance()
             return ex.Call(sign, (left, self.expression(ex.BINARY_SIGNS[sign] + 1)))

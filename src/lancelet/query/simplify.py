@@ -139,15 +139,18 @@ def _merged_memberships(parts: list[Expression]) -> list[Expression]:
                 groups.setdefault(operand, []).append(pa.array([scalar], scalar.type))
             case ex.In(operand, values):
                 groups.setdefault(operand, []).append(values)
+    joined = {
+        operand: values for operand, values in groups.items() if len(values) > 1 and _alike(values)
+    }
     merged: list[Expression] = []
     done: set[Expression] = set()
     for part in parts:
         subject = _membership_operand(part)
-        if subject is None or len(groups[subject]) == 1 or not _alike(groups[subject]):
+        if subject is None or subject not in joined:
             merged.append(part)
         elif subject not in done:
             done.add(subject)
-            merged.append(ex.In(subject, pa.concat_arrays(groups[subject]).unique()))
+            merged.append(ex.In(subject, pa.concat_arrays(joined[subject]).unique()))
     return merged
 
 

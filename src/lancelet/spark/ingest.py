@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from functools import partial
 from typing import Any, Final, Unpack
@@ -51,7 +51,7 @@ class FileGroup:
     """Files that one task takes in."""
 
     source: str
-    options: tuple[tuple[str, str], ...]
+    options: tuple[tuple[str, str], ...] = field(repr=False)
     files: tuple[ObjectInfo, ...]
 
 

@@ -38,6 +38,7 @@ class TableLocation:
     """The directory of a table, as a store whose root it is.
 
     `base_options` has storage options for bases that need others than the table, by their path.
+    Options may be secrets, and are never part of what is shown.
     `handler` is how versions are published and found. `main` is where the main table is, for a
     branch that was found through it.
 
@@ -48,8 +49,8 @@ class TableLocation:
 
     uri: str
     store: Store
-    storage_options: Mapping[str, str] = field(default_factory=dict)
-    base_options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    base_options: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
     kept: CacheScope = field(default_factory=CACHE.scope, repr=False)
     open_files: CacheScope = field(default_factory=CACHE.scope, repr=False)
     handler: CommitHandler = field(default_factory=PutIfAbsent)

@@ -1,7 +1,7 @@
 """Branches of any name are found, cleaned around, opened and deleted, and delete nothing else."""
 
-import os
 from datetime import timedelta
+from pathlib import Path
 
 import lance
 import pyarrow as pa
@@ -73,10 +73,10 @@ def test_nothing_is_left_of_a_branch(uri):
     dataset.create_branch("x/y/z").insert(ROWS)
     dataset.create_branch("x/w")
     dataset.branches.delete("x/y/z")
-    tree = os.path.join(uri, "tree")
-    assert os.listdir(os.path.join(tree, "x")) == ["w"]
+    tree = Path(uri) / "tree"
+    assert [each.name for each in (tree / "x").iterdir()] == ["w"]
     dataset.branches.delete("x/w")
-    assert not os.path.exists(tree)
+    assert not tree.exists()
 
 
 def test_a_branch_around_others_is_deleted_without_them(uri):
@@ -84,7 +84,7 @@ def test_a_branch_around_others_is_deleted_without_them(uri):
     for name in ("x", "x/y", "x/z/w"):
         dataset.create_branch(name).insert(ROWS)
     dataset.branches.delete("x")
-    assert sorted(os.listdir(os.path.join(uri, "tree", "x"))) == ["y", "z"]
+    assert {each.name for each in (Path(uri) / "tree" / "x").iterdir()} == {"y", "z"}
     for name in ("x/y", "x/z/w"):
         assert open_branch(uri, name).count_rows() == 6
 
@@ -111,8 +111,7 @@ def test_names_of_any_script_are_those_of_the_reference(uri):
         dataset.branches.delete(f"{name}-ours")
         dataset.tags.delete(tag)
         dataset.tags.delete(f"{tag}-ours")
-    assert not os.listdir(os.path.join(uri, "_refs", "branches"))
-    assert not os.listdir(os.path.join(uri, "_refs", "tags"))
+    assert not list((Path(uri) / "_refs").rglob("*.json"))
 
 
 def test_a_branch_of_another_script_is_opened_by_its_uri(uri):

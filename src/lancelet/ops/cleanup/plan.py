@@ -32,6 +32,7 @@ from lancelet.format.paths import (
 )
 from lancelet.io.store import ObjectInfo
 from lancelet.io.uri import name as last_part
+from lancelet.io.uri import parent
 from lancelet.ops.cleanup.mentions import (
     Mentions,
     all_versions,
@@ -240,11 +241,20 @@ def _files(
 ) -> Iterator[CleanupCandidateFile]:
     """Yield the files that may go, in the folder of versions those that were `listed` there."""
     needed, known = versions.needed, versions.known
+    own: dict[str, bool] = {}
+
+    def is_own(path: str) -> bool:
+        # What a link leads to may be the files of another table.
+        folder = parent(path)
+        if folder not in own:
+            own[folder] = location.store.is_own(path)
+        return own[folder]
+
     now = datetime.now(UTC)
     for folder in (VERSIONS, DATA, DELETIONS, TRANSACTIONS, INDICES):
         for info in listed if folder == VERSIONS else location.store.list(folder):
             kind = _kind_of(location, folder, info)
-            if kind is None or info.path in needed:
+            if kind is None or info.path in needed or not is_own(info.path):
                 continue
             age = now - info.modified
             if info.path in known:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lancelet.errors import ObjectNotFoundError
 from lancelet.format.fragment import DataFile, Fragment
@@ -26,7 +26,7 @@ class FolderCheckpoint:
     """The notes of one job."""
 
     uri: str
-    options: tuple[tuple[str, str], ...]
+    options: tuple[tuple[str, str], ...] = field(repr=False)
     job: str
 
     @staticmethod

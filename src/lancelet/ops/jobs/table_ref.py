@@ -1,6 +1,6 @@
 """Naming a version of a table by a plain value, so that a task elsewhere can open it.
 
-    TableRef("s3://b/t.lance", branch=None, version=7, options=(("region", "eu"),))
+    TableRef("s3://b/t.lance", branch=None, version=7)
 
 A snapshot holds open files and caches, which stay where they are; the name of it travels. A URI
 and a number do not identify a version, since a table can be deleted and made again at the same
@@ -16,7 +16,7 @@ tasks, and only the first of them reads the manifest.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
@@ -38,7 +38,7 @@ class TableRef:
     """
 
     uri: str
-    options: tuple[tuple[str, str], ...] = ()
+    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     branch: str | None = None
     version: int | None = None
     identity: str | None = None

@@ -31,9 +31,9 @@ _SLICE_END: Final = 2**31 - 1
 _TOKEN: Final = re.compile(r"[^\W_]+")
 
 
-def join(left: Value, right: Value) -> Value:
-    """Return two texts as one, or null if one is."""
-    return pc.binary_join_element_wise(left, right, pa.scalar("", left.type))
+def join(*texts: Value) -> Value:
+    """Return texts as one, or null if one is."""
+    return pc.binary_join_element_wise(*texts, pa.scalar("", texts[0].type))
 
 
 def with_constants(what: str, gives: pa.DataType | None = None) -> Callable[[Compute], Compute]:
@@ -154,7 +154,7 @@ def _prefix_test(kernel: Any, what: str) -> Compute:
 
 
 TEXT_FUNCTIONS: Final = (
-    Function(("||",), (printable, printable), first, join, unify=True),
+    Function(("||",), (printable, printable), first, join, unify=True, repeats=True),
     Function(("lower",), (text,), first, pc.utf8_lower),
     Function(("upper",), (text,), first, pc.utf8_upper),
     Function(("initcap",), (text,), first, pc.utf8_title),

@@ -10,7 +10,7 @@ import json
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -27,7 +27,7 @@ class DeltaFolder:
     """A Delta table at a version, or the latest one."""
 
     uri: str
-    options: Options
+    options: Options = field(repr=False)
     version: int | None = None
 
     def pinned(self) -> DeltaFolder:

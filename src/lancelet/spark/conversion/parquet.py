@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
@@ -39,7 +39,7 @@ class ParquetFolder:
     """Parquet files of one schema below a folder."""
 
     uri: str
-    options: Options
+    options: Options = field(repr=False)
 
     def files(self) -> list[ObjectInfo]:
         """Return the files.

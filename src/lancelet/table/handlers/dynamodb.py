@@ -48,7 +48,7 @@ class DynamoRecords(ManifestRecords):
     """The records in one table, which must exist."""
 
     name: str
-    settings: Mapping[str, str]
+    settings: Mapping[str, str] = field(repr=False)
     _clients: list[tuple[int, Any]] = field(default_factory=list, repr=False, compare=False)
 
     @staticmethod

@@ -1,0 +1,71 @@
+"""Options of stores may be secrets, and nothing that is shown or raised has them."""
+
+import traceback
+
+import pyarrow as pa
+import pytest
+
+import lancelet
+from lancelet.errors import LanceletError
+from lancelet.ops.blob_input import BlobPolicy
+from lancelet.ops.jobs.checkpoint import FolderCheckpoint
+from lancelet.ops.jobs.part import plan_parts
+from lancelet.ops.jobs.scan_task import ScanTask
+from lancelet.ops.jobs.split import plan_splits
+from lancelet.ops.jobs.table_ref import TableRef
+from lancelet.table.handlers.choose import handler_of
+from lancelet.table.location import TableLocation
+
+SECRET = "hunter2-4711"
+OPTIONS = {"aws_secret_access_key": SECRET, "aws_access_key_id": SECRET, "local_sync": "false"}
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    uri = str(tmp_path / "t.lance")
+    lancelet.write_dataset(pa.table({"x": [1]}), uri)
+    return lancelet.dataset(
+        uri, storage_options=OPTIONS, base_store_params={"s3://b/base": OPTIONS}
+    )
+
+
+def test_nothing_that_is_shown_has_a_secret(dataset):
+    table = TableRef.of(dataset.uri, OPTIONS)
+    (split,) = plan_splits(table.open())
+    for shown in (
+        dataset,
+        dataset.handle,
+        dataset.handle.options,
+        dataset.snapshot,
+        dataset.snapshot.location,
+        dataset.scanner(),
+        table,
+        ScanTask(table, ("x",), split),
+        plan_parts(table, table.open()),
+        BlobPolicy(storage_options=OPTIONS),
+        FolderCheckpoint.of(dataset.uri, tuple(OPTIONS.items()), "job"),
+        handler_of("s3+ddb://b/t?ddbTableName=x", OPTIONS),
+        handler_of("s3://b/t", {"manifest_store": f"postgresql://u:{SECRET}@h/d"}),
+        TableLocation.open("s3://b/t", OPTIONS),
+    ):
+        assert SECRET not in repr(shown)
+        assert SECRET not in str(shown)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        OPTIONS | {"no_such_option": SECRET},
+        OPTIONS | {"expires_at_millis": "soon"},
+        OPTIONS | {"timeout": "soon"},
+        {"manifest_store": f"oracle://u:{SECRET}@h/d"},
+        {"manifest_store": f"postgresql://u:{SECRET}@127.0.0.1:1/d"},
+    ],
+    ids=max,
+)
+def test_no_error_has_a_secret(options):
+    with pytest.raises((LanceletError, OSError)) as raised:
+        lancelet.dataset("s3://127.0.0.1:1/t", storage_options={**options, "max_retries": "0"})
+    text = "".join(traceback.format_exception(raised.value))
+    assert SECRET not in text
+    assert SECRET not in repr(getattr(raised.value, "facts", None))
