@@ -8,6 +8,7 @@ from lancelet.dataset.mem_wal import (
 from lancelet.dataset.mem_wal_reading import (
     ExecutionPlan,
     LsmPointLookupPlanner,
+    LsmReader,
     LsmScanner,
     LsmVectorSearchPlanner,
     ShardSnapshot,
@@ -18,6 +19,7 @@ __all__ = [
     "CompactedSsTable",
     "ExecutionPlan",
     "LsmPointLookupPlanner",
+    "LsmReader",
     "LsmScanner",
     "LsmVectorSearchPlanner",
     "ShardSnapshot",

@@ -24,6 +24,8 @@ from lancelet.errors import InvalidInputError
 from lancelet.query.data_types import print_arrow_type
 
 if TYPE_CHECKING:
+    from lancelet.format.schema import Schema
+    from lancelet.format.shard_manifest import ShardManifest
     from lancelet.ops.dry_run import ChangeReport
     from lancelet.ops.mem_wal.sharding import ShardingSpec
     from lancelet.ops.mem_wal.upkeep import CollectedLog
@@ -52,11 +54,33 @@ def evaluate_sharding_spec(
     """Return the values that tell which shards the rows of a batch belong to."""
     if not isinstance(batch, pa.RecordBatch):
         raise ShardingTypeError(f"Expected pyarrow.RecordBatch, got {type(batch)!r}")
-    if isinstance(spec, Mapping):
-        spec = ops.mem_wal.sharding.ShardingSpec(
-            spec["spec_id"], [ops.mem_wal.sharding.ShardingField(**each) for each in spec["fields"]]
+    return ops.mem_wal.sharding.evaluate_spec(batch, _spec_of(spec), schema.stored)
+
+
+def _spec_of(spec: ShardingSpec | Mapping[str, Any]) -> ShardingSpec:
+    if not isinstance(spec, Mapping):
+        return spec
+    return ops.mem_wal.sharding.ShardingSpec(
+        spec["spec_id"], [ops.mem_wal.sharding.ShardingField(**each) for each in spec["fields"]]
+    )
+
+
+def _checked_spec(spec: ShardingSpec | Mapping[str, Any], schema: Schema) -> ShardingSpec:
+    """Return a rule that the columns of a table can follow."""
+    found = _spec_of(spec)
+    names = [each.field_id for each in found.fields]
+    if found.spec_id < 1 or not names or len(set(names)) < len(names):
+        raise InvalidInputError(
+            "a rule has a number from 1 on, and fields with names of their own",
+            spec_id=found.spec_id,
+            fields=names,
         )
-    return ops.mem_wal.sharding.evaluate_spec(batch, spec, schema.stored)
+    arrow = schema.to_arrow()
+    nothing = pa.RecordBatch.from_arrays(
+        [pa.nulls(0, each.type) for each in arrow], names=arrow.names
+    )
+    ops.mem_wal.sharding.evaluate_spec(nothing, found, schema)
+    return found
 
 
 class ShardWriter:
@@ -158,6 +182,7 @@ class MemWalMethods:
         backpressure_log_interval_ms: int | None = None,
         stats_log_interval_ms: int | None = None,
         hnsw_params: Mapping[str, Mapping[str, int]] | None = None,
+        sharding_spec: ShardingSpec | Mapping[str, Any] | None = None,
         dry_run: bool = False,
     ) -> ChangeReport | None:
         """Give the dataset a write-ahead log, once.
@@ -168,18 +193,27 @@ class MemWalMethods:
             num_buckets: How many shards there are then.
             identity_column: The column whose values tell shards apart.
             unsharded: Whether there is one shard.
-            durable_write: Kept for writers, as the others below are.
-            max_wal_buffer_size: Has no effect here: every put is in the log when it returns.
-            max_wal_flush_interval_ms: Has no effect, for the same reason.
+            durable_write: Whether a put returns when its rows are in the log, as by default, or
+                when they are in memory. This and the others below are kept for writers, who may
+                say otherwise.
+            max_wal_buffer_size: About how many bytes an entry of the log has where puts share
+                one, and how many may wait for the log without `durable_write`.
+            max_wal_flush_interval_ms: After how long rows that nobody waits for go to the log; 0
+                for no such time.
             max_memtable_size: Bytes in memory from which rows are flushed.
-            max_memtable_rows: Rows in memory from which they are flushed.
-            max_memtable_batches: Batches in memory from which they are flushed.
-            max_unflushed_memtable_bytes: Has no effect: rows are flushed while one writes.
-            manifest_scan_batch_size: Has no effect on what is read.
-            backpressure_log_interval_ms: Has no effect: nothing has to wait.
-            stats_log_interval_ms: Has no effect: nothing is logged.
+            max_memtable_rows: The most rows in memory; a put of more is refused.
+            max_memtable_batches: The most batches in memory.
+            max_unflushed_memtable_bytes: Bytes that are in no flushed table from which puts wait
+                until they are.
+            manifest_scan_batch_size: How many states of a shard are asked for at once when the
+                last one is looked for.
+            backpressure_log_interval_ms: After how long, and then how often, it is logged that a
+                put waits; 0 for never.
+            stats_log_interval_ms: How often it is logged what was written; 0 for never.
             hnsw_params: Settings of the graphs of flushed rows by index, kept for writers:
                 `num_edges`, `ef_construction` and `max_level`.
+            sharding_spec: Any other rule that tells shards apart, such as by year or by an
+                expression. pylance does not route rows by these two.
             dry_run: Whether to change nothing and return what would change.
         """
         config: dict[str, int | bool | None] = {
@@ -195,10 +229,11 @@ class MemWalMethods:
             "backpressure_log_interval_ms": backpressure_log_interval_ms,
             "stats_log_interval_ms": stats_log_interval_ms,
         }
-        modes = [bucket_column or num_buckets, identity_column, unsharded]
-        if sum(mode not in {None, False} for mode in modes) > 1:
+        modes = [bucket_column or num_buckets, identity_column, unsharded, sharding_spec]
+        if sum(mode is not None and mode is not False for mode in modes) > 1:
             raise InvalidInputError(
-                "at most one of bucket sharding, `identity_column`, or `unsharded` may be set"
+                "at most one of bucket sharding, `identity_column`, `unsharded`, or "
+                "`sharding_spec` may be set"
             )
         if (bucket_column is None) != (num_buckets is None):
             raise InvalidInputError(
@@ -206,6 +241,8 @@ class MemWalMethods:
             )
         ops.mem_wal.indices.check_maintained(self._handle.snapshot, maintained_indexes or ())
         spec, shards = self._spec(bucket_column, num_buckets, identity_column, unsharded)
+        if sharding_spec is not None:
+            spec = _checked_spec(sharding_spec, self._handle.snapshot.schema)
         initialize = partial(
             ops.mem_wal.state.initialize_mem_wal,
             specs=() if spec is None else (spec,),
@@ -255,6 +292,52 @@ class MemWalMethods:
         ops.mem_wal.upkeep.seal_shard(snapshot, shard)
         return None
 
+    def mem_wal_shards(self, *, noted: bool = False) -> list[ShardSnapshot]:
+        """Return the shards of the dataset with their flushed tables, to be read with it.
+
+        Args:
+            noted: Whether to return what `note_mem_wal_shards` noted of them last, which costs no
+                request; else they are listed, as they are now.
+        """
+        snapshot = self._handle.snapshot
+        if not noted:
+            found: Sequence[ShardManifest] = ops.mem_wal.discovery.latest_shards(snapshot)
+        else:
+            at = ops.mem_wal.discovery.noted_shards(snapshot)
+            found = () if at is None else at.shards
+        return [ShardSnapshot.of(ops.mem_wal.merged.tables_of(each)) for each in found]
+
+    def note_mem_wal_shards(self, *, dry_run: bool = False) -> ChangeReport | None:
+        """Note the shards of the dataset in a version of it, for readers that do not list them.
+
+        Args:
+            dry_run: Whether to change nothing and return what would change.
+        """
+        note = ops.mem_wal.discovery.note_shards
+        if dry_run:
+            return ops.dry_run.rehearse(self._handle.snapshot, note, 0)
+        self._handle.snapshot = note(self._handle.snapshot)
+        return None
+
+    def drop_mem_wal(self, *, dry_run: bool = False) -> ChangeReport | None:
+        """Take the write-ahead log from the dataset, with the shards, whose rows must be merged.
+
+        Nobody may write them any more, as after `seal_mem_wal_shard`. Versions of before keep
+        their log, but not what was flushed for it.
+
+        Args:
+            dry_run: Whether to change nothing and return what would change.
+        """
+        snapshot = self._handle.snapshot
+        if dry_run:
+            return ops.dry_run.rehearse_apart(
+                snapshot.location,
+                "DropMemWal",
+                lambda location: ops.mem_wal.upkeep.drop_log(replace(snapshot, location=location)),
+            )
+        self._handle.snapshot = ops.mem_wal.upkeep.drop_log(snapshot)
+        return None
+
     def mem_wal_index_details(self) -> dict[str, Any] | None:
         """Return what the dataset says of its log, or None if it has none."""
         state = ops.mem_wal.state.mem_wal_state(self._handle.snapshot)
@@ -299,17 +382,17 @@ class MemWalMethods:
 
         Args:
             shard_id: A UUID; any new one begins a shard.
-            durable_write: Has no effect: every put is in the log when it returns.
-            max_wal_buffer_size: Has no effect, for the same reason.
-            max_wal_flush_interval_ms: Has no effect, for the same reason.
+            durable_write: Whether a put waits until its rows are in the log.
+            max_wal_buffer_size: Bytes of an entry of the log, and of what waits for it.
+            max_wal_flush_interval_ms: How long rows that nobody waits for stay out of the log.
             max_memtable_size: Bytes in memory from which rows are flushed.
-            max_memtable_rows: Rows in memory from which they are flushed.
-            max_memtable_batches: Batches in memory from which they are flushed.
-            max_unflushed_memtable_bytes: Has no effect: rows are flushed while one writes.
-            manifest_scan_batch_size: Has no effect on what is read.
-            backpressure_log_interval_ms: Has no effect: nothing has to wait.
-            stats_log_interval_ms: Has no effect: nothing is logged.
-            hnsw_params: Settings of the graphs of flushed rows; see `initialize_mem_wal`.
+            max_memtable_rows: The most rows in memory.
+            max_memtable_batches: The most batches in memory.
+            max_unflushed_memtable_bytes: Bytes in no flushed table from which puts wait.
+            manifest_scan_batch_size: How many states of the shard are asked for at once.
+            backpressure_log_interval_ms: How often it is logged that a put waits.
+            stats_log_interval_ms: How often it is logged what was written.
+            hnsw_params: Settings of the graphs of flushed rows.
         """
         config = {
             "durable_write": durable_write,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import threading
 import uuid
+import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
@@ -11,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 
 from lancelet import ops
-from lancelet.errors import InvalidInputError
+from lancelet.errors import InvalidInputError, LanceletError
+from lancelet.log import LOGGER
 from lancelet.query import search as searches
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
-    from lancelet.ops.mem_wal.merged import MergedRead
+    from lancelet.ops.mem_wal.merged import MergedRead, ShardTables
 
 
 class ShardSnapshot:
@@ -25,6 +28,13 @@ class ShardSnapshot:
     def __init__(self, shard_id: str) -> None:
         """Begin with no tables."""
         self.tables = ops.mem_wal.merged.ShardTables(parse_shard_id(shard_id))
+
+    @staticmethod
+    def of(tables: ShardTables) -> ShardSnapshot:
+        """Return what to read of a shard that was discovered."""
+        found = ShardSnapshot(str(tables.shard_id))
+        found.tables = tables
+        return found
 
     @property
     def shard_id(self) -> str:
@@ -71,7 +81,7 @@ class LsmScanner:
         return LsmScanner(ops.mem_wal.merged.MergedRead(dataset.snapshot, shards))
 
     def project(self, columns: Sequence[str]) -> Self:
-        """Return these columns, and those of the key."""
+        """Return these columns, and those of the key; `s.x` is the struct `s` with `x` alone."""
         return self._with(columns=tuple(columns))
 
     def filter(self, expr: str) -> Self:
@@ -92,7 +102,7 @@ class LsmScanner:
 
     def to_table(self) -> pa.Table:
         """Return the rows as a table."""
-        return self._read.table()
+        return ops.mem_wal.catch_up.with_catch_up(self._read).table()
 
     def to_batch(self) -> pa.RecordBatch:
         """Return the rows as one batch."""
@@ -106,11 +116,93 @@ class LsmScanner:
 
     def count_rows(self) -> int:
         """Return how many rows there are."""
-        return self._read.count()
+        return ops.mem_wal.catch_up.with_catch_up(self._read).count()
 
     def _with(self, **changes: Any) -> Self:
         self._read = replace(self._read, **changes)
         return self
+
+
+class LsmReader:
+    """Reads a dataset with all of its shards, as they were a moment ago at most.
+
+    A thread looks again and again for the latest version and for shards and what they flushed;
+    queries take what it found last, together. A context manager closes it.
+
+    with LsmReader(dataset, refresh_interval_ms=500) as reader:
+        reader.scanner().filter("id > 7").to_table()
+    """
+
+    def __init__(self, dataset: LanceDataset, *, refresh_interval_ms: int = 1000) -> None:
+        """Look at a dataset now, and in intervals from then on."""
+        if refresh_interval_ms < 1:
+            raise InvalidInputError(
+                "refresh_interval_ms must be at least 1", found=refresh_interval_ms
+            )
+        self._dataset = dataset
+        self._stop = threading.Event()
+        self._seen = self._look()
+        ref = weakref.ref(self)
+        seconds, stop = refresh_interval_ms / 1000, self._stop
+
+        def look_again() -> None:
+            while not stop.wait(seconds) and (reader := ref()) is not None:
+                try:
+                    reader.refresh()
+                except LanceletError as error:
+                    # What was seen last is still true, and the next look may succeed.
+                    LOGGER.warning("looking for shards failed: %s", error)
+                del reader
+
+        threading.Thread(target=look_again, name="lancelet-shards", daemon=True).start()
+
+    @property
+    def dataset(self) -> LanceDataset:
+        """The version that was seen last."""
+        return self._seen[0]
+
+    @property
+    def shards(self) -> list[ShardSnapshot]:
+        """The shards that were seen last."""
+        return list(self._seen[1])
+
+    def refresh(self) -> None:
+        """Look now."""
+        self._seen = self._look()
+
+    def scanner(self) -> LsmScanner:
+        """Return a scanner of what was seen last."""
+        return LsmScanner.from_snapshots(*self._seen)
+
+    def point_lookup_planner(self) -> LsmPointLookupPlanner:
+        """Return what plans lookups of keys in what was seen last."""
+        return LsmPointLookupPlanner(*self._seen)
+
+    def vector_search_planner(
+        self,
+        vector_column: str,
+        distance_type: str | None = None,
+        filter: str | None = None,  # noqa: A002 - as of the planner
+    ) -> LsmVectorSearchPlanner:
+        """Return what plans searches of vectors in what was seen last."""
+        return LsmVectorSearchPlanner(
+            *self._seen, vector_column, distance_type=distance_type, filter=filter
+        )
+
+    def close(self) -> None:
+        """Look no more."""
+        self._stop.set()
+
+    def _look(self) -> tuple[LanceDataset, list[ShardSnapshot]]:
+        # Shards first: what is merged after that is known to the version, and skipped.
+        shards = self._dataset.mem_wal_shards()
+        return self._dataset.checkout_version(self._dataset.latest_version), shards
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class ExecutionPlan:
@@ -162,9 +254,11 @@ class LsmPointLookupPlanner:
     ) -> None:
         """Look in a table and in flushed tables of shards."""
         self._read = ops.mem_wal.merged.MergedRead(
-            dataset.snapshot, tuple(each.tables for each in shard_snapshots)
+            dataset.snapshot,
+            tuple(each.tables for each in shard_snapshots),
+            key_columns=None if pk_columns is None else tuple(pk_columns),
         )
-        self._keys = list(pk_columns or self._read.keys)
+        self._keys = self._read.keys
 
     def plan_lookup(
         self, pk_value: pa.Array, columns: Sequence[str] | None = None
@@ -180,13 +274,14 @@ class LsmPointLookupPlanner:
         is_struct = pa.types.is_struct(pk_value.type)
         values = pk_value.flatten() if is_struct else [pk_value]
         key = pa.Table.from_arrays(list(values), self._keys)
-        wanted = tuple(columns or self._read.base.schema.names)
+        wanted = None if columns is None else tuple(columns)
         read, where = self._read, _equality(key)
 
         def run() -> pa.Table:
             return ops.mem_wal.lookup.look_up(read, key, where, wanted)
 
-        steps = [f"Project: {', '.join(wanted)}", f"Lookup: {where}", "LsmScan"]
+        shown = wanted or self._read.base.schema.names
+        steps = [f"Project: {', '.join(shown)}", f"Lookup: {where}", "LsmScan"]
         return ExecutionPlan(read, run, steps)
 
 
@@ -204,9 +299,12 @@ class LsmVectorSearchPlanner:
     ) -> None:
         """Search a column; the rows that a filter is true for, if one is given."""
         self._read = ops.mem_wal.merged.MergedRead(
-            dataset.snapshot, tuple(each.tables for each in shard_snapshots), filter=filter
+            dataset.snapshot,
+            tuple(each.tables for each in shard_snapshots),
+            filter=filter,
+            key_columns=None if pk_columns is None else tuple(pk_columns),
         )
-        del pk_columns  # the table says what its key is
+        self._read.keys  # noqa: B018 - without a key nothing tells which rows are newer
         self._column = vector_column
         self._metric = distance_type or "l2"
 
@@ -227,11 +325,11 @@ class LsmVectorSearchPlanner:
             nprobes: How many partitions of an index of the table are looked at. Rows that it lacks
                 are all compared, and so are flushed ones unless a flushed table has many.
             columns: What to return, by default all columns; `_distance` comes behind.
-            refine_base_table: Has no effect: distances are always compared exactly.
+            refine_base_table: Whether the distances that an index of the table estimates are
+                computed from the vectors. They are anyhow where shards have rows to compare with.
             overfetch_factor: How many times `k` rows are first asked of the table, of which some
                 may have newer ones; more are asked for if too few are left.
         """
-        del refine_base_table
         if k < 1:
             raise InvalidInputError("k must be positive", k=k)
         if nprobes < 1:
@@ -249,10 +347,11 @@ class LsmVectorSearchPlanner:
             "nprobes": nprobes,
         }
         search = searches.vector.read_vector_search(schema, wanted)
-        names = list(columns or schema.names)
 
         def run() -> pa.Table:
-            return ops.mem_wal.nearest.nearest_rows(read, search, names, overfetch=overfetch_factor)
+            return ops.mem_wal.nearest.nearest_rows(
+                read, search, columns, overfetch=overfetch_factor, is_exact=refine_base_table
+            )
 
         steps = [f"Limit: limit={k}", f"KNNVectorDistance: metric={self._metric}", "LsmScan"]
         return ExecutionPlan(read, run, steps)

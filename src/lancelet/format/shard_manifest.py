@@ -95,7 +95,7 @@ class ShardManifest:
             )
             for each in proto.flushed_generations
         )
-        wrong = [each.path for each in sstables if "/" in each.path or each.path in {"", ".."}]
+        wrong = [each.path for each in sstables if not is_below_shard(each.path)]
         if wrong:
             raise CorruptDataError("a flushed table lies outside of its shard", path=wrong[0])
         return ShardManifest(
@@ -148,6 +148,11 @@ def reversed_bits(number: int) -> str:
     '01100'
     """
     return f"{number:0{_BITS}b}"[::-1]
+
+
+def is_below_shard(path: str) -> bool:
+    """Return whether the path of a flushed table is a folder right below that of its shard."""
+    return "/" not in path and path not in {"", ".", ".."}
 
 
 def shard_folder(shard_id: uuid.UUID) -> str:

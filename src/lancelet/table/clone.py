@@ -6,7 +6,8 @@
 
 Either has one version, with the number of the source's. What a clone borrows, the source must not
 clean up: branches are shallow clones that the main table knows of, others are not known to it.
-A clone of a clone keeps the bases of the first and adds one.
+A clone of a clone keeps the bases of the first and adds one. Shards stay behind: a clone has a
+write-ahead log if its source has one, but no shard yet, and none of its rows are merged.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from lancelet.io import Store
 from lancelet.io.pool import run_requests
 from lancelet.io.uri import name, parse_uri
 from lancelet.table.apply import State
+from lancelet.table.apply.mem_wal import forget_shards
 from lancelet.table.commit import publish_first
 from lancelet.table.location import Place, TableLocation
 from lancelet.table.snapshot import Snapshot
@@ -53,7 +55,7 @@ def shallow_clone(
     manifest = source.manifest
     state = with_bases(
         replace(
-            State(manifest, source.indices.indices),
+            State(manifest, forget_shards(source.indices.indices)),
             manifest=replace(manifest, base_paths=(*manifest.base_paths, base), branch=branch),
         ),
         lambda base_id: base.id if base_id is None else base_id,
@@ -74,7 +76,7 @@ def deep_clone(source: Snapshot, target: TableLocation) -> Snapshot:
     _check_nothing_at(target)
     copy_files(source, target)
     manifest = replace(source.manifest, base_paths=(), branch=None)
-    state = with_bases(State(manifest, source.indices.indices), lambda _: None)
+    state = with_bases(State(manifest, forget_shards(source.indices.indices)), lambda _: None)
     operation = Clone(
         is_shallow=False,
         ref_version=source.version,

@@ -338,6 +338,7 @@ LOOKING = {
         *("index_statistics", "initial_storage_options", "io_stats_incremental"),
         *("io_stats_snapshot", "join", "join_asof", "lance_schema", "latest_storage_options"),
         *("latest_version", "list_indices", "look_at", "max_field_id", "mem_wal_index_details"),
+        *("mem_wal_shards",),
         *("metadata", "meter", "new_file_session", "open_options", "optimize", "prewarm_index"),
         *("partition_expression", "read_blob_ranges", "read_blobs", "read_transaction"),
         *("recall_report", "remap_row_addrs", "sample", "scanner", "schema", "schema_metadata"),

@@ -8,6 +8,8 @@ from lancelet.on_demand import import_on_demand
 
 if TYPE_CHECKING:
     from lancelet.ops.mem_wal import (
+        catch_up,
+        discovery,
         indices,
         lookup,
         merged,
@@ -18,6 +20,17 @@ if TYPE_CHECKING:
         writer,
     )
 
-__all__ = ["indices", "lookup", "merged", "nearest", "sharding", "state", "upkeep", "writer"]
+__all__ = [
+    "catch_up",
+    "discovery",
+    "indices",
+    "lookup",
+    "merged",
+    "nearest",
+    "sharding",
+    "state",
+    "upkeep",
+    "writer",
+]
 
 import_on_demand(__name__, {})

@@ -23,7 +23,7 @@ from lancelet.index.question import IsNull, OneOf
 from lancelet.index.scalar.btree.kind import BTree
 from lancelet.kernels import ask_filters
 from lancelet.ops.mem_wal.keys import key_hashes, ordered_keys
-from lancelet.ops.mem_wal.merged import MergedRead, tables_to_read
+from lancelet.ops.mem_wal.merged import MergedRead, Projection, tables_to_read
 from lancelet.ops.mem_wal.reconcile import TOMBSTONE
 from lancelet.ops.mem_wal.shard import Shard
 from lancelet.ops.mem_wal.sstable import BLOOM_FILTER, KEYS_FOLDER, open_sstable
@@ -39,24 +39,28 @@ _TOP_BYTES: Final = 1 << 27
 """Larger filters are not asked: no writer makes them."""
 
 
-def look_up(read: MergedRead, key: pa.Table, where: str, names: Sequence[str]) -> pa.Table:
+def look_up(read: MergedRead, key: pa.Table, where: str, paths: Sequence[str] | None) -> pa.Table:
     """Return columns of the row that has a key, if there is one.
 
-    `key` has the columns of the primary key with one value each, and `where` is true for it alone.
+    `key` has the columns of the key with one value each, and `where` is true for it alone.
     """
     schema = read.base.schema.to_arrow()
+    projection = Projection.of(read.base.schema, paths, read.keys)
+    names = projection.names
     plain = pa.schema([schema.field(name).remove_metadata() for name in names])
     whole = None
-    if set(key.column_names) == set(read.keys):
-        columns = [key[name].cast(schema.field(name).type) for name in read.keys]
-        whole = pa.Table.from_arrays(columns, read.keys)
+    stored = [field.name for field in read.base.schema.primary_key]
+    if stored and set(key.column_names) == set(stored):
+        columns = [key[name].cast(schema.field(name).type) for name in stored]
+        whole = pa.Table.from_arrays(columns, stored)
     for shard, path in _newest_first(read):
         rows = _rows_of_key(read, shard, path, whole, where)
         if len(rows):
             is_gone = TOMBSTONE in rows.column_names and rows[TOMBSTONE][-1].as_py()
-            return rows.slice(len(rows) - (not is_gone), 1).select(names).cast(plain)
+            newest = rows.slice(len(rows) - (not is_gone), 1)
+            return projection.prune(newest.select(names).cast(plain))
     rows = execute_to_table(plan_scan(read.base, ScanOptions(columns=tuple(names), filter=where)))
-    return rows.cast(plain)
+    return projection.prune(rows.cast(plain))
 
 
 def _rows_of_key(

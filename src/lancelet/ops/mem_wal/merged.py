@@ -15,7 +15,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,9 @@ import pyarrow as pa
 from lancelet.buffers import Int64s
 from lancelet.encodings.take import keep_of_table, take_from_table
 from lancelet.errors import InvalidInputError
+from lancelet.format import logical_type
+from lancelet.format.field import Field
+from lancelet.format.schema import Schema
 from lancelet.format.shard_manifest import ShardManifest
 from lancelet.ops.mem_wal.keys import last_rows
 from lancelet.ops.mem_wal.reconcile import TOMBSTONE
@@ -100,6 +103,61 @@ class NewestRows:
 
 
 @dataclass(frozen=True, slots=True)
+class Projection:
+    """Columns to return, and what of structs is wanted, in the order it was asked for."""
+
+    wanted: Mapping[str, Wanted]
+
+    @staticmethod
+    def of(schema: Schema, columns: Sequence[str] | None, keys: Sequence[str]) -> Projection:
+        """Read paths of columns; keys that are not among them follow."""
+        wanted: dict[str, Wanted] = {}
+        for path in schema.names if columns is None else columns:
+            _want(wanted, schema.fields_on_path(path))
+        for key in keys:
+            wanted.setdefault(key, {})
+        return Projection(wanted)
+
+    @property
+    def names(self) -> list[str]:
+        """The columns to read."""
+        return list(self.wanted)
+
+    def prune(self, table: pa.Table) -> pa.Table:
+        """Return rows without the parts of structs that were not asked for."""
+        for at, name in enumerate(table.schema.names):
+            if self.wanted.get(name):
+                whole = table.column(at).combine_chunks()
+                table = table.set_column(at, name, _pruned(whole, self.wanted[name]))
+        return table
+
+
+Wanted: TypeAlias = "dict[str, Wanted]"
+"""The children that are wanted of a struct, none of them for all."""
+
+
+def _want(wanted: dict[str, Wanted], chain: Sequence[Field]) -> None:
+    """Add the field at the end of a chain; parts of what is wanted whole already add nothing."""
+    for field_, after in zip(chain, (*chain[1:], None), strict=True):
+        if field_.name in wanted and not wanted[field_.name]:
+            return
+        if after is None or field_.logical_type != logical_type.STRUCT:
+            wanted[field_.name] = {}
+            return
+        wanted = wanted.setdefault(field_.name, {})
+
+
+def _pruned(column: pa.Array, wanted: Wanted) -> pa.Array:
+    if not wanted:
+        return column
+    if isinstance(column, pa.ChunkedArray):
+        column = pa.concat_arrays(column.chunks or [pa.nulls(0, column.type)])
+    parts = [_pruned(column.field(name), own) for name, own in wanted.items()]
+    mask = column.is_null() if column.null_count else None
+    return pa.StructArray.from_arrays(parts, names=list(wanted), mask=mask)
+
+
+@dataclass(frozen=True, slots=True)
 class MergedRead:
     """What to read of a table and its shards.
 
@@ -113,6 +171,9 @@ class MergedRead:
         offset: How many of the first rows to leave out.
         with_address: Whether to return `_rowaddr`, null for rows that are not in the table.
         with_generation: Whether to return `_memtable_gen`, 0 for rows of the table.
+        key_columns: What rows are told apart by, None for the primary key of the table.
+        caught_up: The last generation of each shard that the indices in use have, if later ones
+            are to be read from flushed tables instead of what indices lack of the table.
     """
 
     base: Snapshot
@@ -124,10 +185,14 @@ class MergedRead:
     offset: int = 0
     with_address: bool = False
     with_generation: bool = False
+    key_columns: tuple[str, ...] | None = None
+    caught_up: Mapping[uuid.UUID, int] | None = None
 
     @property
     def keys(self) -> list[str]:
         """The columns of the primary key."""
+        if self.key_columns is not None:
+            return _checked_keys(self.base, self.key_columns)
         keys = [key.name for key in self.base.schema.primary_key]
         if not keys:
             raise NoKeyToMergeError(
@@ -139,15 +204,15 @@ class MergedRead:
     def table(self) -> pa.Table:
         """Return the rows, those of shards first."""
         keys = self.keys
-        names = [*(self.columns or self.base.schema.names)]
-        names += [key for key in keys if key not in names]
+        projection = Projection.of(self.base.schema, self.columns, keys)
+        names = projection.names
         newest = newest_rows(self, keys)
         live = pa.concat_tables(_live_rows(self, newest, names))
         live = live.append_column(_ADDRESS, pa.nulls(len(live), pa.uint64()))
         rest = _base_rows(self, names, newest.keys)
         wanted = [*names, *self._extras()]
         found = pa.concat_tables([live.select(wanted), rest.select(wanted)])
-        return found.slice(self.offset, self.limit)
+        return projection.prune(found.slice(self.offset, self.limit))
 
     def count(self) -> int:
         """Return how many rows there are."""
@@ -157,6 +222,16 @@ class MergedRead:
     def _extras(self) -> list[str]:
         extras = [_ADDRESS] if self.with_address else []
         return [*extras, GENERATION] if self.with_generation else extras
+
+
+def _checked_keys(base: Snapshot, columns: Sequence[str]) -> list[str]:
+    if not columns:
+        raise NoKeyToMergeError("rows are told apart by one column at least")
+    for column in columns:
+        base.schema.field_by_path(column)
+        if column not in base.schema.names:
+            raise NoKeyToMergeError("rows are told apart by whole columns", column=column)
+    return list(columns)
 
 
 def newest_rows(read: MergedRead, keys: Sequence[str]) -> NewestRows:
@@ -204,8 +279,9 @@ def tables_to_read(read: MergedRead) -> Iterator[tuple[Shard, list[tuple[int, st
     """Yield each shard with its flushed tables that are not in the base, the oldest first."""
     state = mem_wal_state(read.base)
     compacted = {} if state is None else state.compacted
+    in_base = compacted if read.caught_up is None else read.caught_up
     for shard in read.shards:
-        merged = compacted.get(shard.shard_id, 0)
+        merged = in_base.get(shard.shard_id, 0)
         own = sorted((each, path) for each, path in shard.sstables.items() if each > merged)
         yield Shard(read.base.location, shard.shard_id), own
 
@@ -266,7 +342,12 @@ def _numbered(rows: pa.Table, generation: int) -> pa.Table:
 
 def _base_rows(read: MergedRead, names: Sequence[str], newer: pa.Table) -> pa.Table:
     """Return rows of the table whose keys shards have no newer rows of."""
-    options = ScanOptions(columns=tuple(names), filter=read.filter, with_row_address=True)
+    options = ScanOptions(
+        columns=tuple(names),
+        filter=read.filter,
+        with_row_address=True,
+        indexed_only=read.caught_up is not None,
+    )
     rows = without_newer(execute_to_table(plan_scan(read.base, options)), newer)
     return _numbered(rows, 0)
 

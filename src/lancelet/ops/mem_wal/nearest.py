@@ -21,10 +21,12 @@ import pyarrow as pa
 
 from lancelet.encodings.take import keep_of_table, take_from_table
 from lancelet.kernels import Metric
+from lancelet.ops.mem_wal.catch_up import with_catch_up
 from lancelet.ops.mem_wal.merged import (
     FlushedRows,
     MemoryRows,
     MergedRead,
+    Projection,
     live_in_memory,
     newest_rows,
     without_newer,
@@ -43,16 +45,30 @@ _REFINED: Final = 4
 
 
 def nearest_rows(
-    read: MergedRead, search: VectorSearch, names: Sequence[str], *, overfetch: float = 1.0
+    read: MergedRead,
+    search: VectorSearch,
+    paths: Sequence[str] | None,
+    *,
+    overfetch: float = 1.0,
+    is_exact: bool = False,
 ) -> pa.Table:
-    """Return the columns of the nearest rows, and how far each is."""
+    """Return the columns of the nearest rows, and how far each is.
+
+    With `is_exact` the distances that an index of the table estimates are computed from the
+    vectors; they are anyhow where they have to be compared with those of shards.
+    """
+    read = with_catch_up(read, [search.field.id])
+    projection = Projection.of(read.base.schema, paths, ())
+    names = projection.names
     wanted = list(dict.fromkeys([*names, *read.keys]))
     newest = newest_rows(read, read.keys)
+    if (is_exact or len(newest.keys)) and search.refine_factor is None:
+        search = replace(search, refine_factor=1)
     rest = _nearest_of_base(read, search, wanted, newest.keys, overfetch)
     own = [_nearest_of_shard(read, search, wanted, rows) for rows in newest.live]
     found = pa.concat_tables([*(each.cast(rest.schema) for each in own), rest])
     order = pa.compute.sort_indices(found[_DISTANCE]).slice(0, search.count)
-    return take_from_table(found.select([*names, _DISTANCE]), order)
+    return projection.prune(take_from_table(found.select([*names, _DISTANCE]), order))
 
 
 def _nearest_of_shard(
@@ -84,10 +100,12 @@ def _nearest_of_base(
     most = search.count + len(newer)
     count = min(most, math.ceil(search.count * overfetch))
     while True:
-        # Distances are compared with those of shards, so an index's estimates will not do.
-        asked = replace(search, count=count, refine_factor=search.refine_factor or 1)
         options = ScanOptions(
-            columns=tuple(wanted), filter=read.filter, search=asked, prefilter=True
+            columns=tuple(wanted),
+            filter=read.filter,
+            search=replace(search, count=count),
+            prefilter=True,
+            indexed_only=read.caught_up is not None,
         )
         rows = execute_to_table(plan_scan(read.base, options))
         left = without_newer(rows, newer)

@@ -3,6 +3,8 @@
     unsharded            0
     identity             the value itself
     bucket, 8 buckets    murmur3(value) mod 8: 1 -> 2, 2 -> 7, 3 -> 1; null -> 0
+    year                 2024-05-17 -> 2024, of UTC where a column has a time zone
+    an expression        SQL over the columns of the table: `upper(country)`
 
 The hash is Murmur's of 32 bits. Numbers up to 32 bits are one word, longer ones two; of text, each
 byte behind the last whole word is a word of its own, with its sign.
@@ -17,11 +19,23 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lancelet.errors import FieldNotFoundError, InvalidInputError, UnsupportedError
 from lancelet.format.schema import Schema
+from lancelet.query.compile import compile_value
+from lancelet.query.data_types import parse_arrow_type, print_arrow_type
+from lancelet.query.evaluate import project
 
 _BUCKETS_MAX: Final = 1024
+_RESULT_TYPES: Final = (
+    pa.bool_(),
+    *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
+    *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+    *(pa.float32(), pa.float64(), pa.date32()),
+    *(pa.string(), pa.large_string(), pa.binary(), pa.large_binary()),
+)
+_NEVER_NULL: Final = frozenset({"unsharded", "bucket"})
 _NAN32: Final = np.uint32(0x7FC00000)
 _NAN64: Final = np.uint64(0x7FF8000000000000)
 _T = pa.types
@@ -56,7 +70,7 @@ def evaluate_spec(batch: pa.RecordBatch, spec: ShardingSpec, schema: Schema) -> 
     """Return the values that tell which shards rows belong to."""
     columns = [_evaluate(batch, each, schema) for each in spec.fields]
     fields = [
-        pa.field(each.field_id, column.type, nullable=each.transform == "identity")
+        pa.field(each.field_id, column.type, nullable=each.transform not in _NEVER_NULL)
         for each, column in zip(spec.fields, columns, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
@@ -80,12 +94,14 @@ def buckets_of(values: pa.Array, count: int) -> npt.NDArray[np.int32]:
 def _evaluate(batch: pa.RecordBatch, wanted: ShardingField, schema: Schema) -> pa.Array:
     if wanted.transform == "unsharded":
         return pa.array(np.zeros(len(batch), np.int32))
-    if wanted.expression is not None or len(wanted.source_ids) != 1:
+    if wanted.expression is not None:
+        return _computed(batch, wanted, schema)
+    if len(wanted.source_ids) != 1:
         raise UnsupportedError(
-            "shards follow from one column and a known transform",
+            "shards follow from one column and a transform, or from an expression",
             field=wanted.field_id,
             transform=wanted.transform,
-            expression=wanted.expression,
+            source_ids=list(wanted.source_ids),
         )
     path = schema.path_of(wanted.source_ids[0])
     if path not in batch.schema.names:
@@ -96,7 +112,52 @@ def _evaluate(batch: pa.RecordBatch, wanted: ShardingField, schema: Schema) -> p
     if wanted.transform == "bucket":
         count = int(wanted.parameters.get("num_buckets", 0))
         return pa.array(buckets_of(values, count), pa.int32())
-    raise UnsupportedError("no such transform is known", transform=wanted.transform)
+    if wanted.transform == "year":
+        return _years(values)
+    raise UnsupportedError(
+        "no such transform is known",
+        transform=wanted.transform,
+        known=["unsharded", "identity", "bucket", "year"],
+    )
+
+
+def _computed(batch: pa.RecordBatch, wanted: ShardingField, schema: Schema) -> pa.Array:
+    """Return what an expression says of rows, in the type that the field promises."""
+    if wanted.transform is not None:
+        raise InvalidInputError(
+            "shards follow from a transform or from an expression, not from both",
+            field=wanted.field_id,
+        )
+    for field_id in wanted.source_ids:
+        path = schema.path_of(field_id)
+        if path.partition(".")[0] not in batch.schema.names:
+            raise FieldNotFoundError("rows lack the column that tells shards apart", column=path)
+    bound = compile_value(str(wanted.expression), batch.schema)
+    found = project({wanted.field_id: bound.expression}, batch).column(0)
+    return found.cast(_type_named(wanted.result_type)) if wanted.result_type else found
+
+
+def _type_named(text: str) -> pa.DataType:
+    """Return a type by its name in a rule, such as `int32`, `utf8` or `large_utf8`."""
+    known = {print_arrow_type(each).lower(): each for each in _RESULT_TYPES}
+    found = known.get(text.lower().replace("_", ""))
+    if found is not None:
+        return found
+    try:
+        return parse_arrow_type(text)
+    except ValueError as error:
+        raise InvalidInputError(
+            "no type of a shard's values has this name", result_type=text, known=sorted(known)
+        ) from error
+
+
+def _years(values: pa.Array) -> pa.Array:
+    kind = values.type
+    if not (_T.is_date(kind) or _T.is_timestamp(kind)):
+        raise UnsupportedError("only dates and timestamps have a year", type=str(kind))
+    if _T.is_timestamp(kind) and kind.tz is not None:
+        values = values.cast(pa.timestamp(kind.unit))
+    return pc.year(values).cast(pa.int32())
 
 
 def _zero(data_type: pa.DataType) -> pa.Scalar:

@@ -13,15 +13,32 @@ index that shards maintain may not have them: each commit notes how far indices 
 
 from __future__ import annotations
 
+import re
 import uuid
 from dataclasses import dataclass, replace
+from typing import Final
 
 from lancelet.errors import InvalidInputError
-from lancelet.format.shard_manifest import SEALED, ShardManifest, wal_entry_position
+from lancelet.format.index_metadata import MEM_WAL_INDEX
+from lancelet.format.shard_manifest import (
+    SEALED,
+    ShardManifest,
+    SsTable,
+    shard_folder,
+    wal_entry_position,
+)
+from lancelet.ops.indexing.drop import drop_index
 from lancelet.ops.mem_wal.shard import Shard, list_shards
-from lancelet.ops.mem_wal.state import MemWalState, mem_wal_state
+from lancelet.ops.mem_wal.state import MemWalState, mem_wal_state, require_mem_wal
+from lancelet.ops.publish import Retries, with_retries
 from lancelet.table.manifests import list_versions
 from lancelet.table.snapshot import Snapshot, open_entry
+
+_TABLE: Final = re.compile(r"[0-9a-f]{8}_gen_[0-9]+")
+
+
+class UnmergedShardsError(InvalidInputError, OSError):
+    """Rows of a shard are in the log or in flushed tables alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +84,41 @@ def seal_shard(snapshot: Snapshot, shard_id: uuid.UUID) -> ShardManifest:
             entries=waiting[:10],
         )
     return shard.publish(replace(claimed, version=claimed.version + 1, status=SEALED))
+
+
+def drop_log(snapshot: Snapshot) -> Snapshot:
+    """Take the log from a table, with its shards, and return the version without it.
+
+    Raises:
+        UnmergedShardsError: Rows of a shard are not in the table; nothing changed.
+    """
+    require_mem_wal(snapshot)
+    shards = list_shards(snapshot.location)
+    for shard_id in shards:
+        manifest = Shard(snapshot.location, shard_id).latest()
+        if manifest is not None and manifest.is_active:
+            seal_shard(snapshot, shard_id)
+
+    def attempt(current: Snapshot) -> Snapshot:
+        merged = require_mem_wal(current).compacted
+        for shard_id in shards:
+            manifest = Shard(current.location, shard_id).latest()
+            tables = () if manifest is None else manifest.sstables
+            waiting = [
+                each.generation for each in tables if each.generation > merged.get(shard_id, 0)
+            ]
+            if waiting:
+                raise UnmergedShardsError(
+                    "flushed tables of the shard are not merged; merge them first",
+                    shard=str(shard_id),
+                    generations=waiting,
+                )
+        return drop_index(current, MEM_WAL_INDEX)
+
+    dropped = with_retries(snapshot, attempt, Retries())
+    for shard_id in shards:
+        snapshot.location.store.delete_folder(shard_folder(shard_id))
+    return dropped
 
 
 def _compacted_everywhere(snapshot: Snapshot) -> dict[uuid.UUID, int]:
@@ -120,4 +172,17 @@ def _delete_tables(shard: Shard, manifest: ShardManifest, compacted: int) -> int
     shard.publish(replace(own, version=own.version + 1, sstables=left))
     for table in gone:
         shard.store.delete_folder(table.path)
+    _delete_attempts(shard, own, left)
     return len(gone)
+
+
+def _delete_attempts(shard: Shard, manifest: ShardManifest, tables: tuple[SsTable, ...]) -> None:
+    """Delete what writers left that could not publish what they flushed.
+
+    The shard was just claimed, so whoever still flushes to a folder cannot publish it any more.
+    """
+    known = {each.path for each in (*manifest.sstables, *tables)}
+    for folder in shard.store.list_delimited("").folders:
+        path = folder.rstrip("/").rpartition("/")[2]
+        if _TABLE.fullmatch(path) and path not in known:
+            shard.store.delete_folder(path)

@@ -74,6 +74,26 @@ def record_generations(
     return tuple(recorded if index is entry else index for index in indices)
 
 
+def forget_shards(indices: Iterable[IndexMetadata]) -> tuple[IndexMetadata, ...]:
+    """Return index segments of a table that has the log of another one, and none of its shards.
+
+    What the other merged of a shard says nothing of a shard of the same id here.
+    """
+    return tuple(
+        _without_shards(index) if index.name == MEM_WAL_INDEX else index for index in indices
+    )
+
+
+def _without_shards(entry: IndexMetadata) -> IndexMetadata:
+    if entry.details is None:
+        return entry
+    details = parse_message(index_details_pb.MemWalIndexDetails, entry.details.value)
+    for name in ("compacted_sstables", "index_catchup", "inline_snapshots"):
+        details.ClearField(name)
+    kept = AnyDetails(entry.details.type_url, render_message(details))
+    return replace(entry, details=kept, files=())
+
+
 def check_generations(
     indices: Iterable[IndexMetadata], compacted: Sequence[CompactedSsTable]
 ) -> None:

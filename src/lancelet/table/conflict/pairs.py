@@ -169,6 +169,11 @@ def index_and_mem_wal(ours: Operation, theirs: Operation) -> Verdict:
     return COMPATIBLE
 
 
+def index_and_merged_shards(ours: CreateIndex, theirs: Update) -> Verdict:
+    """Redo the work if the system index changes, and an update merged shards meanwhile."""
+    return index_and_mem_wal(ours, theirs) if theirs.compacted_sstables else COMPATIBLE
+
+
 def replaced_fragment_removed(ours: Operation, theirs: Operation) -> Verdict:
     """Give up if the fragment that gets a new file is gone."""
     gone = touched_fragments(ours) & removed_fragments(theirs)

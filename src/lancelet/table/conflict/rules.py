@@ -177,7 +177,7 @@ _RULES_BY_OURS: Final[dict[Kind, dict[Kind, Rule]]] = {
     CreateIndex: {
         Append: _OK,
         Delete: _OK,
-        Update: _OK,
+        Update: pairs.index_and_merged_shards,
         Rewrite: pairs.index_and_rewrite,
         Merge: _OK,
         Project: _OK,

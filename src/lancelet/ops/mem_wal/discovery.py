@@ -1,0 +1,190 @@
+"""Which shards a table has: by looking at all of them, or by what the table noted of them.
+
+    list        _mem_wal/*/manifest, a request or two for each shard    as they are now
+    snapshot    a small Lance file in the entry of the system index     as they were, no request
+
+A snapshot has a row for each shard with the fields of its state. Up to a hundred are kept in the
+entry itself, more in a file in the folder of the entry. It is advice: shards may have flushed
+since, and what they flushed before is skipped if it is in the table already.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+
+from lancelet.errors import CorruptDataError, corrupt_within
+from lancelet.format.index_metadata import MEM_WAL_INDEX, AnyDetails, IndexFile, IndexMetadata
+from lancelet.format.operation import CreateIndex
+from lancelet.format.protos import index_details_pb
+from lancelet.format.shard_manifest import ShardManifest, SsTable, is_below_shard
+from lancelet.format.wire import parse_message, render_message
+from lancelet.index.folder import SegmentFolder, StoredFile
+from lancelet.io.memory import MemoryStore
+from lancelet.io.pool import run_requests
+from lancelet.io.store import Store
+from lancelet.ops.mem_wal.shard import Shard, list_shards
+from lancelet.ops.mem_wal.state import mem_wal_state, require_mem_wal
+from lancelet.ops.publish import Retries, publish, with_retries
+from lancelet.table.snapshot import Snapshot
+
+INLINE_MAX: Final = 100
+"""Of how many shards a snapshot is kept in the entry itself."""
+_FILE: Final = "shards.lance"
+_SCHEMA: Final = pa.schema(
+    [
+        pa.field("region_id", pa.binary(16), nullable=False),
+        pa.field("version", pa.uint64(), nullable=False),
+        pa.field("region_spec_id", pa.uint32(), nullable=False),
+        pa.field("writer_epoch", pa.uint64(), nullable=False),
+        pa.field("replay_after_wal_entry_position", pa.uint64(), nullable=False),
+        pa.field("wal_entry_position_last_seen", pa.uint64(), nullable=False),
+        pa.field("current_generation", pa.uint64(), nullable=False),
+        pa.field("merged_generation", pa.uint64(), nullable=False),
+        pa.field(
+            "flushed_generations",
+            pa.list_(pa.struct([("generation", pa.uint64()), ("path", pa.string())])),
+            nullable=False,
+        ),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardsAt:
+    """What a table noted of its shards, and when, in milliseconds since 1970."""
+
+    taken_ms: int
+    shards: tuple[ShardManifest, ...]
+
+
+def latest_shards(snapshot: Snapshot) -> list[ShardManifest]:
+    """Return the states of all shards that a table has, as they are now."""
+    shards = [Shard(snapshot.location, each) for each in list_shards(snapshot.location)]
+    states = run_requests([each.latest for each in shards])
+    return [each for each in states if each is not None]
+
+
+def noted_shards(snapshot: Snapshot) -> ShardsAt | None:
+    """Return what a version noted of its shards, None if it noted nothing."""
+    entry = _entry(snapshot)
+    if entry is None:
+        return None
+    details = _details(entry)
+    if details.HasField("inline_snapshots"):
+        store: Store = MemoryStore.unnamed()
+        store.put(f"{entry.directory}/{_FILE}", details.inline_snapshots)
+    elif any(file.path == _FILE for file in entry.files):
+        store = snapshot.location.store
+    else:
+        return None
+    with corrupt_within(uri=snapshot.location.uri, index=MEM_WAL_INDEX):
+        file = SegmentFolder(store, entry.directory).open(_FILE)
+        return ShardsAt(details.snapshot_ts_millis, tuple(_read(file)))
+
+
+def note_shards(snapshot: Snapshot) -> Snapshot:
+    """Note the shards that a table has now, and return the version that does."""
+    require_mem_wal(snapshot)
+
+    def attempt(current: Snapshot) -> Snapshot:
+        require_mem_wal(current)
+        entry = _entry(current)
+        assert entry is not None, "the table has a log"
+        noted = _with_shards(current, entry, latest_shards(current))
+        return publish(current, CreateIndex((noted,), (entry,)))
+
+    return with_retries(snapshot, attempt, Retries())
+
+
+def _with_shards(
+    snapshot: Snapshot, entry: IndexMetadata, shards: list[ShardManifest]
+) -> IndexMetadata:
+    details = _details(entry)
+    details.snapshot_ts_millis = time.time_ns() // 1_000_000
+    # A rule of fixed shards says how many there are, whether or not they were written yet.
+    if not any(
+        field.transform in {"bucket", "unsharded"}
+        for spec in details.sharding_specs
+        for field in spec.fields
+    ):
+        details.num_shards = len(shards)
+    noted = replace(entry, uuid=uuid.uuid4(), files=(), dataset_version=snapshot.version)
+    state = mem_wal_state(snapshot)
+    merged = {} if state is None else state.compacted
+    table = pa.Table.from_pylist(
+        [_row(each, merged.get(each.shard_id, 0)) for each in shards], _SCHEMA
+    )
+    is_inline = len(shards) <= INLINE_MAX
+    store = MemoryStore.unnamed() if is_inline else snapshot.location.store
+    with SegmentFolder(store, noted.directory).create(_FILE, _SCHEMA) as file:
+        file.write(table)
+    size = store.info(f"{noted.directory}/{_FILE}").size
+    if is_inline:
+        details.inline_snapshots = bytes(store.read(f"{noted.directory}/{_FILE}"))
+    else:
+        details.ClearField("inline_snapshots")
+        noted = replace(noted, files=(IndexFile(_FILE, size),))
+    assert entry.details is not None, "it has details"
+    return replace(noted, details=AnyDetails(entry.details.type_url, render_message(details)))
+
+
+def _row(shard: ShardManifest, merged: int) -> dict[str, object]:
+    return {
+        "region_id": shard.shard_id.bytes,
+        "version": shard.version,
+        "region_spec_id": shard.spec_id,
+        "writer_epoch": shard.writer_epoch,
+        "replay_after_wal_entry_position": shard.replay_after,
+        "wal_entry_position_last_seen": shard.last_seen,
+        "current_generation": shard.current_generation,
+        "merged_generation": merged,
+        "flushed_generations": [
+            {"generation": each.generation, "path": each.path} for each in shard.sstables
+        ],
+    }
+
+
+def _read(file: StoredFile) -> list[ShardManifest]:
+    """Return the shards of a file; of those that name nothing but ids, the ids."""
+    names = file.schema.names
+    table = pa.Table.from_arrays(file.read(names), names)
+    found = []
+    for row in table.to_pylist():
+        shard_id = row.get("region_id", row.get("shard_id"))
+        try:
+            shard = uuid.UUID(shard_id) if isinstance(shard_id, str) else uuid.UUID(bytes=shard_id)
+        except (TypeError, ValueError) as error:
+            raise CorruptDataError("a noted shard has no id", found=shard_id) from error
+        tables = tuple(
+            SsTable(each["generation"], each["path"])
+            for each in row.get("flushed_generations") or ()
+        )
+        if not all(is_below_shard(each.path) for each in tables):
+            raise CorruptDataError("a flushed table lies outside of its shard", shard=str(shard))
+        found.append(
+            ShardManifest(
+                shard,
+                row.get("version", 0),
+                row.get("writer_epoch", 0),
+                row.get("replay_after_wal_entry_position", 0),
+                row.get("wal_entry_position_last_seen", 0),
+                row.get("current_generation", 0),
+                tables,
+                row.get("region_spec_id", row.get("shard_spec_id", 0)),
+            )
+        )
+    return found
+
+
+def _entry(snapshot: Snapshot) -> IndexMetadata | None:
+    return next((each for each in snapshot.indices.indices if each.name == MEM_WAL_INDEX), None)
+
+
+def _details(entry: IndexMetadata) -> index_details_pb.MemWalIndexDetails:
+    stored = b"" if entry.details is None else entry.details.value
+    return parse_message(index_details_pb.MemWalIndexDetails, stored)
