@@ -78,7 +78,7 @@ class NamespaceVersions(CommitHandler):
             ) from error
         store.delete(staged)
 
-    def find_latest(self, store: Store, *, exact: bool = False) -> ManifestEntry | None:  # noqa: ARG002  # the namespace knows
+    def find_latest(self, store: Store) -> ManifestEntry | None:
         """Return the manifest of the highest version, or None if there is no table."""
         names = namespace_module()
         wanted = self._request(limit=1, descending=True)
@@ -90,9 +90,10 @@ class NamespaceVersions(CommitHandler):
             return self._entry(store, _fields(found))
         return None
 
-    def last_change(self, store: Store) -> datetime | None:  # noqa: ARG002  # the namespace decides
-        """Return None: what the folder shows is not what decides."""
-        return None
+    @property
+    def frees_numbers(self) -> bool:
+        """Return False: the namespace keeps what it took, also of versions that were removed."""
+        return False
 
     def find_version(self, store: Store, version: int, *, uri: str) -> ManifestEntry:
         """Return the manifest of a version."""

@@ -7,6 +7,7 @@ it, is in `manifest_file`.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -33,6 +34,9 @@ FILE_FORMAT: Final = "lance"
 
 _RELEASE: Final = re.compile(r"(\d+(?:\.\d+)*)[.-]?([^+]*)(?:\+(.+))?")
 _SCHEMAS_KEPT: Final = 16
+
+_ID_BYTES: Final = 8
+_ANCESTORS_MAX: Final = 32
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECONDS_MAX: Final = 253_402_300_799  # the end of the year 9999, as of the message's definition
@@ -89,10 +93,8 @@ class Manifest:
     before the first fragment. `next_row_id` is for tables with stable row ids. `version_aux_data`
     is where the file has data of this version alone, 0 for nowhere. `tag` is what old releases
     called the version. `blob_dataset_version` is that of a second table in which old releases kept
-    blobs, 0 without one.
-    `version_aux_data` is where the file has data that belong to this version alone, 0 for nowhere.
-    `tag` is what old releases called the version. `blob_dataset_version` is that of a second table
-    in which old releases kept blobs, 0 without one.
+    blobs, 0 without one. `ancestors` identify the versions before by their transaction files, as
+    far as writers recorded them.
     """
 
     schema: Schema
@@ -116,6 +118,7 @@ class Manifest:
     max_allocated_field_id: int | None = None
     clustering: tuple[Clustering, ...] = ()
     max_clustering_id: int = 0
+    ancestors: bytes = b""
     unknown: bytes = b""
 
     @property
@@ -157,6 +160,18 @@ class Manifest:
                 version=self.version,
             )
 
+    def ancestor(self, version: int) -> bytes | None:
+        """Return what identifies a version before this one, if that is recorded; see `id_of`."""
+        start = (self.version - version - 1) * _ID_BYTES
+        found = self.ancestors[start : start + _ID_BYTES] if start >= 0 else b""
+        return found or None
+
+    def descent(self) -> bytes:
+        """Return the `ancestors` of the version that follows this one."""
+        if not self.transaction_file:
+            return b""
+        return (id_of(self.transaction_file) + self.ancestors)[: _ANCESTORS_MAX * _ID_BYTES]
+
     def with_flags(self, *, version: int | None = None) -> Self:
         """Return the manifest with the flags that its content calls for, and another version."""
         fragments = self.fragments
@@ -171,6 +186,11 @@ class Manifest:
         )
         version = self.version if version is None else version
         return replace(self, version=version, reader_flags=reader, writer_flags=writer)
+
+
+def id_of(transaction_file: str) -> bytes:
+    """Return what identifies a version among the ancestors of a later one."""
+    return hashlib.blake2b(transaction_file.encode(), digest_size=_ID_BYTES).digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +267,7 @@ def parse_manifest(message: Bytes) -> tuple[Manifest, SectionPositions]:
             for item in proto.clustering
         ),
         max_clustering_id=proto.max_clustering_id,
+        ancestors=proto.ancestors,
         unknown=unknown_fields(proto),
     )
     _check(manifest)
@@ -274,6 +295,7 @@ def render_manifest(manifest: Manifest, positions: SectionPositions) -> tuple[by
         transaction_section=positions.transaction,
         max_allocated_field_id=manifest.max_allocated_field_id,
         max_clustering_id=manifest.max_clustering_id,
+        ancestors=manifest.ancestors,
     )
     proto.MergeFrom(_message_of(manifest.schema.fields))
     proto.data_format.file_format = FILE_FORMAT

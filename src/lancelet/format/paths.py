@@ -42,12 +42,14 @@ DATA_SUFFIX: Final = ".lance"
 MANIFEST_SUFFIX: Final = ".manifest"
 TRANSACTION_SUFFIX: Final = ".txn"
 LATEST_VERSION_HINT: Final = f"{VERSIONS}/latest_version_hint.json"
+RENAMING: Final = f"{VERSIONS}/.renaming"
+"""There while the manifests of a table get the other scheme of names."""
 
 VERSION_MAX: Final = 2**64 - 1
 DETACHED_BIT: Final = 1 << 63
 
 _REF_SUFFIX: Final = ".json"
-_V2_DIGITS: Final = 20
+V2_DIGITS: Final = 20
 _MANIFEST: Final = re.compile(r"(d?)(\d{1,20})\.manifest(?:-([0-9a-fA-F-]{32,36}))?")
 _HINT: Final = re.compile(rb'\s*\{\s*"version"\s*:\s*(\d{1,20})\s*\}\s*')
 
@@ -97,7 +99,7 @@ def manifest_name(version: int, naming: ManifestNaming = ManifestNaming.V2) -> s
         return f"d{version}{MANIFEST_SUFFIX}"
     if naming is ManifestNaming.V1:
         return f"{version}{MANIFEST_SUFFIX}"
-    return f"{VERSION_MAX - version:0{_V2_DIGITS}}{MANIFEST_SUFFIX}"
+    return f"{VERSION_MAX - version:0{V2_DIGITS}}{MANIFEST_SUFFIX}"
 
 
 def manifest_path(version: int, naming: ManifestNaming = ManifestNaming.V2) -> str:
@@ -121,7 +123,7 @@ def parse_manifest_name(name: str) -> ManifestName | None:
     if detached:
         is_sound = is_detached(number)
         return ManifestName(number, ManifestNaming.V2, staging_id) if is_sound else None
-    if len(digits) == _V2_DIGITS:
+    if len(digits) == V2_DIGITS:
         return ManifestName(VERSION_MAX - number, ManifestNaming.V2, staging_id)
     return ManifestName(number, ManifestNaming.V1, staging_id)
 

@@ -2,8 +2,8 @@
 
     put("a", b"abc"), put("b", b"")      num_objects 2, num_bytes 3, and neither object is there
 
-What is written is counted when it is complete. Objects that are deleted are counted and stay where
-they are; one that is moved counts as written and deleted.
+What is written is counted when it is complete, unless it is deleted again. Objects that are deleted
+are counted and stay where they are; one that is moved counts as written and deleted.
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ T = TypeVar("T")
 class _Counts:
     """What was written and what was deleted, from any thread."""
 
-    num_objects: int = 0
-    num_bytes: int = 0
+    written: dict[tuple[str, str], int] = field(default_factory=dict)
     deleted: dict[tuple[str, str], int] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def add(self, size: int) -> None:
+    def add(self, root: str, path: str, size: int) -> None:
         with self.lock:
-            self.num_objects += 1
-            self.num_bytes += size
+            self.written[root, path] = size
+
+    def take_back(self, root: str, path: str) -> bool:
+        with self.lock:
+            return self.written.pop((root, path), None) is not None
 
     def remove(self, root: str, info: ObjectInfo) -> None:
         with self.lock:
@@ -59,12 +61,12 @@ class DiscardingStore(WrappedStore):
     @property
     def num_objects(self) -> int:
         """How many objects were written."""
-        return self._counts.num_objects
+        return len(self._counts.written)
 
     @property
     def num_bytes(self) -> int:
         """How many bytes they have."""
-        return self._counts.num_bytes
+        return sum(self._counts.written.values())
 
     @property
     def num_deleted(self) -> int:
@@ -91,7 +93,7 @@ class DiscardingStore(WrappedStore):
     def put(self, path: str, data: BytesLike) -> None:
         """Count an object."""
         check_path(path)
-        self._counts.add(as_memoryview(data).nbytes)
+        self._counts.add(self.uri, path, as_memoryview(data).nbytes)
 
     def put_note(self, path: str, data: BytesLike) -> None:
         """Count an object, as for any other."""
@@ -104,10 +106,12 @@ class DiscardingStore(WrappedStore):
     def open_writer(self, path: str) -> ObjectWriter:
         """Start an object that is counted when it is closed."""
         check_path(path)
-        return _CountingWriter(self._counts)
+        return _CountingWriter(self._counts, self.uri, path)
 
     def delete(self, path: str) -> None:
         """Count an object that would be gone, if it is there."""
+        if self._counts.take_back(self.uri, path):
+            return
         with suppress(ObjectNotFoundError):
             self._counts.remove(self.uri, self.inner.info(path))
 
@@ -124,15 +128,17 @@ class DiscardingStore(WrappedStore):
     def rename_if_absent(self, source: str, target: str) -> None:
         """Count an object under its new name, and that it would be gone under the old one."""
         check_path(target)
-        self._counts.add(self.inner.info(source).size)
+        self._counts.add(self.uri, target, self.inner.info(source).size)
         self.delete(source)
 
 
 class _CountingWriter(ObjectWriter):
     """Takes bytes and forgets them."""
 
-    def __init__(self, counts: _Counts) -> None:
+    def __init__(self, counts: _Counts, root: str, path: str) -> None:
         self._counts = counts
+        self._root = root
+        self._path = path
         self._position = 0
         self._is_open = True
 
@@ -146,7 +152,7 @@ class _CountingWriter(ObjectWriter):
     def close(self) -> int:
         if self._is_open:
             self._is_open = False
-            self._counts.add(self._position)
+            self._counts.add(self._root, self._path, self._position)
         return self._position
 
     def abort(self) -> None:

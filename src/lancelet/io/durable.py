@@ -6,8 +6,9 @@
 
 A name is taken over with a rename. A name that must be free is given with a hard link, which
 fails if it is taken. Where there are no hard links (some network and removable drives) the name
-is claimed by an exclusive create, which one caller wins, and the winner replaces its own empty
-claim; for that moment a reader can see an empty file, which no file of the format ever is.
+is claimed by an empty file that is locked, and the one who has the lock replaces it. Until then a
+reader can see an empty file, which no file of the format ever is. The lock of a dead process is
+free, so that the next one takes its claim over.
 
 A file of rows is different: nothing leads to it before the manifest of a commit has its name. So
 its flush may run beside whatever the commit does before that, and is waited for once (`Flushes`):
@@ -31,6 +32,7 @@ import contextlib
 import errno
 import os
 import threading
+import warnings
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, wait
@@ -52,6 +54,10 @@ _CREATE: Final = os.O_CREAT | os.O_WRONLY | getattr(os, "O_BINARY", 0)
 
 _OPEN_MAX: Final = 64
 """So many files may wait for their flush; each of them is open."""
+
+
+class DurabilityWarning(RuntimeWarning):
+    """Something was published, and may still be lost with the power."""
 
 
 class LocalWriter(ObjectWriter):
@@ -156,7 +162,21 @@ class LocalWriter(ObjectWriter):
             os.fsync(unfinished.handle)
         unfinished.publish(self._native, may_replace=self._may_replace)
         if self._sync:
+            self._flush_folder()
+
+    def _flush_folder(self) -> None:
+        try:
             flush_folder(self._folder)
+        except OSError as error:
+            if self._may_replace:
+                raise
+            # Everybody sees it already, so to fail would be to deny what was published.
+            warnings.warn(
+                f"{self._path} was stored, but its folder could not be flushed: it may be gone "
+                f"after a loss of power ({error.strerror or error})",
+                DurabilityWarning,
+                stacklevel=5,
+            )
 
     def _publish_unflushed(self, unfinished: UnfinishedFile, flushes: Flushes) -> None:
         handle = os.dup(unfinished.handle)

@@ -150,6 +150,20 @@ class LocalStore(Store):
         """Start a new file."""
         return LocalWriter(path, self._native(path), sync=self._sync, flushes=self._flushes)
 
+    @property
+    def lists_names(self) -> bool:
+        """They cost one request to the system, and a listing one more for each file."""
+        return True
+
+    def list_names(self, folder: str) -> list[str]:
+        """Return the names in a folder."""
+        try:
+            return os.listdir(self._native_folder(folder))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise translated(error, folder) from error
+
     def list(self, folder: str = "", start_after: str | None = None) -> Iterator[ObjectInfo]:
         """Yield the files below a folder, ordered by path; sizes are read as they are yielded."""
         return self._walk(check_folder(folder), start_after or "", ())
@@ -242,15 +256,6 @@ class LocalStore(Store):
         """Return the tag of a file."""
         found = self._info_or_none(path)
         return None if found is None else found.etag
-
-    def last_change(self, folder: str) -> datetime | None:
-        """Return when a name in a folder was last given or taken."""
-        try:
-            return datetime.fromtimestamp(os.stat(self._native_folder(folder)).st_mtime, UTC)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            raise translated(error, folder) from error
 
     def sweep_temporaries(self, folder: str = "", *, older_than_seconds: float) -> int:
         """Delete what crashed writers left below a folder, and return how many files it was.

@@ -30,7 +30,6 @@ _OPERATIONS: Final = {
     "read_ranges": "get",
     "read_tail": "get",
     "info": "head",
-    "last_change": "head",
     "list": "list",
     "list_delimited": "list",
     "put": "put",

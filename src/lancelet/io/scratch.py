@@ -77,6 +77,11 @@ class ScratchStore(WrappedStore):
         found |= {info.path: info for info in self._scratch.list(folder, start_after)}
         return iter([found[path] for path in sorted(found)])
 
+    @property
+    def lists_names(self) -> bool:
+        """Names are those of two stores."""
+        return False
+
     def list_delimited(self, folder: str = "") -> Listing:
         """Return what lies directly in a folder of either store."""
         theirs, own = self.inner.list_delimited(folder), self._scratch.list_delimited(folder)

@@ -227,6 +227,15 @@ class Store(Protocol):
     def open_writer(self, path: str) -> ObjectWriter:
         """Start a new object; use it for whatever may be large."""
 
+    @property
+    def lists_names(self) -> bool:
+        """Whether `list_names` costs much less than `list`."""
+        return False
+
+    def list_names(self, folder: str) -> list[str]:
+        """Return the names directly in a folder, in no order, those of unfinished files too."""
+        return [info.path.rpartition("/")[2] for info in self.list(folder)]
+
     def list(self, folder: str = "", start_after: str | None = None) -> Iterator[ObjectInfo]:
         """Yield the objects anywhere below a folder, ordered by path as text.
 
@@ -285,10 +294,6 @@ class Store(Protocol):
 
     def etag_at_hand(self, path: str) -> str | None:  # noqa: ARG002  # for stores that know
         """Return the tag of an object if finding it out costs next to nothing, else None."""
-        return None
-
-    def last_change(self, folder: str) -> datetime | None:  # noqa: ARG002  # for stores that know
-        """Return when a name in a folder was last given or taken, if the store knows that."""
         return None
 
     def delete_many(self, paths: Iterable[str]) -> None:

@@ -16,8 +16,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import sys
 import uuid
 from typing import Final, Protocol
+
+if sys.platform != "win32":
+    import fcntl
 
 TEMPORARY_PREFIX: Final = ".lancelet-tmp-"
 """How names of unfinished files begin; no name of the format begins with a dot."""
@@ -162,8 +166,29 @@ def give_name_if_free(temporary: str, native: str) -> None:
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        os.close(os.open(native, _CREATE, 0o666))
+        _replace_claim(temporary, native)
+
+
+def _replace_claim(temporary: str, native: str) -> None:
+    """Give a file a name by way of an empty file of that name, which whoever locks it replaces.
+
+    The system unlocks what a dead process had locked, so its claim is taken over.
+    """
+    if sys.platform == "win32":
+        os.rename(temporary, native)  # which fails there if the name is taken
+        return
+    handle = os.open(native, os.O_CREAT | os.O_RDWR, 0o666)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Between opening and locking, others may have replaced the claim, or taken it away.
+        claim = os.fstat(handle)
+        if claim.st_size or not os.path.samestat(claim, os.stat(native)):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), native)
         os.replace(temporary, native)
+    except (BlockingIOError, FileNotFoundError) as error:
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), native) from error
+    finally:
+        os.close(handle)
 
 
 def _close(file: UnfinishedFile) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -103,10 +102,6 @@ class WrappedStore(Store):
         """Return the tag of an object if finding it out costs next to nothing."""
         return self.inner.etag_at_hand(path)
 
-    def last_change(self, folder: str) -> datetime | None:
-        """Return when a name in a folder was last given or taken."""
-        return self._request("last_change", folder, lambda: self.inner.last_change(folder))
-
     def open_reader(self, path: str, size: int | None = None) -> ObjectReader:
         """Open an object."""
         reader = self._request("open_reader", path, lambda: self.inner.open_reader(path, size))
@@ -139,6 +134,15 @@ class WrappedStore(Store):
         """Start a new object."""
         writer = self._request("open_writer", path, lambda: self.inner.open_writer(path))
         return _WrappedWriter(path, writer, self.around)
+
+    @property
+    def lists_names(self) -> bool:
+        """Whether names cost much less than a listing."""
+        return self.inner.lists_names
+
+    def list_names(self, folder: str) -> list[str]:
+        """Return the names in a folder; a listing like any other to who looks on."""
+        return self._request("list", folder, lambda: self.inner.list_names(folder))
 
     def list(self, folder: str = "", start_after: str | None = None) -> Iterator[ObjectInfo]:
         """Yield the objects below a folder."""

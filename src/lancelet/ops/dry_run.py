@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Protocol
 
 import numpy as np
@@ -249,13 +248,9 @@ class _Unpublishing(CommitHandler):
         assert transaction is not None, "manifests of ours hold their transaction"
         raise _ReachedCommitError(transaction)
 
-    def find_latest(self, store: Store, *, exact: bool = False) -> ManifestEntry | None:
+    def find_latest(self, store: Store) -> ManifestEntry | None:
         """Return what the other handler finds."""
-        return self.inner.find_latest(store, exact=exact)
-
-    def last_change(self, store: Store) -> datetime | None:
-        """Return what the other handler knows."""
-        return self.inner.last_change(store)
+        return self.inner.find_latest(store)
 
     def find_version(self, store: Store, version: int, *, uri: str) -> ManifestEntry:
         """Return what the other handler finds."""

@@ -9,11 +9,19 @@ Append and overwrite create the table where there is none.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Final
 
-from lancelet.errors import AlreadyExistsError, InvalidInputError
+from lancelet.errors import (
+    AlreadyExistsError,
+    CommitConflictError,
+    DatasetNotFoundError,
+    InvalidInputError,
+    LanceletError,
+)
 from lancelet.format.base_paths import BasePath
 from lancelet.format.fragment import Fragment
 from lancelet.format.operation import Append, Operation, Overwrite
@@ -29,10 +37,13 @@ from lancelet.ops.publish import Remarks, commit_transaction, new_transaction
 from lancelet.ops.rows import RowStream
 from lancelet.ops.write import FileOptions, Target, checked_batches, write_fragments
 from lancelet.table.apply.state import with_true_version
-from lancelet.table.commit import CommitOptions
+from lancelet.table.commit import CommitOptions, check_same_table
 from lancelet.table.dictionaries import dictionary_values_of
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import Snapshot, latest_snapshot
+
+_RETRY_SECONDS: Final = 30.0
+"""For how long rows that were written are appended again where others were first."""
 
 
 class WriteMode(Enum):
@@ -103,18 +114,71 @@ def write_table(
 ) -> Snapshot:
     """Write rows and commit them; see `WriteMode`.
 
-    `known` is a version that was read already, which is not read again if it is the latest.
+    `known` is a version that was read already, which is not read again if it is the latest. The
+    rows go to its table, or nowhere.
+
+    Raises:
+        DatasetNotFoundError: The table of `known` was moved or dropped.
+        VersionNotFoundError: It was deleted and made again.
     """
     LISTENERS.tell(DATASET_EVENTS, event="loading", uri=location.uri)
     LISTENERS.tell(DATASET_EVENTS, event="writing", uri=location.uri, mode=mode.value.capitalize())
     latest = latest_snapshot(location, known=known)
+    if known is not None:
+        if latest is None:
+            raise DatasetNotFoundError(
+                "the dataset is gone since it was opened; was it moved or dropped?",
+                uri=location.uri,
+            )
+        check_same_table(known, latest)
     # Nothing leads to the new files before the commit, so they are flushed beside its work.
     lazy = replace(location, store=location.store.lazily())
     beside = None if latest is None else replace(latest, location=lazy)
     prepared = prepare_write(lazy, beside, rows, mode, options)
-    transaction = new_transaction(prepared.read_version, prepared.operation, options.remarks)
-    committing = replace(prepared.options, settle=lazy.store.settle, known=latest)
-    return commit_transaction(location, transaction, committing)
+    prepared = replace(prepared, options=replace(prepared.options, settle=lazy.store.settle))
+    deadline = time.monotonic() + _RETRY_SECONDS
+    while True:
+        transaction = new_transaction(prepared.read_version, prepared.operation, options.remarks)
+        try:
+            return commit_transaction(
+                location, transaction, replace(prepared.options, known=latest)
+            )
+        except (CommitConflictError, AlreadyExistsError) as error:
+            # Both say that nothing was committed.
+            before, latest = latest, latest_snapshot(location)
+            again = None if latest is None else _appended_to(latest, before, prepared, mode, error)
+            if again is None or time.monotonic() > deadline:
+                raise
+            prepared = again
+
+
+def _appended_to(
+    latest: Snapshot,
+    before: Snapshot | None,
+    prepared: PreparedWrite,
+    mode: WriteMode,
+    error: LanceletError,
+) -> PreparedWrite | None:
+    """Return how rows that were written for one version follow another, if they can."""
+    if mode is not WriteMode.APPEND:
+        return None
+    match prepared.operation:
+        case Overwrite(fragments, schema) if before is None:
+            fit_to_table(latest.schema, schema.to_arrow())
+            if latest.schema.fields != schema.fields:
+                raise CommitConflictError(
+                    "another writer created the table meanwhile, with its columns in another "
+                    "order; append again",
+                    uri=latest.location.uri,
+                    retryable=True,
+                ) from error
+            committing = replace(prepared.options, must_create=False, data_version=None)
+            return PreparedWrite(Append(fragments), latest.version, committing)
+        case Append() if before is not None and error.facts.get("retryable"):
+            same = before.schema == latest.schema
+            return replace(prepared, read_version=latest.version) if same else None
+        case _:
+            return None
 
 
 def report_write(

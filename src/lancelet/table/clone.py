@@ -21,7 +21,12 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from lancelet.buffers import Ranges
-from lancelet.errors import AlreadyExistsError, InvalidInputError, UnsupportedError
+from lancelet.errors import (
+    AlreadyExistsError,
+    InvalidInputError,
+    UnsupportedError,
+    VersionRemovedError,
+)
 from lancelet.format.base_paths import BasePath
 from lancelet.format.fragment import DataFile, External, Fragment
 from lancelet.format.fragment_list import FragmentList
@@ -36,7 +41,8 @@ from lancelet.table.apply import State
 from lancelet.table.apply.mem_wal import forget_shards
 from lancelet.table.commit import publish_first
 from lancelet.table.location import Place, TableLocation
-from lancelet.table.snapshot import Snapshot
+from lancelet.table.removals import Removals
+from lancelet.table.snapshot import Snapshot, latest_snapshot
 
 _COPY_BYTES: Final = 32 << 20
 """How much of a file is held while it is copied."""
@@ -67,7 +73,10 @@ def shallow_clone(
         ref_name=manifest.branch,
         branch_name=branch,
     )
-    return _publish(source, target, state, operation)
+    clone = _publish(source, target, state, operation)
+    if branch is None:
+        _check_not_removed(source, clone)
+    return clone
 
 
 def deep_clone(source: Snapshot, target: TableLocation) -> Snapshot:
@@ -100,8 +109,24 @@ def _publish(source: Snapshot, target: TableLocation, state: State, operation: C
     return publish_first(target, transaction, state, source.entry.naming)
 
 
+def _check_not_removed(source: Snapshot, clone: Snapshot) -> None:
+    """Refuse a clone whose source was being cleaned up, so that it may lack files.
+
+    From a cleanup that begins later nothing protects what borrows but those who ask for it.
+    """
+    removed = Removals.of(source.location.store).transactions
+    if source.is_there() and source.version not in removed:
+        return
+    clone.location.store.delete(clone.entry.path)
+    raise VersionRemovedError(
+        "the version was cleaned up while it was cloned; clone a version that stays, or tag it",
+        uri=source.location.uri,
+        version=source.version,
+    )
+
+
 def _check_nothing_at(target: TableLocation) -> None:
-    if target.handler.find_latest(target.store, exact=True) is not None:
+    if latest_snapshot(target) is not None:
         raise AlreadyExistsError("Dataset already exists", uri=target.uri)
 
 

@@ -6,6 +6,7 @@
     manifest  of version 8, put if absent
               taken?      version 8 is somebody's; judge it, build version 9
               no reply?   look for our transaction, then try again: our id tells our own version
+    landed?   if version 8 was another's and was cleaned up, ours came too late; try again
 
 Nothing that readers see changes before that put, and nothing needs undoing after a failure: files
 that were written for a lost commit have names nobody else uses, and cleaning up finds them.
@@ -27,16 +28,18 @@ from typing import Final
 from lancelet.about import __version__
 from lancelet.errors import (
     AlreadyExistsError,
+    CommitConflictError,
     CommitContentionError,
     CommitOutcomeUnknownError,
     DatasetNotFoundError,
     NotFoundError,
+    ObjectNotFoundError,
     StorageError,
     VersionNotFoundError,
 )
 from lancelet.format.flags import check_writable
 from lancelet.format.index_metadata import IndexSection
-from lancelet.format.manifest import Manifest, WriterVersion
+from lancelet.format.manifest import Manifest, WriterVersion, id_of
 from lancelet.format.manifest_file import write_manifest_file
 from lancelet.format.operation import Operation, Overwrite, Restore
 from lancelet.format.paths import (
@@ -44,6 +47,7 @@ from lancelet.format.paths import (
     LATEST_VERSION_HINT,
     TRANSACTIONS,
     ManifestNaming,
+    VersionRangeError,
     is_detached,
     manifest_path,
     render_version_hint,
@@ -60,13 +64,16 @@ from lancelet.table.counted_rows import with_counted_rows
 from lancelet.table.dictionaries import dictionary_values_of, with_dictionaries
 from lancelet.table.fragment_reuse import current_coverage, with_recorded_moves
 from lancelet.table.handlers import CommitHandler
+from lancelet.table.landed import has_landed
 from lancelet.table.location import TableLocation
 from lancelet.table.manifests import ManifestEntry, keep_manifest
 from lancelet.table.mark import Mark
 from lancelet.table.moved_rows import with_creation_versions
+from lancelet.table.removals import Removals, held
 from lancelet.table.snapshot import (
     Snapshot,
     latest_snapshot,
+    open_entry,
     open_snapshot,
     unsaved_snapshot,
     written_snapshot,
@@ -77,8 +84,6 @@ _WAIT_MS_FIRST: Final = 2.0
 _WAIT_MS_MAX: Final = 128.0
 _ROUNDS_MAX: Final = 16
 """How often one attempt looks for what was committed while it judged what was there."""
-_LATE_SECONDS: Final = 0.25
-"""How long after reading the latest version a commit looks whether it came too late."""
 _LIBRARY: Final = "lancelet"
 
 
@@ -114,7 +119,8 @@ class CommitOptions:
     settle: Callable[[], None] | None = None
     """Waits, before the manifest has its name, until the files it names survive a loss of power."""
     known: Snapshot | None = None
-    """A version that was read already, which is not read again if it is the latest."""
+    """A version that was read already: not read again if it is the latest, and of the same table,
+    or nothing is committed."""
     mark: Mark | None = None
     """Which batch of a sequence this is; a table that has it already stays as it is."""
 
@@ -128,9 +134,26 @@ def commit(
         CommitConflictError: Another transaction changed the same things; `retryable` in its facts
             says whether doing the work again from the latest version can succeed.
         CommitContentionError: Every attempt lost the race for a version.
-        CommitOutcomeUnknownError: The store lost its reply and could not be asked.
+        CommitOutcomeUnknownError: The store lost its reply and could not be asked, or versions
+            were removed by others in a way that leaves no evidence.
+        DatasetNotFoundError: There is no table, or it was moved or dropped since it was read.
     """
     options = options or CommitOptions()
+    referred = _referred_version(transaction, options)
+    if referred is None:
+        return _commit(location, transaction, options)
+    with held(location, referred):
+        return _commit(location, transaction, options)
+
+
+def _referred_version(transaction: Transaction, options: CommitOptions) -> int | None:
+    """Return the old version whose files the new one will need, if there is one."""
+    if isinstance(transaction.operation, Restore):
+        return transaction.operation.version
+    return transaction.read_version or None if options.detached else None
+
+
+def _commit(location: TableLocation, transaction: Transaction, options: CommitOptions) -> Snapshot:
     resolver = Resolver(
         transaction,
         options.affected,
@@ -138,28 +161,22 @@ def commit(
         keeps_order=options.keeps_order,
         keys_are_new=options.keys_are_new,
     )
-    lost: CommitOutcomeUnknownError | None = None
     deadline = None if options.seconds is None else time.monotonic() + options.seconds
     for attempt in range(max(1, options.attempts)):
         if attempt and deadline is not None and time.monotonic() > deadline:
             break
         try:
-            # A version may have come unseen just when the known one was read: then its name is
-            # taken, and from the second attempt on the latest is looked for.
-            known = None if attempt else options.known
-            published = _attempt(location, resolver, options, known)
-        except CommitOutcomeUnknownError as error:
-            # Ours may be there, or come to be there late: the next attempt meets it either way.
-            published, lost = None, error
-        except StorageError as error:
-            if lost is None:
+            published = _attempt(location, resolver, options)
+        except (StorageError, CommitConflictError, AlreadyExistsError) as error:
+            # What was put without a reply may be a version, whatever failed since.
+            if resolver.lost is None:
                 raise
-            raise lost from error
+            raise resolver.lost from error
         if published is not None:
             return published
         _wait(attempt)
-    if lost is not None:
-        raise lost
+    if resolver.lost is not None:
+        raise resolver.lost
     raise CommitContentionError(
         "lost the race for every version; nothing conflicts, so trying again may work",
         uri=location.uri,
@@ -174,25 +191,31 @@ class PreparedCommit:
     transaction: Transaction
     state: State
     naming: ManifestNaming
+    base: Snapshot | None = None
+    """The version that it follows."""
 
 
 def _attempt(
-    location: TableLocation, resolver: Resolver, options: CommitOptions, known: Snapshot | None
+    location: TableLocation, resolver: Resolver, options: CommitOptions
 ) -> Snapshot | None:
     """Publish on top of what is the latest version now; None if another writer was faster."""
-    ours = resolver.ours
+    ours, known = resolver.ours, options.known
     resolver.num_tried += 1
-    began = time.monotonic()
     latest = latest_snapshot(location, options.handler, known=known)
     if latest is None:
-        if not isinstance(ours.operation, Overwrite):
-            raise DatasetNotFoundError("there is no dataset to commit to", uri=location.uri)
-        return _publish(location, _prepare_first(ours, options), options)
+        if known is not None or not isinstance(ours.operation, Overwrite):
+            raise DatasetNotFoundError(
+                "there is no dataset to commit to" if known is None else "the dataset is gone",
+                uri=location.uri,
+            )
+        return _publish(location, _prepare_first(ours, options), options, resolver=resolver)
     if options.must_create:
         own = resolver.own_first(latest)
         if own is None:
             raise AlreadyExistsError("Dataset already exists", uri=location.uri)
         return own
+    if known is not None:
+        check_same_table(known, latest)
     if ours.read_version > latest.version and not is_detached(ours.read_version):
         raise VersionNotFoundError(
             "the version that the transaction read was never committed",
@@ -205,12 +228,23 @@ def _attempt(
         base = open_snapshot(location, ours.read_version)
         version = secrets.randbits(63) | DETACHED_BIT
         return _publish(location, _prepare(ours, base, version, options), options)
+    try:
+        return _follow(location, resolver, options, latest)
+    except ObjectNotFoundError:
+        if latest.is_there():
+            raise
+        return None  # It was cleaned up while it was read, so a newer one is there.
+
+
+def _follow(
+    location: TableLocation, resolver: Resolver, options: CommitOptions, latest: Snapshot
+) -> Snapshot | None:
+    """Publish what follows the latest version, unless others were faster or ours is there."""
     own = resolver.own_version(latest)
     for _ in range(_ROUNDS_MAX):
         # Judging many versions takes a while; a commit on top of the last would come too late.
         if own is not None or resolver.num_judged < 2:
             break
-        began = time.monotonic()
         latest = latest_snapshot(location, options.handler) or latest
         check_writable(latest.manifest.reader_flags, latest.manifest.writer_flags)
         own = resolver.own_version(latest)
@@ -218,11 +252,50 @@ def _attempt(
         return own
     if options.mark is not None and options.mark.is_reached(latest.manifest.config):
         return latest
-    prepared = _prepare(resolver.rebased(latest), latest, latest.version + 1, options)
-    published = _publish(location, prepared, options)
-    if published is not None and time.monotonic() - began > _LATE_SECONDS:
-        return None if _is_withdrawn(published, options) else published
-    return published
+    version = latest.version + 1
+    if is_detached(version):
+        raise VersionRangeError(
+            "the table has the highest version there can be; copy it to go on",
+            uri=location.uri,
+            version=latest.version,
+        )
+    prepared = _prepare(resolver.rebased(latest), latest, version, options)
+    return _publish(location, prepared, options, resolver=resolver)
+
+
+def check_same_table(known: Snapshot, latest: Snapshot) -> None:
+    """Refuse to go on if the latest version at a place is not of the table that was read there.
+
+    Where another library cleaned the known version up, nothing says that it is another table.
+
+    Raises:
+        VersionNotFoundError: The table was deleted and made again.
+    """
+    file = known.manifest.transaction_file
+    location, version = latest.location, known.version
+    if latest.identity == known.identity or latest.manifest.ancestor(version) == id_of(file):
+        return
+    if version < latest.version and not is_detached(version):
+        try:
+            found = location.handler.find_version(location.store, version, uri=location.uri)
+            if found.is_that_of(known.entry) or (
+                open_entry(location, found).identity == known.identity
+            ):
+                return
+            is_there = True
+        except (VersionNotFoundError, ObjectNotFoundError):
+            is_there = False
+        recorded = Removals.of(location.store).transactions.get(version)
+        if recorded == file or (recorded is None and not is_there):
+            return
+    elif is_detached(version):
+        return
+    raise VersionNotFoundError(
+        "the table was deleted and made again after it was read; open it again",
+        uri=location.uri,
+        version=version,
+        latest=latest.version,
+    )
 
 
 def _prepare_first(transaction: Transaction, options: CommitOptions) -> PreparedCommit:
@@ -251,7 +324,8 @@ def _prepare(
     state = with_recorded_moves(state, operation, base)
     if has_merged_tables(state):
         state = with_index_catchup(state, before, _as_read(transaction, base))
-    return PreparedCommit(transaction, with_counted_rows(state, base.location), base.entry.naming)
+    state = with_counted_rows(state, base.location)
+    return PreparedCommit(transaction, state, base.entry.naming, base)
 
 
 def _as_read(transaction: Transaction, base: Snapshot) -> State | None:
@@ -273,11 +347,19 @@ def _restored(location: TableLocation, operation: Operation) -> State | None:
 
 
 def _publish(
-    location: TableLocation, prepared: PreparedCommit, options: CommitOptions
+    location: TableLocation,
+    prepared: PreparedCommit,
+    options: CommitOptions,
+    *,
+    resolver: Resolver | None = None,
 ) -> Snapshot | None:
-    """Write the manifest under the name of its version; the one request that decides."""
+    """Write the manifest under the name of its version; the one request that decides.
+
+    None if the name is another's, or was: whoever publishes looks again what the latest is. The
+    same is true if the reply was lost and the version is not there; `resolver` remembers it.
+    """
     transaction, store = prepared.transaction, location.store
-    manifest = _stamped(prepared.state.manifest, transaction, options.mark)
+    manifest = _stamped(prepared, options.mark)
     path = manifest_path(manifest.version, prepared.naming)
     rendered = sealed(transaction.render())
     store.put_note(f"{TRANSACTIONS}/{transaction.file_name}", rendered)
@@ -290,61 +372,68 @@ def _publish(
     handler = options.handler or location.handler
     if options.settle is not None:
         options.settle()
+    entry = ManifestEntry(manifest.version, prepared.naming, path, len(data), manifest.timestamp)
+    published = written_snapshot(location, entry, stored, indices, transaction)
     try:
         handler.publish(store, path, data, version=manifest.version)
     except AlreadyExistsError:
         return None
-    except CommitOutcomeUnknownError as lost:
-        if not _is_published(location, manifest.version, transaction):
-            raise lost.with_facts(version=manifest.version, uuid=transaction.uuid) from None
+    except CommitOutcomeUnknownError as error:
+        if not _is_published(published):
+            lost = error.with_facts(version=manifest.version, uuid=transaction.uuid)
+            if resolver is None:
+                raise lost from None
+            resolver.lose(published, lost)
+            return None
     if not options.detached:
+        if not has_landed(published, prepared.base, handler):
+            return None
         _write_hint(store, manifest.version)
-    entry = ManifestEntry(
-        manifest.version,
-        prepared.naming,
-        path,
-        len(data),
-        manifest.timestamp,
-        store.etag_at_hand(path),
-        folder_changed_at=None if options.detached else handler.last_change(store),
-    )
     keep_manifest(data, stored, location.kept.cache)
+    entry = replace(entry, etag=store.etag_at_hand(path))
     return written_snapshot(location, entry, stored, indices, transaction)
 
 
 def publish_first(
-    location: TableLocation, transaction: Transaction, state: State, naming: ManifestNaming
+    location: TableLocation,
+    transaction: Transaction,
+    state: State,
+    naming: ManifestNaming,
+    *,
+    base: Snapshot | None = None,
 ) -> Snapshot:
-    """Publish a version that nothing comes before, as a clone's is.
+    """Publish a version that nothing comes before, as a clone's is, or just `base`.
 
     Raises:
         AlreadyExistsError: Another writer published the same.
     """
-    prepared = PreparedCommit(transaction, state, naming)
+    prepared = PreparedCommit(transaction, state, naming, base)
     published = _publish(location, prepared, CommitOptions())
     if published is None:
         raise AlreadyExistsError("Dataset already exists", uri=location.uri)
     return published
 
 
-def _stamped(manifest: Manifest, transaction: Transaction, mark: Mark | None) -> Manifest:
+def _stamped(prepared: PreparedCommit, mark: Mark | None) -> Manifest:
+    manifest, transaction, base = prepared.state.manifest, prepared.transaction, prepared.base
     return replace(
         manifest,
         config=manifest.config if mark is None else mark.put(manifest.config),
         timestamp_ns=time.time_ns(),
         transaction_file=transaction.file_name,
+        ancestors=b"" if base is None else base.manifest.descent(),
         writer_version=WriterVersion.of(_LIBRARY, __version__),
         tag=transaction.tag,
     )
 
 
-def _is_published(location: TableLocation, version: int, ours: Transaction) -> bool:
+def _is_published(ours: Snapshot) -> bool:
     """Say whether a version is there and ours, after the reply to its put was lost."""
     try:
-        found = open_snapshot(location, version).transaction
+        found = open_snapshot(ours.location, ours.version)
     except NotFoundError:
         return False
-    return found is not None and found.uuid == ours.uuid
+    return found.manifest.transaction_file == ours.manifest.transaction_file
 
 
 def _write_hint(store: Store, version: int) -> None:
@@ -353,29 +442,6 @@ def _write_hint(store: Store, version: int) -> None:
         store.put_note(LATEST_VERSION_HINT, render_version_hint(version))
     except StorageError:
         return
-
-
-def _is_withdrawn(published: Snapshot, options: CommitOptions) -> bool:
-    """Take a version back, and say so, if it has a number that was free because it was cleaned up.
-
-    Others may have published that version and more, and cleaned all but the last of them up, while
-    this writer was held up. Then nobody would ever see what it wrote.
-    """
-    location, entry = published.location, published.entry
-    handler = options.handler or location.handler
-    try:
-        latest = handler.find_latest(location.store, exact=True)
-        if latest is None or latest.version <= entry.version:
-            return False
-        after = handler.find_version(location.store, entry.version + 1, uri=location.uri)
-        if after.modified >= location.store.info(entry.path).modified:
-            return False
-    except VersionNotFoundError:
-        pass  # It was cleaned up, and would not have been without this one before it.
-    except StorageError:
-        return False  # What was published is there; only what came then is not known.
-    location.store.delete(entry.path)
-    return True
 
 
 def _wait(attempt: int) -> None:

@@ -52,7 +52,8 @@ def fast_forward(main: TableLocation, name: str) -> Snapshot:
     transaction = Transaction(parent.version, str(uuid.uuid4()), operation)
     state = _as_of_parent(source, parent)
     try:
-        return publish_first(parent.location, transaction, state, parent.entry.naming)
+        naming = parent.entry.naming
+        return publish_first(parent.location, transaction, state, naming, base=parent)
     except AlreadyExistsError as error:
         raise _moved_on(parent, name, branch.parent_version) from error
 

@@ -5,27 +5,31 @@
     _versions/3.manifest                       version 3 in a V1 table: all must be listed
 
 A table uses one scheme of names. Staged manifests of an external store and detached versions lie
-in the same folder and are no part of the history.
+in the same folder and are no part of the history; neither is an empty file, which a writer left
+that died while it claimed a name. Names that begin with a dot are ours, and come first in a
+listing: what cleaning up removed (`removals`), what is held against it, and that a change of the
+scheme is under way.
 
-After each commit a note of the latest version is left in the folder. It may be missing, garbage,
-too old or too new, so it only saves work where it can be checked:
-
-    nothing in the folder changed since the note, and the note says 7;
-    7 is there and was committed when the note was written; 8 is not there     7 is the latest
-    anything else                                                              list
+The newest version is what one listing shows. The hint that each commit leaves is for others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Final
 
 import numpy as np
 
 from lancelet.buffers import Ranges, Slices, run
-from lancelet.errors import ObjectNotFoundError, VersionNotFoundError, corrupt_within
+from lancelet.errors import (
+    CorruptDataError,
+    ObjectNotFoundError,
+    VersionNotFoundError,
+    corrupt_within,
+)
 from lancelet.format.manifest_file import (
     TAIL_BYTES,
     StoredManifest,
@@ -33,37 +37,37 @@ from lancelet.format.manifest_file import (
     read_manifest,
 )
 from lancelet.format.paths import (
-    DETACHED_BIT,
-    LATEST_VERSION_HINT,
+    MANIFEST_SUFFIX,
+    RENAMING,
+    V2_DIGITS,
+    VERSION_MAX,
     VERSIONS,
     ManifestNaming,
     is_detached,
     manifest_path,
     parse_manifest_name,
-    parse_version_hint,
 )
 from lancelet.io import ObjectInfo, Store
 from lancelet.io.cache import CACHE, LruCache
 from lancelet.io.uri import name
 
-_NOTED_AT_COMMIT: Final = timedelta(seconds=10)
-"""How long after its time of commit a manifest may be written and noted."""
-
 _JUST_WRITTEN: Final = timedelta(seconds=1)
 """For so long the times of a file may not tell it from another one."""
 
-_NOTE_IS_LAST: Final = timedelta(milliseconds=500)
-"""How long after a note was written the folder may show the change that giving it its name was."""
+_PAGE: Final = 1000
+"""How many names one request to list them brings."""
+
+_LOOKS_MAX: Final = 100
+"""How often the newest manifest may be gone when it is looked at, before that is an error."""
+
+
+class MixedNamesError(CorruptDataError, ValueError):
+    """Manifests have names of both schemes, so that readers may miss the newest; rename them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestEntry:
-    """A manifest as a listing shows it.
-
-    `noted_at` is set where it was found by the note of the latest version, written then.
-    `folder_changed_at` is set where it was found to be the latest: the last change of the folder
-    by then. While that is the last one, it is the latest still.
-    """
+    """A manifest as a listing shows it."""
 
     version: int
     naming: ManifestNaming
@@ -71,8 +75,6 @@ class ManifestEntry:
     size: int
     modified: datetime
     etag: str | None = None
-    noted_at: datetime | None = None
-    folder_changed_at: datetime | None = None
 
     def is_that_of(self, other: ManifestEntry) -> bool:
         """Return whether both are surely of one manifest, as it was stored once."""
@@ -81,6 +83,96 @@ class ManifestEntry:
             other.size,
             other.etag,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class VersionFolder:
+    """What one listing of the folder of versions showed.
+
+    `names` has the file of each version that was listed; where names of V2 fill a page, older
+    versions are not. `dotted` are the names that begin with a dot.
+    """
+
+    names: Mapping[int, str]
+    dotted: tuple[str, ...]
+    infos: Mapping[str, ObjectInfo]
+
+    @staticmethod
+    def of(store: Store) -> VersionFolder:
+        """List the folder of versions, as far as the newest version takes.
+
+        Raises:
+            MixedNamesError: There are names of both schemes, and nobody is renaming them.
+        """
+        if store.lists_names:
+            return VersionFolder._of(store, store.list_names(VERSIONS), {})
+        listing = store.list(VERSIONS)
+        infos = {name(info.path): info for info in islice(listing, _PAGE)}
+        if len(infos) == _PAGE and not all(map(_comes_first, infos)):
+            infos |= {name(info.path): info for info in listing}
+        return VersionFolder._of(store, infos, infos)
+
+    @staticmethod
+    def _of(store: Store, names: Iterable[str], infos: Mapping[str, ObjectInfo]) -> VersionFolder:
+        found: dict[int, str] = {}
+        older: dict[int, str] = {}
+        dotted: list[str] = []
+        for each in names:
+            if each[0] == ".":
+                dotted.append(each)
+                continue
+            # A table may have many thousands of versions, of which only numbers are wanted.
+            digits = each.removesuffix(MANIFEST_SUFFIX)
+            if len(digits) != len(each) and digits.isascii() and digits.isdecimal():
+                if len(digits) == V2_DIGITS:
+                    found[VERSION_MAX - int(digits)] = each
+                elif len(digits) < V2_DIGITS:
+                    older[int(digits)] = each
+        if found and older and name(RENAMING) not in dotted:
+            raise MixedNamesError(
+                "the manifests have names of both schemes, as after a change of names that was "
+                "cut short; open a version by its number and call `migrate_manifest_paths_v2()` "
+                "to finish it",
+                uri=store.uri,
+                newest_of_new_names=max(found),
+                newest_of_old_names=max(older),
+            )
+        return VersionFolder(older | found, tuple(dotted), infos)
+
+    def above(self, version: int) -> int | None:
+        """Return the lowest version that was listed above one."""
+        return min((each for each in self.names if each > version), default=None)
+
+    def newest(self, store: Store) -> ManifestEntry | None:
+        """Return the newest manifest, or None if there is none.
+
+        Raises:
+            ObjectNotFoundError: It was removed since the listing.
+        """
+        version = max(self.names, default=None)
+        while version is not None:
+            entry = self.entry(store, version)
+            if entry.size:
+                return entry
+            version = max((each for each in self.names if each < version), default=None)
+        return None
+
+    def entry(self, store: Store, version: int) -> ManifestEntry:
+        """Return the manifest of a version that was listed."""
+        file = self.names[version]
+        path = f"{VERSIONS}/{file}"
+        info = self.infos[file] if file in self.infos else store.info(path)
+        naming = ManifestNaming.V2 if _is_v2(file) else ManifestNaming.V1
+        return ManifestEntry(version, naming, path, info.size, info.modified, info.etag)
+
+
+def _is_v2(file: str) -> bool:
+    return len(file) == V2_DIGITS + len(MANIFEST_SUFFIX) and file[0] != "d"
+
+
+def _comes_first(file: str) -> bool:
+    """Return whether a listing that begins with names like this one has the newest version."""
+    return (file[0] == "." and file != name(RENAMING)) or _is_v2(file)
 
 
 def list_manifests(store: Store) -> Iterator[ManifestEntry]:
@@ -92,83 +184,42 @@ def list_manifests(store: Store) -> Iterator[ManifestEntry]:
 
 
 def list_versions(store: Store) -> list[ManifestEntry]:
-    """Return the committed manifests, oldest first."""
-    return sorted(list_manifests(store), key=lambda entry: entry.version)
+    """Return the committed manifests, oldest first.
+
+    Where a version has two names, since a change of the scheme was cut short, it has the new one.
+    """
+    entries = sorted(list_manifests(store), key=lambda entry: entry.naming.value)
+    by_version = {entry.version: entry for entry in entries}
+    return [by_version[version] for version in sorted(by_version)]
 
 
-def find_latest(store: Store, *, exact: bool = False) -> ManifestEntry | None:
+def find_latest(store: Store) -> ManifestEntry | None:
     """Return the newest manifest, or None if there is no table.
 
-    That takes the note of the latest version, where the store can tell that it is fresh, else one
-    page of a listing in V2 and all pages in V1. An `exact` answer never uses the note, and is
-    needed where `is_as_noted` says no.
+    That takes one page of a listing in V2 and all pages in V1. Where the newest was cleaned up
+    since it was listed, a newer one is there.
+
+    Raises:
+        MixedNamesError: There are names of both schemes.
     """
-    if exact:
-        return _listed_latest(store)
-    changed = store.last_change(VERSIONS)
-    noted = None if changed is None else _noted_latest(store, changed)
-    found = noted or _listed_latest(store)
-    return None if found is None else replace(found, folder_changed_at=changed)
-
-
-def is_as_noted(entry: ManifestEntry, committed_at: datetime) -> bool:
-    """Return whether a manifest that was found by the note was the last one at that time.
-
-    In a table that was copied all files are of one time, and only the manifest knows better.
-    """
-    return entry.noted_at is None or abs(entry.noted_at - committed_at) <= _NOTED_AT_COMMIT
-
-
-def _noted_latest(store: Store, changed: datetime) -> ManifestEntry | None:
-    """Return the newest manifest if the note of it was the last change to the folder.
-
-    A note that is older is worth nothing: versions behind it may have been cleaned up, so that
-    a free name after it does not mean that it is the last.
-    """
-    try:
-        noted_at = store.info(LATEST_VERSION_HINT).modified
-        version = parse_version_hint(store.read(LATEST_VERSION_HINT))
-    except ObjectNotFoundError:
-        return None
-    if version is None or is_detached(version) or changed - noted_at > _NOTE_IS_LAST:
-        return None
-    for naming in ManifestNaming:
-        found: ManifestEntry | None = None
-        while version < DETACHED_BIT and (entry := _entry_at(store, version, naming)) is not None:
-            found = entry
-            version += 1
-        if found is not None:
-            return replace(found, noted_at=max(noted_at, found.modified))
-    return None
-
-
-def _entry_at(store: Store, version: int, naming: ManifestNaming) -> ManifestEntry | None:
-    path = manifest_path(version, naming)
-    try:
-        info = store.info(path)
-    except ObjectNotFoundError:
-        return None
-    return ManifestEntry(version, naming, path, info.size, info.modified, info.etag)
-
-
-def _listed_latest(store: Store) -> ManifestEntry | None:
-    latest: ManifestEntry | None = None
-    for entry in list_manifests(store):
-        if entry.naming is ManifestNaming.V2:
-            # Names count down, so what lists first is the newest; a V1 name would list before
-            # any V2 name only in a table whose migration was cut short.
-            return entry if latest is None or entry.version > latest.version else latest
-        if latest is None or entry.version > latest.version:
-            latest = entry
-    return latest
+    for _ in range(_LOOKS_MAX):
+        try:
+            return VersionFolder.of(store).newest(store)
+        except ObjectNotFoundError as error:
+            missing = error
+    raise missing
 
 
 def find_version(store: Store, version: int, *, uri: str) -> ManifestEntry:
     """Return the manifest of a version, trying its name under both schemes."""
     for naming in (ManifestNaming.V2, ManifestNaming.V1):
-        entry = _entry_at(store, version, naming)
-        if entry is not None:
-            return entry
+        path = manifest_path(version, naming)
+        try:
+            info = store.info(path)
+        except ObjectNotFoundError:
+            continue
+        if info.size:
+            return ManifestEntry(version, naming, path, info.size, info.modified, info.etag)
     raise VersionNotFoundError(
         f"version {version} was not found: it was never committed, or was cleaned up",
         uri=uri,
@@ -226,6 +277,8 @@ def _parsed(data: bytes, cache: LruCache) -> StoredManifest:
 def _entry_of(info: ObjectInfo) -> ManifestEntry | None:
     found = parse_manifest_name(name(info.path))
     if found is None or found.staging_id is not None or is_detached(found.version):
+        return None
+    if not info.size:
         return None
     return ManifestEntry(
         found.version, found.naming, info.path, info.size, info.modified, info.etag

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from typing import TypeAlias
@@ -55,6 +56,7 @@ from lancelet.io.uri import name as last_part
 from lancelet.io.uri import parent
 from lancelet.table.clone import shallow_clone
 from lancelet.table.location import TableLocation
+from lancelet.table.removals import held
 from lancelet.table.snapshot import Snapshot, latest_snapshot, open_entry, open_snapshot
 
 Reference: TypeAlias = int | str | tuple[str | None, int | None] | None
@@ -126,7 +128,7 @@ def list_tags(main: TableLocation) -> dict[str, Tag]:
     return {
         name: _read_tag(main, info.path)
         for info in main.store.list(TAGS)
-        if (name := ref_name_of(last_part(info.path))) is not None
+        if info.size and (name := ref_name_of(last_part(info.path))) is not None
     }
 
 
@@ -145,20 +147,20 @@ def create_tag(main: TableLocation, name: str, version: int, branch: str | None 
     """Give a name to a version of a branch."""
     _check_changeable(main)
     check_tag_name(name)
-    tag = _tag_of(main, version, branch, Tag(None, version, 0))
-    tag = replace(tag, created_at_ns=tag.updated_at_ns)
-    try:
-        main.store.put_if_absent(tag_path(name), with_checksum(render_tag(tag)))
-    except AlreadyExistsError as error:
-        raise RefExistsError(f"tag {name} already exists", uri=main.uri) from error
+    with _tag_of(main, version, branch, Tag(None, version, 0)) as moved:
+        tag = replace(moved, created_at_ns=moved.updated_at_ns)
+        try:
+            main.store.put_if_absent(tag_path(name), with_checksum(render_tag(tag)))
+        except AlreadyExistsError as error:
+            raise RefExistsError(f"tag {name} already exists", uri=main.uri) from error
     return tag
 
 
 def update_tag(main: TableLocation, name: str, version: int, branch: str | None = None) -> Tag:
     """Move a tag to another version."""
     _check_changeable(main)
-    tag = _tag_of(main, version, branch, get_tag(main, name))
-    main.store.put(tag_path(name), with_checksum(render_tag(tag)))
+    with _tag_of(main, version, branch, get_tag(main, name)) as tag:
+        main.store.put(tag_path(name), with_checksum(render_tag(tag)))
     return tag
 
 
@@ -182,7 +184,7 @@ def list_branches(main: TableLocation) -> dict[str, Branch]:
     return {
         name: _read_branch(main, info.path)
         for info in main.store.list(BRANCHES)
-        if (name := ref_name_of(last_part(info.path))) is not None
+        if info.size and (name := ref_name_of(last_part(info.path))) is not None
     }
 
 
@@ -203,9 +205,15 @@ def create_branch(main: TableLocation, name: str, source: Snapshot) -> Snapshot:
         raise RefExistsError(f"branch {name} already exists", uri=main.uri)
     parent = source.manifest.branch
     above = () if parent is None else get_branch(main, parent).identifier
-    location = branch_location(main, name)
+    with held(source.location, source.version):
+        return _create_branch(main, name, source, above)
+
+
+def _create_branch(
+    main: TableLocation, name: str, source: Snapshot, above: tuple[BranchStep, ...] | None
+) -> Snapshot:
     try:
-        created = shallow_clone(source, location, branch=name)
+        created = shallow_clone(source, branch_location(main, name), branch=name)
     except AlreadyExistsError as error:
         raise RefExistsError(
             "a branch of that name is being made, or was half made or half deleted; "
@@ -215,7 +223,7 @@ def create_branch(main: TableLocation, name: str, source: Snapshot) -> Snapshot:
         ) from error
     step = BranchStep(source.version, secrets.token_hex(16))
     branch = Branch(
-        parent_branch=parent,
+        parent_branch=source.manifest.branch,
         parent_version=source.version,
         created_at=int(time.time()),
         manifest_bytes=source.entry.size,
@@ -290,27 +298,28 @@ def _check_changeable(main: TableLocation) -> None:
         latest.check_changeable()
 
 
-def _tag_of(main: TableLocation, version: int, branch: str | None, before: Tag) -> Tag:
-    """Return a tag moved to a version, which must exist."""
+@contextmanager
+def _tag_of(main: TableLocation, version: int, branch: str | None, before: Tag) -> Iterator[Tag]:
+    """Yield a tag moved to a version, which must exist and stays until the tag was stored."""
     if branch == MAIN:
         branch = None
     if branch is not None:
         get_branch(main, branch)
     location = branch_location(main, branch)
     try:
-        entry = location.handler.find_version(location.store, version, uri=location.uri)
+        with held(location, version) as entry:
+            yield replace(
+                before,
+                branch=branch,
+                version=version,
+                manifest_bytes=entry.size,
+                updated_at_ns=time.time_ns(),
+            )
     except VersionNotFoundError as error:
         raise VersionNotFoundError(
             f"Version not found error: version {branch or MAIN}:{version} does not exist",
             uri=location.uri,
         ) from error
-    return replace(
-        before,
-        branch=branch,
-        version=version,
-        manifest_bytes=entry.size,
-        updated_at_ns=time.time_ns(),
-    )
 
 
 def _branch_or_none(main: TableLocation, name: str) -> Branch | None:
@@ -321,12 +330,20 @@ def _branch_or_none(main: TableLocation, name: str) -> Branch | None:
 
 
 def _read_tag(main: TableLocation, path: str) -> Tag:
-    data = main.store.read(path)
+    data = _read(main, path)
     with corrupt_within(path=path, uri=main.uri):
         return parse_tag(data)
 
 
 def _read_branch(main: TableLocation, path: str) -> Branch:
-    data = main.store.read(path)
+    data = _read(main, path)
     with corrupt_within(path=path, uri=main.uri):
         return parse_branch(data)
+
+
+def _read(main: TableLocation, path: str) -> bytes:
+    """Return the bytes of a name; a file without any is of one who died while it was made."""
+    data = main.store.read(path)
+    if not data:
+        raise ObjectNotFoundError("the name was never given", path=path, uri=main.uri)
+    return data

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -49,9 +49,12 @@ from lancelet.io.uri import name
 from lancelet.rowids.deletion import NO_DELETIONS, DeletionVector
 from lancelet.table.handlers import CommitHandler
 from lancelet.table.location import TableLocation
-from lancelet.table.manifests import ManifestEntry, is_as_noted, open_manifest
+from lancelet.table.manifests import ManifestEntry, VersionFolder, open_manifest
 
 T = TypeVar("T")
+
+_LOOKS_MAX: Final = 100
+"""How often the latest version may be gone when it is read, before that is an error."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -401,29 +404,24 @@ def latest_snapshot(
 ) -> Snapshot | None:
     """Open the latest version of the table at a location, or return None if there is no table.
 
-    Nothing is read if the latest is a `known` version. That may miss one that was published in
-    the same moment as the known one was found; whoever needs to be sure does not say what it knows.
+    Its manifest is not read if it is that of a `known` version. While others commit and clean up,
+    what was found may be gone when it is read; then a newer version is there. What a database
+    records of a table is no table if there is no manifest left.
     """
     handler = handler or location.handler
-    if known is not None and _is_surely_latest(known, location, handler):
-        return known.beside(location)
-    entry = handler.find_latest(location.store)
-    if entry is None:
-        return None
-    if known is not None and entry.is_that_of(known.entry):
-        snapshot = known.beside(location)
-    else:
-        snapshot = open_entry(location, entry)
-    if is_as_noted(entry, snapshot.manifest.timestamp):
-        return snapshot
-    entry = handler.find_latest(location.store, exact=True)
-    return None if entry is None else open_entry(location, entry)
-
-
-def _is_surely_latest(known: Snapshot, location: TableLocation, handler: CommitHandler) -> bool:
-    """Return whether nothing happened among the versions since one was found to be the latest."""
-    changed = known.entry.folder_changed_at
-    return changed is not None and handler.last_change(location.store) == changed
+    for _ in range(_LOOKS_MAX):
+        try:
+            entry = handler.find_latest(location.store)
+            if entry is None:
+                return None
+            if known is not None and entry.is_that_of(known.entry):
+                return known.beside(location)
+            return open_entry(location, entry)
+        except ObjectNotFoundError as error:
+            missing = error
+            if not VersionFolder.of(location.store).names:
+                return None
+    raise missing
 
 
 def open_entry(location: TableLocation, entry: ManifestEntry) -> Snapshot:

@@ -179,7 +179,7 @@ APART = {
     ),
     "cleanup": (
         "CleanupOldVersions",
-        0,
+        1,  # the record of what goes
         None,
         lambda d, **how: d.cleanup_old_versions(
             retain_versions=1, error_if_tagged_old_versions=False, **how

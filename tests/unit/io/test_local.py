@@ -7,6 +7,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,9 @@ from lancelet.errors import (
 from lancelet.io import durable, open_folder, unfinished
 from lancelet.io.local import LocalStore, native_path
 from lancelet.io.memory import MemoryStore
+
+if sys.platform != "win32":
+    import fcntl
 
 
 @pytest.fixture
@@ -188,6 +192,88 @@ def test_names_are_claimed_where_there_are_no_links(store: LocalStore, monkeypat
     assert sum(won) == 1
     assert store.read("v/1") == b"writer %d" % won.index(True)
     assert [info.path for info in store.list()] == ["v/1"]
+
+
+@pytest.fixture
+def no_links(monkeypatch):
+    """A drive that has neither hard links nor files without names."""
+
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(unfinished.os, "link", refused)
+    monkeypatch.delattr(unfinished.os, "O_TMPFILE", raising=False)
+
+
+CLAIMS_AND_DIES = """
+import errno, os, sys
+from lancelet.io import unfinished
+from lancelet.io.local import LocalStore
+
+def refused(*_, **__):
+    raise OSError(errno.EPERM, "no links")
+
+if hasattr(os, "O_TMPFILE"):
+    del os.O_TMPFILE
+os.link = refused
+os.replace = lambda *_: os.kill(os.getpid(), 9)
+LocalStore(sys.argv[1]).put_if_absent("v/0", b"dead")
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a name is given in one step there")
+def test_the_claim_of_a_writer_that_was_killed_is_taken_over(store, no_links):
+    """It died between claiming the name and replacing the claim; of the next ones, one wins."""
+    died = subprocess.run([sys.executable, "-c", CLAIMS_AND_DIES, str(store.root)], check=False)
+    assert died.returncode == -9
+    for turn in range(20):
+        if turn:
+            (store.root / "v" / str(turn)).touch()
+        assert store.read(f"v/{turn}") == b""
+        barrier = Barrier(4)
+
+        def attempt(writer: int, turn=turn, barrier=barrier) -> bool:
+            barrier.wait()
+            try:
+                store.put_if_absent(f"v/{turn}", b"writer %d" % writer)
+            except AlreadyExistsError:
+                return False
+            return True
+
+        with ThreadPoolExecutor(4) as pool:
+            won = list(pool.map(attempt, range(4)))
+        assert sum(won) == 1
+        assert store.read(f"v/{turn}") == b"writer %d" % won.index(True)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a name is given in one step there")
+def test_a_claim_that_was_taken_over_is_lost_to_who_made_it(store, no_links, monkeypatch):
+    """It was stopped between making the claim and locking it, and goes on later."""
+    lock, others = fcntl.flock, iter([True])
+
+    def stopped(handle: int, kind: int) -> None:
+        if next(others, False):
+            store.put_if_absent("v/1", b"other")
+        lock(handle, kind)
+
+    monkeypatch.setattr(unfinished.fcntl, "flock", stopped)
+    with pytest.raises(AlreadyExistsError):
+        store.put_if_absent("v/1", b"first")
+    assert store.read("v/1") == b"other"
+
+
+def test_what_was_published_is_not_denied_because_its_folder_was_not_flushed(store, monkeypatch):
+    store.put("v/1", b"x")
+
+    def broken(_: str) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(durable, "flush_folder", broken)
+    with pytest.warns(durable.DurabilityWarning, match="v/2 was stored"):
+        store.put_if_absent("v/2", b"y")
+    assert store.read("v/2") == b"y"
+    with pytest.raises(StorageError, match="refused"):
+        store.put("v/1", b"z")
 
 
 def test_put_is_flushed_with_its_folders_before_it_counts(store: LocalStore, monkeypatch):

@@ -7,13 +7,16 @@ import threading
 from dataclasses import replace
 
 import lance
+import pyarrow as pa
 import pytest
 
+import lancelet
 from lancelet.errors import (
     AlreadyExistsError,
     CommitContentionError,
     CommitOutcomeUnknownError,
     CorruptDataError,
+    DatasetNotFoundError,
     InvalidInputError,
     StorageError,
     StorageUnavailableError,
@@ -254,11 +257,11 @@ def test_an_outcome_that_stays_unknown_is_said_to_be(tmp_path):
             raise CommitOutcomeUnknownError("silence", at=(store.uri, path, len(data), version))
 
     class SilentThenGone(Silent):
-        def find_latest(self, store, *, exact=False):
+        def find_latest(self, store):
             SilentThenGone.asked += 1
             if SilentThenGone.asked > 1:
                 raise StorageUnavailableError("gone")
-            return super().find_latest(store, exact=exact)
+            return super().find_latest(store)
 
         asked = 0
 
@@ -283,3 +286,46 @@ def test_handlers_are_chosen_by_uri_and_option():
             handler_of(uri)
     with pytest.raises(UnsupportedError, match="no database"):
         handler_of("/data/t", {"manifest_store": "redis:x"})
+
+
+def test_a_path_is_free_again_after_its_table_was_dropped(tmp_path):
+    """The database still has records of versions, none of which has a manifest."""
+    options = {"manifest_store": f"sqlite:{tmp_path}/versions.db"}
+    uri = str(tmp_path / "t")
+    stale = lancelet.write_dataset(pa.table({"id": [1]}), uri, storage_options=options)
+    for _ in range(3):
+        lancelet.write_dataset(pa.table({"id": [2]}), uri, mode="append", storage_options=options)
+    lancelet.LanceDataset.drop(uri, storage_options=options)
+    with pytest.raises(DatasetNotFoundError):
+        lancelet.dataset(uri, storage_options=options)
+    with pytest.raises(DatasetNotFoundError):
+        stale.insert(pa.table({"id": [3]}))
+    again = lancelet.write_dataset(pa.table({"id": [7]}), uri, storage_options=options)
+    assert again.version == 1
+    again.insert(pa.table({"id": [8]}))
+    assert again.version == 2
+    assert lancelet.dataset(uri, storage_options=options).count_rows() == 2
+
+
+def test_a_stale_handle_goes_on_where_versions_were_cleaned_up(tmp_path):
+    options = {"manifest_store": f"sqlite:{tmp_path}/versions.db"}
+    uri = str(tmp_path / "t")
+    stale = lancelet.write_dataset(pa.table({"id": [1, 2]}), uri, storage_options=options)
+    for row in (3, 4):
+        latest = lancelet.write_dataset(
+            pa.table({"id": [row]}), uri, mode="append", storage_options=options
+        )
+    latest.cleanup_old_versions(retain_versions=1)
+    stale.delete("id = 1")
+    found = lancelet.dataset(uri, storage_options=options).to_table()["id"].to_pylist()
+    assert sorted(found) == [2, 3, 4]
+
+
+def test_records_are_forgotten_only_as_they_were_read(tmp_path):
+    database = SqliteRecords(str(tmp_path / "versions.db"))
+    first = ManifestRecord(1, "t/_versions/1.manifest", 5)
+    database.put_if_absent("t", first)
+    database.forget("t", replace(first, path="t/_versions/other.manifest"))
+    assert database.every("t") == [first]
+    database.forget("t", first)
+    assert database.every("t") == []

@@ -1,21 +1,38 @@
-"""The latest version is found however many there are, and whatever the note of it says."""
+"""The latest version is found however many there are, and whatever the hint of it says."""
 
+import contextlib
+import itertools
 import os
 import time
 from dataclasses import replace
 
+import lance
 import numpy as np
 import pytest
 
-from lancelet.errors import CorruptDataError, DatasetNotFoundError
+import lancelet
+from lancelet.errors import (
+    CommitOutcomeUnknownError,
+    CorruptDataError,
+    DatasetNotFoundError,
+    StorageError,
+    VersionNotFoundError,
+)
 from lancelet.format.index_metadata import IndexSection
 from lancelet.format.manifest_file import parse_manifest_file, render_manifest_file
-from lancelet.format.operation import Overwrite, ReserveFragments
-from lancelet.format.paths import LATEST_VERSION_HINT, ManifestNaming, manifest_path
+from lancelet.format.operation import Overwrite, ReserveFragments, Restore
+from lancelet.format.paths import (
+    LATEST_VERSION_HINT,
+    ManifestNaming,
+    VersionRangeError,
+    manifest_path,
+)
 from lancelet.io.memory import MemoryStore
+from lancelet.io.wrapped import WrappedStore
+from lancelet.ops.rename_manifests import rename_manifests
 from lancelet.table.commit import CommitOptions, commit
 from lancelet.table.location import TableLocation
-from lancelet.table.manifests import find_latest, open_manifest
+from lancelet.table.manifests import MixedNamesError, find_latest, list_versions, open_manifest
 from lancelet.table.snapshot import open_snapshot
 from lancelet.testing.faults import FaultyStore
 from lancelet.testing.tables import SIMPLE_SCHEMA, create_table, new_transaction, simple_rows
@@ -46,10 +63,9 @@ NOTES = {
 
 
 @pytest.mark.parametrize("note", NOTES)
-@pytest.mark.parametrize("exact", [False, True])
-def test_any_note_leads_to_the_latest_version(location, note, exact):
+def test_any_note_leads_to_the_latest_version(location, note):
     location.store.put(LATEST_VERSION_HINT, NOTES[note])
-    assert find_latest(location.store, exact=exact).version == 12
+    assert find_latest(location.store).version == 12
 
 
 def test_no_note_leads_to_the_latest_version(location):
@@ -85,24 +101,17 @@ def test_an_old_note_in_a_copied_table_is_not_believed(location, tmp_path):
         path = manifest_path(version, naming)
         copy.store.put(path, location.store.read(path))
     copy.store.put(LATEST_VERSION_HINT, b'{"version":3}')
-    assert find_latest(copy.store).version == 3
     assert open_snapshot(copy).version == 12
     latest = commit(copy, new_transaction(12, ReserveFragments(1)))
     assert latest.version == 13
 
 
-def test_opening_takes_the_note_or_one_listing(location):
-    for folder_is_older, expected in ((True, 0), (False, 1)):
-        store = FaultyStore(location.store)
-        if not folder_is_older:
-            long_ago = time.time() - 60
-            os.utime(location.store.root / LATEST_VERSION_HINT, (long_ago, long_ago))
-        snapshot = open_snapshot(TableLocation(location.uri, store))
-        assert snapshot.version == 12
-        operations = [request.operation for request in store.log]
-        assert operations.count("list") == expected
-        read = [request.path for request in store.log if request.operation == "read"]
-        assert read.count(snapshot.entry.path) == 1
+def test_opening_takes_one_listing_and_one_read(location):
+    store = FaultyStore(location.store)
+    snapshot = open_snapshot(TableLocation(location.uri, store))
+    assert snapshot.version == 12
+    assert [request.operation for request in store.log] == ["list", "info", "read"]
+    assert store.log[-1].path == snapshot.entry.path
 
 
 def test_a_table_in_a_bucket_is_opened_by_one_listing_and_one_read():
@@ -111,8 +120,89 @@ def test_a_table_in_a_bucket_is_opened_by_one_listing_and_one_read():
     before = len(location.store.log)
     open_snapshot(location)
     operations = [request.operation for request in location.store.log[before:]]
-    assert operations == ["last_change", "list", "read"]
+    assert operations == ["list", "read"]
     assert first.version == 1
+
+
+def test_an_empty_manifest_is_the_claim_of_somebody_who_died(location):
+    naming = find_latest(location.store).naming
+    location.store.put(manifest_path(13, naming), b"")
+    assert open_snapshot(location).version == 12
+    with pytest.raises(VersionNotFoundError):
+        open_snapshot(location, 13)
+    assert [entry.version for entry in list_versions(location.store)] == list(range(1, 13))
+
+
+@pytest.mark.parametrize("fault", ["refuse", "lose_reply"])
+def test_a_change_of_names_that_is_cut_short_reads_and_is_finished(tmp_path, fault):
+    for request in itertools.count():
+        location = TableLocation.open(str(tmp_path / str(request)), {"local_sync": "false"})
+        options = CommitOptions(naming=ManifestNaming.V1)
+        commit(location, new_transaction(0, Overwrite((), SIMPLE_SCHEMA)), options)
+        for version in range(1, 5):
+            commit(location, new_transaction(version, ReserveFragments(1)))
+        store = FaultyStore(location.store, fault, at=request)
+        with contextlib.suppress(StorageError, CommitOutcomeUnknownError):
+            rename_manifests(replace(location, store=store))
+        assert open_snapshot(location).version == 5
+        assert commit(location, new_transaction(5, ReserveFragments(1))).version == 6
+        rename_manifests(location)
+        entries = list_versions(location.store)
+        assert [entry.version for entry in entries] == list(range(1, 7))
+        assert {entry.naming for entry in entries} == {ManifestNaming.V2}
+        assert lance.dataset(location.uri).version == 6
+        if not store.fired:
+            break
+    assert request > 8
+
+
+def test_names_of_both_schemes_are_refused_with_the_way_out(tmp_path):
+    """As another library leaves them that was cut short; it refuses them too."""
+    location = TableLocation.open(str(tmp_path / "t"), {"local_sync": "false"})
+    options = CommitOptions(naming=ManifestNaming.V1)
+    commit(location, new_transaction(0, Overwrite((), SIMPLE_SCHEMA)), options)
+    for version in range(1, 5):
+        commit(location, new_transaction(version, ReserveFragments(1)))
+    for version in (2, 5, 1):
+        old, new = (manifest_path(version, naming) for naming in ManifestNaming)
+        location.store.rename_if_absent(old, new)
+        for fails in (open_snapshot, lambda at: commit(at, new_transaction(4, Restore(1)))):
+            with pytest.raises(MixedNamesError, match="migrate_manifest_paths_v2"):
+                fails(location)
+        with pytest.raises(ValueError, match="multiple manifest naming schemes"):
+            lance.dataset(location.uri)
+    lancelet.dataset(location.uri, version=3).migrate_manifest_paths_v2()
+    assert lance.dataset(location.uri).version == open_snapshot(location).version == 5
+
+
+def test_the_newest_may_be_cleaned_up_while_it_is_opened(location):
+    """Whoever listed it looks again, since something newer is there then."""
+
+    class Busy:
+        times = 0
+
+        def request(self, request, action):
+            answer = action()
+            if request.operation == "list" and Busy.times < 3:
+                Busy.times += 1
+                latest = open_snapshot(location)
+                commit(location, new_transaction(latest.version, ReserveFragments(1)))
+                location.store.delete(latest.entry.path)
+            return answer
+
+    busy = TableLocation(location.uri, WrappedStore(location.store, Busy()))
+    assert open_snapshot(busy).version == 15
+
+
+def test_the_highest_version_is_not_followed(location):
+    """What comes after it is the number of a version that is on no branch, which nobody lists."""
+    highest = 2**63 - 1
+    latest = open_snapshot(location)
+    manifest = replace(latest.manifest, version=highest)
+    path = manifest_path(highest, latest.entry.naming)
+    location.store.put(path, render_manifest_file(manifest, IndexSection(), None))
+    with pytest.raises(VersionRangeError, match="highest version"):
+        commit(location, new_transaction(highest, ReserveFragments(1)))
 
 
 def test_what_was_committed_is_not_read_back():

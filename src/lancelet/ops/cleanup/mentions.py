@@ -142,7 +142,9 @@ def open_entry_surely(location: TableLocation, entry: ManifestEntry) -> KnownVer
 def manifest_entry(info: ObjectInfo) -> ManifestEntry | None:
     """Return what a listed file is a manifest of, detached versions included."""
     found = parse_manifest_name(last_part(info.path))
-    if found is None or found.staging_id is not None or parent(info.path) != VERSIONS:
+    if found is None or found.staging_id is not None or not info.size:
+        return None
+    if parent(info.path) != VERSIONS:
         return None
     return ManifestEntry(
         found.version, found.naming, info.path, info.size, info.modified, info.etag

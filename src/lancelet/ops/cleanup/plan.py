@@ -11,7 +11,7 @@ Only folders and names of the format are looked at; whatever else lies there sta
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
@@ -45,6 +45,7 @@ from lancelet.ops.cleanup.policy import UNVERIFIED_AGE, CleanupInputError, Clean
 from lancelet.table.location import TableLocation
 from lancelet.table.manifests import ManifestEntry
 from lancelet.table.refs import list_branches, list_tags, main_location
+from lancelet.table.removals import Removals, held_versions, is_hold
 from lancelet.table.snapshot import Snapshot
 
 _BLOB_SUFFIX: Final = ".blob"
@@ -89,15 +90,24 @@ class CleanupReferencedBranch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CleanupPlan:
-    """What a cleanup deletes: the manifests of versions first, then other files."""
+    """What a cleanup deletes: the manifests of versions, oldest first, then other files.
+
+    `removed` has the names of the transaction files of the versions that go. `main` is where the
+    tags and branches are, and `seen` the manifests of other tables that were read.
+    """
 
     location: TableLocation
+    main: TableLocation
+    branch: str | None
+    policy: CleanupPolicy
     read_version: int
     versions: tuple[int, ...]
     manifests: tuple[CleanupCandidateFile, ...]
     files: tuple[CleanupCandidateFile, ...]
     branches: tuple[CleanupReferencedBranch, ...]
     newest_version: int
+    removed: Mapping[int, str]
+    seen: frozenset[tuple[str, str]]
 
     @property
     def candidates(self) -> tuple[CleanupCandidateFile, ...]:
@@ -112,6 +122,8 @@ class _Versions:
     known: Mentions
     needed: Mentions
     going: list[ManifestEntry] = field(default_factory=list)
+    late: list[ManifestEntry] = field(default_factory=list)
+    removed: dict[int, str] = field(default_factory=dict)
     kept_by_tags: set[int] = field(default_factory=set)
     newest: int = 0
 
@@ -124,8 +136,9 @@ def plan_cleanup(snapshot: Snapshot, policy: CleanupPolicy) -> CleanupPlan:
         CorruptDataError: A version cannot be read, so nobody knows what it needs.
     """
     location, main = snapshot.location, main_location(snapshot)
-    _check_apart(main, snapshot.manifest.branch)
-    tags = _tags_here(snapshot, main)
+    branch = snapshot.manifest.branch
+    _check_apart(main, branch)
+    tags = _tags_here(main, branch)
     listed = tuple(location.store.list(VERSIONS))
     versions = _sort_versions(snapshot, listed, policy, tags)
     if versions.kept_by_tags and policy.error_if_tagged_old_versions:
@@ -135,25 +148,49 @@ def plan_cleanup(snapshot: Snapshot, policy: CleanupPolicy) -> CleanupPlan:
             "set `error_if_tagged_old_versions=false` or delete the following tag(s) to enable "
             f"cleanup: {kept}"
         )
+    seen: set[tuple[str, str]] = set()
     for other in _others(location, main, policy):
         for version in all_versions(other):
             versions.needed.add(version)
+            seen.add((other.store.uri, version.entry.path))
+    versions.going.sort(key=lambda entry: entry.version)
     gone = {entry.version for entry in versions.going}
     return CleanupPlan(
         location=location,
+        main=main,
+        branch=branch,
+        policy=policy,
         read_version=snapshot.version,
         versions=tuple(entry.version for entry in versions.going),
-        manifests=tuple(_manifests(versions.going)),
+        manifests=tuple(_manifests(versions)),
         files=tuple(_files(location, listed, versions, policy)),
         branches=tuple(_branches(snapshot, main, gone)),
         newest_version=versions.newest,
+        removed=versions.removed,
+        seen=frozenset(seen),
     )
 
 
+def referred_since(plan: CleanupPlan) -> set[int]:
+    """Return the versions of a plan that a tag has, or that somebody is about to refer to."""
+    # Who refers to a version lets go of it afterwards, so tags must be looked at last.
+    held = held_versions(plan.location.store)
+    tagged = set(_tags_here(plan.main, plan.branch).values())
+    return (held | tagged) & set(plan.versions)
+
+
 def mentioned_since(plan: CleanupPlan, kept: Iterable[int] = ()) -> Mentions:
-    """Return what versions mention that were committed after the plan, or stayed against it."""
+    """Return what versions mention that were committed after the plan, or stayed against it.
+
+    Other tables that need files of this one, such as branches, may have come since.
+    """
     wanted = set(kept)
     mentions = Mentions()
+    for other in _others(plan.location, plan.main, plan.policy):
+        listed = other.store.list(VERSIONS)
+        new = [info for info in listed if (other.store.uri, info.path) not in plan.seen]
+        for version in all_versions(other, new):
+            mentions.add(version)
     for info in plan.location.store.list(VERSIONS):
         entry = manifest_entry(info)
         if entry is None:
@@ -163,8 +200,7 @@ def mentioned_since(plan: CleanupPlan, kept: Iterable[int] = ()) -> Mentions:
     return mentions
 
 
-def _tags_here(snapshot: Snapshot, main: TableLocation) -> dict[str, int]:
-    branch = snapshot.manifest.branch
+def _tags_here(main: TableLocation, branch: str | None) -> dict[str, int]:
     return {name: tag.version for name, tag in list_tags(main).items() if tag.branch == branch}
 
 
@@ -190,8 +226,16 @@ def _sort_versions(
     tagged = set(tags.values())
     known = Mentions()
     sorted_ = _Versions(known=known, needed=Mentions(known.known), newest=snapshot.version)
-    for version in all_versions(snapshot.location, listed):
+    read = list(all_versions(snapshot.location, listed))
+    # What is recorded by now says of each manifest that was read whether it is the version.
+    removals = Removals.of(snapshot.location.store).transactions
+    for version in read:
         number = version.version
+        file = version.outline.transaction_file
+        if removals.get(number, file) != file:
+            # Whoever put it comes back to its files with another number.
+            sorted_.late.append(version.entry)
+            continue
         is_detached = is_on_no_branch(version.entry)
         if not is_detached:
             sorted_.newest = max(sorted_.newest, number)
@@ -201,6 +245,7 @@ def _sort_versions(
             sorted_.kept_by_tags.add(number)
         if may_go and number not in tagged:
             sorted_.going.append(version.entry)
+            sorted_.removed[number] = file
             sorted_.known.add(version)
         else:
             sorted_.needed.add(version)
@@ -227,8 +272,8 @@ def _branches(
             yield CleanupReferencedBranch(name, branch.parent_version, is_gone)
 
 
-def _manifests(going: Iterable[ManifestEntry]) -> Iterator[CleanupCandidateFile]:
-    for entry in going:
+def _manifests(versions: _Versions) -> Iterator[CleanupCandidateFile]:
+    for entry in versions.going:
         reason = f"version {entry.version} goes"
         yield CleanupCandidateFile(entry.path, FileKind.MANIFEST, entry.size, False, reason)
 
@@ -251,6 +296,9 @@ def _files(
         return own[folder]
 
     now = datetime.now(UTC)
+    for entry in versions.late:
+        temporary, reason = FileKind.TEMPORARY_MANIFEST, "it came too late to be a version"
+        yield CleanupCandidateFile(entry.path, temporary, entry.size, True, reason)
     for folder in (VERSIONS, DATA, DELETIONS, TRANSACTIONS, INDICES):
         for info in listed if folder == VERSIONS else location.store.list(folder):
             kind = _kind_of(location, folder, info)
@@ -293,7 +341,7 @@ def _is_left_over(location: TableLocation, path: str) -> bool:
         return False
     found = parse_manifest_name(last_part(path))
     if found is None:
-        return last_part(path).startswith(".tmp")
+        return last_part(path).startswith(".tmp") or is_hold(last_part(path))
     if found.staging_id is None:
         return False
     # Until it is copied to its final name, a staged manifest may be the version itself.

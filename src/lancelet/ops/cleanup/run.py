@@ -1,9 +1,12 @@
 """Deleting what a plan says, in an order in which every version that is listed can be read.
 
-    1  manifests of versions that go        from here on nobody finds these versions
-    2  a look at versions that are new      what they mention stays, and so does what a version
+    1  a record of the versions that go     from here on none of these numbers is published again,
+                                            and nobody begins to refer to these versions
+    2  a look at tags and holds             what somebody began to refer to before stays
+    3  manifests, oldest first              from here on nobody finds these versions
+    4  a look at versions that are new      what they mention stays, and so does what a version
                                             mentions whose manifest could not be deleted
-    3  other files
+    5  other files
 
 A cleanup that ends at any point leaves files too many, which a later one deletes.
 """
@@ -27,9 +30,11 @@ from lancelet.ops.cleanup.plan import (
     FileKind,
     mentioned_since,
     plan_cleanup,
+    referred_since,
 )
 from lancelet.ops.cleanup.policy import UNVERIFIED_AGE, CleanupPolicy
 from lancelet.ops.dry_run import ChangeReport
+from lancelet.table.removals import Removals, record_removals, spare
 from lancelet.table.snapshot import Snapshot
 
 _NEAR_THREADS: Final = 8
@@ -77,12 +82,13 @@ def cleanup_old_versions(snapshot: Snapshot, policy: CleanupPolicy) -> CleanupSt
 
 def report_cleanup(snapshot: Snapshot, policy: CleanupPolicy) -> ChangeReport:
     """Return how much a cleanup would delete; `plan_cleanup` says which files, and why."""
-    gone = plan_cleanup(snapshot, policy).candidates
+    plan = plan_cleanup(snapshot, policy)
+    gone, record = plan.candidates, Removals(plan.removed)
     return ChangeReport(
         "CleanupOldVersions",
         0,
-        0,
-        0,
+        int(bool(plan.removed)),
+        len(record.render()) if plan.removed else 0,
         deleted_files=len(gone),
         deleted_bytes=sum(file.size_bytes for file in gone),
     )
@@ -90,8 +96,14 @@ def report_cleanup(snapshot: Snapshot, policy: CleanupPolicy) -> ChangeReport:
 
 def run_cleanup(plan: CleanupPlan, policy: CleanupPolicy) -> CleanupStats:
     """Delete what a plan says, but for what came to be needed since."""
+    store = plan.location.store
+    record = record_removals(store, plan.removed)
+    referred = referred_since(plan)
+    if record is not None and referred:
+        spare(store, record, referred)
     delete = _Deleter(plan, policy)
-    gone = delete.all(plan.manifests)
+    by_version = zip(plan.versions, plan.manifests, strict=True)
+    gone = delete.all([file for version, file in by_version if version not in referred])
     paths = {file.path for file in gone}
     stayed = {
         version
@@ -102,7 +114,7 @@ def run_cleanup(plan: CleanupPlan, policy: CleanupPolicy) -> CleanupStats:
     gone += delete.all([file for file in plan.files if file.path not in since])
     age = 0.0 if policy.delete_unverified else UNVERIFIED_AGE.total_seconds()
     for folder in _FOLDERS:
-        plan.location.store.sweep_temporaries(folder, older_than_seconds=age)
+        store.sweep_temporaries(folder, older_than_seconds=age)
     return CleanupStats.of(gone, failed=delete.failed)
 
 

@@ -12,17 +12,25 @@ attempt was lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from lancelet.errors import CommitConflictError, VersionNotFoundError
+from lancelet.errors import (
+    CommitConflictError,
+    CommitOutcomeUnknownError,
+    ObjectNotFoundError,
+    VersionNotFoundError,
+)
+from lancelet.format.manifest import id_of
 from lancelet.format.operation import Overwrite, Rewrite
 from lancelet.format.transaction import Transaction
 from lancelet.table.conflict.rebase import AffectedRows, Rebased, rebase_rows
 from lancelet.table.conflict.rewritten import rebase_rewrite
 from lancelet.table.conflict.rules import judge
 from lancelet.table.conflict.verdict import Outcome, Verdict, retry
+from lancelet.table.landed import has_landed
+from lancelet.table.removals import Removals
 from lancelet.table.snapshot import Snapshot, open_snapshot
 
 KeysAreNew: TypeAlias = Callable[[Snapshot], bool]
@@ -57,14 +65,23 @@ class Resolver:
         self._disputed: set[int] = set()
         self.num_judged = 0
         self.num_tried = 0
+        self._unsettled: dict[int, Snapshot] = {}
+        self._lost: CommitOutcomeUnknownError | None = None
+
+    @property
+    def lost(self) -> CommitOutcomeUnknownError | None:
+        """Why nobody knows whether ours is a version, if nobody does."""
+        return self._lost if self._unsettled else None
+
+    def lose(self, ours: Snapshot, error: CommitOutcomeUnknownError) -> None:
+        """Remember a version that was put without a reply, until somebody sees whose it is."""
+        self._unsettled[ours.version] = ours
+        self._lost = error
 
     def own_first(self, latest: Snapshot) -> Snapshot | None:
         """Return the table's first version if it is ours, which a lost reply did not say."""
-        try:
-            first = open_snapshot(latest.location, FIRST_VERSION)
-        except VersionNotFoundError:
-            return None
-        return first if self._is_ours(first) else None
+        first = self._version(FIRST_VERSION, latest)
+        return self._if_ours(FIRST_VERSION, first, latest)
 
     def own_version(self, latest: Snapshot) -> Snapshot | None:
         """Judge up to the latest version, and return the one that is ours already, if one is.
@@ -75,9 +92,14 @@ class Resolver:
             CommitConflictError: One of the versions cannot be followed.
         """
         self.num_judged = 0
-        for theirs in self._versions_since(latest):
-            if self._is_ours(theirs):
-                return theirs
+        for version in range(self._judged + 1, latest.version + 1):
+            theirs = self._version(version, latest)
+            own = self._if_ours(version, theirs, latest)
+            if own is not None:
+                return own
+            if theirs is None:
+                reason = "a version since then was cleaned up, so nobody knows what it changed"
+                raise self._conflict(latest, retry(reason), version=version)
             verdict = self._judge(theirs)
             if verdict.unless_same_keys is not None and self._keys_are_new is not None:
                 verdict = verdict.unless_same_keys if self._keys_are_new(theirs) else verdict
@@ -107,18 +129,37 @@ class Resolver:
             return rebase_rewrite(operation, disputed, latest)
         return rebase_rows(operation, disputed, self._affected, latest)
 
-    def _is_ours(self, version: Snapshot) -> bool:
-        return version.transaction is not None and version.transaction.uuid == self.ours.uuid
+    def _version(self, version: int, latest: Snapshot) -> Snapshot | None:
+        """Return a version up to the latest, or None if it was removed.
 
-    def _versions_since(self, latest: Snapshot) -> Iterator[Snapshot]:
-        for version in range(self._judged + 1, latest.version):
-            try:
-                yield open_snapshot(latest.location, version)
-            except VersionNotFoundError as error:
-                reason = "a version since then was cleaned up, so nobody knows what it changed"
-                raise self._conflict(latest, retry(reason), version=version) from error
-        if latest.version > self._judged:
-            yield latest
+        A manifest may be there all the same: of one who came too late for a number that was used.
+        """
+        if version == latest.version:
+            return latest
+        try:
+            found = open_snapshot(latest.location, version)
+            _ = found.transaction  # which lies in the same file, and may be gone when it is wanted
+        except (VersionNotFoundError, ObjectNotFoundError):
+            return None
+        identity, file = _identity(version, latest), found.manifest.transaction_file
+        return found if not file or identity in {None, id_of(file)} else None
+
+    def _if_ours(self, version: int, found: Snapshot | None, latest: Snapshot) -> Snapshot | None:
+        """Return a version if it is ours, and forget that it may be if it is another's."""
+        if found is not None:
+            if found.transaction is not None and found.transaction.uuid == self.ours.uuid:
+                landed = found is latest or has_landed(found, None, latest.location.handler)
+                return found if landed else None
+            self._unsettled.pop(version, None)
+            return None
+        unsettled = self._unsettled.get(version)
+        identity = None if unsettled is None else _identity(version, latest)
+        if unsettled is None or identity is None:
+            return None
+        if identity == id_of(unsettled.manifest.transaction_file):
+            return unsettled
+        del self._unsettled[version]
+        return None
 
     def _judge(self, theirs: Snapshot) -> Verdict:
         if self._attempts == 0 and isinstance(self.ours.operation, Overwrite):
@@ -154,3 +195,12 @@ class Resolver:
             names=sorted(verdict.names),
             attempts=self.num_tried,
         )
+
+
+def _identity(version: int, latest: Snapshot) -> bytes | None:
+    """Return what identifies a version before the latest, also one that was removed, if known."""
+    ancestor = latest.manifest.ancestor(version)
+    if ancestor is not None:
+        return ancestor
+    recorded = Removals.of(latest.location.store).transactions.get(version)
+    return None if recorded is None else id_of(recorded)

@@ -13,10 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from datetime import datetime
 from typing import Any, Protocol, Self, TypeAlias
 
-from lancelet.format.paths import VERSIONS
 from lancelet.io import Store
 from lancelet.table.manifests import ManifestEntry, find_latest, find_version, list_versions
 
@@ -30,20 +28,18 @@ class CommitHandler(Protocol):
     def publish(self, store: Store, path: str, data: bytes, *, version: int) -> None:
         """Publish, or raise `AlreadyExistsError` and change nothing that readers see."""
 
-    def find_latest(self, store: Store, *, exact: bool = False) -> ManifestEntry | None:
+    @property
+    def frees_numbers(self) -> bool:
+        """Whether the number of a version can be published again once its manifest is deleted."""
+        return True
+
+    def find_latest(self, store: Store) -> ManifestEntry | None:
         """Return the newest manifest, or None if there is no table; see `find_latest`."""
-        return find_latest(store, exact=exact)
+        return find_latest(store)
 
     def list_versions(self, store: Store) -> list[ManifestEntry]:
         """Return the committed manifests, oldest first."""
         return list_versions(store)
-
-    def last_change(self, store: Store) -> datetime | None:
-        """Return when a version was last published or removed, if that is known at once.
-
-        While this stays the same, the version that was the latest is so still.
-        """
-        return store.last_change(VERSIONS)
 
     def find_version(self, store: Store, version: int, *, uri: str) -> ManifestEntry:
         """Return the manifest of a version, or raise `VersionNotFoundError`."""

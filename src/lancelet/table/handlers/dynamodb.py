@@ -111,6 +111,33 @@ class DynamoRecords(ManifestRecords):
                 version=record.version,
             )
 
+    def every(self, table: str) -> list[ManifestRecord]:
+        """Return the records of all versions of a table."""
+        records: list[ManifestRecord] = []
+        page: dict[str, object] = {}
+        while True:
+            answer = self._ask(
+                "query",
+                KeyConditionExpression="base_uri = :base",
+                ExpressionAttributeValues={":base": {"S": table}},
+                ConsistentRead=True,
+                **page,
+            )
+            records += map(_record, answer["Items"])
+            if "LastEvaluatedKey" not in answer:
+                return records
+            page = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+
+    def forget(self, table: str, record: ManifestRecord) -> None:
+        """Delete the record of a version if it still has the path of this one."""
+        self._ask(
+            "delete_item",
+            Key={"base_uri": {"S": table}, "version": {"N": str(record.version)}},
+            ConditionExpression="#path = :path",
+            ExpressionAttributeNames={"#path": "path"},
+            ExpressionAttributeValues={":path": {"S": record.path}},
+        )
+
     def _put(self, table: str, record: ManifestRecord, condition: str) -> bool:
         """Write a record if the condition holds, and say whether it did."""
         item = {

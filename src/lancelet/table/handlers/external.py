@@ -26,6 +26,7 @@ from lancelet.errors import (
     CorruptDataError,
     ObjectNotFoundError,
     StorageError,
+    VersionNotFoundError,
 )
 from lancelet.format.paths import (
     MANIFEST_SUFFIX,
@@ -79,6 +80,12 @@ class ManifestRecords(Protocol):
     def update(self, table: str, record: ManifestRecord) -> None:
         """Replace the record of a version that has one."""
 
+    def every(self, table: str) -> list[ManifestRecord]:
+        """Return the records of all versions of a table."""
+
+    def forget(self, table: str, record: ManifestRecord) -> None:
+        """Delete the record of a version if it still has the path of this one."""
+
 
 @dataclass(frozen=True, slots=True)
 class ExternalStore(CommitHandler):
@@ -97,21 +104,22 @@ class ExternalStore(CommitHandler):
         store.put(staged, data)
         record = ManifestRecord(version, join(self.table, staged), len(data))
         try:
-            self.records.put_if_absent(self.table, record)
+            self._record(store, record)
         except AlreadyExistsError:
             store.delete(staged)
             raise
         try:
             self._finish(store, record)
-        except StorageError:
-            # The version is published; whoever reads it next does what is left.
+        except (StorageError, ObjectNotFoundError):
+            # The version is published; whoever reads it next does what is left. Somebody may
+            # have done so, and cleaned it up since.
             return
 
-    def find_latest(self, store: Store, *, exact: bool = False) -> ManifestEntry | None:
+    def find_latest(self, store: Store) -> ManifestEntry | None:
         """Return the newest manifest that is recorded, else the newest in the folder."""
         record = self.records.latest(self.table)
         if record is None:
-            return find_latest(store, exact=exact)
+            return find_latest(store)
         return self._entry(store, record)
 
     def list_versions(self, store: Store) -> list[ManifestEntry]:
@@ -121,9 +129,10 @@ class ExternalStore(CommitHandler):
             self._finished(store, record)
         return list_versions(store)
 
-    def last_change(self, store: Store) -> datetime | None:  # noqa: ARG002  # the database decides
-        """Return None: what the folder shows is not what decides."""
-        return None
+    @property
+    def frees_numbers(self) -> bool:
+        """Return False: the database keeps what it recorded, also of versions that were removed."""
+        return False
 
     def find_version(self, store: Store, version: int, *, uri: str) -> ManifestEntry:
         """Return the manifest of a version, and record it if it was not."""
@@ -131,7 +140,14 @@ class ExternalStore(CommitHandler):
             return find_version(store, version, uri=uri)
         record = self.records.get(self.table, version)
         if record is not None:
-            return self._entry(store, record)
+            try:
+                entry = self._entry(store, record)
+                store.info(entry.path)
+            except ObjectNotFoundError as error:
+                raise VersionNotFoundError(
+                    "the version was cleaned up", uri=uri, version=version
+                ) from error
+            return entry
         entry = find_version(store, version, uri=uri)
         path = join(self.table, entry.path)
         try:
@@ -146,6 +162,29 @@ class ExternalStore(CommitHandler):
     def below(self, folder: str) -> ExternalStore:
         """Return the handler of a table in a folder of this one's."""
         return replace(self, table=join(self.table, folder))
+
+    def _record(self, store: Store, record: ManifestRecord) -> None:
+        """Record a version, in place of those of a table that was there before, if it is gone."""
+        try:
+            self.records.put_if_absent(self.table, record)
+        except AlreadyExistsError:
+            dead = self._dead_records(store)
+            if not dead:
+                raise
+            for each in dead:
+                self.records.forget(self.table, each)
+            self.records.put_if_absent(self.table, record)
+
+    def _dead_records(self, store: Store) -> list[ManifestRecord]:
+        """Return the records if none has a manifest, staged or not, as after a table was dropped.
+
+        A manifest is staged before it is recorded, and the newest is never cleaned up.
+        """
+        records = self.records.every(self.table)
+        found = {name(info.path) for info in store.list(VERSIONS)}
+        names = {name(record.path) for record in records}
+        final = {each.partition(MANIFEST_SUFFIX)[0] + MANIFEST_SUFFIX for each in names}
+        return [] if found & (names | final) else records
 
     def _entry(self, store: Store, record: ManifestRecord) -> ManifestEntry:
         """Return the manifest of a record, after the steps that are left."""

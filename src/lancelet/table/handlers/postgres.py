@@ -45,6 +45,7 @@ _UPDATE: Final = (
     "UPDATE lance_manifests SET path = %s, size = %s, e_tag = %s"
     " WHERE base_uri = %s AND version = %s"
 )
+_DELETE: Final = "DELETE FROM lance_manifests WHERE base_uri = %s AND version = %s AND path = %s"
 
 _CONNECTIONS: Final[dict[tuple[int, str], Any]] = {}
 """The open connections, by process and database."""
@@ -92,6 +93,14 @@ class PostgresRecords(ManifestRecords):
     def update(self, table: str, record: ManifestRecord) -> None:
         """Replace the record of a version that has one."""
         self._run(_UPDATE, (record.path, record.size, record.etag, table, record.version))
+
+    def every(self, table: str) -> list[ManifestRecord]:
+        """Return the records of all versions of a table."""
+        return [ManifestRecord(*row) for row in self._run(_COLUMNS, (table,)).fetchall()]
+
+    def forget(self, table: str, record: ManifestRecord) -> None:
+        """Delete the record of a version if it still has the path of this one."""
+        self._run(_DELETE, (table, record.version, record.path))
 
     def _read(self, statement: str, values: Sequence[object]) -> ManifestRecord | None:
         row = self._run(statement, values).fetchone()

@@ -72,6 +72,19 @@ class SqliteRecords(ManifestRecords):
                 values,
             )
 
+    def every(self, table: str) -> list[ManifestRecord]:
+        """Return the records of all versions of a table."""
+        with self._connection() as connection:
+            return [ManifestRecord(*row) for row in connection.execute(_COLUMNS, (table,))]
+
+    def forget(self, table: str, record: ManifestRecord) -> None:
+        """Delete the record of a version if it still has the path of this one."""
+        with self._connection() as connection:
+            connection.execute(
+                "DELETE FROM manifests WHERE base_uri = ? AND version = ? AND path = ?",
+                (table, record.version, record.path),
+            )
+
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
         """Open the file for one statement, so that nothing is shared by threads or forks."""

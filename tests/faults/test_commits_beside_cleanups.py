@@ -1,0 +1,334 @@
+"""Goal: commits beside cleanups lose, double and destroy nothing, however long one is held up.
+
+Method: a commit is held up right before or right after the request that publishes it, and may lose
+the reply to it; meanwhile others commit and clean up all but the newest version, so that the
+number it was about to use is free again. Then what was acknowledged is there exactly once, and
+what was refused is not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+
+import lance
+import pyarrow as pa
+import pytest
+
+import lancelet
+from lancelet.errors import (
+    CommitConflictError,
+    CommitOutcomeUnknownError,
+    NotFoundError,
+    VersionNotFoundError,
+)
+from lancelet.format.operation import ReserveFragments, Restore
+from lancelet.io.memory import MemoryStore
+from lancelet.ops.cleanup import (
+    CleanupPolicy,
+    cleanup_old_versions,
+    plan_cleanup,
+    run_cleanup,
+)
+from lancelet.table.commit import CommitOptions, commit
+from lancelet.table.handlers import PutIfAbsent
+from lancelet.table.location import TableLocation
+from lancelet.table.refs import create_branch, create_tag, open_reference
+from lancelet.table.removals import Removals
+from lancelet.table.snapshot import open_snapshot
+from lancelet.testing.tables import (
+    SIMPLE_SCHEMA,
+    append_rows,
+    create_table,
+    new_transaction,
+    simple_rows,
+)
+
+NO_SYNC = {"local_sync": "false"}
+
+STEPS = ("before", "after", "before and lost", "after and lost")
+
+
+class HeldUp(PutIfAbsent):
+    """Publishes, and lets others work first or afterwards, once."""
+
+    step = "before"
+    meanwhile: Callable[[], object] | None = None
+
+    def publish(self, store, path, data, *, version):
+        meanwhile, HeldUp.meanwhile = HeldUp.meanwhile, None
+        if meanwhile is None:
+            super().publish(store, path, data, version=version)
+            return
+        if HeldUp.step.startswith("before"):
+            meanwhile()
+        super().publish(store, path, data, version=version)
+        if HeldUp.step.startswith("after"):
+            meanwhile()
+        if HeldUp.step.endswith("lost"):
+            raise CommitOutcomeUnknownError("this reply was made to be lost")
+
+
+@pytest.fixture(autouse=True)
+def nobody_is_held_up():
+    yield
+    HeldUp.meanwhile = None
+
+
+@pytest.fixture(params=["local", "memory"])
+def location(tmp_path, request):
+    if request.param == "local":
+        return TableLocation.open(str(tmp_path / "t"), NO_SYNC)
+    return TableLocation(f"memory://{tmp_path.name}/t", MemoryStore(f"{tmp_path}", "t"))
+
+
+def hold_up(step: str, meanwhile: Callable[[], object]) -> None:
+    HeldUp.step, HeldUp.meanwhile = step, meanwhile
+
+
+def clean_up(location: TableLocation) -> None:
+    cleanup_old_versions(open_snapshot(location), CleanupPolicy(error_if_tagged_old_versions=False))
+
+
+def ids_of(location: TableLocation) -> list[int]:
+    snapshot = open_snapshot(location)
+    handle = lancelet.dataset.handle.Handle(snapshot, None, None)
+    return sorted(lancelet.LanceDataset(location.uri, _handle=handle).to_table()["id"].to_pylist())
+
+
+def others_commit(location: TableLocation, count: int, ids: itertools.count[int]) -> None:
+    for _ in range(count):
+        row = next(ids)
+        append_rows(location, open_snapshot(location), simple_rows(row, row + 1))
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("count", [1, 3, 40])
+def test_an_append_that_is_held_up_is_there_once_or_refused(location, step, count) -> None:
+    first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 1))
+    others = itertools.count(100)
+
+    def meanwhile() -> None:
+        others_commit(location, count, others)
+        clean_up(location)
+
+    hold_up(step, meanwhile)
+    acknowledged = False
+    with contextlib.suppress(CommitConflictError):
+        append_rows(replace(location, handler=HeldUp()), first, simple_rows(7, 8))
+        acknowledged = True
+    assert HeldUp.meanwhile is None
+    expected = {0, *range(100, 100 + count)} | ({7} if acknowledged else set())
+    snapshot = open_snapshot(location)
+    found = [file.path for fragment in snapshot.fragments for file in fragment.files]
+    assert len(set(found)) == len(found) == snapshot.num_rows == len(expected)
+    assert all(location.store.exists(f"data/{path}") for path in found)
+    versions = [entry.version for entry in location.handler.list_versions(location.store)]
+    assert max(versions) == snapshot.version >= 1 + count
+    # With one version by others, its number is not free again, and the store refuses ours.
+    assert acknowledged == (step.startswith("after") or count == 1)
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("count", [1, 3])
+def test_an_update_that_is_held_up_is_made_once(tmp_path, monkeypatch, step, count) -> None:
+    """Work that is done again from the latest version must surely not have been done before."""
+    uri = str(tmp_path / "t")
+    dataset = lancelet.write_dataset(pa.table({"id": [1, 2], "v": [0, 0]}), uri)
+    publish = PutIfAbsent.publish
+
+    def meanwhile() -> None:
+        for row in range(count):
+            lancelet.write_dataset(pa.table({"id": [10 + row], "v": [5]}), uri, mode="append")
+        clean_up(TableLocation.open(uri))
+
+    def held_up(handler, store, path, data, *, version):
+        monkeypatch.setattr(PutIfAbsent, "publish", publish)
+        hold_up(step, meanwhile)
+        HeldUp().publish(store, path, data, version=version)
+
+    monkeypatch.setattr(PutIfAbsent, "publish", held_up)
+    dataset.update({"v": "v + 1"}, where="id < 10")
+    found = dict(lance.dataset(uri).to_table().to_pydict().items())
+    expected = {1: 1, 2: 1} | {10 + row: 5 for row in range(count)}
+    assert dict(zip(found["id"], found["v"], strict=True)) == expected
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_rows_that_are_held_up_are_appended_to_what_is_there_then(
+    tmp_path, monkeypatch, step
+) -> None:
+    uri = str(tmp_path / "t")
+    dataset = lancelet.write_dataset(pa.table({"id": [0]}), uri)
+    publish = PutIfAbsent.publish
+
+    def meanwhile() -> None:
+        for row in (1, 2, 3):
+            lancelet.write_dataset(pa.table({"id": [row]}), uri, mode="append")
+        clean_up(TableLocation.open(uri))
+
+    def held_up(handler, store, path, data, *, version):
+        monkeypatch.setattr(PutIfAbsent, "publish", publish)
+        hold_up(step, meanwhile)
+        HeldUp().publish(store, path, data, version=version)
+
+    monkeypatch.setattr(PutIfAbsent, "publish", held_up)
+    dataset.insert(pa.table({"id": [9]}))
+    assert sorted(lance.dataset(uri).to_table()["id"].to_pylist()) == [0, 1, 2, 3, 9]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_compaction_that_is_held_up_destroys_nothing(tmp_path, monkeypatch, step) -> None:
+    uri = str(tmp_path / "t")
+    for row in range(4):
+        lancelet.write_dataset(pa.table({"id": [row]}), uri, mode="append")
+    publish, calls = PutIfAbsent.publish, itertools.count()
+
+    def meanwhile() -> None:
+        for row in (10, 11, 12):
+            lancelet.write_dataset(pa.table({"id": [row]}), uri, mode="append")
+        clean_up(TableLocation.open(uri))
+
+    def held_up(handler, store, path, data, *, version):
+        if next(calls) != 1:  # the first publishes the reservation of ids
+            publish(handler, store, path, data, version=version)
+            return
+        monkeypatch.setattr(PutIfAbsent, "publish", publish)
+        hold_up(step, meanwhile)
+        HeldUp().publish(store, path, data, version=version)
+
+    dataset = lancelet.dataset(uri)
+    monkeypatch.setattr(PutIfAbsent, "publish", held_up)
+    with contextlib.suppress(CommitConflictError):
+        dataset.optimize.compact_files()
+    assert next(calls) >= 2
+    found = lance.dataset(uri)
+    found.validate()
+    assert sorted(found.to_table()["id"].to_pylist()) == [0, 1, 2, 3, 10, 11, 12]
+
+
+def test_where_others_clean_up_the_content_decides_or_nobody_knows(tmp_path) -> None:
+    """Another library leaves no record, and what it writes does not say what it follows."""
+    location = TableLocation.open(str(tmp_path / "t"), NO_SYNC)
+    first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 1))
+
+    def meanwhile() -> None:
+        for row in (1, 2, 3):
+            lance.write_dataset(simple_rows(row, row + 1), location.uri, mode="append")
+        lance.dataset(location.uri).cleanup_old_versions(retain_versions=1, delete_unverified=False)
+
+    for step, transaction_lands in (("before", False), ("after", True)):
+        base = open_snapshot(location)
+        hold_up(step, meanwhile)
+        held = replace(location, handler=HeldUp())
+        if transaction_lands:
+            published = append_rows(held, base, simple_rows(8, 9))
+            assert published.version == base.version + 1
+        else:
+            with pytest.raises(CommitOutcomeUnknownError, match="nobody can tell"):
+                append_rows(held, base, simple_rows(7, 8))
+        ids = lance.dataset(location.uri).to_table()["id"].to_pylist()
+        assert ids.count(8 if transaction_lands else 7) == transaction_lands
+    assert first.version == 1
+
+
+def test_a_late_manifest_is_no_version_for_anybody(location) -> None:
+    """Its writer died before it found out; others neither judge it nor delete its files."""
+    first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 1))
+    second = append_rows(location, first, simple_rows(1, 2))
+    late = location.store.read(second.entry.path)
+    third = append_rows(location, second, simple_rows(2, 3))
+    others_commit(location, 2, itertools.count(3))
+    clean_up(location)
+    recorded = Removals.of(location.store).transactions
+    assert recorded[2] == second.manifest.transaction_file
+    location.store.put(third.entry.path, late)
+    with pytest.raises(CommitConflictError, match="cleaned up"):
+        commit(location, new_transaction(2, ReserveFragments(1)))
+    plan = plan_cleanup(open_snapshot(location), CleanupPolicy())
+    assert [file.path for file in plan.candidates] == [third.entry.path]
+    run_cleanup(plan, CleanupPolicy())
+    assert not location.store.exists(third.entry.path)
+    assert Removals.of(location.store).transactions == recorded
+
+
+@pytest.mark.parametrize("refer", ["tag", "branch", "restore", "detached"])
+@pytest.mark.parametrize("when", ["cleaned up before", "recorded before", "held before"])
+def test_what_refers_to_a_version_holds_it_or_fails(location, monkeypatch, refer, when) -> None:
+    first = create_table(location, SIMPLE_SCHEMA, simple_rows(0, 1))
+    old = commit(location, new_transaction(1, ReserveFragments(1)))
+    overwrite = new_transaction(2, Restore(1))
+    assert commit(location, overwrite).version == 3
+    commit(location, new_transaction(3, ReserveFragments(1)))
+    policy = CleanupPolicy(error_if_tagged_old_versions=False)
+
+    def do() -> object:
+        match refer:
+            case "tag":
+                return create_tag(location, "x", 2)
+            case "branch":
+                return create_branch(location, "x", old)
+            case "restore":
+                return commit(location, new_transaction(4, Restore(2)))
+            case _:
+                options = CommitOptions(detached=True)
+                return commit(location, new_transaction(2, ReserveFragments(1)), options)
+
+    plan = plan_cleanup(open_snapshot(location), policy)
+    if when == "cleaned up before":
+        run_cleanup(plan, policy)
+        with pytest.raises(VersionNotFoundError):
+            do()
+    elif when == "recorded before":
+        from lancelet.ops.cleanup import run  # only here
+
+        look = run.referred_since
+
+        def interrupted(plan):
+            with pytest.raises(VersionNotFoundError):
+                do()
+            return look(plan)
+
+        monkeypatch.setattr(run, "referred_since", interrupted)
+        run_cleanup(plan, policy)
+        assert location.handler.list_versions(location.store)[0].version == 4
+    else:
+        do()
+        run_cleanup(plan, policy)
+        kept = {entry.version for entry in location.handler.list_versions(location.store)}
+        assert (2 in kept) == (refer == "tag")
+        if refer == "tag":
+            assert open_reference(location, "x").version == 2
+            assert 2 not in Removals.of(location.store).transactions
+        open_snapshot(location)
+    assert not [info for info in location.store.list("_versions") if ".hold" in info.path]
+    assert first.version == 1
+
+
+@pytest.mark.parametrize("change", ["insert", "delete", "overwrite"])
+@pytest.mark.parametrize("fate", ["gone", "made again", "made again and longer"])
+def test_a_handle_does_not_change_another_table_at_its_place(tmp_path, change, fate) -> None:
+    uri = tmp_path / "t"
+    dataset = lancelet.write_dataset(pa.table({"id": [1, 2]}), uri)
+    dataset.insert(pa.table({"id": [3]}))
+    uri.rename(tmp_path / "elsewhere")
+    if fate != "gone":
+        lancelet.write_dataset(pa.table({"id": [50]}), uri)
+    if fate == "made again and longer":
+        for _ in range(3):
+            lancelet.write_dataset(pa.table({"id": [51]}), uri, mode="append")
+    changes = {
+        "insert": lambda: dataset.insert(pa.table({"id": [4]})),
+        "delete": lambda: dataset.delete("id = 1"),
+        "overwrite": lambda: lancelet.write_dataset(
+            pa.table({"id": [4]}), dataset, mode="overwrite"
+        ),
+    }
+    with pytest.raises(NotFoundError):
+        changes[change]()
+    if fate == "gone":
+        assert not uri.exists()
+    else:
+        assert set(lancelet.dataset(uri).to_table()["id"].to_pylist()) <= {50, 51}
