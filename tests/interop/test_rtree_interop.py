@@ -1,16 +1,18 @@
-"""Indices of points, which this release does not search, come through all that it does.
+"""Indices of geometries both ways: each side builds, and both search, after changes of ours.
 
-Goal: an index that the reference built is carried along, and never made to answer wrongly. Method:
-after every change of ours the reference asks with its index and without; both answers are the same,
-and the index is used as long as it covers anything.
+Goal: an index is carried along, kept up, and never made to answer wrongly. Method: after every
+change both ask with the index and without; all answers are the same, and the index is used as long
+as it covers anything.
 """
 
 import lance
 import numpy as np
 import pyarrow as pa
 import pytest
+import shapely
 
 import lancelet
+from lancelet.indices import IndexConfig
 
 pytestmark = pytest.mark.interop
 
@@ -34,27 +36,37 @@ def rows(first, count):
 
 
 def ids(path, **options):
-    dataset = lance.dataset(path)
-    return sorted(dataset.to_table(["id"], filter=NEAR, **options)["id"].to_pylist())
+    """What both find."""
+    theirs, ours = (
+        sorted(module.dataset(path).to_table(["id"], filter=NEAR, **options)["id"].to_pylist())
+        for module in (lance, lancelet)
+    )
+    assert ours == theirs
+    return ours
 
 
-def check(path, *, is_used=True):
+def check(path, *, is_used=True, rows=None):
     assert ids(path) == ids(path, use_scalar_index=False)
     assert len(ids(path)) > 3
-    plan = lance.dataset(path).scanner(filter=NEAR).explain_plan()
-    assert ("ScalarIndexQuery" in plan) == is_used
+    for module in (lance, lancelet):
+        plan = module.dataset(path).scanner(filter=NEAR).explain_plan()
+        assert ("ScalarIndexQuery" in plan) == is_used
     listed = lancelet.dataset(path).describe_indices()
     assert ("g_idx", "RTree") in [(each.name, each.index_type) for each in listed]
-    assert lancelet.dataset(path).count_rows("a >= 0") == lance.dataset(path).count_rows()
+    if rows is None:
+        assert lancelet.dataset(path).count_rows("a >= 0") == lance.dataset(path).count_rows()
 
 
 @pytest.fixture(params=[False, True], ids=["addresses", "ids"])
-def path(tmp_path, request):
+def stable(request):
+    return request.param
+
+
+@pytest.fixture(params=[lance, lancelet], ids=["theirs", "ours"])
+def path(tmp_path, request, stable):
     path = str(tmp_path / "t.lance")
-    lancelet.write_dataset(
-        rows(0, 100), path, max_rows_per_file=25, enable_stable_row_ids=request.param
-    )
-    lance.dataset(path).create_scalar_index("g", "RTREE")
+    lancelet.write_dataset(rows(0, 100), path, max_rows_per_file=25, enable_stable_row_ids=stable)
+    request.param.dataset(path).create_scalar_index("g", "RTREE")
     check(path)
     return path
 
@@ -91,15 +103,77 @@ def test_an_index_of_points_comes_through_changes(path, name):
 def test_an_index_of_points_never_misleads_after_compaction(path):
     dataset = lancelet.dataset(path)
     dataset.delete("id % 5 = 2")
-    if not dataset.has_stable_row_ids:
-        with pytest.raises(lancelet.errors.UnsupportedError, match="compact without"):
-            dataset.optimize.compact_files(target_rows_per_fragment=60, defer_index_remap=True)
     dataset.optimize.compact_files(target_rows_per_fragment=60)
-    assert ids(path) == ids(path, use_scalar_index=False)
+    check(path)
     lancelet.dataset(path).insert(rows(200, 10))
-    assert ids(path) == ids(path, use_scalar_index=False)
+    check(path)
+    lancelet.dataset(path).optimize.optimize_indices()
+    check(path)
     lance.dataset(path).optimize.optimize_indices(retrain=True)
     check(path)
+
+
+def test_an_index_of_points_bears_a_remapping_that_is_deferred(path, stable):
+    dataset = lancelet.dataset(path)
+    dataset.delete("id % 5 = 2")
+    dataset.optimize.compact_files(target_rows_per_fragment=60, defer_index_remap=not stable)
+    check(path)
+
+
+SHAPES = {
+    "geoarrow.linestring": "LINESTRING ({0} {0}, {1} 4)",
+    "geoarrow.polygon": "POLYGON (({0} 0, {1} 0, {1} 3, {0} 0))",
+    "geoarrow.wkb": "MULTIPOINT ({0} 5, {1} 6)",
+}
+
+
+@pytest.mark.parametrize("writer", [lance, lancelet], ids=["theirs", "ours"])
+@pytest.mark.parametrize("name", SHAPES)
+def test_geometries_of_every_kind_are_indexed_alike(tmp_path, name, writer):
+    shapes = [shapely.from_wkt(SHAPES[name].format(row, row + 1)) for row in range(40)]
+    data_type = {"geoarrow.linestring": pa.list_(POINT), "geoarrow.wkb": pa.binary()}.get(
+        name, pa.list_(pa.list_(POINT))
+    )
+    values = {
+        "geoarrow.linestring": coordinates,
+        "geoarrow.polygon": lambda shape: [coordinates(shape.exterior)],
+        "geoarrow.wkb": shapely.to_wkb,
+    }[name]
+    extension = {"ARROW:extension:name": name, "ARROW:extension:metadata": "{}"}
+    fields = [pa.field("id", pa.int64()), pa.field("g", data_type, metadata=extension)]
+    columns = [pa.array(range(41)), pa.array([*map(values, shapes), None], data_type)]
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.Table.from_arrays(columns, schema=pa.schema(fields)), path)
+    writer.dataset(path).create_scalar_index("g", "RTREE")
+    check(path, rows=41)
+    for text in (
+        "g IS NULL",
+        "st_within(g, st_geomfromtext('POLYGON ((5 0, 9 0, 9 9, 5 9, 5 0))'))",
+    ):
+        found = [
+            module.dataset(path).to_table(["id"], filter=text)["id"].to_pylist()
+            for module in (lance, lancelet)
+        ]
+        assert found[0] == found[1]
+
+
+def coordinates(line):
+    return [{"x": x, "y": y} for x, y in line.coords]
+
+
+def test_an_index_of_substrings_is_carried_along_and_refused_by_name(tmp_path):
+    path = str(tmp_path / "t.lance")
+    texts = pa.table({"id": range(50), "s": [f"word {row % 7}" for row in range(50)]})
+    lance.write_dataset(texts, path)
+    lance.dataset(path).create_scalar_index("s", lance.indices.IndexConfig("fm", {}))
+    ours = lancelet.dataset(path)
+    assert ours.count_rows("contains(s, 'd 3')") == lance.dataset(path).count_rows(
+        "contains(s, 'd 3')"
+    )
+    ours.insert(texts.slice(0, 3))
+    assert [each.index_type for each in lance.dataset(path).describe_indices()] == ["Fm"]
+    with pytest.raises(lancelet.errors.UnsupportedError, match="NGRAM"):
+        ours.create_scalar_index("s", IndexConfig("fm", {}))
 
 
 def test_an_index_of_points_is_there_in_old_versions_and_clones(path, tmp_path):

@@ -12,11 +12,30 @@ Queries over little data share another database, which has one thread.
 from __future__ import annotations
 
 import threading
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
+
+import pyarrow as pa
 
 from lancelet.errors import UnsupportedError
 from lancelet.io.fork import renew_after_fork
+from lancelet.query.functions.base import Function
+from lancelet.query.functions.geometry import GEOMETRY_FUNCTIONS, call_on_columns
+
+_GEOMETRIC: Final = "st_"
+"""How the names of functions of geometries begin."""
+_FUNCTIONS_THERE: Final = (
+    "SELECT DISTINCT function_name FROM duckdb_functions() WHERE starts_with(function_name, 'st_')"
+)
+_DUCKDB_TYPES: Final = {
+    pa.bool_(): "BOOLEAN",
+    pa.float64(): "DOUBLE",
+    pa.string(): "VARCHAR",
+    pa.large_binary(): "BLOB",
+    pa.uint32(): "UINTEGER",
+    pa.uint8(): "UTINYINT",
+}
+_ADDING: Final = threading.Lock()
 
 
 def duckdb_module() -> Any:
@@ -34,9 +53,36 @@ def connect(query: str, *, alone: bool = False) -> Any:
     The caller closes it. A query that cannot be parsed is an error of DuckDB. One that runs
     `alone` has a single thread: to wake others takes longer than a few thousand rows.
     """
-    if only_selects(query):
-        return (_ALONE if alone else _SHARED).connect()
-    return _new_database()
+    connection = (
+        (_ALONE if alone else _SHARED).connect() if only_selects(query) else _new_database()
+    )
+    if _GEOMETRIC in query.lower():
+        _add_geometry(connection)
+    return connection
+
+
+def _add_geometry(connection: Any) -> None:
+    """Let queries of a database call functions of geometries, unless they can already."""
+    with _ADDING:
+        known = {name for (name,) in connection.sql(_FUNCTIONS_THERE).fetchall()}
+        for function in GEOMETRY_FUNCTIONS:
+            gives = function.gives
+            assert not callable(gives), "they give the same type for all arguments"
+            for name in function.names:
+                if name in known:
+                    continue
+                connection.create_function(
+                    name,
+                    partial(_called, function),
+                    None,
+                    _DUCKDB_TYPES[gives],
+                    type="arrow",
+                    null_handling="special",
+                )
+
+
+def _called(function: Function, *columns: pa.ChunkedArray) -> pa.Array:
+    return call_on_columns(function, [column.combine_chunks() for column in columns])
 
 
 @lru_cache(maxsize=256)

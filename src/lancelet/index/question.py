@@ -13,6 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 
@@ -66,6 +68,26 @@ class HasAll:
     values: pa.Array
 
 
+@dataclass(frozen=True, slots=True)
+class Meets:
+    """Geometries whose box has a place in common with this one."""
+
+    xmin: float
+    ymin: float
+    xmax: float
+    ymax: float
+
+    def meets(self, boxes: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+        """Return which boxes do, each of which is xmin, ymin, xmax, ymax."""
+        found: npt.NDArray[np.bool_] = (
+            (boxes[:, 0] <= self.xmax)
+            & (boxes[:, 2] >= self.xmin)
+            & (boxes[:, 1] <= self.ymax)
+            & (boxes[:, 3] >= self.ymin)
+        )
+        return found
+
+
 def type_of(question: Question) -> pa.DataType | None:
     """Return the type of the values that are asked about, or None if it is any.
 
@@ -78,11 +100,11 @@ def type_of(question: Question) -> pa.DataType | None:
             return None if bound is None else bound.type
         case OneOf(values) | HasAny(values) | HasAll(values):
             return values.type
-        case IsNull():
+        case IsNull() | Meets():
             return None
         case StartsWith() | Contains():
             return pa.string()
     assert_never(question)
 
 
-Question: TypeAlias = Interval | OneOf | IsNull | StartsWith | Contains | HasAny | HasAll
+Question: TypeAlias = Interval | OneOf | IsNull | StartsWith | Contains | HasAny | HasAll | Meets

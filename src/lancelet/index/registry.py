@@ -20,6 +20,7 @@ from lancelet.index.scalar.json_path import JsonPath
 from lancelet.index.scalar.label_list import LabelList
 from lancelet.index.scalar.minhash import MinHash
 from lancelet.index.scalar.ngram import NGram
+from lancelet.index.scalar.rtree import RTree
 from lancelet.index.scalar.zonemap import ZoneMap
 from lancelet.index.vector.kind import IVF
 from lancelet.index.vector.layout import INDEX_FILE
@@ -32,10 +33,12 @@ SCALAR_KINDS: Final[tuple[ScalarKind, ...]] = (
     BloomFilter(),
     NGram(),
     MinHash(),
+    RTree(),
     JsonPath((BTree(), Bitmap(), ZoneMap(), NGram())),
     Inverted(),
 )
 _ALIASES: Final = {"FTS": "INVERTED"}
+_SUBSTRINGS: Final = "FM"
 _BY_FILE: Final = {
     METADATA: ("INVERTED",),
     PAGE_LOOKUP: ("BTREE",),
@@ -62,6 +65,12 @@ def kind_of_name(name: str) -> ScalarKind:
     >>> kind_of_name("btree").title
     'BTree'
     """
+    if name.upper() == _SUBSTRINGS:
+        raise UnsupportedError(
+            "an index of kind FM of another writer is kept, and none is built or searched here; "
+            "an NGRAM finds parts of texts",
+            found=name,
+        )
     kind = _BY_NAME.get(_ALIASES.get(name.upper(), name.upper()))
     if kind is None:
         raise UnsupportedError("no index is of that kind", found=name, known=sorted(_BY_NAME))

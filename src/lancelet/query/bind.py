@@ -15,6 +15,7 @@ from typing import Final, assert_never
 
 import pyarrow as pa
 
+from lancelet.arrow.geometry import WKB, geometry_kind
 from lancelet.errors import ExpressionError
 from lancelet.query import expression as ex
 from lancelet.query.adapt import adapted, as_double, beside_gap, fit_all
@@ -22,12 +23,13 @@ from lancelet.query.bound import Bound
 from lancelet.query.coercion import CoercionError, common_type, plain
 from lancelet.query.expression import Expression, Operator
 from lancelet.query.functions.arithmetic import arithmetic_types, result_with_interval
+from lancelet.query.functions.geometry import FROM_ARROW, is_geometric
 from lancelet.query.functions.registry import FUNCTIONS
 from lancelet.query.functions.times import current
 from lancelet.query.kinds import is_bytes, is_number, is_text
 from lancelet.query.literal_text import UnfitError
 from lancelet.query.literals import Gap, fit
-from lancelet.query.names import is_json, resolve, similar_names
+from lancelet.query.names import extension_at, is_json, resolve, similar_names
 from lancelet.query.operands import Source
 from lancelet.query.traversal import columns_of
 
@@ -279,12 +281,24 @@ class _Binder:
     def _function(self, node: ex.Call) -> Bound:
         function = FUNCTIONS[node.function]
         arguments = [self.settled(self.bind(argument)) for argument in node.arguments]
+        if is_geometric(node.function):
+            arguments = [self._shape(argument) for argument in arguments]
         try:
             takes, gives = function.signature([argument.data_type for argument in arguments])
         except CoercionError as error:
             takes, gives = self._with_constants_fitted(node, arguments, error)
         parts = [self._as(*pair, node) for pair in zip(arguments, takes, strict=True)]
         return Bound(ex.Call(node.function, tuple(parts)), gives)
+
+    def _shape(self, bound: Bound) -> Bound:
+        """Return a column of geometries as functions of them take it; anything else as it is."""
+        column = bound.expression
+        if not isinstance(column, ex.Column):
+            return bound
+        kind = geometry_kind(extension_at(column.path, self.schema))
+        if kind is None or kind == WKB:
+            return bound
+        return Bound(ex.Call(FROM_ARROW, (column, ex.literal(kind))), pa.large_binary())
 
     def _with_constants_fitted(
         self, node: ex.Call, arguments: list[Bound], error: CoercionError

@@ -91,6 +91,21 @@ def _close(name: str, names: Sequence[str], most: int) -> list[str]:
     return [spelled[each] for each in difflib.get_close_matches(name.lower(), spelled, n=most)]
 
 
+def extension_at(path: tuple[str, ...], schema: pa.Schema) -> str:
+    """Return the name of the extension type of a column, "" if it has none.
+
+    A type that pyarrow does not know is noted with its field.
+    """
+    field = schema.field(path[0])
+    for name in path[1:]:
+        if not pa.types.is_struct(field.type):
+            return ""
+        field = field.type.field(name)
+    if isinstance(field.type, pa.BaseExtensionType):
+        return str(field.type.extension_name)
+    return str((field.metadata or {}).get(b"ARROW:extension:name", b"").decode())
+
+
 def is_json(path: tuple[str, ...], schema: pa.Schema) -> bool:
     """Whether a path ends at a JSON column, stored as text or as JSONB."""
     try:

@@ -25,6 +25,7 @@ from lancelet.index.question import (
     HasAny,
     Interval,
     IsNull,
+    Meets,
     OneOf,
     Question,
     StartsWith,
@@ -68,7 +69,7 @@ def spans_of(question: Question, values: SortedValues) -> list[Span] | None:
         case Interval() | StartsWith():
             interval = interval_of(question, values.data_type)
             return None if interval is None else _spans_of_interval(interval, values)
-        case Contains() | HasAny() | HasAll():
+        case Contains() | HasAny() | HasAll() | Meets():
             return None
     assert_never(question)
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from lancelet.query.functions.base import Function
 from lancelet.query.functions.documents import JSON_FUNCTIONS
+from lancelet.query.functions.geometry import GEOMETRY_FUNCTIONS
 from lancelet.query.functions.lists import LIST_FUNCTIONS
 from lancelet.query.functions.numbers import CHOICE_FUNCTIONS, NUMBER_FUNCTIONS
 from lancelet.query.functions.regexp import REGEXP_FUNCTIONS
@@ -22,6 +23,7 @@ ALL_FUNCTIONS: Final[tuple[Function, ...]] = (
     *TIME_FUNCTIONS,
     *LIST_FUNCTIONS,
     *JSON_FUNCTIONS,
+    *GEOMETRY_FUNCTIONS,
 )
 """Every function, once."""
 

@@ -10,12 +10,14 @@ Literals have the type of their column already, since the filter is bound.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, assert_never
 
 import pyarrow as pa
 
+from lancelet.arrow.geometry import boxes_of
 from lancelet.index.parts.spans import interval_within
 from lancelet.index.question import (
     Contains,
@@ -23,12 +25,14 @@ from lancelet.index.question import (
     HasAny,
     Interval,
     IsNull,
+    Meets,
     OneOf,
     Question,
     StartsWith,
 )
 from lancelet.query import expression as ex
 from lancelet.query.expression import Expression, Operator
+from lancelet.query.functions.geometry import FROM_ARROW, PREDICATES
 from lancelet.query.matching import literal_prefix
 
 WITHIN: Final = "\0within"
@@ -55,12 +59,28 @@ def probe_of(expression: Expression) -> Probe | None:
             place, question = _path_of(operand), IsNull()
         case ex.In(operand, values):
             place, question = _path_of(operand), OneOf(values.drop_null())
+        case ex.Comparison(
+            Operator.LESS | Operator.LESS_EQUAL,
+            ex.Call("st_distance", (one, other)),
+            ex.Literal(scalar),
+        ):
+            return _within_distance(one, other, scalar)
+        case ex.Comparison(
+            Operator.GREATER | Operator.GREATER_EQUAL,
+            ex.Literal(scalar),
+            ex.Call("st_distance", (one, other)),
+        ):
+            return _within_distance(one, other, scalar)
         case ex.Comparison(operator, ex.Literal(scalar), operand):
             place, question = _path_of(operand), _compared(operator.mirrored, scalar)
         case ex.Comparison(operator, operand, ex.Literal(scalar)):
             place, question = _path_of(operand), _compared(operator, scalar)
         case ex.Like(operand, ex.Literal(scalar), escape, ignore_case):
             place, question = _path_of(operand), _like(scalar, escape, ignore_case=ignore_case)
+        case ex.Call(function, (operand, ex.Literal(scalar))) if function in PREDICATES:
+            place, question = _geometries_of(operand), _near(scalar)
+        case ex.Call(function, (ex.Literal(scalar), operand)) if function in PREDICATES:
+            place, question = _geometries_of(operand), _near(scalar)
         case ex.Call(function, (operand, ex.Literal(scalar))):
             place, question = _path_of(operand), _called(function, scalar)
         case _:
@@ -144,6 +164,36 @@ def _like(scalar: pa.Scalar, escape: str, *, ignore_case: bool) -> Question | No
         return StartsWith(prefix.encode())
     inside = _longest_literal(pattern, escape)
     return Contains(inside) if inside else None
+
+
+def _geometries_of(operand: Expression) -> tuple[str, ...] | None:
+    """Return the column whose geometries an expression is, if it is that and nothing else."""
+    if isinstance(operand, ex.Call) and operand.function == FROM_ARROW:
+        operand = operand.arguments[0]
+    elif isinstance(operand, ex.Cast) and pa.types.is_large_binary(operand.data_type):
+        operand = operand.operand
+    return operand.path if isinstance(operand, ex.Column) else None
+
+
+def _near(scalar: pa.Scalar, apart: float = 0.0) -> Question | None:
+    """Return the question which geometries may be so near to another."""
+    if not scalar.is_valid:
+        return None
+    (box,) = boxes_of(pa.array([scalar.as_py()], pa.large_binary())).tolist()
+    if any(math.isnan(side) for side in (*box, apart)):
+        return None
+    return Meets(box[0] - apart, box[1] - apart, box[2] + apart, box[3] + apart)
+
+
+def _within_distance(one: Expression, other: Expression, most: pa.Scalar) -> Probe | None:
+    operand, place = (other, one) if isinstance(one, ex.Literal) else (one, other)
+    path = _geometries_of(operand)
+    if path is None or not isinstance(place, ex.Literal) or not most.is_valid:
+        return None
+    # Distances are rounded, so what is as far as that by a hair is looked at too.
+    apart = float(most.as_py())
+    question = _near(place.scalar, apart + abs(apart) * 1e-9) if apart >= 0 else None
+    return None if question is None else Probe(path, question)
 
 
 def _longest_literal(pattern: str, escape: str) -> str:

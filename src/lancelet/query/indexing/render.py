@@ -17,6 +17,7 @@ from lancelet.index.question import (
     HasAny,
     Interval,
     IsNull,
+    Meets,
     OneOf,
     Question,
     StartsWith,
@@ -63,6 +64,8 @@ def _question(question: Question, column: str) -> str:
             return f"array_has_any({column}, List([{_listed(values)}]))"
         case HasAll(values):
             return f"array_has_all({column}, List([{_listed(values)}]))"
+        case Meets(xmin, ymin, xmax, ymax):
+            return f"{column} meets BOX({xmin} {ymin}, {xmax} {ymax})"
     assert_never(question)
 
 

@@ -31,6 +31,7 @@ from lancelet.index.question import (
     HasAny,
     Interval,
     IsNull,
+    Meets,
     OneOf,
     Question,
     StartsWith,
@@ -165,7 +166,7 @@ class BTreeSegment:
             case Interval() | StartsWith():
                 interval = interval_of(question, self.data_type)
                 return None if interval is None else self._estimate(interval)
-            case Contains() | HasAny() | HasAll():
+            case Contains() | HasAny() | HasAll() | Meets():
                 return None
         assert_never(question)
 

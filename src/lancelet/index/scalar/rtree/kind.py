@@ -1,0 +1,192 @@
+"""The RTREE kind: boxes around geometries, in a tree of pages.
+
+    st_intersects(g, 'POLYGON ((0 0, 4 0, 4 4, 0 0))')     Meets(0, 0, 4, 4)
+    root       boxes of pages 0 1 2        page 1 meets it
+    page 1     boxes of rows 5 9 3 ...     rows 9 and 3 meet it: they are looked at
+
+A geometry whose box meets that of another need not meet the other, so no answer is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet.arrow.geometry import boxes_of, is_geometry_type
+from lancelet.encodings.base import RowRange
+from lancelet.errors import CorruptDataError
+from lancelet.index.base import (
+    Found,
+    IndexedRows,
+    IndexTypeError,
+    Move,
+    Parameters,
+    ScalarKind,
+    Segment,
+)
+from lancelet.index.folder import SegmentFolder
+from lancelet.index.question import IsNull, Meets, Question
+from lancelet.index.scalar.rtree import layout
+from lancelet.index.scalar.rtree.layout import Boxes
+from lancelet.rowids.address import NO_ADDRESS, UInt64s
+from lancelet.rowids.selection import RowSet
+
+_COLUMNS = ("bbox", "id")
+
+
+class RTreeSegment:
+    """An open RTREE, whose pages are read as they are asked for."""
+
+    def __init__(self, folder: SegmentFolder) -> None:
+        """Read where the levels are, and the rows without a geometry."""
+        self._path = f"{folder.path}/{layout.PAGES}"
+        self._file = folder.open(layout.PAGES)
+        self._levels, self._page_rows = layout.read_levels(self._file, self._path)
+        (nulls,) = folder.open(layout.NULLS).read(["nulls"])
+        self._nulls = RowSet.parse((nulls[0].as_py() if len(nulls) else None) or bytes(4))
+        self._kept, self._loads = folder.kept, folder.loads
+        self._last: tuple[Meets, UInt64s] | None = None
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows have a geometry."""
+        return self._levels[0].rows
+
+    def estimate(self, question: Question) -> int | None:
+        """Return how many rows there are to look at, or None if it is no question of place."""
+        match question:
+            case IsNull():
+                return self._nulls.num_listed
+            case Meets():
+                return len(self._meeting(question))
+            case _:
+                return None
+
+    def search(self, question: Question) -> Found:
+        """Return the rows whose boxes meet that of a question, or that have none."""
+        if isinstance(question, IsNull):
+            return Found(self._nulls)
+        assert isinstance(question, Meets), "only what has an estimate is searched"
+        return Found(RowSet.of(self._meeting(question)), is_exact=False)
+
+    def nulls(self) -> RowSet:
+        """Return the rows without a geometry."""
+        return self._nulls
+
+    def statistics(self) -> dict[str, Any]:
+        """Return how many boxes there are, and in how many levels."""
+        return {"num_items": self.num_rows, "num_levels": len(self._levels)}
+
+    def items(self) -> tuple[Boxes, UInt64s]:
+        """Return all boxes and the numbers of their rows."""
+        boxes, ids = self._file.read(_COLUMNS, RowRange(0, self.num_rows))
+        return layout.boxes_within(boxes), ids.to_numpy()
+
+    def _meeting(self, question: Meets) -> UInt64s:
+        """Return the rows whose boxes meet that of a question; the last answer is at hand."""
+        last = self._last
+        if last is None or last[0] is not question:
+            self._last = last = question, self._search(question)
+        return last[1]
+
+    def _search(self, question: Meets) -> UInt64s:
+        top = self._levels[-1]
+        pages = np.array([top.first_page] if top.rows else [], np.uint64)
+        for level in reversed(self._levels):
+            found = [np.empty(0, np.uint64)]
+            for page in pages.tolist():
+                boxes, ids = self._page(level, page)
+                self._loads.comparisons += len(ids)
+                found.append(ids[question.meets(boxes)])
+            pages = np.concatenate(found)
+        return np.sort(pages)
+
+    def _page(self, level: layout.Level, page: int) -> tuple[Boxes, UInt64s]:
+        start, stop = level.span(page, self._page_rows)
+        if not level.first_row <= start < stop:
+            raise CorruptDataError(
+                "an RTREE refers to a page that is not below", path=self._path, page=page
+            )
+        if page in self._kept:
+            self._loads.found += 1
+        return self._kept.get_or_make(page, lambda: self._read(RowRange(start, stop)))
+
+    def _read(self, rows: RowRange) -> tuple[Boxes, UInt64s]:
+        self._loads.parts += 1
+        boxes, ids = self._file.read(_COLUMNS, rows)
+        return layout.boxes_within(boxes), ids.to_numpy()
+
+
+class RTree(ScalarKind):
+    """Boxes around geometries."""
+
+    name = "RTREE"
+    title = "RTree"
+    type_url = "/lance.index.pb.RTreeIndexDetails"
+    newest_version = 1
+    can_remap = True
+
+    def check_type(self, data_type: pa.DataType, column: str) -> None:
+        """Raise unless it may hold geometries."""
+        if not is_geometry_type(data_type):
+            raise IndexTypeError(
+                "an RTREE needs a column of geometries, of a GeoArrow type or as WKB",
+                column=column,
+                found=str(data_type),
+            )
+
+    def train(self, rows: IndexedRows, folder: SegmentFolder, parameters: Parameters) -> bytes:  # noqa: ARG002
+        """Put the boxes of all rows in order."""
+        _write(folder, [*_boxes(rows)], [])
+        return b""
+
+    def open(self, folder: SegmentFolder, details: bytes) -> RTreeSegment:  # noqa: ARG002
+        """Open a segment."""
+        return RTreeSegment(folder)
+
+    def merge(
+        self,
+        segments: Sequence[Segment],
+        moves: Sequence[Move],
+        rows: IndexedRows,
+        folder: SegmentFolder,
+    ) -> bytes:
+        """Put the boxes of segments and of new rows in one order."""
+        moved = [_moved(segment, move) for segment, move in zip(segments, moves, strict=True)]
+        _write(folder, [*_boxes(rows), *(part for part, _ in moved)], [own for _, own in moved])
+        return b""
+
+    def remap(self, segment: Segment, move: Move, folder: SegmentFolder) -> bytes:
+        """Write the same boxes under other numbers."""
+        part, nulls = _moved(segment, move)
+        _write(folder, [part], [nulls])
+        return b""
+
+
+def _boxes(rows: IndexedRows) -> Iterator[tuple[Boxes, UInt64s]]:
+    """Yield the boxes of rows and their numbers, NaN where there is no geometry."""
+    for values, numbers in rows.parts:
+        yield boxes_of(values), numbers
+
+
+def _moved(segment: Segment, move: Move) -> tuple[tuple[Boxes, UInt64s], UInt64s]:
+    """Return the boxes of a segment under new numbers, and its rows without a geometry."""
+    assert isinstance(segment, RTreeSegment), "segments of one index are of one kind"
+    boxes, numbers = segment.items()
+    moved = move(numbers)
+    kept = moved != NO_ADDRESS
+    nulls = move(segment.nulls().listed())
+    return (boxes[kept], moved[kept]), nulls[nulls != NO_ADDRESS]
+
+
+def _write(
+    folder: SegmentFolder, parts: Sequence[tuple[Boxes, UInt64s]], nulls: Sequence[UInt64s]
+) -> None:
+    boxes = np.concatenate([np.empty((0, 4)), *(part[0] for part in parts)])
+    numbers = np.concatenate([np.empty(0, np.uint64), *(part[1] for part in parts)])
+    missing = np.isnan(boxes).any(axis=1)
+    lost = np.concatenate([numbers[missing], *nulls])
+    layout.write(folder, boxes[~missing], numbers[~missing], RowSet.of(np.sort(lost)))
