@@ -17,10 +17,10 @@ import sys
 import tarfile
 import urllib.request
 from io import BytesIO
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from lancelet.errors import InvalidInputError, StorageError, UnsupportedError
+from lancelet.errors import CorruptDataError, InvalidInputError, StorageError, UnsupportedError
 from lancelet.index.text.models import language_model_home
 
 __all__ = ["LANGUAGE_MODEL_HOME", "check_lindera", "download_jieba", "download_lindera"]
@@ -77,12 +77,35 @@ def download_lindera(lm: str) -> None:
     source = folder / "src"
     archive = _fetch(_LINDERA[lm], source)
     source.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(fileobj=BytesIO(archive)) as files:
-        # Names that lead out of the folder are refused.
-        files.extractall(source, filter="data")
-        first = files.getnames()[0]
+    first = _unpack(archive, source)
     command = ["lindera", "build", f"--dictionary-kind={lm}", str(source / first)]
     subprocess.run([*command, str(folder / "main")], check=True)  # noqa: S603 - the program was asked for
+
+
+def _unpack(archive: bytes, folder: Path) -> str:
+    """Write the files of an archive below a folder, and return the name of its first entry.
+
+    The filters of `tarfile` came with Python 3.11.4.
+    """
+    with tarfile.open(fileobj=BytesIO(archive)) as files:
+        entries = files.getmembers()
+        for entry in entries:
+            path = PurePosixPath(entry.name)
+            is_plain = entry.isfile() or entry.isdir()
+            if not is_plain or path.is_absolute() or ".." in path.parts or "\\" in entry.name:
+                raise CorruptDataError(
+                    "the archive has an entry that is no file below its folder", name=entry.name
+                )
+        for entry in entries:
+            target = folder.joinpath(entry.name)
+            (target if entry.isdir() else target.parent).mkdir(parents=True, exist_ok=True)
+            content = files.extractfile(entry)
+            if content is not None:
+                with content, target.open("wb") as file:
+                    shutil.copyfileobj(content, file)
+    if not entries:
+        raise CorruptDataError("the archive is empty", folder=str(folder))
+    return entries[0].name
 
 
 def main(arguments: list[str] | None = None) -> int:

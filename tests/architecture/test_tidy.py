@@ -144,3 +144,38 @@ def test_spark_code_never_pushes_filters_or_touches_the_jvm():
             if isinstance(node, ast.Attribute | ast.FunctionDef)
         }
         assert not names & {"pushFilters", "sparkContext", "_jvm", "rdd"}, path
+
+
+def calls(tree):
+    """The calls in a module, with the last part of the name that is called."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = getattr(node.func, "attr", None) or getattr(node.func, "id", "")
+            yield name, {word.arg: ast.unparse(word.value) for word in node.keywords}, node.lineno
+
+
+def test_the_first_release_of_the_oldest_python_is_enough():
+    """Filters of archives came with 3.11.4, and no tool looks for what a patch release added."""
+    offenders = [
+        f"{path}:{line}"
+        for path, tree in trees()
+        for name, _, line in calls(tree)
+        if name in {"extractall", "unpack_archive", "data_filter"}
+    ]
+    assert offenders == []
+
+
+def test_no_property_has_a_deadline_in_wall_time():
+    """Neither of its own, nor by the check of hypothesis for data that are slow to make."""
+    offenders = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for folder in ("tests", "src/lancelet/testing")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for name, words, line in calls(ast.parse(path.read_text()))
+        if name in {"settings", "register_profile"}
+        and (
+            words.get("deadline", "None") != "None"
+            or "too_slow" not in words.get("suppress_health_check", "too_slow")
+        )
+    ]
+    assert offenders == []

@@ -130,7 +130,7 @@ ROW = st.fixed_dictionaries({"k": KEY, "w": st.none() | st.integers(0, 5)})
 SMALL = pa.schema([("k", pa.int64()), ("w", pa.int64())])
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     table=st.lists(ROW, max_size=15),
     source=st.lists(ROW, max_size=15),

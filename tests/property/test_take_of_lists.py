@@ -40,7 +40,8 @@ def _lists(rng: np.random.Generator, count: int, longest: int) -> list[object]:
 
 
 @settings(
-    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
     seed=st.integers(0, 1 << 30),

@@ -8,7 +8,7 @@ import urllib.request
 import pytest
 
 from lancelet import download
-from lancelet.errors import InvalidInputError, StorageError, UnsupportedError
+from lancelet.errors import CorruptDataError, InvalidInputError, StorageError, UnsupportedError
 
 
 @pytest.fixture
@@ -21,11 +21,12 @@ def serve(monkeypatch, data):
     monkeypatch.setattr(urllib.request, "urlopen", lambda *_, **__: io.BytesIO(data))
 
 
-def archive_of(name):
+def archive_of(name, kind=tarfile.REGTYPE):
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as files:
         entry = tarfile.TarInfo(name)
-        entry.size = 4
+        entry.type, entry.linkname = kind, "/etc/passwd"
+        entry.size = 4 if kind == tarfile.REGTYPE else 0
         files.addfile(entry, io.BytesIO(b"word"))
     return packed.getvalue()
 
@@ -48,12 +49,22 @@ def test_a_dictionary_of_lindera_is_compiled(home, monkeypatch):
     assert ran == [["lindera", "build", "--dictionary-kind=ko-dic", str(source), str(folder)]]
 
 
-def test_an_archive_cannot_write_elsewhere(home, monkeypatch):
-    serve(monkeypatch, archive_of("../outside"))
+@pytest.mark.parametrize("name", ["../outside", "/tmp/outside", "a/../../outside", "..\\outside"])
+@pytest.mark.parametrize("kind", [tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.DIRTYPE])
+def test_an_archive_cannot_write_elsewhere(home, monkeypatch, name, kind):
+    serve(monkeypatch, archive_of(name, kind))
     monkeypatch.setattr(download.shutil, "which", lambda name: name)
-    with pytest.raises(tarfile.OutsideDestinationError):
+    with pytest.raises(CorruptDataError, match="no file below its folder"):
         download.download_lindera("ipadic")
-    assert not (home / "lindera/ipadic/outside").exists()
+    assert [path for path in home.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])
+def test_an_archive_has_files_alone(home, monkeypatch, kind):
+    serve(monkeypatch, archive_of("words/a.csv", kind))
+    monkeypatch.setattr(download.shutil, "which", lambda name: name)
+    with pytest.raises(CorruptDataError, match="no file below its folder"):
+        download.download_lindera("ipadic")
 
 
 def test_what_is_missing_is_said(home, monkeypatch):

@@ -18,7 +18,19 @@ from lancelet.errors import LanceletError
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code, see `lancelet.cli.exit_codes`."""
-    words = sys.argv[1:] if argv is None else list(argv)
+    try:
+        try:
+            return _run(sys.argv[1:] if argv is None else list(argv))
+        finally:
+            # What waits here would meet a closed pipe when the interpreter ends, and be shown.
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read the output has seen enough; nothing more can be said, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.DONE
+
+
+def _run(words: list[str]) -> int:
     chosen = _parser().parse_args(words[:1])
     command = load_command(chosen.command)
     arguments = command_parser(chosen.command).parse_args(words[1:])
@@ -29,9 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         out.error(error)
         return exit_code_of(error)
     except BrokenPipeError:
-        # Whoever read the output has seen enough; nothing more can be said, not even at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.DONE
+        raise
     except KeyboardInterrupt:
         return ExitCode.STOPPED
     except Exception as error:

@@ -9,6 +9,7 @@ import importlib.util
 import os
 import pwd
 import shutil
+import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -40,6 +41,8 @@ def postgres_server(programs: Path) -> Iterator[str]:
     if owner is not None:
         shutil.chown(folder, owner)
     try:
+        if owner is not None and not _is_open_to_others(programs):
+            programs = _copied(programs, Path(folder))
         _run(programs / "initdb", "-D", data, "-U", _SUPERUSER, "-A", "trust", "--no-sync")
         options = f"-c listen_addresses='' -c unix_socket_directories='{folder}' -c fsync=off"
         log = Path(folder, "log")
@@ -50,6 +53,22 @@ def postgres_server(programs: Path) -> Iterator[str]:
             _run(programs / "pg_ctl", "-D", data, "-m", "immediate", "-w", "stop")
     finally:
         shutil.rmtree(folder)
+
+
+def _is_open_to_others(folder: Path) -> bool:
+    """Return whether any user may enter a folder; a clone in a home may be its owner's alone."""
+    return all(each.stat().st_mode & stat.S_IXOTH for each in (folder, *folder.parents))
+
+
+def _copied(programs: Path, target: Path) -> Path:
+    """Copy a server of `pgserver` to where its user may go, with the libraries beside it."""
+    package = programs.parents[1]
+    for name in (package.name, f"{package.name}.libs"):
+        shutil.copytree(package.with_name(name), target / name, ignore=_not_to_run)
+    return target / programs.relative_to(package.parent)
+
+
+_not_to_run: Final = shutil.ignore_patterns("include", "*.py", "*.pyc", "*.a")
 
 
 def _run(program: Path, *arguments: str | Path) -> None:

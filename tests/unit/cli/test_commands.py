@@ -265,6 +265,24 @@ def test_parquet_that_is_not_there_or_damaged_is_an_error_with_its_path(
         assert "parquet" in err
 
 
+@pytest.mark.parametrize("words", [["count"], ["show"], ["count", "--help"], ["--help"]])
+def test_a_reader_that_has_seen_enough_is_no_error(table: str, words: list[str]) -> None:
+    """The pipe is closed before anything is read, so what waits in the buffer meets that."""
+    command = [sys.executable, "-m", "lancelet", *words]
+    if "--help" not in words:
+        command.append(table)
+    buffered = {key: text for key, text in os.environ.items() if key != "PYTHONUNBUFFERED"}
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    try:
+        ended = subprocess.run(
+            command, stdout=write_end, stderr=subprocess.PIPE, text=True, check=False, env=buffered
+        )
+    finally:
+        os.close(write_end)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 def test_a_bug_is_not_taken_for_something_found(monkeypatch, table: str, capsys) -> None:
     def broken(arguments, out):
         raise ZeroDivisionError("a bug")

@@ -249,7 +249,7 @@ def test_encodings_that_do_not_fit_the_type_are_corrupt(data_type, encoding) -> 
         Column(data_type, encoding, 1, b"\0" * 16).read(RowRange(0, 1))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(length=st.integers(2, 2**47))
 def test_a_page_never_holds_more_values_than_its_buffer(length) -> None:
     with pytest.raises(CorruptDataError, match="more values than its buffer holds"):

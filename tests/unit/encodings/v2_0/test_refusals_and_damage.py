@@ -72,7 +72,7 @@ ARRAYS = [
 ]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(which=st.sampled_from(range(len(ARRAYS))), data=st.data())
 def test_damage_is_an_error_or_a_sound_array(store, which, data) -> None:
     """Goal: no crash, hang or unsound array, whatever byte of a page or its message changes.

@@ -12,7 +12,9 @@ from lancelet.buffers import Slices, run
 from lancelet.encodings.base import RowIndices, RowRange
 from lancelet.encodings.v2_0 import writer
 
-WITH_FIXTURES = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+WITH_FIXTURES = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 LEAVES = {
     pa.int8(): st.integers(-128, 127),

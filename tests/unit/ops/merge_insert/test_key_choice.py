@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import lancelet
+from lancelet.io.cache import CACHE
 from lancelet.ops.merge_insert import join
 
 NUM_ROWS = 300_000
@@ -27,7 +28,11 @@ def tables(tmp_path_factory):
 
 
 def read_by(path, work):
-    """Return the requests and bytes that work takes, and what it returned."""
+    """Return the requests and bytes that work takes where nothing is cached, and what it returned.
+
+    The cache is the process's: what is in it depends on the tests that ran before.
+    """
+    CACHE.clear()
     dataset = lancelet.dataset(str(path))
     dataset.io_stats_incremental()
     result = work(dataset)
@@ -61,7 +66,8 @@ def test_an_upsert_of_many_keys_does_not_ask_the_index(tables):
     scanned = read_by(folder / "indexed", upsert_of(ids[:MANY], use_index=False))
     plain = read_by(folder / "plain", upsert_of(ids[:MANY]))
     assert found[:2] == scanned[:2]
-    assert found[0] <= plain[0] + 1  # the list of indices
+    # The list of indices, and a manifest that is read once more while it is new.
+    assert found[0] <= plain[0] + 2
     assert found[2].rows == plain[2].rows
 
 

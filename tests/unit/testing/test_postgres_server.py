@@ -1,0 +1,26 @@
+"""The server for tests runs where its programs lie in a folder that only root may enter."""
+
+import importlib.util
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from lancelet.testing.postgres_server import postgres_server
+
+psycopg = pytest.importorskip("psycopg")
+PACKAGE = importlib.util.find_spec("pgserver")
+
+
+@pytest.mark.skipif(PACKAGE is None, reason="pgserver is not installed")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs the server as somebody else")
+def test_programs_in_a_private_folder_are_run(tmp_path):
+    private = tmp_path / "private"
+    private.mkdir(mode=0o700)
+    package = Path(PACKAGE.origin).parent
+    for name in ("pgserver", "pgserver.libs"):
+        shutil.copytree(package.with_name(name), private / name)
+    programs = private / "pgserver" / "pginstall" / "bin"
+    with postgres_server(programs) as dsn, psycopg.connect(dsn) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
