@@ -14,6 +14,8 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from functools import partial
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
@@ -32,6 +34,8 @@ from lancelet.sampler import maybe_sample
 from lancelet.torch.dist import get_global_rank, get_global_world_size
 from lancelet.torch.required import Dataset, IterableDataset, require_torch
 from lancelet.torch.tensors import to_tensor
+from lancelet.training import Loader, plan
+from lancelet.training.options import LOADER_OPTIONS, PLAN_OPTIONS
 
 _OURS = (FullScanSampler, ShardedFragmentSampler, ShardedBatchSampler)
 """Samplers that leave out the rows that were seen without reading them."""
@@ -100,7 +104,7 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
         to_tensor_fn: Callable[..., Any] | None = to_tensor,
         sampler: Sampler | None = None,
         auto_detect_rank: bool = True,
-        **_kwargs: Any,
+        **plan_options: Any,
     ) -> None:
         """Read a dataset.
 
@@ -120,8 +124,16 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
             to_tensor_fn: Converts batches; None leaves them as they are.
             sampler: Chooses the rows, instead of what the arguments above say.
             auto_detect_rank: Whether to ask PyTorch which process this is.
+            plan_options: Options of `lancelet.training.plan` (`shuffle`, `splits`, `seed`, ...) and
+                of its loader (`uneven`, `full_batches`, `decode`, `prefetch_bytes`, ...). With any
+                of them, rows come in the order of such a plan, ranks have equal steps, and
+                `state_dict` goes on in the middle of an epoch with any number of ranks.
+
+        Raises:
+            InvalidInputError: An option is unknown.
         """
         super().__init__()
+        _check_plan_options(plan_options, samples, sampler, shard_granularity)
         if shard_granularity not in (None, "fragment", "batch"):
             raise InvalidInputError("no such granularity", shard_granularity=shard_granularity)
         self.dataset = (
@@ -146,6 +158,31 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
         self._cached: list[pa.RecordBatch] | None = None
         self._skip_rows = 0
         self._seen_rows = 0
+        self._loader = self._planned(plan_options) if plan_options else None
+
+    def _planned(self, options: Mapping[str, Any]) -> Loader:
+        """Return what loads batches by a plan."""
+        detects = self._detects_rank
+        rank = get_global_rank() if self.rank is None and detects else self.rank
+        size = get_global_world_size() if self.world_size is None and detects else self.world_size
+        loading = {name: value for name, value in options.items() if name in LOADER_OPTIONS}
+        planning = {name: value for name, value in options.items() if name not in loading}
+        made = plan(self.dataset, columns=self.columns, filter=self.filter, **planning)
+        collate = self._to_tensor if "decode" not in loading else None
+        return made.loader(
+            self.batch_size,
+            rank=rank or 0,
+            world_size=size or 1,
+            to="torch" if collate is None else "arrow",
+            collate=None if collate is None else partial(_one_batch, collate),
+            **loading,
+        )
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begin an epoch of a plan from its start."""
+        if self._loader is None:
+            raise InvalidInputError("epochs are of plans; give shuffle=, splits= or seed=")
+        self._loader.set_epoch(epoch)
 
     def __repr__(self) -> str:
         return f"LanceTorchDataset({self.dataset.uri}, size={self.samples})"
@@ -157,6 +194,12 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
 
     def __iter__(self) -> Iterator[Any]:
         """Yield batches, each converted."""
+        if self._loader is not None:
+            worker = require_torch().utils.data.get_worker_info()
+            if worker is not None:
+                self._loader.share(worker.id, worker.num_workers)
+            yield from self._loader
+            return
         self._seen_rows, skip, self._skip_rows = self._skip_rows, self._skip_rows, 0
         for batch in self._batches(skip):
             self._seen_rows += batch.num_rows
@@ -165,10 +208,15 @@ class LanceDataset(IterableDataset):  # type: ignore[misc]  # as above
 
     def state_dict(self) -> dict[str, Any]:
         """Return how far this process is, to be kept beside the model."""
+        if self._loader is not None:
+            return {**self._loader.state_dict()}
         return {"rows": self._seen_rows, "version": self.dataset.version}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where a run was, at the version that it read; it counts for the next iteration."""
+        if self._loader is not None:
+            self._loader.load_state_dict(state)
+            return
         if state["version"] != self.dataset.version:
             self.dataset = self.dataset.checkout_version(state["version"])
             self._cached = None
@@ -247,7 +295,6 @@ class SafeLanceDataset(Dataset):  # type: ignore[misc]  # as above
         uri: str | os.PathLike[str],
         *,
         dataset_options: Mapping[str, Any] | None = None,
-        **_kwargs: Any,
     ) -> None:
         """Look rows up in the version that is the latest now, or that the options say."""
         super().__init__()
@@ -290,6 +337,27 @@ def get_safe_loader(dataset: Any, batch_size: int = 32, num_workers: int = 4, **
     return torch.utils.data.DataLoader(
         dataset, batch_size=batch_size, num_workers=num_workers, **options
     )
+
+
+def _one_batch(to_tensor_fn: Callable[..., Any], rows: pa.Table) -> Any:
+    return to_tensor_fn(rows.combine_chunks().to_batches()[0], hf_converter=None)
+
+
+def _check_plan_options(
+    options: Mapping[str, Any], samples: int | None, sampler: Any, granularity: Any
+) -> None:
+    """Raise if an option is unknown, or others choose the rows."""
+    known = sorted({*PLAN_OPTIONS, *LOADER_OPTIONS})
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        near = get_close_matches(unknown[0], known, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise InvalidInputError(f"no such option{hint}", unknown=unknown, known=known)
+    if options and (samples or sampler is not None or granularity is not None):
+        raise InvalidInputError(
+            "samples, sampler and shard_granularity choose rows otherwise than a plan does",
+            options=sorted(options),
+        )
 
 
 def _blob_columns(

@@ -1,0 +1,28 @@
+"""Rows for training: in an order that depends on nothing but a version, a seed and an epoch.
+
+    plan = training.plan(dataset, columns=["image", "label"], shuffle="rows", seed=7)
+    loader = plan.loader(batch_size=256, rank=rank, world_size=world_size, to="torch")
+    for batch in loader:
+        ...
+    state = loader.state_dict()      # a few numbers; any world size goes on from them
+
+`docs/guide/training.md` tells of shuffles, splits, mixtures, windows and packed sequences.
+"""
+
+from lancelet.training.loader import Loader
+from lancelet.training.mixture import Mixture, mix
+from lancelet.training.packing import PackedPlan, pack
+from lancelet.training.plan import Plan, plan
+from lancelet.training.windows import WindowPlan, windows
+
+__all__ = [
+    "Loader",
+    "Mixture",
+    "PackedPlan",
+    "Plan",
+    "WindowPlan",
+    "mix",
+    "pack",
+    "plan",
+    "windows",
+]

@@ -1,0 +1,295 @@
+"""Batches of a plan for one process of several, read ahead and going on where a run stopped.
+
+The places of an epoch are dealt out step by step: a step of `world_size` ranks and `batch_size`
+rows takes that many places in a row, and each rank its slice of them. What is left at the end is
+dealt out evenly, so that every rank has as many steps, of as many rows, as any other.
+
+    10 places, 2 ranks, batches of 3    rank 0:  0 1 2   6 7        rank 1:  3 4 5   8 9
+    11 places                           rank 0:  0 1 2   6 7 8      rank 1:  3 4 5   9 10 (0)
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NotRequired, Protocol, TypedDict, get_args
+
+import numpy as np
+import pyarrow as pa
+
+from lancelet.config import CPU_THREADS
+from lancelet.errors import InvalidInputError
+from lancelet.training.convert import Converter, Form
+from lancelet.training.shuffle import Places
+
+Uneven = Literal["pad", "cut"]
+_BUDGET: Final = 256 << 20
+
+
+class State(TypedDict):
+    """Where a run is: what `load_state_dict` goes on from, a few numbers that JSON has.
+
+    Workers of PyTorch's loaders have their own; `origin` is where the steps that they share began.
+    """
+
+    version: Any
+    seed: int
+    epoch: int
+    position: int
+    plan: str
+    origin: NotRequired[int]
+
+
+class Source(Protocol):
+    """What has samples by their places in an epoch: a plan, a mixture, windows or sequences."""
+
+    def __len__(self) -> int:
+        """Return how many samples an epoch has."""
+
+    def read(self, places: Places, epoch: int) -> Any:
+        """Return the samples at places, as Arrow or as arrays by name."""
+
+    @property
+    def version(self) -> Any:
+        """The version that is read."""
+
+    @property
+    def seed(self) -> int:
+        """Which order, of all there are."""
+
+    @property
+    def name(self) -> str:
+        """What else the order depends on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a rank reads in a step, and how many places all ranks have taken after it."""
+
+    places: Places
+    position: int
+
+
+def steps_of(
+    length: int, position: int, batch_size: int, rank: int, world_size: int, uneven: Uneven
+) -> Iterator[Step]:
+    """Yield what a rank reads, from a position of an epoch to its end.
+
+    >>> [step.places.tolist() for step in steps_of(11, 0, 3, 1, 2, "pad")]
+    [[3, 4, 5], [9, 10, 0]]
+    """
+    whole = batch_size * world_size
+    while position < length:
+        left = length - position
+        each = batch_size
+        if left < whole:
+            each = -(-left // world_size) if uneven == "pad" else left // world_size
+            if not each:
+                return
+        first = position + rank * each
+        places = np.arange(first, first + each, dtype=np.int64)
+        position = min(position + each * world_size, length)
+        yield Step(places % length, position)
+
+
+class Loader:
+    """Batches of a source for one rank, an epoch each time it is iterated over.
+
+    Iterating counts the epochs up; `set_epoch` says otherwise. `state_dict` is where the batches
+    that were yielded end, and whoever loads it, with any world size, batch size or number of
+    threads, goes on with what comes next.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        batch_size: int,
+        *,
+        rank: int = 0,
+        world_size: int = 1,
+        uneven: Uneven = "pad",
+        full_batches: bool = False,
+        to: Form = "arrow",
+        decode: Mapping[str, Callable[[Any], Any]] | None = None,
+        collate: Callable[[Any], Any] | None = None,
+        pin_memory: bool = False,
+        prefetch_bytes: int = _BUDGET,
+        num_threads: int | None = None,
+        epoch: int = 0,
+    ) -> None:
+        """Load batches.
+
+        Args:
+            source: A plan, a mixture, windows or packed sequences.
+            batch_size: How many samples of a batch.
+            rank: Which process this is.
+            world_size: How many processes there are.
+            uneven: What the last step does where samples do not divide by the ranks: `pad` takes
+                some of the first samples again, `cut` leaves some of the last out.
+            full_batches: Whether a last batch that is smaller than the others is left out.
+            to: `arrow`, `numpy`, `torch` or `jax`.
+            decode: A function for each of some columns, that makes a value out of one that was
+                read,
+                such as an image of its bytes. It is called by threads.
+            collate: Makes what is yielded out of a batch in its form; called by threads too.
+            pin_memory: Whether tensors are put where a GPU fetches them from; only where CUDA is.
+            prefetch_bytes: How many bytes of batches are read ahead at most, and one batch always.
+            num_threads: How many batches are read at a time; by default as many as there are cores.
+            epoch: The first epoch.
+
+        Raises:
+            InvalidInputError: A number is out of range, or a word is unknown.
+        """
+        if batch_size < 1 or world_size < 1 or not 0 <= rank < world_size:
+            raise InvalidInputError(
+                "a batch has at least one sample, and a rank is below the world size",
+                batch_size=batch_size,
+                rank=rank,
+                world_size=world_size,
+            )
+        if uneven not in get_args(Uneven):
+            raise InvalidInputError("no such word", uneven=uneven, known=list(get_args(Uneven)))
+        self._source = source
+        self._batch_size = batch_size
+        self._rank, self._world_size, self._uneven = rank, world_size, uneven
+        self._full_batches = full_batches
+        self._convert = Converter(to, decode or {}, collate, pin_memory)
+        self._budget = prefetch_bytes
+        self._threads = num_threads or CPU_THREADS
+        self._epoch, self._position = epoch, 0
+        self._origin = 0
+        self._workers = (0, 1)
+
+    def __len__(self) -> int:
+        """Return how many batches a whole epoch has."""
+        length, whole = len(self._source), self._batch_size * self._world_size
+        left = length % whole
+        if self._full_batches:
+            return length // whole
+        enough = left if self._uneven == "pad" else left // self._world_size
+        return length // whole + bool(enough)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that is iterated over next, or now."""
+        return self._epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begin an epoch from its start."""
+        self._epoch, self._position, self._origin = epoch, 0, 0
+
+    def share(self, worker: int, workers: int) -> None:
+        """Yield only the batches of a worker; loaders of PyTorch take one of each in turn."""
+        self._workers = (worker, workers)
+
+    def state_dict(self) -> State:
+        """Return where the batches that were yielded end."""
+        source = self._source
+        state = State(
+            version=source.version,
+            seed=source.seed,
+            epoch=self._epoch,
+            position=self._position,
+            plan=source.name,
+        )
+        if self._workers[1] > 1:
+            state["origin"] = self._origin
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where a run was.
+
+        Raises:
+            InvalidInputError: The run read another version, or in another order.
+        """
+        own: Mapping[str, Any] = {**self.state_dict()}
+        for name in ("version", "seed", "plan"):
+            if state[name] != own[name]:
+                raise InvalidInputError(
+                    "the run that stopped was another one; make the plan as it was made then",
+                    differs=name,
+                    found=state[name],
+                    expected=own[name],
+                )
+        self._epoch, self._position = int(state["epoch"]), int(state["position"])
+        self._origin = int(state.get("origin", self._position))
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the batches that are left of the epoch."""
+        epoch = self._epoch
+        steps = self._steps()
+        for step, batch in _ahead(
+            steps, lambda step: self._load(step, epoch), self._threads, self._budget
+        ):
+            self._position = step.position
+            yield batch
+        self.set_epoch(epoch + 1)
+
+    def _steps(self) -> Iterator[Step]:
+        worker, workers = self._workers
+        found = steps_of(
+            len(self._source),
+            self._position,
+            self._batch_size,
+            self._rank,
+            self._world_size,
+            self._uneven,
+        )
+        whole = self._batch_size * self._world_size
+        for number, step in enumerate(found, (self._position - self._origin) // whole):
+            is_full = len(step.places) == self._batch_size
+            if number % workers == worker and (is_full or not self._full_batches):
+                yield step
+
+    def _load(self, step: Step, epoch: int) -> tuple[Any, int]:
+        """Return a batch in its form, and how many bytes were read for it."""
+        rows = self._source.read(step.places, epoch)
+        return self._convert(rows), size_of(rows)
+
+
+def size_of(rows: Any) -> int:
+    """Return how many bytes samples take in memory."""
+    if isinstance(rows, pa.Table):
+        return int(rows.nbytes)
+    return sum(
+        each.nbytes if isinstance(each, np.ndarray) else size_of_objects(each)
+        for each in rows.values()
+    )
+
+
+def size_of_objects(values: Any) -> int:
+    """Return about how many bytes a column takes that is no array of numbers."""
+    return int(values.nbytes) if hasattr(values, "nbytes") else sum(map(len, values))
+
+
+def _ahead(
+    steps: Iterator[Step],
+    load: Callable[[Step], tuple[Any, int]],
+    threads: int,
+    budget: int,
+) -> Iterator[tuple[Step, Any]]:
+    """Yield steps with their batches in order, while threads read some that come next.
+
+    As many are under way as fit the budget if they are as large as the largest so far.
+    """
+    waiting: deque[tuple[Step, Future[tuple[Any, int]]]] = deque()
+    largest = 0
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="lancelet-training")
+    try:
+        while True:
+            # The first batch says how large batches are; until then one thread reads ahead.
+            most = 2 if not largest else max(1, min(2 * threads, budget // largest))
+            while len(waiting) < most and (step := next(steps, None)) is not None:
+                waiting.append((step, pool.submit(load, step)))
+            if not waiting:
+                return
+            step, future = waiting.popleft()
+            batch, size = future.result()
+            largest = max(largest, size)
+            yield step, batch
+    finally:
+        for _, future in waiting:
+            future.cancel()
+        pool.shutdown(wait=True)

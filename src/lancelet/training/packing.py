@@ -1,0 +1,138 @@
+"""Sequences of tokens packed to one length, without padding.
+
+The sequences of an epoch are laid end to end in the order of the plan, and cut every `length`
+tokens.
+
+    length 4    [1 2 3] [4 5] [6 7 8 9]    ->    1 2 3 4 | 5 6 7 8 | (9)
+    segments                                     0 0 0 1 | 0 1 1 1
+
+So a sample needs the lengths of sequences only, which are read once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancelet.errors import InvalidInputError
+from lancelet.training.loader import Loader
+from lancelet.training.plan import Plan
+from lancelet.training.shuffle import Places
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedPlan:
+    """Samples of `length` tokens each; made by `pack`."""
+
+    plan: Plan
+    column: str
+    length: int
+    lengths: Places
+    _ends: dict[int, Places] = field(default_factory=dict, repr=False)
+
+    def __len__(self) -> int:
+        """Return how many samples an epoch has."""
+        return int(self.lengths.sum()) // self.length
+
+    @property
+    def version(self) -> int:
+        """The version that is read."""
+        return self.plan.version
+
+    @property
+    def seed(self) -> int:
+        """Which order, of all there are."""
+        return self.plan.seed
+
+    @property
+    def name(self) -> str:
+        """What else the order depends on."""
+        return repr(("packed", self.column, self.length, self.plan.name))
+
+    def read(self, places: Places, epoch: int) -> dict[str, npt.NDArray[Any]]:
+        """Return tokens, and of which sequence of its sample each is."""
+        ends = self._ends_of(epoch)
+        begin = places * self.length
+        first = np.searchsorted(ends, begin, "right")
+        last = np.searchsorted(ends, begin + self.length, "left")
+        counts = last - first + 1
+        sequences = _ranges(first, counts)
+        needed, inverse = np.unique(sequences, return_inverse=True)
+        rows = self.plan.read(needed, epoch)[self.column].combine_chunks()
+        offsets = np.asarray(rows.offsets).astype(np.int64)
+        tokens = rows.values.to_numpy(zero_copy_only=False)
+        starts = ends[sequences] - self.lengths_at(sequences, epoch)
+        sample = np.repeat(np.arange(len(places)), counts)
+        low = np.maximum(starts, begin[sample])
+        high = np.minimum(ends[sequences], begin[sample] + self.length)
+        taken = high - low
+        source = _ranges(offsets[:-1][inverse] + (low - starts), taken)
+        segment = np.repeat(sequences - first[sample], taken)
+        shape = (len(places), self.length)
+        return {
+            self.column: tokens[source].reshape(shape),
+            "segment": segment.astype(np.int32).reshape(shape),
+        }
+
+    def lengths_at(self, places: Places, epoch: int) -> Places:
+        """Return how long the sequences at places of the plan are."""
+        found: Places = self.lengths[self.plan.order.at(places, epoch)]
+        return found
+
+    def loader(self, batch_size: int, **options: Any) -> Loader:
+        """Return batches of samples for one process."""
+        return Loader(self, batch_size, **options)
+
+    def _ends_of(self, epoch: int) -> Places:
+        if epoch not in self._ends:
+            self._ends.clear()
+            everything = np.arange(len(self.plan))
+            self._ends[epoch] = np.cumsum(self.lengths_at(everything, epoch))
+        return self._ends[epoch]
+
+
+def pack(plan: Plan, column: str, length: int) -> PackedPlan:
+    """Return samples of so many tokens each, made of the sequences of a column.
+
+    Args:
+        plan: The sequences and their order; each comes once an epoch.
+        column: A column of lists of numbers.
+        length: How many tokens a sample has. What is left over at the end of an epoch is left out.
+
+    Raises:
+        InvalidInputError: The column holds no lists, or fewer tokens than a sample has.
+    """
+    schema = plan.dataset.schema
+    if column not in schema.names or not _is_list(schema.field(column).type):
+        raise InvalidInputError("only a column of lists has sequences", column=column)
+    if length < 1:
+        raise InvalidInputError("a sample has at least one token", length=length)
+    parts = []
+    for batch in plan.dataset.to_batches(columns=[column]):
+        counted = pc.fill_null(pc.list_value_length(batch.column(0)), 0)
+        parts.append(counted.to_numpy(zero_copy_only=False).astype(np.int64))
+    lengths = np.concatenate(parts)
+    if plan.rows is not None:
+        lengths = lengths[plan.rows]
+    if lengths.sum() < length:
+        raise InvalidInputError(
+            "there are fewer tokens than one sample has", tokens=int(lengths.sum()), length=length
+        )
+    return PackedPlan(plan, column, length, lengths)
+
+
+def _is_list(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_list(data_type) or pa.types.is_large_list(data_type))
+
+
+def _ranges(starts: Places, counts: Places) -> Places:
+    """Return start, start + 1, ... for each start, as many as its count says."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    found: Places = np.arange(total) - np.repeat(ends - counts, counts) + np.repeat(starts, counts)
+    return found

@@ -1,0 +1,248 @@
+"""What an epoch reads, and in which order: a function of version, filter, split, seed and epoch.
+
+    rows of the version ──filter──> those kept ──split──> the part's ──order──> places 0 .. n
+
+A step of the run takes the next places, whoever takes them: ranks, workers and the size of batches
+decide who reads a place and never which row it is. So a run that stopped goes on from the number of
+places that were taken, with as many ranks as there are then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancelet.dataset import LanceDataset
+from lancelet.errors import InvalidInputError
+from lancelet.training.shuffle import (
+    ByClumps,
+    ByRows,
+    ByWeights,
+    InOrder,
+    Order,
+    Places,
+    WithReplacement,
+)
+from lancelet.training.splits import rows_of_split
+
+if TYPE_CHECKING:
+    from lancelet.training.loader import Loader
+
+Shuffle = Literal["rows", "clumps", "fragments", "none"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """The rows of an epoch, for any epoch; made by `plan`.
+
+    Attributes:
+        dataset: The table, at one version.
+        columns: What is read of each row.
+        order: Which of the rows a place of an epoch is.
+        rows: Where these rows are among all live ones; None if they are all.
+        seed: Which order, of all there are.
+        name: What else the order depends on: a run goes on only under the same.
+    """
+
+    dataset: LanceDataset
+    columns: tuple[str, ...] | Mapping[str, str]
+    order: Order
+    rows: Places | None
+    seed: int
+    name: str
+
+    def __len__(self) -> int:
+        """Return how many samples an epoch has."""
+        return len(self.order)
+
+    @property
+    def version(self) -> int:
+        """The version that is read."""
+        return self.dataset.version
+
+    def rows_at(self, places: Places, epoch: int) -> Places:
+        """Return where the samples at places of an epoch are among the live rows of the version.
+
+        >>> import lancelet
+        >>> table = lancelet.write_dataset({"x": [10, 20, 30]}, "memory://rows-at")
+        >>> plan(table, shuffle="none").rows_at(np.array([2, 0]), epoch=0)
+        array([2, 0])
+        """
+        numbers = self.order.at(places, epoch)
+        return numbers if self.rows is None else self.rows[numbers]
+
+    def read(self, places: Places, epoch: int) -> pa.Table:
+        """Return the samples at places of an epoch, in their order."""
+        columns: Any = self.columns if isinstance(self.columns, Mapping) else list(self.columns)
+        return self.dataset.take(self.rows_at(places, epoch), columns=columns)
+
+    def loader(self, batch_size: int, **options: Any) -> Loader:
+        """Return batches of the plan for one process; `Loader` says which options there are."""
+        from lancelet.training.loader import Loader  # noqa: PLC0415  it knows plans
+
+        return Loader(self, batch_size, **options)
+
+
+def plan(
+    dataset: LanceDataset,
+    *,
+    columns: Sequence[str] | Mapping[str, str] | None = None,
+    filter: str | None = None,  # noqa: A002 - the name that scans have
+    row_ids: Sequence[int] | npt.NDArray[Any] | None = None,
+    splits: Mapping[str, float] | None = None,
+    split: str | None = None,
+    split_key: str | None = None,
+    stratify_by: str | None = None,
+    split_seed: int = 0,
+    shuffle: Shuffle = "rows",
+    clump_size: int | None = None,
+    weights: str | Sequence[float] | npt.NDArray[Any] | None = None,
+    balance_by: str | None = None,
+    replacement: bool = False,
+    samples: int | None = None,
+    seed: int = 0,
+) -> Plan:
+    """Return which rows an epoch reads, and in which order.
+
+    Args:
+        dataset: The table; the plan stays at its version.
+        columns: What to read, as for a scan; by default all columns.
+        filter: SQL; only rows for which it is true are read.
+        row_ids: Only rows with these ids are read.
+        splits: Parts of the rows and how much each has, such as `{"train": 0.9, "valid": 0.1}`.
+            A row stays in its part as rows are appended.
+        split: The part to read.
+        split_key: A column; rows of one value are in one part. By default each row is drawn by its
+            id, which compaction changes unless the table has stable row ids.
+        stratify_by: A column; each of its values is divided as exactly as the whole.
+        split_seed: Another division into the same parts.
+        shuffle: `rows`: each row anywhere. `clumps`: `clump_size` rows that follow each other stay
+            together. `fragments`: the rows of a fragment stay together. `none`: as they lie.
+        clump_size: How many rows stay together; only for `clumps`.
+        weights: A column of numbers, or a number for each row that is read: how often a row comes,
+            compared with others. Rows are drawn with replacement.
+        balance_by: A column; each of its values comes equally often, with replacement.
+        replacement: Whether each sample is drawn from all rows, whatever came before.
+        samples: How many samples an epoch has where rows are drawn with replacement; by default as
+            many as there are rows.
+        seed: Another order.
+
+    Raises:
+        InvalidInputError: Arguments contradict each other, or no row is left.
+    """
+    _check(locals())
+    extra = [name for name in (split_key, stratify_by, balance_by) if name is not None]
+    if isinstance(weights, str):
+        extra.append(weights)
+    found: pa.Table | None = None
+    if filter is not None or row_ids is not None or split is not None or extra:
+        extra = list(dict.fromkeys(extra))
+        found = dataset.to_table(columns=["_rowoffset", "_rowid", *extra], filter=filter)
+    if found is not None and row_ids is not None:
+        wanted = pa.array(np.asarray(row_ids, np.uint64))
+        found = found.filter(pc.is_in(found["_rowid"], wanted))
+    if found is not None and split is not None and splits is not None:
+        kept = rows_of_split(
+            found, splits, split, key=split_key, stratum=stratify_by, seed=split_seed
+        )
+        found = found.filter(pa.array(kept))
+    rows = None if found is None else found["_rowoffset"].to_numpy().astype(np.int64)
+    count = dataset.count_rows() if rows is None else len(rows)
+    if not count:
+        raise InvalidInputError("no row is left to train on", filter=filter, split=split)
+    drawn = count if samples is None else samples
+    weight = _weights(found, count, weights, balance_by)
+    order: Order
+    if weight is not None:
+        order = ByWeights(drawn, np.cumsum(weight), seed)
+    elif replacement:
+        order = WithReplacement(drawn, count, seed)
+    elif shuffle == "rows":
+        order = ByRows(count, seed)
+    elif shuffle == "none":
+        order = InOrder(count)
+    else:
+        order = ByClumps(_clumps(dataset, rows, count, shuffle, clump_size), seed)
+    names = columns if isinstance(columns, Mapping) else tuple(columns or dataset.schema.names)
+    ids = None if row_ids is None else len(row_ids)
+    parts = (splits and dict(splits), split, split_key, stratify_by, split_seed)
+    ways = (shuffle, clump_size, _described(weights), balance_by, replacement, samples)
+    return Plan(dataset, names, order, rows, seed, repr((filter, ids, *parts, *ways)))
+
+
+def _check(given: Mapping[str, Any]) -> None:
+    """Raise if arguments contradict each other."""
+    if given["shuffle"] not in get_args(Shuffle):
+        raise InvalidInputError(
+            "no such shuffle", found=given["shuffle"], known=list(get_args(Shuffle))
+        )
+    if (given["shuffle"] == "clumps") != (given["clump_size"] is not None):
+        raise InvalidInputError("clump_size goes with shuffle='clumps', and that needs it")
+    if given["clump_size"] is not None and given["clump_size"] < 1:
+        raise InvalidInputError("a clump has at least one row", clump_size=given["clump_size"])
+    if (given["splits"] is None) != (given["split"] is None):
+        raise InvalidInputError("splits says which parts there are, split which to read; give both")
+    if given["split"] is None and (given["split_key"] or given["stratify_by"]):
+        raise InvalidInputError("split_key and stratify_by are about splits; give splits and split")
+    if given["weights"] is not None and given["balance_by"] is not None:
+        raise InvalidInputError("rows are drawn by weights or balanced, not both")
+    drawn = given["replacement"] or given["weights"] is not None or given["balance_by"] is not None
+    if given["samples"] is not None and not (drawn and given["samples"] > 0):
+        raise InvalidInputError(
+            "samples is a positive number where rows are drawn with replacement, by weights or "
+            "balanced; else an epoch is every row once",
+            samples=given["samples"],
+        )
+    if drawn and given["shuffle"] != "rows":
+        raise InvalidInputError(
+            "rows that are drawn have no other shuffle", shuffle=given["shuffle"]
+        )
+
+
+def _clumps(
+    dataset: LanceDataset, rows: Places | None, count: int, shuffle: str, size: int | None
+) -> Places:
+    """Return where clumps begin, and where the last one ends."""
+    if shuffle == "clumps":
+        assert size is not None, "it was checked"
+        return np.append(np.arange(0, count, size), count)
+    fragments = dataset.snapshot.fragments
+    live = np.asarray(fragments.physical_rows) - np.asarray(fragments.num_deleted_rows)
+    ends = np.cumsum(live)
+    if rows is not None:
+        ends = np.searchsorted(rows, ends)
+    return np.unique(np.append(0, ends))
+
+
+def _weights(
+    found: pa.Table | None, count: int, weights: Any, balance_by: str | None
+) -> npt.NDArray[np.float64] | None:
+    if balance_by is not None:
+        assert found is not None, "the column was read"
+        codes = pc.dictionary_encode(found[balance_by].combine_chunks(), null_encoding="encode")
+        classes = codes.indices.to_numpy(zero_copy_only=False)
+        balanced: npt.NDArray[np.float64] = 1.0 / np.bincount(classes)[classes]
+        return balanced
+    if weights is None:
+        return None
+    if isinstance(weights, str):
+        assert found is not None, "the column was read"
+        weights = found[weights].to_numpy()
+    values: npt.NDArray[np.float64] = np.asarray(weights, np.float64)
+    if len(values) != count:
+        raise InvalidInputError("there is one weight for each row", weights=len(values), rows=count)
+    if not (np.isfinite(values).all() and (values >= 0).all() and values.any()):
+        raise InvalidInputError("weights are numbers from 0 on, and some are above 0")
+    return values
+
+
+def _described(weights: Any) -> Any:
+    if weights is None or isinstance(weights, str):
+        return weights
+    return float(np.sum(np.asarray(weights) * np.arange(1, len(weights) + 1)))

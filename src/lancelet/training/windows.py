@@ -1,0 +1,113 @@
+"""Windows of rows that follow each other, for time series and frames of videos.
+
+size 3, step 2, rows of group a: 0 1 2 3 4, of b: 5 6 7     ->    0 1 2 | 2 3 4 | 5 6 7
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancelet.errors import InvalidInputError
+from lancelet.torch.tensors import numbers_of
+from lancelet.training.loader import Loader
+from lancelet.training.plan import Plan
+from lancelet.training.shuffle import ByRows, InOrder, Places
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WindowPlan:
+    """Samples of `size` rows each; made by `windows`."""
+
+    plan: Plan
+    size: int
+    starts: Places
+    order: ByRows | InOrder
+    described: str
+
+    def __len__(self) -> int:
+        """Return how many windows there are."""
+        return len(self.starts)
+
+    @property
+    def version(self) -> int:
+        """The version that is read."""
+        return self.plan.version
+
+    @property
+    def seed(self) -> int:
+        """Which order, of all there are."""
+        return self.plan.seed
+
+    @property
+    def name(self) -> str:
+        """What else the order depends on."""
+        return repr(("windows", self.size, self.described, self.plan.name))
+
+    def read(self, places: Places, epoch: int) -> dict[str, Any]:
+        """Return the windows at places: of each column, an array of windows times rows."""
+        first = self.starts[self.order.at(places, epoch)]
+        numbers = (first[:, None] + np.arange(self.size)).ravel()
+        rows = self.plan.dataset.take(
+            numbers if self.plan.rows is None else self.plan.rows[numbers],
+            columns=_columns(self.plan),
+        )
+        return {name: _windowed(rows[name], len(places), self.size) for name in rows.schema.names}
+
+    def loader(self, batch_size: int, **options: Any) -> Loader:
+        """Return batches of windows for one process."""
+        return Loader(self, batch_size, **options)
+
+
+def windows(plan: Plan, size: int, *, step: int = 1, group_by: str | None = None) -> WindowPlan:
+    """Return windows of rows that follow each other.
+
+    Args:
+        plan: Which rows, and whether windows come in order (`shuffle="none"`) or anywhere (`rows`).
+        size: How many rows a window has.
+        step: How many rows lie between the starts of windows.
+        group_by: A column; no window has rows of two of its values.
+
+    Raises:
+        InvalidInputError: There is no window, or rows of the plan have an order of another kind.
+    """
+    if size < 1 or step < 1:
+        raise InvalidInputError("windows have rows, and steps between them", size=size, step=step)
+    if not isinstance(plan.order, ByRows | InOrder):
+        raise InvalidInputError("windows come in order or anywhere: shuffle='none' or 'rows'")
+    count = len(plan)
+    borders = np.array([0, count])
+    if group_by is not None:
+        rows = np.arange(count) if plan.rows is None else plan.rows
+        values = plan.dataset.take(rows, columns=[group_by])[group_by].combine_chunks()
+        codes = pc.dictionary_encode(values, null_encoding="encode").indices.to_numpy()
+        borders = np.concatenate(([0], np.flatnonzero(np.diff(codes)) + 1, [count]))
+    lengths = np.diff(borders)
+    counts = np.maximum(0, (lengths - size) // step + 1)
+    ends = np.cumsum(counts)
+    if not ends[-1]:
+        raise InvalidInputError("no rows that follow each other make a window", size=size)
+    within = np.arange(int(ends[-1])) - np.repeat(ends - counts, counts)
+    starts = np.repeat(borders[:-1], counts) + within * step
+    is_shuffled = isinstance(plan.order, ByRows)
+    order = ByRows(len(starts), plan.seed) if is_shuffled else InOrder(len(starts))
+    return WindowPlan(plan, size, starts, order, repr((step, group_by)))
+
+
+def _columns(plan: Plan) -> Any:
+    return plan.columns if isinstance(plan.columns, dict) else list(plan.columns)
+
+
+def _windowed(values: pa.ChunkedArray, count: int, size: int) -> npt.NDArray[Any] | list[Any]:
+    array = values.combine_chunks()
+    numbers, is_bfloat16 = numbers_of(array)
+    if numbers is None or is_bfloat16 or array.null_count:
+        flat = array.to_pylist()
+        return [flat[at * size : (at + 1) * size] for at in range(count)]
+    found: npt.NDArray[Any] = numbers.reshape(count, size, *numbers.shape[1:])
+    return found

@@ -1,0 +1,130 @@
+"""Plans in PyTorch's loaders: workers, resuming, and processes that train together."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from torch.utils.data import DataLoader
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+import lancelet
+from lancelet import training
+from lancelet.errors import InvalidInputError
+from lancelet.torch.data import LanceDataset
+
+ROWS = 500
+
+
+@pytest.fixture
+def table(tmp_path):
+    rows = pa.table(
+        {
+            "id": range(ROWS),
+            "x": np.arange(ROWS, dtype=np.float32),
+            "v": pa.array([[i, 1.0] for i in range(ROWS)], pa.list_(pa.float32(), 2)),
+        }
+    )
+    return lancelet.write_dataset(rows, str(tmp_path / "t.lance"), max_rows_per_file=90)
+
+
+def seen(batches):
+    return [number for batch in batches for number in batch["id"].tolist()]
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_workers_yield_the_order_of_one_process(table, context):
+    made = {"batch_size": 32, "columns": ["id", "v"], "shuffle": "rows", "seed": 4}
+    wanted = seen(LanceDataset(table.uri, **made))
+    assert sorted(wanted) == list(range(ROWS))
+    loader = DataLoader(
+        LanceDataset(table.uri, **made),
+        batch_size=None,
+        num_workers=2,
+        multiprocessing_context=context,
+    )
+    batches = list(loader)
+    assert seen(batches) == wanted
+    assert batches[0]["v"].shape == (32, 2)
+    assert batches[0]["v"].dtype == torch.float32
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata calls it
+def test_a_stateful_loader_goes_on_in_the_middle(table):
+    def loader():
+        made = LanceDataset(table.uri, batch_size=20, columns=["id", "x"], shuffle="rows", seed=1)
+        return StatefulDataLoader(made, batch_size=None, num_workers=2)
+
+    wanted = seen(loader())
+    for stop in (1, 2, 7):
+        first = loader()
+        begun = iter(first)
+        before = [next(begun) for _ in range(stop)]
+        state = first.state_dict()
+        second = loader()
+        second.load_state_dict(state)
+        assert seen(before) + seen(second) == wanted
+
+
+def test_options_that_are_unknown_are_refused(table):
+    with pytest.raises(InvalidInputError, match="did you mean shuffle"):
+        LanceDataset(table.uri, batch_size=2, shufle="rows")
+    with pytest.raises(InvalidInputError, match="otherwise than a plan"):
+        LanceDataset(table.uri, batch_size=2, shuffle="rows", samples=3)
+
+
+def test_tensors_are_writable_and_decoded(table):
+    loader = training.plan(table, columns=["id", "v"]).loader(
+        8, to="torch", decode={"v": lambda value: np.asarray(value, np.float32) * 2}
+    )
+    batch = next(iter(loader))
+    assert batch["v"][:, 1].tolist() == [2.0] * 8
+    batch["id"] += 1
+
+
+TRAIN = """
+import json, sys
+import torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+import lancelet
+from lancelet import training
+
+dist.init_process_group("gloo")
+rank, size = dist.get_rank(), dist.get_world_size()
+table = lancelet.dataset(sys.argv[1])
+plan = training.plan(table, columns=["id", "x"], filter="id % 7 <> 0", shuffle="rows", seed=2)
+model = DistributedDataParallel(torch.nn.Linear(1, 1))
+ids = []
+for batch in plan.loader(16, rank=rank, world_size=size, to="torch"):
+    loss = (model(batch["x"][:, None] / 500) ** 2).mean()
+    loss.backward()  # waits for the other: a rank with fewer steps would hang here
+    ids += batch["id"].tolist()
+print(json.dumps(ids))
+dist.destroy_process_group()
+"""
+
+
+def test_processes_that_train_together_have_equal_steps_under_a_filter(table, tmp_path):
+    program = tmp_path / "train.py"
+    program.write_text(TRAIN)
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29517", "WORLD_SIZE": "2"}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(program), table.uri],
+            env={**os.environ, **meeting, "RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    first, second = (json.loads(rank.communicate()[0].splitlines()[-1]) for rank in ranks)
+    assert [rank.returncode for rank in ranks] == [0, 0]
+    assert len(first) == len(second)
+    assert set(first) | set(second) == {i for i in range(ROWS) if i % 7}
+    assert len(first) + len(second) - len({*first, *second}) <= 1

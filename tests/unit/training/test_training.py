@@ -1,0 +1,343 @@
+"""The laws of training: every row once, whoever reads it, and again from wherever a run stopped."""
+
+import itertools
+import json
+import threading
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lancelet
+from lancelet import training
+from lancelet.errors import InvalidInputError
+from lancelet.training.loader import steps_of
+from lancelet.training.shuffle import ByClumps, ByRows, permuted
+
+ROWS = 997
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    rows = pa.table(
+        {
+            "id": range(ROWS + 3),
+            "group": [f"g{i % 7}" for i in range(ROWS + 3)],
+            "x": np.arange(ROWS + 3, dtype=np.float32),
+            "v": pa.array([[i, i + 0.5] for i in range(ROWS + 3)], pa.list_(pa.float32(), 2)),
+            "tokens": [list(range(i, i + i % 5)) for i in range(ROWS + 3)],
+            "blob": [str(i).encode() for i in range(ROWS + 3)],
+        }
+    )
+    uri = str(tmp_path_factory.mktemp("training") / "t.lance")
+    table = lancelet.write_dataset(rows, uri, max_rows_per_file=150, enable_stable_row_ids=True)
+    table.delete("id in (5, 400, 999)")
+    return table
+
+
+def ids(loader):
+    return [batch["id"].to_pylist() for batch in loader]
+
+
+def flat(batches):
+    return list(itertools.chain.from_iterable(batches))
+
+
+@given(st.integers(1, 5000), st.integers(0, 2**63))
+def test_a_computed_order_is_a_permutation(count, key):
+    assert sorted(permuted(np.arange(count), count, key).tolist()) == list(range(count))
+
+
+def test_the_order_is_the_same_in_every_release():
+    assert ByRows(10, seed=1).at(np.arange(10), epoch=2).tolist() == [9, 1, 0, 8, 7, 2, 5, 6, 3, 4]
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=30), st.integers(0, 99))
+def test_clumps_stay_together_and_every_row_comes_once(sizes, seed):
+    starts = np.concatenate(([0], np.cumsum(sizes)))
+    rows = ByClumps(starts, seed).at(np.arange(starts[-1]), epoch=0)
+    assert sorted(rows.tolist()) == list(range(starts[-1]))
+    breaks = np.count_nonzero(np.diff(rows) != 1)
+    assert breaks <= len(sizes) - 1
+
+
+@given(
+    st.integers(1, 400),
+    st.integers(1, 40),
+    st.integers(1, 7),
+    st.sampled_from(["pad", "cut"]),
+)
+def test_ranks_have_equal_steps_and_all_places_between_them(length, batch, world, uneven):
+    slices = [list(steps_of(length, 0, batch, rank, world, uneven)) for rank in range(world)]
+    shapes = [[len(step.places) for step in steps] for steps in slices]
+    assert all(shape == shapes[0] for shape in shapes)
+    seen = np.concatenate([step.places for steps in slices for step in steps] or [[]])
+    if uneven == "cut":
+        assert len(np.unique(seen)) == len(seen)
+        assert length - len(seen) < world
+    else:
+        assert set(seen.tolist()) == set(range(length))
+        assert len(seen) - length < world
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    shuffle=st.sampled_from(["rows", "clumps", "fragments", "none"]),
+    condition=st.sampled_from([None, "id % 3 = 0", "x > 900"]),
+    world=st.integers(1, 4),
+    batch=st.integers(1, 200),
+    stops=st.lists(st.tuples(st.integers(0, 6), st.integers(1, 4), st.integers(1, 99)), max_size=3),
+)
+def test_a_run_goes_on_with_other_ranks_and_batches(table, shuffle, condition, world, batch, stops):
+    size = {"clump_size": 16} if shuffle == "clumps" else {}
+    plan = training.plan(table, columns=["id"], filter=condition, shuffle=shuffle, seed=3, **size)
+    whole = flat(ids(plan.loader(64)))
+    wanted = table.to_table(columns=["id"], filter=condition)["id"].to_pylist()
+    assert sorted(whole) == wanted
+    seen, state = [], None
+    for steps, new_world, new_batch in [*stops, (10**9, world, batch)]:
+        loaders = [
+            plan.loader(new_batch, rank=rank, world_size=new_world) for rank in range(new_world)
+        ]
+        if state is not None:
+            for loader in loaders:
+                loader.load_state_dict(json.loads(json.dumps(state)))
+            if state["epoch"]:
+                break
+        for parts in itertools.islice(zip(*loaders, strict=True), steps):
+            seen += flat(part["id"].to_pylist() for part in parts)
+            (state,) = {json.dumps(loader.state_dict()) for loader in loaders}
+            state = json.loads(state)
+            if state["position"] == len(plan):
+                break
+        if state is not None and state["position"] == len(plan):
+            break
+    assert seen[: len(whole)] == whole
+    assert seen[len(whole) :] == whole[: len(seen) - len(whole)]  # padding only
+
+
+def test_epochs_differ_and_are_the_same_again(table):
+    loader = training.plan(table, columns=["id"], seed=1).loader(100)
+    first, second = flat(ids(loader)), flat(ids(loader))
+    assert loader.epoch == 2
+    assert first != second
+    assert sorted(first) == sorted(second)
+    loader.set_epoch(0)
+    assert flat(ids(loader)) == first
+    other = training.plan(table, columns=["id"], seed=2).loader(100)
+    assert flat(ids(other)) != first
+
+
+def test_order_does_not_depend_on_threads_or_budget(table):
+    plan = training.plan(table, columns=["id", "x"])
+    wanted = ids(plan.loader(10))
+    for threads, budget in ((1, 0), (8, 1), (4, 10**9)):
+        assert ids(plan.loader(10, num_threads=threads, prefetch_bytes=budget)) == wanted
+
+
+def test_what_is_read_ahead_fits_the_budget(table):
+    lock, under_way, most = threading.Lock(), [0], [0]
+
+    class Counted:
+        version, seed, name = 1, 0, ""
+
+        def __len__(self):
+            return 100
+
+        def read(self, _places, _epoch):
+            with lock:
+                under_way[0] += 1
+                most[0] = max(most[0], under_way[0])
+            return {"x": np.zeros(1000, np.uint8)}
+
+    for _ in training.Loader(Counted(), 1, prefetch_bytes=3000, num_threads=4):
+        with lock:
+            under_way[0] -= 1
+    assert most[0] <= 4
+
+
+def test_splits_are_disjoint_whole_and_stay_as_rows_are_appended(tmp_path):
+    uri = str(tmp_path / "t.lance")
+    rows = pa.table(
+        {"id": range(2000), "key": [i // 3 for i in range(2000)], "c": [i % 2 for i in range(2000)]}
+    )
+    table = lancelet.write_dataset(rows, uri, enable_stable_row_ids=True)
+    parts = {"train": 0.9, "valid": 0.1}
+    ways = ({}, {"split_key": "key"}, {"stratify_by": "c"})
+
+    def division(at, way):
+        made = {
+            name: set(
+                flat(
+                    ids(
+                        training.plan(at, columns=["id"], splits=parts, split=name, **way).loader(
+                            500
+                        )
+                    )
+                )
+            )
+            for name in parts
+        }
+        assert not made["train"] & made["valid"]
+        assert made["train"] | made["valid"] == set(range(at.count_rows()))
+        return made["valid"]
+
+    before = [division(table, way) for way in ways]
+    assert all(120 < len(valid) < 280 for valid in before)
+    assert len({i // 3 for i in before[1]} & {i // 3 for i in set(range(2000)) - before[1]}) == 0
+    odd = sum(i % 2 for i in before[2])
+    assert abs(odd - 100) <= 1
+    assert abs(len(before[2]) - odd - 100) <= 1
+    more = pa.table({"id": range(2000, 3000), "key": range(10_000, 11_000), "c": [0] * 1000})
+    table.insert(more)
+    table.optimize.compact_files()
+    for way, valid in zip(ways, before, strict=True):
+        assert {i for i in division(table, way) if i < 2000} == valid
+
+
+def test_weights_and_classes_are_drawn_as_asked(table):
+    balanced = training.plan(table, columns=["id", "group"], balance_by="group", samples=7000)
+    groups = flat(batch["group"].to_pylist() for batch in balanced.loader(500))
+    counts = np.unique(groups, return_counts=True)[1]
+    assert len(counts) == 7
+    assert np.abs(counts - 1000).max() < 150
+    weighted = training.plan(
+        table, columns=["id"], filter="id < 3", weights=[0.0, 1.0, 3.0], samples=4000
+    )
+    drawn = np.bincount(flat(ids(weighted.loader(500))), minlength=3)
+    assert drawn[0] == 0
+    assert abs(drawn[2] / drawn[1] - 3) < 0.4
+    again = training.plan(table, columns=["id"], replacement=True, samples=5000)
+    assert len(flat(ids(again.loader(700)))) == 5000
+
+
+def test_rows_are_chosen_by_id(table):
+    wanted = table.to_table(filter="id in (7, 100, 900)", columns=["id"], with_row_id=True)
+    plan = training.plan(table, columns=["id"], row_ids=wanted["_rowid"].to_pylist())
+    assert sorted(flat(ids(plan.loader(2)))) == [7, 100, 900]
+
+
+def test_mixtures_come_by_weights_and_go_on(table):
+    low = training.plan(table, columns=["id"], filter="id < 100")
+    high = training.plan(table, columns=["id"], filter="id >= 900")
+    mixture = training.mix([low, high], [3, 1], samples=400, seed=5)
+    loader = mixture.loader(50)
+    first, second = flat(ids(loader)), flat(ids(loader))
+    assert 60 < sum(i >= 900 for i in first) < 140
+    lows = [i for i in first + second if i < 100]
+    assert sorted(lows[:99]) == sorted(set(lows[:99]))  # no row again before all others came
+    resumed = mixture.loader(25)
+    stopped = mixture.loader(50)
+    seen = [next(steps := iter(stopped))["id"].to_pylist(), next(steps)["id"].to_pylist()]
+    resumed.load_state_dict(stopped.state_dict())
+    assert flat(seen) + flat(ids(resumed)) == first
+
+
+def test_sequences_are_packed_without_losing_a_token(table):
+    plan = training.plan(table, columns=["tokens"], seed=4)
+    packed = training.pack(plan, "tokens", 16)
+    batches = list(packed.loader(9, to="numpy"))
+    found = np.concatenate([batch["tokens"] for batch in batches])
+    assert found.shape == (len(packed), 16)
+    wanted = np.concatenate(
+        [row for row in plan.read(np.arange(len(plan)), 0)["tokens"].to_pylist() if row]
+    )
+    assert found.ravel().tolist() == wanted[: found.size].astype(int).tolist()
+    segment = np.concatenate([batch["segment"] for batch in batches])
+    borders = np.flatnonzero(np.diff(segment, axis=1).ravel())
+    assert len(borders)
+    assert (segment[:, 0] == 0).all()
+    assert (np.diff(segment, axis=1) >= 0).all()
+
+
+def test_windows_are_rows_that_follow_each_other(table):
+    plan = training.plan(table, columns=["id", "x", "v"], shuffle="none")
+    every = training.windows(plan, 4, step=3)
+    batches = list(every.loader(10, to="numpy"))
+    found = np.concatenate([batch["id"] for batch in batches])
+    live = table.to_table(columns=["id"])["id"].to_numpy()
+    assert found.tolist() == [live[at : at + 4].tolist() for at in range(0, len(live) - 3, 3)]
+    assert batches[0]["v"].shape == (10, 4, 2)
+    grouped = lancelet.write_dataset({"g": [1, 1, 1, 2, 2, 3], "t": range(6)}, "memory://windows")
+    only = training.windows(training.plan(grouped, columns=["t"], shuffle="none"), 2, group_by="g")
+    assert np.concatenate([b["t"] for b in only.loader(9, to="numpy")]).tolist() == [
+        [0, 1],
+        [1, 2],
+        [3, 4],
+    ]
+
+
+def test_batches_come_in_the_form_asked_for(table):
+    plan = training.plan(table, columns=["id", "v", "blob", "group"], shuffle="none")
+    (batch, *_) = plan.loader(5, to="numpy", decode={"blob": lambda value: len(bytes(value))})
+    assert batch["v"].tolist() == [[i, i + 0.5] for i in range(5)]
+    assert batch["blob"] == [1] * 5
+    assert batch["group"][:2] == ["g0", "g1"]
+    (count, *_) = plan.loader(5, collate=lambda rows: rows.num_rows)
+    assert count == 5
+    images = plan.loader(3, to="numpy", decode={"blob": lambda _: np.zeros((2, 2), np.uint8)})
+    assert next(iter(images))["blob"].shape == (3, 2, 2)
+
+
+def test_a_plan_stays_at_its_version(tmp_path):
+    table = lancelet.write_dataset({"id": range(10)}, str(tmp_path / "t.lance"))
+    plan = training.plan(table, columns=["id"])
+    lancelet.dataset(table.uri).delete("id > 4")
+    assert sorted(flat(ids(plan.loader(3)))) == list(range(10))
+    table = lancelet.dataset(table.uri)
+    table.insert({"id": range(20, 30)})
+    state = plan.loader(3).state_dict()
+    with pytest.raises(InvalidInputError, match="another one"):
+        training.plan(table, columns=["id"]).loader(3).load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"shuffle": "chaos"},
+        {"shuffle": "clumps"},
+        {"clump_size": 3},
+        {"split": "train"},
+        {"splits": {"a": 1.0}, "split": "b"},
+        {"splits": {"a": 0.5, "b": 0.4}, "split": "b"},
+        {"split_key": "id"},
+        {"samples": 5},
+        {"weights": "x", "balance_by": "group"},
+        {"weights": [1.0]},
+        {"weights": "x", "shuffle": "none"},
+        {"filter": "id > 5000"},
+    ],
+)
+def test_wrong_options_are_refused(table, wrong):
+    with pytest.raises(InvalidInputError):
+        training.plan(table, **wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"rank": 2, "world_size": 2},
+        {"batch_size": 0},
+        {"uneven": "wobble"},
+        {"to": "tensorflow"},
+        {"to": "numpy", "pin_memory": True},
+        {"decode": {"x": len}},
+    ],
+)
+def test_wrong_options_of_loaders_are_refused(table, wrong):
+    with pytest.raises(InvalidInputError):
+        training.plan(table).loader(**{"batch_size": 1, **wrong})
+    with pytest.raises(TypeError):
+        training.plan(table).loader(1, shuffle=True)
+
+
+def test_a_loader_knows_its_length(table):
+    for batch, world, uneven, full in itertools.product(
+        (7, 100), (1, 3), ("pad", "cut"), (True, False)
+    ):
+        loader = training.plan(table, columns=["id"]).loader(
+            batch, world_size=world, uneven=uneven, full_batches=full
+        )
+        assert len(loader) == len(list(loader))
