@@ -272,11 +272,25 @@ class _Binder:
         rewritten = _rewritten(node)
         if rewritten is not None:
             return self.bind(rewritten)
+        if name == "named_struct":
+            return self._named_struct(node)
         if node.function not in FUNCTIONS:
             raise self.error(
                 f"unknown function {name}{similar_names(name, sorted(FUNCTIONS))}", node
             )
         return self._function(node)
+
+    def _named_struct(self, node: ex.Call) -> Bound:
+        """Bind names and values in turn; the names are part of the type."""
+        names = node.arguments[::2]
+        literals = [name for name in names if isinstance(name, ex.Literal)]
+        if not names or len(literals) * 2 != len(node.arguments):
+            raise self.error("named_struct takes constant names, each before its value", node)
+        values = [self.settled(self.bind(value)) for value in node.arguments[1::2]]
+        texts = [str(name.scalar.as_py()) for name in literals]
+        gives = pa.struct([(name, own.data_type) for name, own in zip(texts, values, strict=True)])
+        pairs = zip(literals, (value.expression for value in values), strict=True)
+        return Bound(ex.Call("named_struct", tuple(part for pair in pairs for part in pair)), gives)
 
     def _function(self, node: ex.Call) -> Bound:
         function = FUNCTIONS[node.function]

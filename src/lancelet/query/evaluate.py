@@ -326,8 +326,9 @@ def _is_in(operand: Value, values: pa.Array) -> Value:
 
 def _call(call: ex.Call, batch: _Batch) -> Value:
     arguments = [_value(argument, batch) for argument in call.arguments]
-    if call.function in FUNCTIONS:
-        return FUNCTIONS[call.function].compute(*arguments)
+    function = FUNCTIONS.get(call.function)
+    if function is not None:
+        return function.compute(*([batch.num_rows] if function.per_row else arguments))
     if len(arguments) == 1:
         return negate(arguments[0]) if call.function == "-" else pc.bit_wise_not(arguments[0])
     return compute_arithmetic(call.function, *arguments)

@@ -37,6 +37,8 @@ class Function:
     `takes` lists its parameters, of which the last `optional` may be missing; with `repeats`
     the last one may come any number of times. `unify` converts all arguments to one type.
     `can_fail` marks functions that raise for some values: they see only rows that matter.
+    `per_row` marks functions without arguments that give another value for each row; they are
+    given the number of rows.
     """
 
     names: tuple[str, ...]
@@ -47,6 +49,7 @@ class Function:
     repeats: bool = False
     unify: bool = False
     can_fail: bool = False
+    per_row: bool = False
 
     def signature(
         self, types: Sequence[pa.DataType]

@@ -7,7 +7,9 @@ from types import MappingProxyType
 from typing import Final
 
 from lancelet.query.functions.base import Function
+from lancelet.query.functions.collections import COLLECTION_FUNCTIONS
 from lancelet.query.functions.documents import JSON_FUNCTIONS
+from lancelet.query.functions.each_value import VALUE_FUNCTIONS
 from lancelet.query.functions.geometry import GEOMETRY_FUNCTIONS
 from lancelet.query.functions.lists import LIST_FUNCTIONS
 from lancelet.query.functions.numbers import CHOICE_FUNCTIONS, NUMBER_FUNCTIONS
@@ -24,6 +26,8 @@ ALL_FUNCTIONS: Final[tuple[Function, ...]] = (
     *LIST_FUNCTIONS,
     *JSON_FUNCTIONS,
     *GEOMETRY_FUNCTIONS,
+    *VALUE_FUNCTIONS,
+    *COLLECTION_FUNCTIONS,
 )
 """Every function, once."""
 

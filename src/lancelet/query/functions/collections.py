@@ -1,0 +1,515 @@
+"""Functions that make lists, structs and maps, a call of Python for each row.
+
+    array_append([1, 2], 3)        [1, 2, 3]
+    array_union([1, 2], [2, 5])    [1, 2, 5]
+    named_struct('a', 1)           {a: 1}
+    map_keys(MAP ['a'], [1])       ['a']
+
+Items are compared as values, and null is equal to null. Functions that search lists are in `lists`,
+where kernels compute them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancelet.query.coercion import CoercionError, common_type, plain
+from lancelet.query.functions.base import (
+    Compute,
+    Function,
+    Value,
+    a_list,
+    anything,
+    constant,
+    integer,
+    on_arrays,
+    text,
+)
+from lancelet.query.functions.each_value import each
+from lancelet.query.kinds import is_any_list
+
+_List = list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayFunction(Function):
+    """A function of lists and items, which meet in one type of items.
+
+    `kinds` has a letter for each parameter: `l` list, `i` item, `n` integer, `t` text; the last
+    one may come again if the function `repeats`. `result` is what it gives: `l`, `i`, or a type.
+    """
+
+    kinds: str = ""
+    result: str | pa.DataType = "l"
+
+    def signature(
+        self, types: Sequence[pa.DataType]
+    ) -> tuple[tuple[pa.DataType, ...], pa.DataType]:
+        """Return the types to convert arguments to and the result's, or raise `CoercionError`."""
+        least = len(self.kinds) - self.optional
+        if len(types) < least or (len(types) > len(self.kinds) and not self.repeats):
+            raise CoercionError(f"{self.names[0]} does not take {len(types)} arguments")
+        kinds = (self.kinds + self.kinds[-1] * len(types))[: len(types)]
+        pairs = list(zip(kinds, types, strict=True))
+        found = [self._item(kind, given) for kind, given in pairs if kind in "li"]
+        item = reduce(common_type, found, pa.null())
+        wanted = {"l": pa.list_(item), "i": item, "n": pa.int64(), "t": pa.string()}
+        for kind, given in pairs:
+            take = {"n": integer, "t": text}.get(kind)
+            if take is not None and take(plain(given)) is None:
+                raise CoercionError(f"{self.names[0]} does not take {given}")
+        gives = (
+            wanted.get(self.result, self.result) if isinstance(self.result, str) else self.result
+        )
+        return tuple(wanted[kind] for kind in kinds), gives
+
+    def _item(self, kind: str, data_type: pa.DataType) -> pa.DataType:
+        found = plain(data_type)
+        if kind == "i" or pa.types.is_null(found):
+            return found
+        if not is_any_list(found):
+            raise CoercionError(f"{self.names[0]} does not take {data_type}")
+        return plain(found.value_type)
+
+
+def _result(result: str | pa.DataType, item: pa.DataType) -> pa.DataType:
+    return {"l": pa.list_(item), "i": item}[result] if isinstance(result, str) else result
+
+
+def _arrays(
+    names: str,
+    kinds: str,
+    call: Callable[..., Any],
+    result: str | pa.DataType = "l",
+    *,
+    optional: int = 0,
+    repeats: bool = False,
+    with_nulls: bool = False,
+) -> ArrayFunction:
+    """Return a function under names with `array_` and `list_`."""
+    every = tuple(f"{kind}_{name}" for name in names.split() for kind in ("array", "list"))
+
+    def compute(*columns: Value) -> Value:
+        given = next((c.type for c in columns if is_any_list(c.type)), None)
+        item = given.value_type if given is not None else columns[0].type
+        gives = (
+            {"l": pa.list_(item), "i": item}.get(result, result)
+            if isinstance(result, str)
+            else result
+        )
+        if not with_nulls:
+            return each(call, gives)(*columns)
+        return _each_with_nulls(call, gives)(*columns)
+
+    return ArrayFunction(
+        every,
+        (),
+        pa.null(),
+        compute,
+        optional=optional,
+        repeats=repeats,
+        can_fail=True,
+        kinds=kinds,
+        result=result,
+    )
+
+
+def _each_with_nulls(call: Callable[..., Any], gives: pa.DataType) -> Compute:
+    @on_arrays
+    def compute(*columns: pa.Array) -> pa.Array:
+        rows = zip(*(column.to_pylist() for column in columns), strict=True)
+        return pa.array([call(*row) for row in rows], gives)
+
+    return compute
+
+
+# --- items -----------------------------------------------------------------------------------
+
+
+def _key(value: Any) -> Any:
+    """Return what equal values have in common, and can be hashed."""
+    return repr(value) if isinstance(value, list | dict) else value
+
+
+def _first_seen(values: Iterable[Any]) -> _List:
+    seen: dict[Any, Any] = {}
+    for value in values:
+        seen.setdefault(_key(value), value)
+    return list(seen.values())
+
+
+def _except(left: _List, right: _List) -> _List:
+    unwanted = set(map(_key, right))
+    return [value for value in _first_seen(left) if _key(value) not in unwanted]
+
+
+def _intersect(left: _List, right: _List) -> _List:
+    wanted = set(map(_key, right))
+    return [value for value in _first_seen(left) if _key(value) in wanted]
+
+
+def _concat(*lists: _List | None) -> _List | None:
+    known = [each for each in lists if each is not None]
+    return [value for each in known for value in each] if known else None
+
+
+def _remove(values: _List | None, unwanted: Any, count: int | None) -> _List | None:
+    if values is None or unwanted is None or count is None:
+        return None
+    kept, left = [], count
+    for value in values:
+        if left > 0 and _key(value) == _key(unwanted):
+            left -= 1
+        else:
+            kept.append(value)
+    return kept
+
+
+def _replace(values: _List | None, old: Any, new: Any, count: int | None) -> _List | None:
+    if values is None or count is None:
+        return None
+    found, left = [], count
+    for value in values:
+        hit = left > 0 and _key(value) == _key(old)
+        left -= hit
+        found.append(new if hit else value)
+    return found
+
+
+def _resize(values: _List | None, size: int | None, by: Any = None) -> _List | None:
+    if values is None or size is None:
+        return None if values is None else []
+    if size < 0:
+        raise CoercionError("array_resize: a list cannot have a negative number of items")
+    return values[:size] + [by] * (size - len(values))
+
+
+def _sort(values: _List, order: str = "ASC", nulls: str = "NULLS FIRST") -> _List:
+    if order.upper() not in {"ASC", "DESC"}:
+        raise CoercionError(f"array_sort: the order is ASC or DESC, not {order!r}")
+    if nulls.upper() not in {"NULLS FIRST", "NULLS LAST"}:
+        raise CoercionError(f"array_sort: nulls are NULLS FIRST or NULLS LAST, not {nulls!r}")
+    known = [value for value in values if value is not None]
+    # In the order of Arrow: NaN is greater than all numbers.
+    known.sort(
+        key=lambda value: (value != value, value),  # noqa: PLR0124 - only NaN differs from itself
+        reverse=order.upper() == "DESC",
+    )
+    absent = [None] * (len(values) - len(known))
+    return absent + known if nulls.upper() == "NULLS FIRST" else known + absent
+
+
+def _repeat(value: Any, times: int | None) -> _List | None:
+    return None if times is None else [value] * max(0, times)
+
+
+def _numbers(values: _List) -> list[float] | None:
+    return None if any(value is None for value in values) else [float(value) for value in values]
+
+
+def _pairs(left: _List, right: _List, what: str) -> list[tuple[float, float]] | None:
+    first, second = _numbers(left), _numbers(right)
+    if first is None or second is None:
+        return None
+    if len(first) != len(second):
+        raise CoercionError(f"{what}: the lists have {len(first)} and {len(second)} items")
+    return list(zip(first, second, strict=True))
+
+
+def _distance(left: _List, right: _List) -> float | None:
+    pairs = _pairs(left, right, "array_distance")
+    return None if pairs is None else math.sqrt(sum((a - b) ** 2 for a, b in pairs))
+
+
+def _inner_product(left: _List, right: _List) -> float | None:
+    pairs = _pairs(left, right, "inner_product")
+    return None if pairs is None else sum(a * b for a, b in pairs)
+
+
+def _cosine_distance(left: _List, right: _List) -> float | None:
+    pairs = _pairs(left, right, "cosine_distance")
+    if pairs is None:
+        return None
+    norms = math.sqrt(sum(a * a for a, _ in pairs)) * math.sqrt(sum(b * b for _, b in pairs))
+    return 1 - sum(a * b for a, b in pairs) / norms if norms else None
+
+
+def _normalize(values: _List) -> list[float] | None:
+    known = _numbers(values)
+    if known == []:
+        return []
+    norm = 0.0 if known is None else math.sqrt(sum(value * value for value in known))
+    return [value / norm for value in known] if known is not None and norm else None
+
+
+def _series(*bounds: int, is_inclusive: bool) -> list[int]:
+    start, stop, step = (0, *bounds, 1) if len(bounds) == 1 else (*bounds, 1)[:3]
+    if not step:
+        raise CoercionError("the step of a range cannot be 0")
+    return list(range(start, stop + (1 if step > 0 else -1) if is_inclusive else stop, step))
+
+
+def _split(value: str | None, delimiter: str | None, null: str | None = None) -> _List | None:
+    if value is None:
+        return None
+    if not value:
+        return []
+    parts = list(value) if delimiter is None else [value]
+    if delimiter:
+        parts = value.split(delimiter)
+    return [None if null is not None and part == null else part for part in parts]
+
+
+# --- types that depend on more ---------------------------------------------------------------
+
+
+def _flattened(types: Sequence[pa.DataType]) -> pa.DataType:
+    item = types[0].value_type
+    return pa.list_(plain(item.value_type if is_any_list(item) else item))
+
+
+def _flatten(lists: Value) -> Value:
+    if not is_any_list(lists.type.value_type):
+        return lists.cast(_flattened([lists.type]))
+    gives = _flattened([lists.type])
+    return each(
+        lambda values: [item for inner in values if inner is not None for item in inner], gives
+    )(lists)
+
+
+def _depth(data_type: pa.DataType) -> int:
+    return 1 + _depth(data_type.value_type) if is_any_list(data_type) else 0
+
+
+def _dims(lists: Value) -> Value:
+    depth = _depth(lists.type)
+
+    def sizes(values: Any) -> list[int] | None:
+        found: list[int] = []
+        while values is not None and len(found) < depth:
+            found.append(len(values))
+            values = values[0] if values else None
+        return [*found, *[0] * (depth - len(found))] if found[0] else None
+
+    return each(sizes, pa.list_(pa.uint64()))(lists)
+
+
+@on_arrays
+def _ndims(lists: pa.Array) -> pa.Array:
+    depth = pa.scalar(_depth(lists.type), pa.uint64())
+    return pc.if_else(lists.is_valid(), depth, pa.scalar(None, pa.uint64()))
+
+
+def _zipped(types: Sequence[pa.DataType]) -> pa.DataType:
+    parts = [(str(place), plain(each.value_type)) for place, each in enumerate(types, 1)]
+    return pa.list_(pa.struct(parts))
+
+
+def _zip(*lists: Value) -> Value:
+    gives = _zipped([each.type for each in lists])
+
+    def call(*row: _List | None) -> _List | None:
+        if all(each is None for each in row):
+            return None
+        longest = max(len(each or ()) for each in row)
+        return [
+            {
+                str(place): each[index] if each is not None and index < len(each) else None
+                for place, each in enumerate(row, 1)
+            }
+            for index in range(longest)
+        ]
+
+    return _each_with_nulls(call, gives)(*lists)
+
+
+def _row_type(types: Sequence[pa.DataType]) -> pa.DataType:
+    return pa.struct([(f"c{place}", each) for place, each in enumerate(types)])
+
+
+@on_arrays
+def _row(*columns: pa.Array) -> pa.Array:
+    fields = list(_row_type([column.type for column in columns]))
+    return pa.StructArray.from_arrays(columns, fields=fields)
+
+
+def _named(*arguments: Value) -> Value:
+    names = [constant(name, "the name of a field") for name in arguments[::2]]
+
+    @on_arrays
+    def compute(*columns: pa.Array) -> pa.Array:
+        return pa.StructArray.from_arrays(columns, names)
+
+    return compute(*arguments[1::2])
+
+
+def _a_map(data_type: pa.DataType) -> pa.DataType | None:
+    return data_type if pa.types.is_map(data_type) else None
+
+
+@on_arrays
+def _map_keys(maps: pa.Array) -> pa.Array:
+    return pa.array(
+        [None if row is None else [key for key, _ in row] for row in maps.to_pylist()],
+        pa.list_(maps.type.key_type),
+    )
+
+
+@on_arrays
+def _map_values(maps: pa.Array) -> pa.Array:
+    return pa.array(
+        [None if row is None else [value for _, value in row] for row in maps.to_pylist()],
+        pa.list_(maps.type.item_type),
+    )
+
+
+def _entry_type(types: Sequence[pa.DataType]) -> pa.DataType:
+    kind = types[0]
+    parts = [pa.field("key", kind.key_type, False), pa.field("value", kind.item_type)]
+    return pa.list_(pa.field("item", pa.struct(parts), False))
+
+
+@on_arrays
+def _map_entries(maps: pa.Array) -> pa.Array:
+    rows = maps.to_pylist()
+    entries = [
+        None if row is None else [{"key": key, "value": value} for key, value in row]
+        for row in rows
+    ]
+    return pa.array(entries, _entry_type([maps.type]))
+
+
+@on_arrays
+def _map_extract(maps: pa.Array, keys: pa.Array) -> pa.Array:
+    rows = zip(maps.to_pylist(), keys.to_pylist(), strict=True)
+    return pa.array(
+        [[dict(row or ()).get(key)] for row, key in rows], pa.list_(maps.type.item_type)
+    )
+
+
+def _map_type(types: Sequence[pa.DataType]) -> pa.DataType:
+    return pa.map_(plain(types[0].value_type), plain(types[1].value_type))
+
+
+@on_arrays
+def _map(keys: pa.Array, values: pa.Array) -> pa.Array:
+    rows: list[Any] = []
+    for names, items in zip(keys.to_pylist(), values.to_pylist(), strict=True):
+        if names is None or items is None:
+            rows.append(None)
+            continue
+        if any(name is None for name in names):
+            raise CoercionError("map: a key cannot be null")
+        if len(names) != len(items):
+            raise CoercionError(f"map: there are {len(names)} keys and {len(items)} values")
+        if len(set(map(_key, names))) != len(names):
+            raise CoercionError("map: a key comes twice")
+        rows.append(list(zip(names, items, strict=True)))
+    return pa.array(rows, _map_type([keys.type, values.type]))
+
+
+_ALL: Final = 1 << 62
+
+COLLECTION_FUNCTIONS: Final = (
+    _arrays("append push_back", "li", lambda v, i: [*(v or ()), i], with_nulls=True),
+    _arrays("prepend push_front", "il", lambda i, v: [i, *(v or ())], with_nulls=True),
+    _arrays("concat cat", "l", _concat, repeats=True, with_nulls=True),
+    _arrays("distinct", "l", _first_seen),
+    _arrays("except", "ll", _except),
+    _arrays("intersect", "ll", _intersect),
+    _arrays("union", "ll", lambda left, right: _first_seen([*left, *right])),
+    _arrays("pop_back", "l", lambda values: values[:-1]),
+    _arrays("pop_front", "l", lambda values: values[1:]),
+    _arrays(
+        "positions",
+        "li",
+        lambda values, wanted: (
+            None
+            if values is None
+            else [place for place, v in enumerate(values, 1) if _key(v) == _key(wanted)]
+        ),
+        pa.list_(pa.uint64()),
+        with_nulls=True,
+    ),
+    _arrays("remove", "li", lambda v, i: _remove(v, i, 1), with_nulls=True),
+    _arrays("remove_all", "li", lambda v, i: _remove(v, i, _ALL), with_nulls=True),
+    _arrays("remove_n", "lin", _remove, with_nulls=True),
+    _arrays("replace", "lii", lambda v, a, b: _replace(v, a, b, 1), with_nulls=True),
+    _arrays("replace_all", "lii", lambda v, a, b: _replace(v, a, b, _ALL), with_nulls=True),
+    _arrays("replace_n", "liin", _replace, with_nulls=True),
+    _arrays("resize", "lni", _resize, optional=1, with_nulls=True),
+    _arrays("reverse", "l", lambda values: values[::-1]),
+    _arrays("sort", "ltt", _sort, optional=2),
+    _arrays("any_value", "l", lambda v: next((x for x in v if x is not None), None), "i"),
+    Function(("array_dims", "list_dims"), (a_list,), pa.list_(pa.uint64()), _dims),
+    Function(("array_ndims", "list_ndims"), (a_list,), pa.uint64(), _ndims),
+    Function(
+        ("array_distance", "list_distance"),
+        (a_list, a_list),
+        pa.float64(),
+        each(_distance, pa.float64()),
+    ),
+    Function(
+        ("inner_product",), (a_list, a_list), pa.float64(), each(_inner_product, pa.float64())
+    ),
+    Function(
+        ("cosine_distance",), (a_list, a_list), pa.float64(), each(_cosine_distance, pa.float64())
+    ),
+    Function(
+        ("array_normalize",),
+        (a_list,),
+        pa.list_(pa.float64()),
+        each(_normalize, pa.list_(pa.float64())),
+    ),
+    Function(
+        ("array_repeat", "list_repeat"),
+        (anything, integer),
+        lambda types: pa.list_(types[0]),
+        lambda value, times: _each_with_nulls(_repeat, pa.list_(value.type))(value, times),
+    ),
+    Function(
+        ("range",),
+        (integer,) * 3,
+        pa.list_(pa.int64()),
+        each(lambda *bounds: _series(*bounds, is_inclusive=False), pa.list_(pa.int64())),
+        optional=2,
+        can_fail=True,
+    ),
+    Function(
+        ("generate_series",),
+        (integer,) * 3,
+        pa.list_(pa.int64()),
+        each(lambda *bounds: _series(*bounds, is_inclusive=True), pa.list_(pa.int64())),
+        optional=2,
+        can_fail=True,
+    ),
+    Function(
+        ("string_to_array", "string_to_list"),
+        (text,) * 3,
+        pa.list_(pa.string()),
+        _each_with_nulls(_split, pa.list_(pa.string())),
+        optional=1,
+    ),
+    Function(("flatten",), (a_list,), _flattened, _flatten),
+    Function(("arrays_zip", "list_zip"), (a_list,), _zipped, _zip, repeats=True),
+    Function(("struct", "row"), (anything,), _row_type, _row, repeats=True),
+    Function(("named_struct",), (anything,), _row_type, _named, repeats=True),
+    Function(("map_keys",), (_a_map,), lambda types: pa.list_(types[0].key_type), _map_keys),
+    Function(("map_values",), (_a_map,), lambda types: pa.list_(types[0].item_type), _map_values),
+    Function(("map_entries",), (_a_map,), _entry_type, _map_entries),
+    Function(
+        ("map_extract", "element_at"),
+        (_a_map, anything),
+        lambda types: pa.list_(types[0].item_type),
+        _map_extract,
+    ),
+    Function(("map",), (a_list, a_list), _map_type, _map, can_fail=True),
+)
+"""Functions that make lists, structs and maps."""
