@@ -47,7 +47,7 @@ def models_on(
         "max_iters": values.get("max_iters") or _ITERATIONS,
     }
     has_words = index_type.upper().endswith("PQ") and values.get("num_bits") in (None, _WORD_BITS)
-    if not has_words or metric.lower() == "dot":
+    if not has_words or not values.get("num_sub_vectors") or metric.lower() == "dot":
         found = train_ivf_centroids_on_accelerator(
             table, column, partitions, metric, accelerator, **options
         )

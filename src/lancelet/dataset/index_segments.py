@@ -8,19 +8,21 @@ driver       commit_existing_index_segments(name, column, [5f.., a3..]), or merg
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, cast, overload
 
 from lancelet import index as kinds
 from lancelet import ops
+from lancelet.dataset.accelerated import models_on
 from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.index_values import Index, index_from_user, index_to_user
 from lancelet.dataset.indexing import index_request, parse_uuid, with_scope
 from lancelet.dataset.progress import IndexProgress, by_stages
-from lancelet.dataset.vector_request import VectorIndexArguments
-from lancelet.errors import InvalidInputError, UnsupportedError
+from lancelet.dataset.vector_request import VectorIndexArguments, known_partitions
+from lancelet.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from lancelet.dataset.dataset import LanceDataset
     from lancelet.ops.dry_run import ChangeReport
 
 _OWN_IDS: Final = frozenset({"BTREE", "LABEL_LIST", "NGRAM"})
@@ -50,7 +52,7 @@ class IndexSegmentMethods:
         shuffle_partition_concurrency: int | None = None,  # noqa: ARG002 - pylance's name
         ivf_centroids_file: str | None = None,
         precomputed_partition_dataset: str | None = None,
-        storage_options: Any = None,  # noqa: ARG002 - pylance's name
+        storage_options: Any = None,
         filter_nan: bool = True,  # noqa: ARG002 - pylance's name
         train: bool = True,
         fragment_ids: Sequence[int] | None = None,
@@ -77,13 +79,13 @@ class IndexSegmentMethods:
             ivf_centroids: Centroids that segments share, so that they can be merged.
             pq_codebook: The words of PQ that segments share.
             num_sub_vectors: Into how many pieces PQ cuts a vector.
-            accelerator: Not available: segments share centroids that are given.
+            accelerator: Where centroids and words are found that are not given; see `create_index`.
             index_cache_size: Has no effect.
             shuffle_partition_batches: Has no effect.
             shuffle_partition_concurrency: Has no effect.
             ivf_centroids_file: A `.npy` file with centroids.
-            precomputed_partition_dataset: Not available.
-            storage_options: Has no effect: the table has its own.
+            precomputed_partition_dataset: A dataset with the partition of each row.
+            storage_options: Those of that dataset.
             filter_nan: Has no effect: what is not finite is always left out.
             train: Whether rows are indexed now.
             fragment_ids: The fragments to index.
@@ -102,16 +104,6 @@ class IndexSegmentMethods:
             raise InvalidInputError(
                 "create_index_uncommitted requires fragment_ids for distributed index build"
             )
-        given = {
-            "accelerator": accelerator,
-            "precomputed_partition_dataset": precomputed_partition_dataset,
-        }
-        refused = [name for name, value in given.items() if value is not None]
-        if refused:
-            raise UnsupportedError(
-                "a segment is built on the CPU of centroids that are given or found here",
-                options=refused,
-            )
         snapshot = self._handle.snapshot
         if str(index_type).upper() not in kinds.vector.quantizers.registry.KINDS:
             request = index_request(column, index_type, name, parameters)
@@ -122,6 +114,20 @@ class IndexSegmentMethods:
                 )
             scoped = with_scope(request, replace, train, fragment_ids, index_uuid)
             return index_to_user(ops.indexing.build.build_segment(snapshot, scoped))
+        models = {
+            **parameters,
+            "num_partitions": num_partitions,
+            "num_sub_vectors": num_sub_vectors,
+            "target_partition_size": target_partition_size,
+        }
+        if accelerator is not None and train and ivf_centroids is None and isinstance(column, str):
+            ivf_centroids, pq_codebook = models_on(
+                accelerator,
+                cast("LanceDataset", self),
+                column,
+                index_type,
+                {**models, "metric": metric},
+            )
         arguments = VectorIndexArguments(
             column,
             index_type,
@@ -136,12 +142,8 @@ class IndexSegmentMethods:
             index_uuid=index_uuid,
             skip_transpose=skip_transpose,
             progress_callback=progress_callback,
-            values={
-                **parameters,
-                "num_partitions": num_partitions,
-                "num_sub_vectors": num_sub_vectors,
-                "target_partition_size": target_partition_size,
-            },
+            known=known_partitions(precomputed_partition_dataset, storage_options),
+            values=models,
         )
         built = ops.indexing.vectors.build_vector_segment(
             snapshot, arguments.request(snapshot.schema)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, overload
@@ -15,7 +16,7 @@ from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.dataset.compaction import Compaction, options_of
 from lancelet.dataset.explanation import CleanupExplanation, explanation_of
 from lancelet.dataset.handle import Handle
-from lancelet.errors import InvalidInputError, UnsupportedError
+from lancelet.errors import InvalidInputError
 from lancelet.ops.check import Level
 from lancelet.rowids.address import NO_ADDRESS
 from lancelet.table.commit import CommitOptions
@@ -376,10 +377,14 @@ class DatasetOptimizer:
             index_names: The indices to bring up to date, by default all.
             retrain: Whether to build them anew from all rows.
             dry_run: Whether to keep nothing of the work and return what would change.
-            kwargs: Not available.
+            kwargs: Ignored with a warning, since programs for pylance pass others.
         """
-        if kwargs:
-            raise UnsupportedError("indices cannot be optimised that way", options=sorted(kwargs))
+        for name in sorted(kwargs):
+            warnings.warn(
+                f"optimize_indices has no argument {name!r}, which is ignored",
+                UserWarning,
+                stacklevel=2,
+            )
         names = None if index_names is None else tuple(index_names)
         wanted = ops.indexing.optimize.OptimizeIndices(names, num_indices_to_merge, retrain)
         return self._dataset.run_optimize_indices(wanted, dry_run=dry_run)

@@ -15,8 +15,8 @@ from lancelet.dataset.argument_kinds import checks_kinds
 from lancelet.dataset.handle import Handle
 from lancelet.dataset.index_values import IvfCentroids
 from lancelet.dataset.progress import by_stages
-from lancelet.dataset.vector_request import VectorIndexArguments
-from lancelet.errors import FieldNotFoundError, InvalidInputError, UnsupportedError
+from lancelet.dataset.vector_request import VectorIndexArguments, known_partitions
+from lancelet.errors import FieldNotFoundError, InvalidInputError
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
@@ -98,7 +98,7 @@ class VectorIndexMethods:
         shuffle_partition_concurrency: int | None = None,  # noqa: ARG002 - pylance's name
         ivf_centroids_file: str | None = None,
         precomputed_partition_dataset: str | None = None,
-        storage_options: Any = None,  # noqa: ARG002 - pylance's name
+        storage_options: Any = None,
         filter_nan: bool = True,  # noqa: ARG002 - pylance's name
         train: bool = True,
         fragment_ids: Sequence[int] | None = None,
@@ -134,8 +134,9 @@ class VectorIndexMethods:
             shuffle_partition_batches: Has no effect.
             shuffle_partition_concurrency: Has no effect.
             ivf_centroids_file: A `.npy` file with centroids.
-            precomputed_partition_dataset: Not available.
-            storage_options: Has no effect: the table has its own.
+            precomputed_partition_dataset: A dataset with the partition of each row, as
+                `IndicesBuilder.assign_ivf_partitions` writes it; rows that it lacks are left out.
+            storage_options: Those of that dataset.
             filter_nan: Has no effect: what is not finite is always left out.
             train: Whether rows are indexed now, or when the index is first optimised.
             fragment_ids: The fragments to index, by default all.
@@ -157,11 +158,6 @@ class VectorIndexMethods:
                 "index is bounded by bytes",
                 DeprecationWarning,
                 stacklevel=2,
-            )
-        if precomputed_partition_dataset is not None:
-            raise UnsupportedError(
-                "partitions that were found elsewhere cannot be given; give their centroids",
-                options=["precomputed_partition_dataset"],
             )
         models = {
             **parameters,
@@ -191,6 +187,7 @@ class VectorIndexMethods:
             fragment_ids=fragment_ids,
             index_uuid=index_uuid,
             skip_transpose=skip_transpose,
+            known=known_partitions(precomputed_partition_dataset, storage_options),
             progress_callback=None if progress_callback is None else by_stages(progress_callback),
             values=models,
         )

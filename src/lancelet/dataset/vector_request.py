@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import uuid
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -20,13 +21,19 @@ import pyarrow as pa
 
 from lancelet import index as kinds
 from lancelet import ops
+from lancelet.dataset.handle import OpenOptions, locate, text_of
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.format.schema import Schema
 from lancelet.io.open import open_store
 from lancelet.kernels import Metric
+from lancelet.query.execute import execute_to_table
 from lancelet.query.names import similar_names
+from lancelet.query.plan import plan_scan
+from lancelet.query.scan_options import ScanOptions
+from lancelet.table.snapshot import open_snapshot
 
 if TYPE_CHECKING:
+    from lancelet.index.vector.model import KnownPartitions
     from lancelet.index.vector.train import IvfRequest
     from lancelet.ops.indexing.vectors import VectorIndexRequest
 
@@ -42,6 +49,7 @@ _NUMBERS: Final = {
     "max_level": "max_level",
 }
 _WITHOUT_EFFECT: Final = frozenset({"index_file_version", "implementation", "use_torch"})
+_PARTITION_COLUMNS: Final = ("row_id", "partition")
 _BYTE_BITS: Final = 8
 _FILE_VERSIONS: Final = ("V3", "LEGACY")
 _FLOATS: Final = frozenset({np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)})
@@ -71,12 +79,19 @@ class VectorIndexArguments:
     fragment_ids: Sequence[int] | None = None
     index_uuid: str | None = None
     skip_transpose: bool = False
+    known: KnownPartitions | None = None
     progress_callback: Callable[..., None] | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
 
     def request(self, schema: Schema) -> VectorIndexRequest:
         """Return what is asked for."""
         ivf = _with_models(self._ivf(), self, schema)
+        if self.known is not None:
+            if ivf.centroids is None:
+                raise InvalidInputError(
+                    "ivf_centroids must be provided when precomputed_partition_dataset is provided"
+                )
+            ivf = replace(ivf, known=self.known)
         if self.progress_callback is not None:
             ivf = replace(ivf, progress=self.progress_callback)
         return ops.indexing.vectors.VectorIndexRequest(
@@ -112,11 +127,6 @@ class VectorIndexArguments:
                 found=name,
             )
         values = {key: own for key, own in self.values.items() if key not in _WITHOUT_EFFECT}
-        if (
-            kinds.vector.quantizers.registry.quantizer_name(name) == "PQ"
-            and values.get("num_sub_vectors") is None
-        ):
-            raise InvalidInputError("num_partitions and num_sub_vectors are required for IVF_PQ")
         numbers: dict[str, Any] = {_NUMBERS[key]: own for key, own in _numbers(values).items()}
         return kinds.vector.train.IvfRequest(
             name, _metric(self.metric), transposed=not self.skip_transpose, **numbers
@@ -227,6 +237,30 @@ def _check_pieces(request: IvfRequest, column: str, schema: Schema) -> None:
             f"dimension ({vector_type.list_size}) must be divisible by num_sub_vectors"
             f" ({request.pieces})"
         )
+
+
+def known_partitions(
+    uri: str | os.PathLike[str] | None, storage_options: Mapping[str, str] | None = None
+) -> KnownPartitions | None:
+    """Return the partitions of rows that a dataset has, as `assign_ivf_partitions` writes it."""
+    if uri is None:
+        return None
+    location, _ = locate(text_of(uri), OpenOptions(storage_options))
+    snapshot = open_snapshot(location)
+    missing = [name for name in _PARTITION_COLUMNS if name not in snapshot.schema.names]
+    if missing:
+        raise InvalidInputError(
+            "a dataset of precomputed partitions has the columns row_id and partition",
+            uri=text_of(uri),
+            missing=missing,
+        )
+    rows = execute_to_table(plan_scan(snapshot, ScanOptions(columns=_PARTITION_COLUMNS)))
+    ids, labels = (rows.column(name).combine_chunks() for name in _PARTITION_COLUMNS)
+    if ids.null_count or labels.null_count:
+        raise InvalidInputError("a precomputed partition is null", uri=text_of(uri))
+    return kinds.vector.model.KnownPartitions.of(
+        ids.cast(pa.uint64()).to_numpy(), labels.cast(pa.int64()).to_numpy()
+    )
 
 
 def matrix_of_values(given: Any) -> npt.NDArray[Any]:

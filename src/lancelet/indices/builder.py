@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 import pyarrow as pa
 
 from lancelet.dataset.index_config import IndexConfig
-from lancelet.errors import FieldNotFoundError, InvalidInputError, UnsupportedError
+from lancelet.errors import FieldNotFoundError, InvalidInputError
 from lancelet.index.base import IndexedRows
 from lancelet.index.vector.layout import METRICS
 from lancelet.index.vector.vectors import NotVectorsError, values_of, vector_type_of
@@ -234,10 +234,9 @@ class IndicesBuilder:
             pq: The words.
             dest_uri: The file.
             fragments: The fragments to read, by default all.
-            partition_ds_uri: Not available: partitions are found on the way.
+            partition_ds_uri: A dataset with the partition of each row, as `assign_ivf_partitions`
+                writes it; rows that it lacks are left out. By default partitions are found.
         """
-        if partition_ds_uri is not None:
-            raise UnsupportedError("partitions that were found elsewhere cannot be given")
         if fragments is not None and not fragments:
             raise InvalidInputError("fragments must be a non-empty list or None")
         steps.transform_vectors(
@@ -250,7 +249,7 @@ class IndicesBuilder:
             pq.codebook,
             dest_uri,
             fragments,
-            None,
+            partition_ds_uri,
             pq.num_bits,
         )
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 from lancelet.dataset.index_config import IndexConfig
 from lancelet.dataset.index_values import Index as IndexSegment
 from lancelet.dataset.indexing import IndexDescription, IndexSegmentDescription
-from lancelet.dataset.vector_request import matrix_of_values
+from lancelet.dataset.vector_request import known_partitions, matrix_of_values
 from lancelet.errors import InvalidInputError
 from lancelet.file import LanceFileReader, LanceFileWriter
 from lancelet.index.base import IndexedRows
@@ -149,20 +149,20 @@ def transform_vectors(
     pq_codebook: pa.Array,
     dst_uri: str,
     fragments: Sequence[LanceFragment] | None,
-    partitions_ds_uri: None = None,
+    partitions_ds_uri: str | None = None,
     num_bits: int = 8,
 ) -> None:
     """Write a file with the id, the partition and the code of each row of fragments, or of all.
 
-    Partitions that were found elsewhere cannot be given.
+    Partitions are those of a dataset of rows and partitions, if there is one.
     """
-    del partitions_ds_uri
+    known = known_partitions(partitions_ds_uri)
     chosen = None if fragments is None else [each.fragment_id for each in fragments]
     model, words = _models(
         dimension, num_subvectors, distance_type, ivf_centroids, pq_codebook, num_bits
     )
     with LanceFileWriter(dst_uri) as writer:
-        for part in encoded_rows(_rows(dataset, column, chosen), model, words):
+        for part in encoded_rows(_rows(dataset, column, chosen), model, words, known):
             writer.write_batch(part)
 
 

@@ -24,8 +24,8 @@ from lancelet.index.base import IndexedRows, Move, Parameters, ScalarKind, Segme
 from lancelet.index.folder import SegmentFolder
 from lancelet.index.vector.details import TYPE_URL, IvfDetails
 from lancelet.index.vector.graph import GraphSettings
-from lancelet.index.vector.model import IvfModel
-from lancelet.index.vector.quantizers.base import Codes, Quantizer
+from lancelet.index.vector.model import IvfModel, KnownPartitions
+from lancelet.index.vector.quantizers.base import Codes, Matrix, Quantizer
 from lancelet.index.vector.quantizers.registry import quantizer_name
 from lancelet.index.vector.quantizers.sq import ScalarCodes
 from lancelet.index.vector.segment import IvfSegment
@@ -107,7 +107,8 @@ class Ivf(ScalarKind):
         with Spool(model.partitions) as spool:
             shuffled = partial(request.progress, "shuffle")
             watched = _watched(rows.parts, shuffled, rows.num_rows, lambda part: len(part[1]))
-            left_out = fill(spool, replace(rows, parts=watched), model, quantizer)
+            own = replace(rows, parts=watched)
+            left_out = fill(spool, own, model, quantizer, request.known)
             merged = partial(request.progress, "merge_partitions")
             parts = _watched(spool.parts(), merged, model.partitions, lambda _: 1)
             settings = request.graph_settings
@@ -188,27 +189,48 @@ def _watched(
         report(done, total)
 
 
-def fill(spool: Spool, rows: IndexedRows, model: IvfModel, quantizer: Quantizer) -> int:
+def fill(
+    spool: Spool,
+    rows: IndexedRows,
+    model: IvfModel,
+    quantizer: Quantizer,
+    known: KnownPartitions | None = None,
+) -> int:
     """Add every row that can be compared, and return how many cannot be."""
     left_out = 0
-    for encoded in encoded_parts(rows, model, quantizer):
+    for encoded in encoded_parts(rows, model, quantizer, known):
         spool.add(encoded.numbers, encoded.labels, encoded.codes)
         left_out += encoded.left_out
     return left_out
 
 
 def encoded_parts(
-    rows: IndexedRows, model: IvfModel, quantizer: Quantizer
+    rows: IndexedRows,
+    model: IvfModel,
+    quantizer: Quantizer,
+    known: KnownPartitions | None = None,
 ) -> Iterator[EncodedRows]:
     """Yield the rows that can be compared, as many at a time as are read."""
     for values, own in rows.parts:
         vectors, numbers = matrix_of(values, own, model.metric)
-        labels = model.assign(vectors)
+        vectors, numbers, labels = placed(vectors, numbers, model, known)
         codes = quantizer.encode(vectors, labels, model.centroids)
         left_out = len(own) - len(numbers)
         if not pa.types.is_fixed_size_list(rows.data_type):  # several vectors are of one row
             left_out = len(np.setdiff1d(own, numbers))
         yield EncodedRows(numbers, labels, codes, left_out)
+
+
+def placed(
+    vectors: Matrix, numbers: UInt64s, model: IvfModel, known: KnownPartitions | None
+) -> tuple[Matrix, UInt64s, Int64s]:
+    """Return vectors with their partitions, without those that are not among known ones."""
+    if known is None:
+        return vectors, numbers, model.assign(vectors)
+    known.check(model.partitions)
+    labels = known.labels_of(numbers)
+    there = np.flatnonzero(labels >= 0)
+    return vectors[there], numbers[there], labels[there]
 
 
 def _common(first: Quantizer, second: Quantizer) -> Quantizer:

@@ -15,13 +15,48 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet.buffers import Int64s
+from lancelet.errors import InvalidInputError
 from lancelet.index.parts.kmeans import find_clusters, nearest_of
 from lancelet.index.vector.quantizers.base import Matrix, work_type
 from lancelet.kernels import Metric, vector_distances
 from lancelet.kernels.metric import Floats
+from lancelet.rowids.address import UInt64s
 
 ROWS_PER_CENTROID: Final = 256
 """How many vectors of a sample each centroid is found from."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KnownPartitions:
+    """The partitions of rows that were found elsewhere, by the numbers of the rows, ascending."""
+
+    numbers: UInt64s
+    labels: Int64s
+
+    @staticmethod
+    def of(numbers: UInt64s, labels: Int64s) -> KnownPartitions:
+        """Return the partitions of rows in any order, each of which may be there once."""
+        order = np.argsort(numbers, kind="stable")
+        known = KnownPartitions(numbers[order], labels[order])
+        if (known.numbers[1:] == known.numbers[:-1]).any():
+            raise InvalidInputError("a row has two partitions among those that are given")
+        return known
+
+    def check(self, partitions: int) -> None:
+        """Raise unless there are so many partitions."""
+        if len(self.labels) and not 0 <= self.labels.min() <= self.labels.max() < partitions:
+            raise InvalidInputError(
+                "rows are in partitions that have no centroid",
+                partitions=partitions,
+                found=int(self.labels.max()),
+            )
+
+    def labels_of(self, numbers: UInt64s) -> Int64s:
+        """Return the partitions of rows, -1 for those that are not known."""
+        if not len(self.numbers):
+            return np.full(len(numbers), -1, np.int64)
+        places = np.minimum(self.numbers.searchsorted(numbers), len(self.numbers) - 1)
+        return np.where(self.numbers[places] == numbers, self.labels[places], -1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,7 +23,7 @@ from lancelet.index.base import IndexedRows, Parameters, Progress, silent
 from lancelet.index.vector.details import CANDIDATES, CONNECTIONS, LEVELS, IvfDetails
 from lancelet.index.vector.graph import GraphSettings
 from lancelet.index.vector.layout import METRIC_NAMES
-from lancelet.index.vector.model import ROWS_PER_CENTROID, IvfModel
+from lancelet.index.vector.model import ROWS_PER_CENTROID, IvfModel, KnownPartitions
 from lancelet.index.vector.one_file import Origin
 from lancelet.index.vector.quantizers.base import Matrix, Quantizer, residuals, work_type
 from lancelet.index.vector.quantizers.flat import Flat
@@ -56,7 +56,8 @@ class IvfRequest:
     """An index that is asked for; None lets the index choose.
 
     `models` are those that `train_models` returned before, so that several segments share them.
-    With an `origin` the segment is one file, which says of what index it is.
+    With an `origin` the segment is one file, which says of what index it is. Rows are put into the
+    `known` partitions, if they are given, and those that are not among them are left out.
     """
 
     name: str
@@ -77,6 +78,7 @@ class IvfRequest:
     max_level: int = LEVELS
     seed: int = _SEED
     origin: Origin | None = None
+    known: KnownPartitions | None = None
     progress: Progress = silent
 
     @staticmethod

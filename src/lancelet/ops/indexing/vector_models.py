@@ -19,8 +19,8 @@ import pyarrow as pa
 from lancelet.errors import InvalidInputError, ObjectNotFoundError
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.index.base import IndexedRows
-from lancelet.index.vector.kind import IVF
-from lancelet.index.vector.model import IvfModel
+from lancelet.index.vector.kind import IVF, placed
+from lancelet.index.vector.model import IvfModel, KnownPartitions
 from lancelet.index.vector.quantizers.pq import ProductCodes
 from lancelet.index.vector.segment import IvfSegment
 from lancelet.index.vector.train import IvfRequest, train_models
@@ -130,12 +130,17 @@ def train_words(rows: IndexedRows, request: IvfRequest) -> ProductCodes:
     return found
 
 
-def encoded_rows(rows: IndexedRows, model: IvfModel, words: ProductCodes) -> Iterator[pa.Table]:
-    """Yield numbers, partitions and codes of rows, as many at a time as are read."""
+def encoded_rows(
+    rows: IndexedRows, model: IvfModel, words: ProductCodes, known: KnownPartitions | None = None
+) -> Iterator[pa.Table]:
+    """Yield numbers, partitions and codes of rows, as many at a time as are read.
+
+    With `known` partitions none are found, and rows that are not among them are left out.
+    """
     (code,) = words.fields
     for values, numbers in rows.parts:
         vectors, kept = matrix_of(values, numbers, model.metric)
-        labels = model.assign(vectors)
+        vectors, kept, labels = placed(vectors, kept, model, known)
         codes = words.encode(vectors, labels, model.centroids)["code"]
         columns = [
             pa.array(kept, pa.uint64()),
