@@ -65,6 +65,23 @@ def tables(run: Run) -> Iterator[str]:
     yield from table(["case", "ours, ms", "theirs, ms", "wall ratio", "CPU ratio"], _cases(run))
 
 
+def writes(run: Run) -> Iterator[str]:
+    """Yield the comparison of writes with the reference, and how small the files are."""
+    yield "\n## Writes\n"
+    yield (
+        f"{machine_of(run)} Rows are {run['scale']:g} times those of the full benchmark. *File* is "
+        "one data file, *table* a new table. `lineitem` is made by the rules of TPC-H's public "
+        "specification (`benchmarks/lineitem.py`)."
+    )
+    yield from table(["case", "ours, ms", "theirs, ms", "wall ratio", "CPU ratio"], _cases(run))
+    yield "\nHow many times smaller a file is than its values in memory:"
+    sizes = [
+        [name, *(f"{own[side]:.2f}" for side in ("ours", "theirs"))]
+        for name, own in run["times_smaller"].items()
+    ]
+    yield from table(["values", "ours", "reference"], sizes)
+
+
 def text_builds(run: Run) -> Iterator[str]:
     """Yield the comparison of builds of text indices with the reference, and their memory."""
     yield "\n## Builds of text indices\n"
@@ -204,6 +221,7 @@ def spark(run: Run) -> Iterator[str]:
 
 SECTIONS = {
     "files": files,
+    "writes": writes,
     "tables": tables,
     "indices": indices,
     "index_builds": index_builds,

@@ -10,7 +10,8 @@ Codecs propose what is worth a trial, so nothing here knows how a codec works; `
 bytes that a trial yields against the time to decode them. A sample is a few runs of neighbouring
 values, as repetition and order would not show in single ones. A dictionary is tried on the whole
 page, for its size is not seen in a sample, but only if so many values repeat within the sample
-that indices can be expected to take less than the best without a dictionary.
+that indices can be expected to take less than the best without a dictionary. All pages of a batch
+are looked at together, and those that get the same are encoded together.
 
 What the field's metadata ask for comes first: then only the choices that obey are tried. Whatever
 is chosen, the reference implementation reads it in the file version that is written.
@@ -19,23 +20,18 @@ is chosen, the reference implementation reads it in the file version that is wri
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from lancelet import kernels
+from lancelet.buffers import Int64s
 from lancelet.encodings import registry
 from lancelet.encodings.base import Block, Fields, FileVersion, FixedWidth, Variable
-from lancelet.encodings.codecs.base import (
-    ChunkedValues,
-    ChunkLimits,
-    Codec,
-    EncodedBlock,
-    EncodedValues,
-)
+from lancelet.encodings.codecs.base import ChunkLimits, Codec, EncodedBlock, EncodedValues
 from lancelet.encodings.codecs.constant import Constant
 from lancelet.encodings.codecs.delta import Delta
 from lancelet.encodings.codecs.dictionary import split
@@ -48,10 +44,11 @@ from lancelet.encodings.codecs.range import Range, is_range
 from lancelet.encodings.codecs.variable import VariableCodec
 from lancelet.encodings.codecs.variable_packed_struct import VariablePackedStruct
 from lancelet.encodings.codecs.words import WORDS, from_words
-from lancelet.encodings.cost import LOOK_UP_NS, Cost, raw_bytes, try_values
+from lancelet.encodings.cost import BYTE_NS, LOOK_UP_NS, Cost, Refused, try_values
 from lancelet.encodings.options import ByteStreamSplitMode, Compression, EncodingOptions
-from lancelet.encodings.sample import sample_of, sample_of_long
-from lancelet.encodings.trials import best_of, try_all
+from lancelet.encodings.pages import ChunkedPages, Pages, raw_bytes
+from lancelet.encodings.sample import sample_of, sample_of_long, sample_rows
+from lancelet.encodings.trials import Trial, best_of, try_all
 
 SMALL_CHUNK_VALUES_BYTES: Final = 16000
 """The most bytes of values in a chunk of 2.1, which leaves half of the chunk to levels."""
@@ -61,10 +58,6 @@ LARGE_CHUNK_VALUES_BYTES: Final = 1 << 30
 
 REPEATED_MIN: Final = 0.05
 """A dictionary is tried if this share of a sample repeats other values of the sample."""
-
-_FEW_VALUES: Final = 512
-_FAR_TOO_MANY: Final = 8
-"""A part of a sample is looked at first; what it shows of the items may be so far off."""
 
 TINY_BYTES: Final = 512
 """So few bytes are stored as they are: what describes them takes more than could be saved."""
@@ -76,58 +69,68 @@ INDICES_MAX: Final = 0.95
 """Indices must be expected to take less than this share of the best without a dictionary."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MiniBlock:
-    """The values of a mini-block page, and how they came to be encoded so.
+OBVIOUS: Final = 0.15
+"""Where a dictionary is expected to cost less than this share of plain strings, no code of
+strings comes near, and none is tried."""
 
-    With a `dictionary`, the values are indices into its `num_dictionary_items` items.
-    `refused` gives, for every choice that was tried, what it would have cost.
+_NOTHING: Final[Mapping[str, str]] = {}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dictionary:
+    """The items that the values of a page are indices of."""
+
+    block: EncodedBlock
+    num_items: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MiniBlocks:
+    """The values of mini-block pages that are encoded alike, and how they came to be so.
+
+    `which` are the numbers of the pages within their batch. `refused` gives, for every choice
+    that was tried, what it would have cost.
     """
 
-    values: ChunkedValues
-    description: str
-    refused: Mapping[str, str]
-    dictionary: EncodedBlock | None = None
-    num_dictionary_items: int = 0
+    which: Int64s
+    chunks: ChunkedPages
+    descriptions: Sequence[str]
+    refused: Sequence[Mapping[str, str]]
+    dictionaries: Sequence[Dictionary] | None = None
 
 
-def encode_mini_block(block: Block, *, version: FileVersion, options: EncodingOptions) -> MiniBlock:
-    """Encode the values of a page with what is cheapest to read."""
+def encode_mini_blocks(
+    pages: Pages, *, version: FileVersion, options: EncodingOptions
+) -> Iterator[MiniBlocks]:
+    """Encode the values of pages with what is cheapest to read."""
     limits = limits_of(version, options)
-    if raw_bytes(block) <= TINY_BYTES and options == EncodingOptions():
-        codec = _plain(block)
-        if codec is not None:
-            plain = codec.encode_chunks(block, limits)
-            return MiniBlock(plain, registry.describe(plain.encoding), {})
-    sample = sample_of(block)
-    trials = try_all(sample, page_bytes=raw_bytes(block), options=options, limits=limits)
-    best = best_of(trials, options)
-    refused = {trial.description: str(trial.cost) for trial in trials if trial is not best}
-    found = _try_dictionary(block, sample, options, limits, best.cost.bytes_per_value)
-    if found is not None:
-        page, cost = found
-        if cost.total < best.cost.total:
-            return replace(page, refused=refused | {best.description: str(best.cost)})
-        refused[page.description] = str(cost)
-    return MiniBlock(best.encode(block, sample), best.description, refused)
+    plain = _plain(pages.block) if options == EncodingOptions() else None
+    is_tiny = pages.raw_bytes <= (-1 if plain is None else TINY_BYTES)
+    if plain is not None and is_tiny.any():
+        which = np.flatnonzero(is_tiny)
+        part = pages.take(which)
+        values = plain.encode_pages(part.block, part.rows, limits)
+        descriptions = [registry.describe(values.encoding)] * len(which)
+        refused = [_NOTHING] * len(which)
+        yield MiniBlocks(which, ChunkedPages.of(values, part), descriptions, refused)
+        if len(which) == pages.count:
+            return
+    rows = np.where(is_tiny, -1, sample_rows(pages))
+    for each in np.unique(rows[~is_tiny]).tolist():
+        which = np.flatnonzero(rows == each)
+        for found in _Batch(pages.take(which), options, limits).encode():
+            yield replace(found, which=which[found.which])
 
 
 def encode_dictionary_mini_block(
     indices: FixedWidth, items: Block, *, version: FileVersion, options: EncodingOptions
-) -> MiniBlock:
+) -> MiniBlocks:
     """Encode values that have a dictionary already: the indices as is cheapest to read."""
-    limits = limits_of(version, options)
-    sample = sample_of(indices)
-    trials = try_all(sample, page_bytes=raw_bytes(indices), options=options, limits=limits)
-    best = best_of(trials, options)
-    dictionary = encode_items(items, options)
-    return MiniBlock(
-        best.encode(indices, sample),
-        _describe_dictionary(best.description, dictionary, items.count),
-        {trial.description: str(trial.cost) for trial in trials if trial is not best},
-        dictionary,
-        items.count,
-    )
+    dictionary = Dictionary(encode_items(items, options), items.count)
+    tried = _Tried(Pages.one(indices), options, limits_of(version, options))
+    (found,) = tried.encode(tried.pages.every)
+    described = _describe_dictionary(found.descriptions[0], dictionary)
+    return replace(found, descriptions=[described], dictionaries=[dictionary])
 
 
 def encode_items(items: Block, options: EncodingOptions) -> EncodedBlock:
@@ -215,66 +218,199 @@ def _string_choices(options: EncodingOptions) -> tuple[Codec, ...]:
             return (plain, Fsst(), General(plain, Compression.ZSTD))
 
 
-# --- dictionaries -----------------------------------------------------------------------------
+# --- batches ----------------------------------------------------------------------------------
 
 
-def _try_dictionary(
-    block: Block,
-    sample: Block,
-    options: EncodingOptions,
-    limits: ChunkLimits,
-    bytes_to_beat: float,
-) -> tuple[MiniBlock, Cost] | None:
-    """Return the page with a dictionary, and what it costs, if that is worth a thought."""
-    items_max = min(block.count // options.dict_divisor, options.dict_max_size)
-    if (
-        block.count < options.dict_too_small
-        or not (isinstance(block, Variable) or (isinstance(block, FixedWidth) and block.bits > 8))
-        or not _may_repeat(sample, items_max, bytes_to_beat)
-    ):
-        return None
-    indices, items = split(block)
-    if items.count > items_max:
-        return None
-    words = indices.astype(WORDS[_index_bits(items.count)])
-    index_options = replace(options, bss=ByteStreamSplitMode.OFF)
-    values = from_words(words)
-    index_sample = sample_of(values)
-    trials = try_all(
-        index_sample, page_bytes=values.data.nbytes, options=index_options, limits=limits
-    )
-    best = best_of(trials, index_options)
-    dictionary = encode_items(items, options)
-    cost = best.cost.plus(len(dictionary.data) / block.count, LOOK_UP_NS)
-    if cost.bytes_per_value * block.count > options.dict_size_ratio * raw_bytes(block):
-        return None
-    encoded = best.encode(values, index_sample)
-    description = _describe_dictionary(best.description, dictionary, items.count)
-    return MiniBlock(encoded, description, {}, dictionary, items.count), cost
+class _Tried:
+    """Pages whose samples have the same rows, and what is cheapest for each of them."""
+
+    def __init__(
+        self,
+        pages: Pages,
+        options: EncodingOptions,
+        limits: ChunkLimits,
+        sample: Pages | None = None,
+    ) -> None:
+        self.pages = pages
+        self._sample = sample_of(pages) if sample is None else sample
+        self._trials = try_all(
+            self._sample, page_bytes=pages.raw_bytes, options=options, limits=limits
+        )
+        self._best = best_of(self._trials, options)
+        self._costs = [(trial.description, trial.costs, trial.place) for trial in self._trials]
+
+    def cost(self, page: int) -> Cost:
+        """Return what a value of a page costs by the best that was tried."""
+        trial = self._of(page)
+        return trial.costs.of(int(trial.place[page]))
+
+    def description(self, page: int) -> str:
+        """Return the best that was tried, in words."""
+        return self._of(page).description
+
+    def refused(self, page: int) -> Mapping[str, str]:
+        """Return what the other choices would have cost."""
+        return Refused(self._costs, int(self._best[page]), page)
+
+    def encode(self, which: Int64s) -> Iterator[MiniBlocks]:
+        """Encode some of the pages, those together that get the same."""
+        best = self._best[which]
+        for number in np.unique(best).tolist():
+            own = which[best == number]
+            trial = self._trials[number]
+            chunks = trial.encode(self.pages, own, self._sample)
+            refused = [self.refused(page) for page in own.tolist()]
+            yield MiniBlocks(own, chunks, [trial.description] * len(own), refused)
+
+    def _of(self, page: int) -> Trial:
+        return self._trials[int(self._best[page])]
 
 
-def _may_repeat(sample: Block, items_max: int, bytes_to_beat: float) -> bool:
-    """Return whether a page may have a small dictionary whose indices take fewer bytes."""
-    if not _repeats_at_all(sample, items_max):
-        return False
-    indices, distinct = split(sample)
-    items = items_expected(distinct.count, sample.count)
-    if distinct.count > (1 - REPEATED_MIN) * sample.count or items > items_max:
-        return False
-    # In runs of equal values indices take less than their width.
-    has_runs = kernels.count_runs(indices.view(np.uint8), indices.itemsize) * 2 <= sample.count
-    return has_runs or math.log2(max(items, 1)) / 8 < INDICES_MAX * bytes_to_beat
+@dataclass(frozen=True, slots=True, eq=False)
+class _Indexed:
+    """Pages of a batch as indices of one width, into a dictionary of each."""
+
+    which: Int64s
+    tried: _Tried
+    dictionaries: Sequence[Dictionary]
+    most: npt.NDArray[np.float64]
+    """The bytes that a value may take at most, by what the options ask."""
+
+    def is_small(self, place: int) -> bool:
+        """Return whether a dictionary makes a page as small as the options ask."""
+        return self.cost(place).bytes_per_value <= float(self.most[place])
+
+    def cost(self, place: int) -> Cost:
+        """Return what a value costs with its share of the dictionary."""
+        items = len(self.dictionaries[place].block.data)
+        return self.tried.cost(place).plus(items / self.tried.pages.rows, LOOK_UP_NS)
+
+    def description(self, place: int) -> str:
+        """Return the dictionary and the indices in words."""
+        return _describe_dictionary(self.tried.description(place), self.dictionaries[place])
 
 
-def _repeats_at_all(sample: Block, items_max: int) -> bool:
-    """Return whether a few values do not show already that there are far too many items."""
-    if not isinstance(sample, FixedWidth) or sample.bits % 8:
-        return True
-    rows = sample.data.reshape(sample.count, -1)[:: max(1, sample.count // _FEW_VALUES)]
-    _, distinct = split(FixedWidth(sample.bits, rows.reshape(-1), len(rows)))
-    return items_expected(distinct.count, len(rows)) <= _FAR_TOO_MANY * items_max
+class _Batch:
+    """Pages whose samples have the same rows, and which of them get a dictionary."""
+
+    def __init__(self, pages: Pages, options: EncodingOptions, limits: ChunkLimits) -> None:
+        self._pages, self._options, self._limits = pages, options, limits
+        self._items_max = min(pages.rows // options.dict_divisor, options.dict_max_size)
+
+    def encode(self) -> Iterator[MiniBlocks]:
+        """Encode all pages."""
+        sample = sample_of(self._pages)
+        items = self._items_in(sample)
+        obvious = self._is_obvious(items)
+        settled: list[int] = []
+        for indexed in self._indexed(np.flatnonzero(obvious)):
+            small = [place for place in range(len(indexed.which)) if indexed.is_small(place)]
+            settled += indexed.which[small].tolist()
+            yield from _with_dictionaries(indexed, small, {})
+        others = np.setdiff1d(self._pages.every, settled, assume_unique=True)
+        if not len(others):
+            return
+        items[obvious] = np.inf
+        sample = sample.take(others)
+        tried = _Tried(self._pages.take(others), self._options, self._limits, sample)
+        refused: list[Mapping[str, str]] = [_NOTHING] * len(others)
+        is_plain = np.ones(len(others), np.bool_)
+        for indexed in self._indexed(others[self._may_pay(items[others], sample, tried)]):
+            better: dict[int, Mapping[str, str]] = {}
+            own = others.searchsorted(indexed.which).tolist()
+            for place, page in enumerate(own):
+                if not indexed.is_small(place):
+                    continue
+                cost, best = indexed.cost(place), tried.cost(page)
+                if cost.total < best.total:
+                    is_plain[page] = False
+                    better[place] = {**tried.refused(page), tried.description(page): str(best)}
+                else:
+                    refused[page] = {indexed.description(place): str(cost)}
+            yield from _with_dictionaries(indexed, [*better], better)
+        for found in tried.encode(np.flatnonzero(is_plain)):
+            each = zip(found.which.tolist(), found.refused, strict=True)
+            joined = [
+                {**trials, **refused[page]} if refused[page] else trials for page, trials in each
+            ]
+            yield replace(found, which=others[found.which], refused=joined)
+
+    def _items_in(self, sample: Pages) -> npt.NDArray[np.float64]:
+        """Return how many items each page is expected to have, without end if too many."""
+        block, rows = sample.block, sample.rows
+        is_fixed = isinstance(block, FixedWidth) and block.bits > 8
+        few = self._pages.rows < self._options.dict_too_small
+        if few or not self._items_max or not (isinstance(block, Variable) or is_fixed):
+            return np.full(sample.count, np.inf)
+        most = math.floor((1 - REPEATED_MIN) * rows)
+        items = np.array(
+            [
+                items_expected(distinct, rows) if distinct <= most else math.inf
+                for distinct in sample.repeats[1].tolist()
+            ]
+        )
+        return np.where(items <= self._items_max, items, np.inf)
+
+    def _is_obvious(self, items: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+        """Return which pages of strings need no look at anything but a dictionary."""
+        pages = self._pages
+        if not isinstance(pages.block, Variable) or self._options.compression is not None:
+            return np.zeros(pages.count, np.bool_)
+        plain = pages.raw_bytes / max(pages.rows, 1)
+        indices = np.log2(np.maximum(items, 2)) / 8 + items * plain / max(pages.rows, 1)
+        found: npt.NDArray[np.bool_] = BYTE_NS * indices + LOOK_UP_NS < OBVIOUS * BYTE_NS * plain
+        return found
+
+    def _may_pay(
+        self, items: npt.NDArray[np.float64], sample: Pages, tried: _Tried
+    ) -> npt.NDArray[np.bool_]:
+        """Return which pages may have a small dictionary whose indices take fewer bytes."""
+        may: npt.NDArray[np.bool_] = np.isfinite(items)
+        if not may.any():
+            return may
+        # In runs of equal values indices take less than their width.
+        has_runs = sample.repeats[0] * 2 <= sample.rows
+        to_beat = np.array([tried.cost(page).bytes_per_value for page in range(sample.count)])
+        may &= has_runs | (np.log2(np.maximum(items, 1)) / 8 < INDICES_MAX * to_beat)
+        return may
+
+    def _indexed(self, which: Int64s) -> list[_Indexed]:
+        """Return pages with a dictionary each, those apart whose indices have other widths."""
+        found: dict[int, list[tuple[int, npt.NDArray[np.unsignedinteger], Dictionary]]] = {}
+        for page in which.tolist():
+            indices, items = split(self._pages.page(page))
+            if items.count <= self._items_max:
+                bits = _index_bits(items.count)
+                dictionary = Dictionary(encode_items(items, self._options), items.count)
+                found.setdefault(bits, []).append((page, indices.astype(WORDS[bits]), dictionary))
+        options = replace(self._options, bss=ByteStreamSplitMode.OFF)
+        made: list[_Indexed] = []
+        for each in found.values():
+            pages, words, dictionaries = zip(*each, strict=True)
+            block = from_words(words[0] if len(words) == 1 else np.concatenate(words))
+            tried = _Tried(Pages(block, self._pages.rows, len(pages)), options, self._limits)
+            raw = self._pages.raw_bytes[list(pages)] / self._pages.rows
+            most = self._options.dict_size_ratio * raw
+            made.append(_Indexed(np.array(pages), tried, dictionaries, most))
+        return made
 
 
+def _with_dictionaries(
+    indexed: _Indexed, places: Sequence[int], refused: Mapping[int, Mapping[str, str]]
+) -> Iterator[MiniBlocks]:
+    """Encode some of the pages that are indices."""
+    for found in indexed.tried.encode(np.array(places, np.int64)):
+        own = found.which.tolist()
+        yield MiniBlocks(
+            indexed.which[found.which],
+            found.chunks,
+            [indexed.description(place) for place in own],
+            [refused.get(place, _NOTHING) for place in own],
+            [indexed.dictionaries[place] for place in own],
+        )
+
+
+@lru_cache(1024)
 def items_expected(distinct: int, drawn: int) -> float:
     """Return of how many equally frequent items as many values show so many distinct ones.
 
@@ -304,5 +440,6 @@ def _index_bits(items: int) -> int:
     return next(bits for bits in WORDS if items <= 1 << bits)
 
 
-def _describe_dictionary(indices: str, dictionary: EncodedBlock, items: int) -> str:
-    return f"dictionary({items}, {registry.describe(dictionary.encoding)}){{{indices}}}"
+def _describe_dictionary(indices: str, dictionary: Dictionary) -> str:
+    items = registry.describe(dictionary.block.encoding)
+    return f"dictionary({dictionary.num_items}, {items}){{{indices}}}"

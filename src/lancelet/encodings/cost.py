@@ -15,16 +15,24 @@ measurements of the day, so that the same data always make the same file.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
-from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth, Variable
-from lancelet.encodings.codecs.base import ChunkedValues, ChunkLimits, Codec
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.buffers import Int64s
+from lancelet.encodings.base import Block
+from lancelet.encodings.codecs.base import Codec
 from lancelet.encodings.codecs.byte_stream_split import ByteStreamSplit
 from lancelet.encodings.codecs.fsst import Fsst
 from lancelet.encodings.codecs.general import General
 from lancelet.encodings.codecs.rle import Rle
 from lancelet.encodings.options import Compression
+from lancelet.encodings.pages import ChunkedPages, Pages, raw_bytes, sum_of
+
+Number = TypeVar("Number", float, npt.NDArray[np.float64])
 
 BYTE_NS: Final = 8.0
 """The price of a stored byte."""
@@ -64,22 +72,76 @@ class Cost:
         return Cost(self.bytes_per_value + bytes_per_value, self.decode_ns + decode_ns)
 
 
-def try_codec(codec: Codec, sample: Block, limits: ChunkLimits) -> tuple[ChunkedValues, Cost]:
-    """Encode a sample; return what came out and what it costs a reader."""
-    if isinstance(codec, General):
-        inner, cost = try_codec(codec.inner, sample, limits)
-        encoded = codec.compress_chunks(inner)
-        plain = int(inner.parts[0].size.sum()) / max(sample.count, 1)
-        packed = int(encoded.parts[0].size.sum()) / max(sample.count, 1)
-        decode_ns = cost.decode_ns + _decompress_ns(codec, plain, packed)
-    else:
-        encoded = codec.encode_chunks(sample, limits)
-        decode_ns = decode_ns_of(codec, raw_bytes(sample) / max(sample.count, 1))
-    stored = encoded.encoded_bytes + framing_bytes(len(encoded.counts), len(encoded.parts))
-    return encoded, Cost(stored / max(sample.count, 1), decode_ns)
+@dataclass(frozen=True, slots=True, eq=False)
+class Costs:
+    """What a value costs in each of some pages."""
+
+    bytes_per_value: npt.NDArray[np.float64]
+    decode_ns: npt.NDArray[np.float64]
+
+    @property
+    def totals(self) -> npt.NDArray[np.float64]:
+        """Return both in one number a page."""
+        return BYTE_NS * self.bytes_per_value + self.decode_ns
+
+    def of(self, page: int) -> Cost:
+        """Return what a value costs in one page."""
+        return Cost(float(self.bytes_per_value[page]), float(self.decode_ns[page]))
 
 
-def framing_bytes(num_chunks: int, num_parts: int) -> int:
+@dataclass(frozen=True, slots=True, eq=False)
+class Refused(Mapping[str, str]):
+    """What a page would have cost by the choices that were not taken; in words when asked for.
+
+    `trials` gives the description of each, its costs, and where pages are among those, if at all.
+    """
+
+    trials: Sequence[tuple[str, Costs, Int64s]]
+    taken: int
+    page: int
+
+    def __getitem__(self, description: str) -> str:
+        """Return what a value would have cost by a choice."""
+        return self._words()[description]
+
+    def __iter__(self) -> Iterator[str]:
+        """Go through the choices that were tried."""
+        return iter(self._words())
+
+    def __len__(self) -> int:
+        """Return how many choices were tried and not taken."""
+        return len(self._words())
+
+    def _words(self) -> dict[str, str]:
+        return {
+            description: str(costs.of(place))
+            for number, (description, costs, places) in enumerate(self.trials)
+            if number != self.taken and (place := int(places[self.page])) >= 0
+        }
+
+
+def costs_of(codec: Codec, encoded: ChunkedPages, sample: Pages) -> Costs:
+    """Return what a value of each page costs a reader, by what samples were encoded to."""
+    count = max(sample.rows, 1)
+    framing = framing_bytes(encoded.num_chunks, len(encoded.values.parts))
+    stored = (encoded.encoded_bytes + framing) / count
+    return Costs(stored, decode_ns_of(codec, sample.raw_bytes / count))
+
+
+def costs_of_compressed(
+    codec: General, encoded: ChunkedPages, inner: ChunkedPages, around: Costs, sample: Pages
+) -> Costs:
+    """Return the same for a general compression of what costs `around` without it."""
+    count = max(sample.rows, 1)
+    plain, packed = (
+        sum_of([each.values.parts[0].size], each.edges) / count for each in (inner, encoded)
+    )
+    framing = framing_bytes(encoded.num_chunks, len(encoded.values.parts))
+    stored = (encoded.encoded_bytes + framing) / count
+    return Costs(stored, around.decode_ns + _decompress_ns(codec, plain, packed))
+
+
+def framing_bytes(num_chunks: Int64s, num_parts: int) -> Int64s:
     """Return what chunks cost besides their values, if each has so many parts."""
     return (_CHUNK_BYTES + _PART_BYTES * (num_parts - 1)) * num_chunks
 
@@ -89,7 +151,7 @@ def try_values(codec: Codec, sample: Block) -> Cost:
     stored = raw_bytes(codec.encode_values(sample).rows) / max(sample.count, 1)
     plain = raw_bytes(sample) / max(sample.count, 1)
     if isinstance(codec, General):
-        return Cost(stored, FRAME_NS + _decompress_ns(codec, plain, stored))
+        return Cost(stored, FRAME_NS + float(_decompress_ns(codec, plain, stored)))
     return Cost(stored, decode_ns_of(codec, plain))
 
 
@@ -101,42 +163,23 @@ def saving_min(codec: General) -> float:
     return _SAVING_MIN[codec.compression] if codec.searches else _SAVING_MIN_CODED
 
 
-def raw_bytes(block: Block) -> int:
-    """Return the bytes of a block in memory.
-
-    >>> import numpy as np
-    >>> raw_bytes(FixedWidth(16, np.zeros(6, np.uint8), 3))
-    6
-    """
-    match block:
-        case FixedWidth():
-            return (block.count * block.bits + 7) // 8
-        case Variable():
-            size = int(block.offsets[-1]) - int(block.offsets[0])
-            return size + block.count * block.offsets.itemsize
-        case FixedSizeList():
-            bits = 0 if block.validity is None else (block.count * block.dimension + 7) // 8
-            return bits + raw_bytes(block.items)
-        case Fields():
-            return sum(raw_bytes(child) for child in block.children)
-
-
-def _decompress_ns(codec: General, plain: float, packed: float) -> float:
+def _decompress_ns(codec: General, plain: Number, packed: Number) -> Number:
     """Return the time for a value: LZ4 pays for matches, zstd for every byte in and out.
 
     The planes of split values are literals or long matches, and those are just copied. Without a
     search only what was saved has to be made again, and of words that is copied, too.
     """
     is_split = isinstance(codec.inner, ByteStreamSplit)
+    saved: Number = np.maximum(plain - packed, 0.0)
     if not codec.searches:
         copied = 3.5 if isinstance(codec.inner, Fsst) else 0.15
-        return 0.15 * plain + copied * max(plain - packed, 0.0)
+        return 0.15 * plain + copied * saved
     if codec.compression is Compression.ZSTD:
         return 0.1 * plain + 0.4 * packed if is_split else 0.85 * plain + 1.3 * packed
-    return 0.1 * plain if is_split else 0.15 * plain + 0.7 * max(plain - packed, 0.0)
+    return 0.1 * plain if is_split else 0.15 * plain + 0.7 * saved
 
 
-def decode_ns_of(codec: Codec, value_bytes: float) -> float:
+def decode_ns_of(codec: Codec, value_bytes: Number) -> Number:
     """Return the time to decode a value of so many bytes, without a general compression."""
     match codec:
         case Fsst():

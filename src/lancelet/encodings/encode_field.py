@@ -1,6 +1,6 @@
 """From a field's array to the pages of its columns, for every generation that has levels.
 
-    array  --shred-->  leaf per column  --encode_leaf-->  page bodies  --seal-->  EncodedPage
+    array  --shred-->  leaf per column  --encode_leaves-->  page bodies  --seal-->  EncodedPage
 
 A generation says how the body of a page becomes its message (`Seal`), and does nothing else.
 """
@@ -9,17 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final, TypeAlias
 
 import pyarrow as pa
 
 from lancelet.buffers import Bytes
-from lancelet.encodings.arrow import has_fixed_width, has_no_bytes, is_variable
+from lancelet.encodings.arrow import (
+    NUMBER_BITS,
+    has_fixed_width,
+    has_no_bytes,
+    is_variable,
+    value_bytes,
+)
 from lancelet.encodings.base import BlobSink, ColumnChoice, EncodedPage, FileVersion
 from lancelet.encodings.blob_v1 import is_blob_v1
 from lancelet.encodings.blob_v2 import with_placed_blobs
-from lancelet.encodings.encode_leaf import encode_leaf
+from lancelet.encodings.encode_leaf import encode_leaves
 from lancelet.encodings.layout import (
     Body,
     ConstantLayout,
@@ -29,20 +36,30 @@ from lancelet.encodings.layout import (
 )
 from lancelet.encodings.levels import (
     FixedListNode,
+    LeafNode,
     ListNode,
+    Node,
     Path,
     ShreddedLeaf,
     nest,
     paths,
     rows_multiple,
     shred,
+    shred_leaf,
 )
 from lancelet.encodings.options import EncodingOptions
 from lancelet.errors import InternalError, UnsupportedError
+from lancelet.format import logical_type
 from lancelet.format.field import Field
 
 Seal: TypeAlias = Callable[[Path, PageBody], tuple[bytes, tuple[Bytes, ...]]]
 """Makes the message of a page, in its envelope, and the buffers that belong to it."""
+
+_FIELDS_KEPT: Final = 4096
+"""Of so many fields it is kept how they are stored."""
+
+_TEXTS: Final = (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
+_PLAIN_TYPES: Final = frozenset([*NUMBER_BITS, *(data_type.id for data_type in _TEXTS)])
 
 _LAYOUT_NAMES: Final = {
     MiniBlockLayout: "mini-block",
@@ -82,33 +99,72 @@ def check_storable(field: Field, version: FileVersion) -> None:
 
 def column_leaves(array: pa.Array, field: Field, version: FileVersion) -> Iterator[ColumnLeaf]:
     """Yield what the columns of a field are to hold, after checking that they can."""
-    check_storable(field, version)
-    node = nest(field, version)
-    leaf_paths = tuple(paths(node))
+    node, leaf_paths = _checked(field, version)
     if len(array):
         for column, leaf in enumerate(shred(node, array)):
             yield ColumnLeaf(column, leaf_paths[column], leaf)
 
 
-def encode_column(
-    column_leaf: ColumnLeaf, version: FileVersion, seal: Seal, *, blobs: BlobSink | None
-) -> Iterator[EncodedPage]:
-    """Yield the pages of a column."""
-    leaf, path = column_leaf.leaf, column_leaf.path
-    options = EncodingOptions.from_metadata(leaf.field.name, leaf.field.metadata)
-    if leaf.field.is_blob_v2:
-        leaf = with_placed_blobs(leaf, options, sink_of(blobs, leaf.field))
-    multiple = rows_multiple(path)
-    for page in encode_leaf(leaf, version, options, multiple=multiple):
-        encoding, buffers = seal(path, page)
-        yield EncodedPage(
-            column=column_leaf.column,
-            first_row=page.first_row // multiple,
-            length=page.leaf.num_rows,
-            buffers=buffers,
-            encoding=encoding,
-            report=(choice_of(path, page.leaf, page.body),),
-        )
+def is_plain(field: Field) -> bool:
+    """Say whether a field is a column of numbers, or of strings, without wishes of its own.
+
+    Fields of which that is true are encoded at once where their types are the same.
+    """
+    return not (field.children or field.metadata) and _is_plain_type(field.logical_type)
+
+
+def encode_plain(
+    arrays: Sequence[pa.Array], fields: Sequence[Field], version: FileVersion, seal: Seal
+) -> list[Sequence[EncodedPage]]:
+    """Encode the values of plain fields of one type, as many of each."""
+    leaves = [shred_leaf(field, array) for array, field in zip(arrays, fields, strict=True)]
+    options = EncodingOptions.from_metadata(fields[0].name, None)
+    return [
+        [_sealed(0, (LeafNode(page.leaf.field, page.leaf.values.type),), page, seal)]
+        for (page,) in encode_leaves(leaves, version, options)
+    ]
+
+
+@lru_cache(_FIELDS_KEPT)
+def _is_plain_type(name: str) -> bool:
+    return logical_type.storage_type_of(name).id in _PLAIN_TYPES
+
+
+def encode_columns(
+    columns: Sequence[ColumnLeaf], version: FileVersion, seal: Seal, *, blobs: BlobSink | None
+) -> list[Sequence[EncodedPage]]:
+    """Return the pages of columns that are alike: of plain fields, or a single one."""
+    leaves = [column.leaf for column in columns]
+    field = leaves[0].field
+    options = EncodingOptions.from_metadata(field.name, field.metadata)
+    if field.is_blob_v2:
+        leaves = [with_placed_blobs(leaf, options, sink_of(blobs, field)) for leaf in leaves]
+    multiple = rows_multiple(columns[0].path)
+    found = encode_leaves(leaves, version, options, multiple=multiple)
+    return [
+        [_sealed(column.column, column.path, page, seal, multiple) for page in pages]
+        for column, pages in zip(columns, found, strict=True)
+    ]
+
+
+def _sealed(column: int, path: Path, page: PageBody, seal: Seal, multiple: int = 1) -> EncodedPage:
+    encoding, buffers = seal(path, page)
+    return EncodedPage(
+        column=column,
+        first_row=page.first_row // multiple,
+        length=page.leaf.num_rows,
+        buffers=buffers,
+        encoding=encoding,
+        report=(choice_of(path, page.leaf, page.body),),
+    )
+
+
+@lru_cache(_FIELDS_KEPT)
+def _checked(field: Field, version: FileVersion) -> tuple[Node, tuple[Path, ...]]:
+    """Return the tree of a field that files of a version can store, and the ways to its leaves."""
+    check_storable(field, version)
+    node = nest(field, version)
+    return node, tuple(paths(node))
 
 
 def sink_of(blobs: BlobSink | None, field: Field) -> BlobSink:
@@ -121,11 +177,11 @@ def sink_of(blobs: BlobSink | None, field: Field) -> BlobSink:
 def choice_of(path: Path, leaf: ShreddedLeaf, body: Body) -> ColumnChoice:
     """Return what was chosen for a page."""
     return ColumnChoice(
-        path=_name_of(path),
+        path=path[0].field.name if len(path) == 1 else _name_of(path),
         layout=_LAYOUT_NAMES[type(body.layout)],
         encoding=body.encoding,
-        raw_bytes=leaf.values.nbytes,
-        encoded_bytes=sum(len(buffer) for buffer in body.buffers),
+        raw_bytes=value_bytes(leaf.values),
+        encoded_bytes=sum(map(len, body.buffers)),
         refused=body.refused,
     )
 

@@ -8,15 +8,15 @@ side; places matter, since a page that was sorted has one kind of value at its s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
-from lancelet.encodings.base import Block, FixedWidth, Variable
+from lancelet.buffers import Int64s
+from lancelet.encodings.base import FixedWidth, Variable
 from lancelet.encodings.codecs.variable import offsets_from_sizes
-from lancelet.encodings.cost import raw_bytes
 from lancelet.encodings.leaf import slice_block
+from lancelet.encodings.pages import Pages, raw_bytes
 from lancelet.encodings.spans import expand
 
 BYTES_AIM: Final = 32 * 1024
@@ -36,24 +36,35 @@ LONG_BYTES: Final = 16 * 1024
 """Of values that are stored one by one, so many bytes show how each would be compressed."""
 
 
-def sample_of(block: Block) -> Block:
-    """Return a sample of a block, or the block itself if it is small.
+def sample_rows(pages: Pages) -> Int64s:
+    """Return how many values a sample of each page has; a power of two if not all of them.
+
+    >>> sample_rows(Pages.one(FixedWidth(64, np.zeros(800_000, np.uint8), 100_000))).tolist()
+    [4096]
+    """
+    value_bytes = np.maximum(pages.raw_bytes / max(pages.rows, 1), 1)
+    aim = np.clip(BYTES_AIM / value_bytes, VALUES_FEW, VALUES_MAX)
+    wanted = np.maximum(np.minimum(aim, BYTES_MAX / value_bytes), VALUES_MIN)
+    rows: Int64s = 1 << np.log2(wanted).round().astype(np.int64)
+    return np.minimum(rows, pages.rows)
+
+
+def sample_of(pages: Pages) -> Pages:
+    """Return a sample of pages whose samples have the same rows, or the pages if they are small.
 
     >>> values = FixedWidth(8, np.arange(100_000).astype(np.uint8), 100_000)
-    >>> sample_of(values).count
+    >>> sample_of(Pages.one(values)).rows
     16384
     """
-    value_bytes = raw_bytes(block) / max(block.count, 1)
-    aim = min(max(int(BYTES_AIM / max(value_bytes, 1)), VALUES_FEW), VALUES_MAX)
-    wanted = max(min(aim, int(BYTES_MAX / max(value_bytes, 1))), VALUES_MIN)
-    if block.count <= wanted:
-        return block
-    if not isinstance(block, FixedWidth | Variable):
-        start = _whole_bytes((block.count - wanted) // 2)
-        return slice_block(block, start, start + wanted)
+    wanted = int(sample_rows(pages)[0])
+    if pages.rows <= wanted:
+        return pages
+    if not isinstance(pages.block, FixedWidth | Variable):
+        start = _whole_bytes((pages.rows - wanted) // 2)
+        return Pages.one(slice_block(pages.block, start, start + wanted))
     piece = _whole_bytes(wanted // PIECES)
-    starts = [_whole_bytes((block.count - piece) * at // (PIECES - 1)) for at in range(PIECES)]
-    return _joined([slice_block(block, start, start + piece) for start in starts])
+    starts = [_whole_bytes((pages.rows - piece) * at // (PIECES - 1)) for at in range(PIECES)]
+    return pages.parts([(start, start + piece) for start in starts])
 
 
 def sample_of_long(values: Variable) -> Variable:
@@ -75,14 +86,3 @@ def sample_of_long(values: Variable) -> Variable:
 def _whole_bytes(count: int) -> int:
     """Return a count of values that ends on a byte even if they are bits."""
     return count // 8 * 8
-
-
-def _joined(pieces: Sequence[Block]) -> Block:
-    fixed = [piece for piece in pieces if isinstance(piece, FixedWidth)]
-    if fixed:
-        count = sum(piece.count for piece in fixed)
-        return FixedWidth(fixed[0].bits, np.concatenate([piece.data for piece in fixed]), count)
-    strings = [piece for piece in pieces if isinstance(piece, Variable)]
-    sizes = np.concatenate([np.diff(piece.offsets).astype(np.int64) for piece in strings])
-    data = [piece.data[int(piece.offsets[0]) : int(piece.offsets[-1])] for piece in strings]
-    return Variable(offsets_from_sizes(sizes), np.concatenate(data))

@@ -9,6 +9,8 @@
 Choosing must cost a fraction of encoding, and general compressions are by far the dearest trials.
 What they save comes from repetition, which the quickest of them shows, or from bytes that are not
 equally frequent, which counting shows (`planes_entropy`). Without either they are not tried.
+
+All pages of a batch are tried at once, each codec on those of them that it is worth a trial for.
 """
 
 from __future__ import annotations
@@ -16,15 +18,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from lancelet import kernels
+from lancelet.buffers import Int64s
 from lancelet.encodings import registry
-from lancelet.encodings.base import Block, FixedWidth, Variable
-from lancelet.encodings.codecs.base import ChunkedValues, ChunkLimits, Codec
+from lancelet.encodings.base import FixedWidth, Variable
+from lancelet.encodings.codecs.base import ChunkLimits, Codec
 from lancelet.encodings.codecs.byte_stream_split import ByteStreamSplit
 from lancelet.encodings.codecs.flat import Flat
 from lancelet.encodings.codecs.fsst import Fsst
@@ -33,8 +35,9 @@ from lancelet.encodings.codecs.inline_bitpacking import InlineBitpacking
 from lancelet.encodings.codecs.rle import Rle
 from lancelet.encodings.codecs.variable import VariableCodec
 from lancelet.encodings.codecs.words import WORDS
-from lancelet.encodings.cost import Cost, raw_bytes, saving_min, try_codec
+from lancelet.encodings.cost import Costs, costs_of, costs_of_compressed, saving_min
 from lancelet.encodings.options import ByteStreamSplitMode, Compression, EncodingOptions
+from lancelet.encodings.pages import ChunkedPages, Pages
 
 COMPRESSED_AIM: Final = {Compression.LZ4: 32 * 1024, Compression.ZSTD: 16_000}
 """Chunks that are decompressed as a whole are cut to this, so that one row costs some 10 us.
@@ -55,6 +58,9 @@ COMPRESS_FROM_BYTES: Final = 16 * 1024
 A table of a thousand columns is written a thousand rows at a time, and trying compressions would
 take ten times as long as all else.
 """
+
+_Numbers: TypeAlias = npt.NDArray[np.float64]
+_Flags: TypeAlias = npt.NDArray[np.bool_]
 
 GENERAL: Final = (Compression.LZ4, Compression.ZSTD)
 
@@ -79,39 +85,135 @@ _ZSTD_OF_LZ4: Final = 0.5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trial:
-    """A choice that was tried on a sample."""
+    """A choice that was tried on samples of pages; `place[i]` is where page i is among them.
+
+    Where it was not tried, that is -1, and bytes and totals have no end.
+    """
 
     codec: Codec
     limits: ChunkLimits
     description: str
-    cost: Cost
-    encoded: ChunkedValues = field(repr=False)
+    costs: Costs
+    encoded: ChunkedPages = field(repr=False)
+    place: Int64s
+    bytes_per_value: _Numbers
+    totals: _Numbers
 
-    def encode(self, block: Block, sample: Block) -> ChunkedValues:
-        """Encode the page of which `sample` was tried."""
-        return self.encoded if sample is block else self.codec.encode_chunks(block, self.limits)
+    def encode(self, pages: Pages, which: Int64s, sample: Pages) -> ChunkedPages:
+        """Encode some of the pages of which `sample` was tried."""
+        if sample is pages:
+            return self.encoded.take(self.place[which])
+        part = pages.take(which)
+        return ChunkedPages.of(self.codec.encode_pages(part.block, part.rows, self.limits), part)
 
 
 def try_all(
-    sample: Block, *, page_bytes: int, options: EncodingOptions, limits: ChunkLimits
+    sample: Pages, *, page_bytes: Int64s, options: EncodingOptions, limits: ChunkLimits
 ) -> list[Trial]:
-    """Try on a sample what the codecs propose and the options allow, and compressions of it."""
-    if _wants_runs(sample, options):
-        return [_try(Rle(), sample, limits)]
-    proposed = _proposed(sample, options)
-    trials = [_try(codec, sample, limits) for codec in proposed]
-    plain_bytes = raw_bytes(sample) / max(sample.count, 1)
-    entropy, repeats = 0.0, True
-    may_compress = options.compression is None and page_bytes >= COMPRESS_FROM_BYTES
-    if may_compress and isinstance(sample, FixedWidth) and _has_planes(sample):
-        entropy, repeats = planes_entropy(sample), _values_repeat(sample)
-    for codec in _compressed(sample, proposed, page_bytes, options):
-        if _may_pay(codec, trials, entropy, plain_bytes, repeats=repeats):
-            fitting = limits
-            if options.minichunk_size is None:
-                fitting = replace(limits, bytes_aim=min(_aim(codec), limits.bytes_max))
-            trials.append(_try(codec, sample, fitting))
-    return trials
+    """Try on samples what the codecs propose and the options allow, and compressions of it."""
+    trials = _Trials(sample, page_bytes, options, limits)
+    has_runs = _wants_runs(sample, options)
+    trials.add(Rle(), np.flatnonzero(has_runs))
+    proposed = [(codec, which[~has_runs[which]]) for codec, which in _proposed(sample, options)]
+    for codec, which in proposed:
+        trials.add(codec, which)
+    trials.look_at_bytes()
+    for general, which in _compressed(sample, proposed, options):
+        trials.add_compressed(general, which)
+    return trials.found
+
+
+class _Trials:
+    """Trials on samples of pages, and what shows which further ones may matter."""
+
+    def __init__(
+        self, sample: Pages, page_bytes: Int64s, options: EncodingOptions, limits: ChunkLimits
+    ) -> None:
+        self.found: list[Trial] = []
+        self._sample, self._options, self._limits = sample, options, limits
+        self._is_asked_for = options.compression is not None
+        self._is_large = page_bytes >= COMPRESS_FROM_BYTES
+        self._least = np.full(sample.count, np.inf)
+        """The fewest bytes without a general compression."""
+        self._repeated = np.full(sample.count, np.inf)
+        """The fewest that LZ4 takes where it finds something."""
+        self._entropy = np.zeros(sample.count)
+        self._repeats: _Flags = np.ones(sample.count, np.bool_)
+        self._parts: dict[bytes, Pages] = {}
+
+    def add(self, codec: Codec, which: Int64s) -> None:
+        """Try a codec on some of the pages."""
+        if not len(which):
+            return
+        part = self._part(which)
+        values = codec.encode_pages(part.block, part.rows, self._limits)
+        encoded = ChunkedPages.of(values, part)
+        self._least = np.minimum(
+            self._least,
+            self._keep(codec, self._limits, encoded, costs_of(codec, encoded, part), which),
+        )
+
+    def add_compressed(self, codec: General, which: Int64s) -> None:
+        """Try a general compression on those of some pages where it may pay."""
+        which = which[self._may_pay(codec)[which]]
+        if not len(which):
+            return
+        limits = self._limits
+        if self._options.minichunk_size is None:
+            limits = replace(limits, bytes_aim=min(_aim(codec), limits.bytes_max))
+        part = self._part(which)
+        inner = ChunkedPages.of(codec.inner.encode_pages(part.block, part.rows, limits), part)
+        encoded = ChunkedPages(codec.compress_chunks(inner.values), inner.edges)
+        around = costs_of(codec.inner, inner, part)
+        costs = costs_of_compressed(codec, encoded, inner, around, part)
+        stored = self._keep(codec, limits, encoded, costs, which)
+        if codec.compression is Compression.LZ4:
+            plain = self._sample.raw_bytes / max(self._sample.rows, 1)
+            is_less = stored < _REPETITION * plain
+            self._repeated = np.where(is_less, np.minimum(self._repeated, stored), self._repeated)
+
+    def look_at_bytes(self) -> None:
+        """Find out how regular the bytes of numbers are that may be compressed."""
+        which = np.flatnonzero(self._is_large)
+        if self._is_asked_for or not len(which) or not _has_planes(self._sample):
+            return
+        part = self._part(which)
+        self._entropy[which] = planes_entropy(part)
+        self._repeats[which] = _values_repeat(part)
+
+    def _may_pay(self, codec: General) -> _Flags:
+        """Return where a compression may save what it must, by what is known of the samples."""
+        if not self._is_asked_for and not self._is_large.any():
+            return self._is_large
+        wanted = (1 - saving_min(codec)) * self._least
+        may: _Flags = self._entropy < wanted
+        if isinstance(codec.inner, ByteStreamSplit):
+            pass
+        elif codec.compression is Compression.LZ4:
+            may |= (self._least > _COPY_BYTES) | self._repeats
+        else:
+            may |= _ZSTD_OF_LZ4 * self._repeated < wanted
+        return may if self._is_asked_for else may & self._is_large
+
+    def _part(self, which: Int64s) -> Pages:
+        """Return the samples of some pages, the same object each time that they are asked for."""
+        if len(which) == self._sample.count:
+            return self._sample
+        return self._parts.setdefault(which.tobytes(), self._sample.take(which))
+
+    def _keep(
+        self, codec: Codec, limits: ChunkLimits, encoded: ChunkedPages, costs: Costs, which: Int64s
+    ) -> _Numbers:
+        """Keep a trial, and return the bytes that a value takes in each of all pages."""
+        description = registry.describe(encoded.values.encoding)
+        if isinstance(codec, General) and not codec.searches:
+            description += " without a search"
+        stored, totals = (np.full(self._sample.count, np.inf) for _ in range(2))
+        stored[which], totals[which] = costs.bytes_per_value, costs.totals
+        place = np.full(self._sample.count, -1)
+        place[which] = np.arange(len(which))
+        self.found.append(Trial(codec, limits, description, costs, encoded, place, stored, totals))
+        return stored
 
 
 def _aim(codec: General) -> int:
@@ -121,126 +223,143 @@ def _aim(codec: General) -> int:
     return CODED_AIM if isinstance(codec.inner, Fsst) else WORDS_AIM
 
 
-def best_of(trials: Sequence[Trial], options: EncodingOptions) -> Trial:
-    """Return the cheapest trial.
+def best_of(trials: Sequence[Trial], options: EncodingOptions) -> Int64s:
+    """Return the number of the cheapest trial of each page.
 
     Where a general compression is asked for, bytes are what counts, and it is used if it makes
     plain values smaller at all; else it has to save enough over the best there is without it.
     """
-    plain = [trial for trial in trials if not isinstance(trial.codec, General)]
+    stored = np.array([trial.bytes_per_value for trial in trials])
+    totals = np.array([trial.totals for trial in trials])
+    is_general = np.array([isinstance(trial.codec, General) for trial in trials])
     if options.compression in GENERAL:
-        raw = [trial for trial in plain if not isinstance(trial.codec, (*PACKED, Fsst))]
-        asked = _compressed_below(_least_bytes(raw), trials)
-        return min(asked, key=lambda trial: trial.cost.bytes_per_value, default=_cheapest(plain))
-    least = _least_bytes(plain)
-    worth = [
-        trial
-        for trial in trials
-        if isinstance(trial.codec, General)
-        and trial.cost.bytes_per_value < (1 - saving_min(trial.codec)) * least
-    ]
-    return _cheapest(plain + worth)
+        is_raw = [not isinstance(trial.codec, (General, *PACKED, Fsst)) for trial in trials]
+        least = stored[is_raw].min(axis=0, initial=np.inf)
+        asked = np.where(is_general[:, None] & (stored < least), stored, np.inf)
+        plain = np.where(is_general[:, None], np.inf, totals)
+        has_any = np.isfinite(asked).any(axis=0)
+        chosen: Int64s = np.where(has_any, asked.argmin(axis=0), plain.argmin(axis=0))
+        return chosen
+    least = stored[~is_general].min(axis=0)
+    for number, trial in enumerate(trials):
+        if isinstance(trial.codec, General):
+            is_worth = stored[number] < (1 - saving_min(trial.codec)) * least
+            totals[number] = np.where(is_worth, totals[number], np.inf)
+    found: Int64s = totals.argmin(axis=0)
+    return found
 
 
-def planes_entropy(values: FixedWidth) -> float:
+def planes_entropy(values: Pages) -> _Numbers:
     """Return the bytes a value takes if each byte of it is coded by how frequent it is.
 
     Or by how frequent its difference from the byte before in the same place is, if that is less,
     so that what counts up is known to be regular.
 
-    >>> planes_entropy(FixedWidth(8, np.array([7, 7, 9, 9, 7, 9, 7, 9], np.uint8), 8))
-    0.125
+    >>> planes_entropy(Pages.one(FixedWidth(8, np.array([7, 7, 9, 9, 7, 9, 7, 9], np.uint8), 8)))
+    array([0.125])
     """
-    width = values.bits // 8
-    rows = values.data[: values.count * width].reshape(-1, width)
-    looked_at = rows[:: max(1, len(rows) // _LOOKED_AT)]
-    return min(_entropy(looked_at), _entropy(np.diff(looked_at, axis=0, prepend=looked_at[:1])))
+    assert isinstance(values.block, FixedWidth)
+    width = values.block.bits // 8
+    rows = values.block.data[: values.block.count * width].reshape(values.count, -1, width)
+    looked_at = rows[:, :: max(1, values.rows // _LOOKED_AT)]
+    changes = np.diff(looked_at, axis=1, prepend=looked_at[:, :1])
+    return np.minimum(_entropy(looked_at), _entropy(changes))
 
 
-def _has_planes(values: FixedWidth) -> bool:
-    return values.count > 0 and values.bits > 0 and values.bits % 8 == 0
+def _has_planes(values: Pages) -> bool:
+    block = values.block
+    return (
+        isinstance(block, FixedWidth) and block.count > 0 and block.bits > 0 and block.bits % 8 == 0
+    )
 
 
-def _values_repeat(values: FixedWidth) -> bool:
-    """Return whether some neighbouring values are equal to others of them."""
-    width = values.bits // 8
-    if values.bits not in WORDS:
-        return True
-    looked_at = values.data[: min(values.count, _LOOKED_AT) * width].view(f"<u{width}")
-    return len(np.unique(looked_at)) < _REPETITION * len(looked_at)
+def _values_repeat(values: Pages) -> _Flags:
+    """Return in which pages some neighbouring values are equal to others of them."""
+    block = values.block
+    if not isinstance(block, FixedWidth) or block.bits not in WORDS:
+        return np.ones(values.count, np.bool_)
+    looked_at = min(values.rows, _LOOKED_AT)
+    _, distinct = values.parts([(0, looked_at)]).repeats
+    few: _Flags = distinct < _REPETITION * looked_at
+    return few
 
 
-def _entropy(rows: npt.NDArray[np.uint8]) -> float:
-    count, width = len(rows), int(rows.shape[1])
-    found = np.bincount((rows + 256 * np.arange(width)).reshape(-1))
-    found = found[found > 0]
-    seen = float(found @ np.log2(found))
-    return (width * math.log2(count) - seen / count) / 8
+def _entropy(rows: npt.NDArray[np.uint8]) -> _Numbers:
+    pages, count, width = rows.shape
+    planes = np.arange(pages * width).reshape(pages, 1, width) * 256
+    found = np.bincount((rows + planes).reshape(-1), minlength=pages * width * 256)
+    seen = (found * np.log2(np.maximum(found, 1))).reshape(pages, -1).sum(axis=1)
+    entropy: _Numbers = (width * math.log2(count) - seen / count) / 8
+    return entropy
 
 
-def _try(codec: Codec, sample: Block, limits: ChunkLimits) -> Trial:
-    encoded, cost = try_codec(codec, sample, limits)
-    description = registry.describe(encoded.encoding)
-    if isinstance(codec, General) and not codec.searches:
-        description += " without a search"
-    return Trial(codec, limits, description, cost, encoded)
-
-
-def _proposed(sample: Block, options: EncodingOptions) -> list[Codec]:
-    """Return what the codecs propose and the options allow."""
-    if options.compression is Compression.FSST and isinstance(sample, Variable):
-        return [Fsst()]
-    proposed = [codec for kind in registry.CODECS for codec in kind.propose(sample)]
-    if options.rle_threshold is not None:
-        proposed = [codec for codec in proposed if not isinstance(codec, Rle)]
+def _proposed(sample: Pages, options: EncodingOptions) -> list[tuple[Codec, Int64s]]:
+    """Return what the codecs propose and the options allow, and for which pages."""
+    if options.compression is Compression.FSST and isinstance(sample.block, Variable):
+        return [(Fsst(), np.array([page])) for page in range(sample.count)]
+    unwanted: tuple[type[Codec], ...] = () if options.rle_threshold is None else (Rle,)
     if options.compression is Compression.NONE:
-        proposed = [codec for codec in proposed if not isinstance(codec, (*PACKED, Fsst))]
-    return proposed
+        unwanted = (*unwanted, *PACKED, Fsst)
+    return [
+        proposed
+        for kind in registry.CODECS
+        if not issubclass(kind, unwanted)
+        for proposed in kind.propose(sample.block, sample.rows)
+    ]
 
 
 def _compressed(
-    sample: Block, proposed: Sequence[Codec], page_bytes: int, options: EncodingOptions
-) -> Iterator[General]:
+    sample: Pages, proposed: Sequence[tuple[Codec, Int64s]], options: EncodingOptions
+) -> Iterator[tuple[General, Int64s]]:
     """Yield compressions around what was proposed, the quickest first."""
     inner = list(proposed)
     if options.compression not in GENERAL:
         # Codes of strings are compressed rather than the strings: more of them fit into a chunk,
         # so the result is no larger, and the slow decompression has half of the bytes to make.
-        has_codes = any(isinstance(codec, Fsst) for codec in proposed)
-        slow = (*PACKED, VariableCodec) if has_codes else PACKED
-        inner = [codec for codec in proposed if not isinstance(codec, slow)]
-    can_split = isinstance(sample, FixedWidth) and sample.bits in (32, 64)
-    if can_split and options.bss is ByteStreamSplitMode.ON:
-        inner = [ByteStreamSplit()]
-    elif can_split and options.bss is ByteStreamSplitMode.AUTO:
-        inner = [*inner, ByteStreamSplit()]
-    for compression in _compressions(page_bytes, options):
-        for codec in inner:
-            if options.compression is not None:
-                yield General(codec, compression, options.compression_level)
-            elif isinstance(codec, Fsst):
-                # What LZ4 would find in codes is the order of their offsets.
-                yield from _compressed_codes(codec, compression)
-            else:
-                if isinstance(codec, Flat) and compression is Compression.ZSTD and _is_wide(sample):
-                    yield General(codec, compression, searches=False)
-                yield General(codec, compression)
+        coded = [which for codec, which in proposed if isinstance(codec, Fsst)]
+        inner = [
+            (codec, np.setdiff1d(which, coded) if isinstance(codec, VariableCodec) else which)
+            for codec, which in proposed
+            if not isinstance(codec, PACKED)
+        ]
+    if isinstance(sample.block, FixedWidth) and sample.block.bits in (32, 64):
+        if options.bss is ByteStreamSplitMode.ON:
+            inner = [(ByteStreamSplit(), sample.every)]
+        elif options.bss is ByteStreamSplitMode.AUTO:
+            inner = [*inner, (ByteStreamSplit(), sample.every)]
+    for compression in _compressions(options):
+        for codec, which in inner:
+            for general in _around(codec, compression, sample, options):
+                yield general, which
 
 
-def _is_wide(sample: Block) -> bool:
-    """Say whether values are words whose high bytes may well be those of the value before."""
-    return isinstance(sample, FixedWidth) and sample.bits in _WORD_BITS
-
-
-def _compressed_codes(codec: Fsst, compression: Compression) -> Iterator[General]:
-    if compression is Compression.ZSTD:
+def _around(
+    codec: Codec, compression: Compression, sample: Pages, options: EncodingOptions
+) -> Iterator[General]:
+    """Yield the ways to compress what a codec makes."""
+    if options.compression is not None:
+        yield General(codec, compression, options.compression_level)
+        return
+    is_zstd = compression is Compression.ZSTD
+    if isinstance(codec, Fsst):
+        # What LZ4 would find in codes is the order of their offsets.
+        if is_zstd:
+            yield General(codec, compression, searches=False)
+            yield General(codec, compression)
+        return
+    if isinstance(codec, Flat) and is_zstd and _is_wide(sample):
         yield General(codec, compression, searches=False)
-        yield General(codec, compression)
+    yield General(codec, compression)
 
 
-def _compressions(page_bytes: int, options: EncodingOptions) -> tuple[Compression, ...]:
+def _is_wide(sample: Pages) -> bool:
+    """Say whether values are words whose high bytes may well be those of the value before."""
+    return isinstance(sample.block, FixedWidth) and sample.block.bits in _WORD_BITS
+
+
+def _compressions(options: EncodingOptions) -> tuple[Compression, ...]:
     match options.compression:
-        case None if page_bytes >= COMPRESS_FROM_BYTES:
+        case None:
             return GENERAL
         case Compression.LZ4 | Compression.ZSTD as wanted:
             return (wanted,)
@@ -248,50 +367,12 @@ def _compressions(page_bytes: int, options: EncodingOptions) -> tuple[Compressio
             return ()
 
 
-def _may_pay(
-    codec: General,
-    trials: Sequence[Trial],
-    entropy: float,
-    plain_bytes: float,
-    *,
-    repeats: bool,
-) -> bool:
-    """Return whether a compression may save what it must, by what is known of the sample."""
-    least = _least_bytes([trial for trial in trials if not isinstance(trial.codec, General)])
-    wanted = (1 - saving_min(codec)) * least
-    if entropy < wanted:
-        return True
-    if isinstance(codec.inner, ByteStreamSplit):
-        return False
-    if codec.compression is Compression.LZ4:
-        return least > _COPY_BYTES or repeats
-    repeated = _least_bytes(_compressed_below(_REPETITION * plain_bytes, trials, Compression.LZ4))
-    return _ZSTD_OF_LZ4 * repeated < wanted
-
-
-def _wants_runs(sample: Block, options: EncodingOptions) -> bool:
-    """Return whether the options ask for runs, and the sample has as few as they say."""
-    if not options.rle_threshold or not isinstance(sample, FixedWidth) or sample.bits not in WORDS:
-        return False
-    runs = kernels.count_runs(sample.data, sample.bits // 8)
-    return runs < options.rle_threshold * sample.count
-
-
-def _compressed_below(
-    bytes_per_value: float, trials: Sequence[Trial], *only: Compression
-) -> list[Trial]:
-    return [
-        trial
-        for trial in trials
-        if isinstance(trial.codec, General)
-        and trial.codec.compression in (only or GENERAL)
-        and trial.cost.bytes_per_value < bytes_per_value
-    ]
-
-
-def _least_bytes(trials: Sequence[Trial]) -> float:
-    return min((trial.cost.bytes_per_value for trial in trials), default=math.inf)
-
-
-def _cheapest(trials: Sequence[Trial]) -> Trial:
-    return min(trials, key=lambda trial: trial.cost.total)
+def _wants_runs(sample: Pages, options: EncodingOptions) -> _Flags:
+    """Return where the options ask for runs, and the sample has as few as they say."""
+    block = sample.block
+    is_asked_for = options.rle_threshold and isinstance(block, FixedWidth) and block.bits in WORDS
+    if not is_asked_for:
+        return np.zeros(sample.count, np.bool_)
+    assert options.rle_threshold is not None
+    wants: _Flags = sample.repeats[0] < options.rle_threshold * sample.rows
+    return wants

@@ -16,8 +16,7 @@ inner schema; which rows are in a page is in the metadata of its column.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -38,6 +37,7 @@ from lancelet.file.zones import (
     LeafBounds,
     ZoneBounds,
     bounds_of,
+    bounds_of_each,
     concat_bounds,
     field_at,
     join_bounds,
@@ -67,19 +67,36 @@ class ZoneCollector:
         self._types: dict[int, Field] = {}
 
     def bounds_of(
-        self, field: Field, array: pa.Array, first_row: int, pages: Mapping[int, Sequence[int]]
-    ) -> list[LeafBounds]:
-        """Return the statistics of values of a field, for `add`; changes nothing.
+        self,
+        fields: Sequence[Field],
+        arrays: Sequence[pa.Array],
+        first_rows: Sequence[int],
+        pages: Sequence[Mapping[int, Sequence[int]]],
+    ) -> list[list[LeafBounds]]:
+        """Return the statistics of values of each field, for `add`; changes nothing.
 
         `pages` has the rows of each page that holds some of the values, by the id of the leaf.
         """
-        found: list[LeafBounds] = []
+        if len(fields) > 1 and all(
+            len(rows[field.id]) == 1 for field, rows in zip(fields, pages, strict=True)
+        ):
+            if not list(zoned_fields(fields[0])):
+                return [[] for _ in fields]
+            found = bounds_of_each(arrays, first_rows, zone_rows=self._zone_rows)
+            return [[each] for each in found]
+        return [
+            list(self._bounds_of(*each))
+            for each in zip(fields, arrays, first_rows, pages, strict=True)
+        ]
+
+    def _bounds_of(
+        self, field: Field, array: pa.Array, first_row: int, pages: Mapping[int, Sequence[int]]
+    ) -> Iterator[LeafBounds]:
         for path in zoned_fields(field):
             values = values_at(array, path)
             zones = bounds_of(values, first_row, zone_rows=self._zone_rows)
             rows = pages[field_at(field, path).id]
-            found.append(LeafBounds(zones, _page_bounds(values, zones, rows)))
-        return found
+            yield LeafBounds(zones, _page_bounds(values, zones, rows))
 
     def add(self, field: Field, bounds: Iterable[LeafBounds]) -> None:
         """Keep the statistics of the next values of a field."""
@@ -253,21 +270,26 @@ def _encode(
     zone_rows: int,
     num_rows: int,
 ) -> bytes:
-    each = list(zip([*fields, *fields], [*zones, *pages], strict=True))
-    columns = {
-        _NULLS: pa.chunked_array([pa.array(bounds.null_count) for _, bounds in each]),
-        _NANS: pa.chunked_array([pa.array(bounds.nan_count) for _, bounds in each]),
-    }
+    each = [*zones, *pages]
     kinds = {field.logical_type: field.storage_type for field in fields}
-    for place, (kind, data_type) in enumerate(kinds.items()):
-        parts = [
-            bounds if field.logical_type == kind else _no_bounds(bounds, data_type)
-            for field, bounds in each
-        ]
-        minimum, maximum = _bound_names(place)
-        columns[minimum] = pa.chunked_array([part.minimum for part in parts], data_type)
-        columns[maximum] = pa.chunked_array([part.maximum for part in parts], data_type)
-    table = pa.table(columns).combine_chunks()
+    owners: dict[str, list[int]] = {kind: [] for kind in kinds}
+    for place, field in enumerate([*fields, *fields]):
+        owners[field.logical_type].append(place)
+    counts = np.array([len(bounds.null_count) for bounds in each])
+    columns: dict[str, pa.Array] = {
+        _NULLS: pa.array(np.concatenate([bounds.null_count for bounds in each])),
+        _NANS: pa.array(np.concatenate([bounds.nan_count for bounds in each])),
+    }
+    for number, own in enumerate(owners.values()):
+        # Rows of fields of other types are null.
+        has_bounds = np.zeros(len(each), np.bool_)
+        has_bounds[own] = True
+        is_there = np.repeat(has_bounds, counts)
+        rows = pa.array(np.cumsum(is_there) - 1, mask=~is_there)
+        minimum, maximum = _bound_names(number)
+        columns[minimum] = pa.concat_arrays([each[place].minimum for place in own]).take(rows)
+        columns[maximum] = pa.concat_arrays([each[place].maximum for place in own]).take(rows)
+    table = pa.table(columns)
     layout = {
         "zone_rows": zone_rows,
         "num_rows": num_rows,
@@ -282,12 +304,6 @@ def _encode(
     writer.write(table)
     writer.finish()
     return MAGIC.ljust(HEADER_BYTES, b"\0") + target.to_bytes()
-
-
-def _no_bounds(zones: ZoneBounds, data_type: pa.DataType) -> ZoneBounds:
-    """Return what the columns of another type hold for the zones of a field."""
-    nothing = pa.nulls(len(zones.null_count), data_type)
-    return replace(zones, minimum=nothing, maximum=nothing)
 
 
 def _bound_names(kind: int) -> tuple[str, str]:

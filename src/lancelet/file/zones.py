@@ -107,8 +107,27 @@ def bounds_of(array: pa.Array, first_row: int, *, zone_rows: int) -> ZoneBounds:
     parts: list[pa.Array] = [array]
     if begun and len(array) > zone_rows - begun:
         parts = [array[: zone_rows - begun], array[zone_rows - begun :]]
-    found = concat_bounds([_aligned_bounds(part, zone_rows) for part in parts])
+    found = concat_bounds([_aligned_bounds([part], zone_rows) for part in parts])
     return replace(found, first_zone=first_row // zone_rows)
+
+
+def bounds_of_each(
+    arrays: Sequence[pa.Array], first_rows: Sequence[int], *, zone_rows: int
+) -> list[LeafBounds]:
+    """Return the statistics of pages of one type, each of as many values."""
+    if len(arrays) == 1 or any(row % zone_rows for row in first_rows):
+        zones = [
+            bounds_of(array, row, zone_rows=zone_rows)
+            for array, row in zip(arrays, first_rows, strict=True)
+        ]
+        return [LeafBounds(each, join_bounds(each)) for each in zones]
+    found = _aligned_bounds(arrays, zone_rows)
+    each = -(-len(arrays[0]) // zone_rows)
+    joined = found if each == 1 else _joined_bounds(found, each)
+    return [
+        LeafBounds(_part(found, place * each, each, row // zone_rows), _part(joined, place, 1, 0))
+        for place, row in enumerate(first_rows)
+    ]
 
 
 def merge_bounds(parts: Sequence[ZoneBounds]) -> ZoneBounds:
@@ -118,6 +137,8 @@ def merge_bounds(parts: Sequence[ZoneBounds]) -> ZoneBounds:
     >>> merge_bounds(parts).minimum.to_pylist()
     [1]
     """
+    if len(parts) == 1:
+        return replace(parts[0], first_zone=0)
     zones = np.concatenate([np.arange(len(part.null_count)) + part.first_zone for part in parts])
     starts = np.flatnonzero(np.diff(zones, prepend=-1))
     joined = concat_bounds(parts)
@@ -136,6 +157,8 @@ def merge_bounds(parts: Sequence[ZoneBounds]) -> ZoneBounds:
 
 def concat_bounds(parts: Sequence[ZoneBounds]) -> ZoneBounds:
     """Return the statistics of some parts, one behind the other."""
+    if len(parts) == 1:
+        return replace(parts[0], first_zone=0)
     return ZoneBounds(
         0,
         np.concatenate([part.null_count for part in parts]),
@@ -151,16 +174,8 @@ def join_bounds(bounds: ZoneBounds) -> ZoneBounds:
     >>> join_bounds(bounds_of(pa.array([5, 1, None, 7]), 0, zone_rows=3)).maximum.to_pylist()
     [7]
     """
-    if len(bounds.null_count) == 1:
-        return replace(bounds, first_zone=0)
-    minimum, maximum = _reduced(bounds, [(0, len(bounds.null_count))])
-    return ZoneBounds(
-        0,
-        bounds.null_count.sum(keepdims=True),
-        bounds.nan_count.sum(keepdims=True),
-        minimum,
-        maximum,
-    )
+    count = len(bounds.null_count)
+    return replace(bounds, first_zone=0) if count == 1 else _joined_bounds(bounds, count)
 
 
 # --- one zone after another -------------------------------------------------------------------
@@ -182,26 +197,25 @@ def _is_variable(data_type: pa.DataType) -> bool:
     return data_type in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 
 
-def _aligned_bounds(array: pa.Array, zone_rows: int) -> ZoneBounds:
-    """Return the statistics of values that begin where a zone does."""
-    dtype = _number_type(array.type)
+def _aligned_bounds(arrays: Sequence[pa.Array], zone_rows: int) -> ZoneBounds:
+    """Return the statistics of values that begin where a zone does, one array behind the other."""
+    data_type = arrays[0].type
+    dtype = _number_type(data_type)
     if dtype is not None:
-        return _number_bounds(array, dtype, zone_rows)
-    is_variable = _is_variable(array.type)
-    array, data_type = _starts_of_long(array) if is_variable else array, array.type
-    zones = [array.slice(start, zone_rows) for start in range(0, len(array), zone_rows)]
-    if is_variable:
-        minimum, maximum = _string_bounds(array, zone_rows)
+        return _number_bounds(arrays, dtype, zone_rows)
+    spans = [
+        (place, start, min(start + zone_rows, len(array)))
+        for place, array in enumerate(arrays)
+        for start in range(0, len(array), zone_rows)
+    ]
+    zones = [arrays[place][start:stop] for place, start, stop in spans]
+    if _is_variable(data_type):
+        minimum, maximum = _string_bounds(arrays, zone_rows)
     else:
         found = [pc.min_max(zone) for zone in zones]
         minimum, maximum = (
-            _concat([bounds[which] for bounds in found], array.type) for which in ("min", "max")
+            _concat([bounds[which] for bounds in found], data_type) for which in ("min", "max")
         )
-    if array.type != data_type:
-        minimum, maximum = (_as_text(bounds, data_type) for bounds in (minimum, maximum))
-    if is_variable:
-        minimum = _replace_long(minimum, _cut_down)
-        maximum = _replace_long(maximum, _cut_up)
     return ZoneBounds(
         0,
         np.fromiter((zone.null_count for zone in zones), np.int64, len(zones)),
@@ -211,12 +225,24 @@ def _aligned_bounds(array: pa.Array, zone_rows: int) -> ZoneBounds:
     )
 
 
-def _string_bounds(array: pa.Array, zone_rows: int) -> tuple[pa.Array, pa.Array]:
+def _string_bounds(arrays: Sequence[pa.Array], zone_rows: int) -> tuple[pa.Array, pa.Array]:
+    data_type = arrays[0].type
+    array = _starts_of_long(arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays))
     block = block_from_arrow(array)
     assert isinstance(block, Variable)
-    found = zone_min_max_strings(block.offsets, block.data, zone_rows, validity_bits(array))
-    minimum, maximum = (array.take(pa.array(rows, mask=rows < 0)) for rows in found)
-    return minimum, maximum
+    stops = np.cumsum([len(each) for each in arrays]).tolist()
+    found: list[tuple[Int64s, Int64s]] = []
+    for each, stop in zip(arrays, stops, strict=True):
+        start = stop - len(each)
+        valid = validity_bits(each)
+        rows = zone_min_max_strings(block.offsets[start : stop + 1], block.data, zone_rows, valid)
+        found.append((np.where(rows[0] < 0, -1, rows[0] + start), rows[1] + start))
+    smallest, largest = (np.concatenate(rows) for rows in zip(*found, strict=True))
+    nothing = smallest < 0
+    minimum, maximum = (array.take(pa.array(rows, mask=nothing)) for rows in (smallest, largest))
+    if array.type != data_type:
+        minimum, maximum = (_as_text(bounds, data_type) for bounds in (minimum, maximum))
+    return _replace_long(minimum, _cut_down), _replace_long(maximum, _cut_up)
 
 
 def _number_type(data_type: pa.DataType) -> np.dtype[Any] | None:
@@ -230,25 +256,69 @@ def _number_type(data_type: pa.DataType) -> np.dtype[Any] | None:
     return None
 
 
-def _number_bounds(array: pa.Array, dtype: np.dtype[Any], zone_rows: int) -> ZoneBounds:
-    values = np.frombuffer(array.buffers()[1], np.uint8)
-    start = array.offset * dtype.itemsize
-    numbers = values[start : start + len(array) * dtype.itemsize].view(dtype)
-    if dtype == np.float16:
-        numbers = numbers.astype(np.float32)
-    found = zone_min_max(numbers, zone_rows, validity_bits(array))
-    minimum, maximum, null_count, nan_count = found
-    rows = np.minimum(len(array) - np.arange(len(minimum)) * zone_rows, zone_rows)
+def _number_bounds(arrays: Sequence[pa.Array], dtype: np.dtype[Any], zone_rows: int) -> ZoneBounds:
+    found = [
+        zone_min_max(_numbers(array, dtype), zone_rows, validity_bits(array)) for array in arrays
+    ]
+    minimum, maximum, null_count, nan_count = (
+        each[0] if len(found) == 1 else np.concatenate(each) for each in zip(*found, strict=True)
+    )
+    rows = np.concatenate([_zone_sizes(len(array), zone_rows) for array in arrays])
     is_empty = null_count + nan_count == rows
     if dtype.kind == "f":
         minimum = np.where(minimum == 0, -0.0, minimum)
         maximum = np.where(maximum == 0, 0.0, maximum)
+    data_type = arrays[0].type
     return ZoneBounds(
         0,
         null_count,
         nan_count,
-        _from_numbers(minimum.astype(dtype), array.type, is_empty),
-        _from_numbers(maximum.astype(dtype), array.type, is_empty),
+        _from_numbers(minimum.astype(dtype), data_type, is_empty),
+        _from_numbers(maximum.astype(dtype), data_type, is_empty),
+    )
+
+
+def _zone_sizes(count: int, zone_rows: int) -> Int64s:
+    sizes: Int64s = np.minimum(count - np.arange(0, count, zone_rows), zone_rows)
+    return sizes
+
+
+def _numbers(array: pa.Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return the values of an array as numbers that have an order."""
+    values = np.frombuffer(array.buffers()[1], np.uint8)
+    start = array.offset * dtype.itemsize
+    numbers = values[start : start + len(array) * dtype.itemsize].view(dtype)
+    return numbers.astype(np.float32) if dtype == np.float16 else numbers
+
+
+def _joined_bounds(bounds: ZoneBounds, each: int) -> ZoneBounds:
+    """Return the statistics of every `each` zones, as if they were a single one."""
+    starts = np.arange(0, len(bounds.null_count), each)
+    dtype = _number_type(bounds.minimum.type)
+    if dtype is None:
+        minimum, maximum = _reduced(bounds, [(start, start + each) for start in starts.tolist()])
+    else:
+        smallest, largest = (
+            _number_bounds([array], dtype, each) for array in (bounds.minimum, bounds.maximum)
+        )
+        minimum, maximum = smallest.minimum, largest.maximum
+    return ZoneBounds(
+        0,
+        np.add.reduceat(bounds.null_count, starts),
+        np.add.reduceat(bounds.nan_count, starts),
+        minimum,
+        maximum,
+    )
+
+
+def _part(bounds: ZoneBounds, start: int, count: int, first_zone: int) -> ZoneBounds:
+    stop = start + count
+    return ZoneBounds(
+        first_zone,
+        bounds.null_count[start:stop],
+        bounds.nan_count[start:stop],
+        bounds.minimum.slice(start, count),
+        bounds.maximum.slice(start, count),
     )
 
 

@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 from lancelet import kernels
 from lancelet.encodings.arrow import block_from_arrow
 from lancelet.encodings.base import FileVersion, FixedWidth, Variable
-from lancelet.encodings.choose import encode_mini_block, items_expected
+from lancelet.encodings.choose import encode_mini_blocks, items_expected
 from lancelet.encodings.codecs.base import ChunkLimits
 from lancelet.encodings.codecs.byte_stream_split import ByteStreamSplit
 from lancelet.encodings.codecs.flat import Flat
 from lancelet.encodings.codecs.general import General
-from lancelet.encodings.cost import raw_bytes, saving_min, try_codec
+from lancelet.encodings.cost import saving_min
 from lancelet.encodings.options import EncodingOptions
+from lancelet.encodings.pages import ChunkedPages, Pages
 from lancelet.encodings.trials import GENERAL, best_of, planes_entropy, try_all
 
 RNG = np.random.default_rng(11)
@@ -38,14 +39,14 @@ NUMBERS = {
 LIMITS = ChunkLimits()
 
 
-def words(values: np.ndarray) -> FixedWidth:
-    return FixedWidth(values.itemsize * 8, values.view(np.uint8), len(values))
+def words(values: np.ndarray) -> Pages:
+    return Pages.one(FixedWidth(values.itemsize * 8, values.view(np.uint8), len(values)))
 
 
 def tried(values: np.ndarray) -> list[str]:
     sample = words(values)
     options = EncodingOptions()
-    trials = try_all(sample, page_bytes=raw_bytes(sample), options=options, limits=LIMITS)
+    trials = try_all(sample, page_bytes=sample.raw_bytes, options=options, limits=LIMITS)
     return [trial.description for trial in trials]
 
 
@@ -55,7 +56,7 @@ def tried(values: np.ndarray) -> list[str]:
 def test_what_is_skipped_would_not_have_paid(name, compression, inner) -> None:
     sample = words(NUMBERS[name])
     options = EncodingOptions()
-    trials = try_all(sample, page_bytes=raw_bytes(sample), options=options, limits=LIMITS)
+    trials = try_all(sample, page_bytes=sample.raw_bytes, options=options, limits=LIMITS)
     codec = General(inner, compression)
     was_tried = any(
         isinstance(trial.codec, General)
@@ -64,9 +65,10 @@ def test_what_is_skipped_would_not_have_paid(name, compression, inner) -> None:
         for trial in trials
     )
     if not was_tried:
-        _, cost = try_codec(codec, sample, ChunkLimits(bytes_aim=16_000))
-        plain = [t.cost.bytes_per_value for t in trials if not isinstance(t.codec, General)]
-        assert cost.bytes_per_value > (1 - saving_min(codec)) * min(plain)
+        encoded = codec.encode_chunks(sample.block, ChunkLimits(bytes_aim=16_000))
+        stored = int(ChunkedPages.of(encoded, sample).encoded_bytes[0]) / COUNT
+        plain = [t.bytes_per_value[0] for t in trials if not isinstance(t.codec, General)]
+        assert stored > (1 - saving_min(codec)) * min(plain)
 
 
 def test_bytes_that_packing_has_used_up_are_not_compressed() -> None:
@@ -83,7 +85,9 @@ def test_entropy_is_that_of_each_byte_or_of_its_differences(width: int, drawn: l
     expected = width * min(
         shannon_bytes(values), shannon_bytes(np.diff(values, prepend=values[:1]))
     )
-    found = planes_entropy(FixedWidth(8 * width, np.repeat(values, width), len(drawn)))
+    found = planes_entropy(Pages.one(FixedWidth(8 * width, np.repeat(values, width), len(drawn))))[
+        0
+    ]
     assert found == pytest.approx(expected, abs=1e-9)
 
 
@@ -116,8 +120,8 @@ def test_a_dictionary_is_built_if_its_indices_are_narrower(
     known: np.ndarray, has_dictionary: bool
 ) -> None:
     values = words(RNG.choice(known, 100_000))
-    page = encode_mini_block(values, version=FileVersion.V2_2, options=EncodingOptions())
-    names = [page.description, *page.refused]
+    (page,) = encode_mini_blocks(values, version=FileVersion.V2_2, options=EncodingOptions())
+    names = [*page.descriptions, *page.refused[0]]
     assert any(name.startswith("dictionary") for name in names) == has_dictionary
 
 
@@ -136,7 +140,8 @@ def test_strings_are_coded_by_one_table_however_often_they_are_tried(monkeypatch
 
         monkeypatch.setattr(kernels, name, counted)
     options = EncodingOptions()
-    trials = try_all(block, page_bytes=raw_bytes(block), options=options, limits=LIMITS)
+    pages = Pages.one(block)
+    trials = try_all(pages, page_bytes=pages.raw_bytes, options=options, limits=LIMITS)
     assert sum("fsst" in trial.description for trial in trials) == 3
     assert calls == ["fsst_train", "fsst_encode"]
-    assert "fsst{variable(flat(32))}}" in best_of(trials, options).description
+    assert "fsst{variable(flat(32))}}" in trials[int(best_of(trials, options)[0])].description

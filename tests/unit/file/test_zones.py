@@ -21,6 +21,7 @@ from lancelet.file.open import create_data_file, open_data_file
 from lancelet.file.v2.writer import WriterOptions
 from lancelet.file.zones import (
     bounds_of,
+    bounds_of_each,
     concat_bounds,
     field_at,
     join_bounds,
@@ -95,6 +96,32 @@ def test_bounds_hold_wherever_a_column_is_cut(data_type, spread, seed, cuts, zon
     for place in range(len(merged.null_count)):
         zone = array[place * zone_rows : (place + 1) * zone_rows]
         check_zone(zone, merged, place, data_type)
+
+
+@pytest.mark.parametrize("data_type", ORDERED, ids=str)
+@settings(max_examples=8)
+@given(
+    spread=spreads(),
+    seed=st.integers(0, 1 << 32),
+    count=st.integers(1, 4),
+    first_row=st.sampled_from([0, 7, 14, 3]),
+    rows=st.sampled_from([1, 6, 7, 20, 21]),
+)
+def test_bounds_of_columns_together_are_those_of_each(
+    data_type, spread, seed, count, first_row, rows
+):
+    random = np.random.default_rng(seed)
+    arrays = [random_array(random, data_type, rows + 2, spread)[2:] for _ in range(count)]
+    found = bounds_of_each(arrays, [first_row] * count, zone_rows=7)
+    for array, bounds in zip(arrays, found, strict=True):
+        zones = bounds_of(array, first_row, zone_rows=7)
+        for each, known in ((bounds.zones, zones), (bounds.pages, join_bounds(zones))):
+            assert each.first_zone == known.first_zone
+            assert each.null_count.tolist() == known.null_count.tolist()
+            assert each.nan_count.tolist() == known.nan_count.tolist()
+            assert each.minimum.equals(known.minimum)
+            assert each.maximum.equals(known.maximum)
+    check_zone(arrays[-1], found[-1].pages, 0, data_type)
 
 
 @pytest.mark.parametrize(

@@ -203,9 +203,12 @@ class Codec:
         return None
 
     @classmethod
-    def propose(cls, block: Block) -> Iterator[Codec]:
-        """Yield the choices worth trying on blocks like this sample, in mini-block context."""
-        del block
+    def propose(cls, block: Block, rows: int) -> Iterator[tuple[Codec, Int64s]]:
+        """Yield the choices worth trying in mini-block context, each with the pages it is for.
+
+        The block holds samples of pages, of `rows` values each.
+        """
+        del block, rows
         return iter(())
 
     def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:

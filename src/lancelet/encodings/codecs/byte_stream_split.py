@@ -18,7 +18,7 @@ from lancelet import kernels
 from lancelet.buffers import Int64s, Slices
 from lancelet.encodings.base import Block, FixedWidth
 from lancelet.encodings.codecs.base import ChunkedValues, ChunkLimits, Codec, Codecs, Picks
-from lancelet.encodings.codecs.cut import chunk_counts, chunk_values, slices_of
+from lancelet.encodings.codecs.cut import chunk_values, page_counts, slices_of
 from lancelet.encodings.codecs.expect import check_sizes, expect_fixed_width
 from lancelet.encodings.codecs.flat import flat_encoding
 from lancelet.errors import InvalidInputError, UnsupportedError
@@ -41,13 +41,14 @@ class ByteStreamSplit(Codec):
         """Return the bytes of the values, which are those of the planes."""
         return codecs.bytes_max(message.values, counts)
 
-    def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:
+    def encode_pages(self, block: Block, rows: int, limits: ChunkLimits) -> ChunkedValues:
         """Cut values into chunks and regroup the bytes of each."""
         values = expect_fixed_width(block, self.wire_name)
         if values.bits not in (32, 64):
             raise InvalidInputError("only 32 and 64 bits are split by bytes", bits=values.bits)
         width = values.bits // 8
-        counts = chunk_counts(values.count, chunk_values(values.count, width, limits))
+        chunk = chunk_values(rows, width, limits)
+        counts = page_counts(values.count // rows if rows else 0, rows, chunk)
         sizes = counts * width
         split = slices_of(sizes, kernels.split_bytes_chunks(values.data, width, counts))
         encoding = pb21.CompressiveEncoding(

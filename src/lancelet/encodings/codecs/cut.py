@@ -32,6 +32,15 @@ def chunk_counts(count: int, chunk: int) -> Int64s:
     return counts
 
 
+def every_page(count: int, rows: int) -> Int64s:
+    """Return the numbers of the pages, one at least, that `count` values make.
+
+    >>> every_page(10, 5).tolist()
+    [0, 1]
+    """
+    return np.arange(count // rows if rows else 1)
+
+
 def page_counts(num_pages: int, rows: int, chunk: int) -> Int64s:
     """Cut each of some pages of `rows` values into chunks.
 

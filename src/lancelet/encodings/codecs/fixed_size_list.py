@@ -29,7 +29,13 @@ from lancelet.encodings.codecs.base import (
     Encoding,
     Picks,
 )
-from lancelet.encodings.codecs.cut import chunk_counts, chunk_values, joined_bytes, slices_of
+from lancelet.encodings.codecs.cut import (
+    chunk_values,
+    every_page,
+    joined_bytes,
+    page_counts,
+    slices_of,
+)
 from lancelet.encodings.codecs.expect import check_sizes, expect_fixed_rows
 from lancelet.encodings.codecs.flat import BITS_MAX, cut_bits, flat_bits, flat_encoding, join_bits
 from lancelet.errors import CorruptDataError, UnsupportedError
@@ -77,18 +83,18 @@ class FixedSizeListCodec(Codec):
         return (items + 7) // 8 if message.has_validity else codecs.bytes_max(message.values, items)
 
     @classmethod
-    def propose(cls, block: Block) -> Iterator[Codec]:
+    def propose(cls, block: Block, rows: int) -> Iterator[tuple[Codec, Int64s]]:
         """Propose itself for lists, which nothing else stores."""
         if isinstance(block, FixedSizeList):
-            yield cls()
+            yield cls(), every_page(block.count, rows)
 
-    def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:
+    def encode_pages(self, block: Block, rows: int, limits: ChunkLimits) -> ChunkedValues:
         """Cut lists into chunks, each with its bits and items."""
         levels, validities, items = _flatten(block)
         value_bits = levels[-1].items * items.bits
         value_bytes = value_bits / 8 + sum(level.validity_bytes for level in levels)
-        chunk = chunk_values(block.count, value_bytes, limits)
-        counts = chunk_counts(block.count, chunk)
+        chunk = chunk_values(rows, value_bytes, limits)
+        counts = page_counts(block.count // rows if rows else 0, rows, chunk)
         bits = [
             cut_bits(validity, counts * level.items)
             for level, validity in zip(levels, validities, strict=True)

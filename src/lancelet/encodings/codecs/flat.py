@@ -27,7 +27,13 @@ from lancelet.encodings.codecs.base import (
     EncodedValues,
     Picks,
 )
-from lancelet.encodings.codecs.cut import chunk_values, joined_bytes, page_counts, slices_of
+from lancelet.encodings.codecs.cut import (
+    chunk_values,
+    every_page,
+    joined_bytes,
+    page_counts,
+    slices_of,
+)
 from lancelet.encodings.codecs.expect import check_sizes, expect_fixed_rows, expect_fixed_width
 from lancelet.errors import CorruptDataError
 from lancelet.format.protos import encodings21_pb as pb21
@@ -75,10 +81,10 @@ class Flat(Codec):
         return (counts * flat_bits(message) + 7) // 8
 
     @classmethod
-    def propose(cls, block: Block) -> Iterator[Codec]:
+    def propose(cls, block: Block, rows: int) -> Iterator[tuple[Codec, Int64s]]:
         """Propose plain values for all of fixed width."""
         if isinstance(block, FixedWidth):
-            yield cls()
+            yield cls(), every_page(block.count, rows)
 
     def encode_pages(self, block: Block, rows: int, limits: ChunkLimits) -> ChunkedValues:
         """Cut values into chunks of `limits.bytes_aim`."""

@@ -89,17 +89,23 @@ class Fsst(Codec):
         return codecs.num_buffers(message.values)
 
     @classmethod
-    def propose(cls, block: Block) -> Iterator[Codec]:
-        """Propose codes for strings of a few bytes and more, if there are many of them."""
-        if isinstance(block, Variable) and block.count:
-            total = int(block.offsets[-1]) - int(block.offsets[0])
-            if total >= max(PROPOSED_FROM_BYTES, 4 * block.count):
-                yield cls(table=SymbolTable(*kernels.fsst_train(block.offsets, block.data)))
+    def propose(cls, block: Block, rows: int) -> Iterator[tuple[Codec, Int64s]]:
+        """Propose codes for strings of a few bytes and more, if a page has many of them.
 
-    def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:
+        Each page has a table of its own.
+        """
+        if not isinstance(block, Variable) or not rows:
+            return
+        sizes = np.diff(block.offsets[::rows].astype(np.int64))
+        for page in np.flatnonzero(sizes >= max(PROPOSED_FROM_BYTES, 4 * rows)):
+            offsets = block.offsets[page * rows : (page + 1) * rows + 1]
+            table = SymbolTable(*kernels.fsst_train(offsets, block.data))
+            yield cls(table=table), np.array([page])
+
+    def encode_pages(self, block: Block, rows: int, limits: ChunkLimits) -> ChunkedValues:
         """Encode all strings with one table and cut the codes into chunks."""
         table, codes = self._encode(expect_variable(block, self.wire_name))
-        inner = self.inner.encode_chunks(codes, limits)
+        inner = self.inner.encode_pages(codes, rows, limits)
         return ChunkedValues(_encoding(table, inner.encoding), inner.parts, inner.counts)
 
     def encode_values(self, block: Block) -> EncodedValues:

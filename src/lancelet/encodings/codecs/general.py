@@ -87,9 +87,9 @@ class General(Codec):
         plain = _decompress(message, slices, codecs.bytes_max(message.values, most))
         return codecs.as_plain(message.values, plain, most)
 
-    def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:
+    def encode_pages(self, block: Block, rows: int, limits: ChunkLimits) -> ChunkedValues:
         """Encode chunks and compress the first buffer of each."""
-        return self.compress_chunks(self.inner.encode_chunks(block, limits))
+        return self.compress_chunks(self.inner.encode_pages(block, rows, limits))
 
     def compress_chunks(self, inner: ChunkedValues) -> ChunkedValues:
         """Compress the first buffer of each chunk."""

@@ -30,7 +30,12 @@ from lancelet.encodings.codecs.base import (
 )
 from lancelet.encodings.codecs.cut import page_counts
 from lancelet.encodings.codecs.expect import check_counts
-from lancelet.encodings.codecs.words import as_words, checked_word_bits, from_words
+from lancelet.encodings.codecs.words import (
+    WORDS,
+    as_words,
+    checked_word_bits,
+    from_words,
+)
 from lancelet.errors import InvalidInputError
 from lancelet.format.protos import encodings21_pb as pb21
 
@@ -50,13 +55,12 @@ class InlineBitpacking(Codec):
         return f"inline_bitpacking({message.uncompressed_bits_per_value})"
 
     @classmethod
-    def propose(cls, block: Block) -> Iterator[Codec]:
-        """Propose packing for numbers whose highest bits are not all in use."""
-        if not isinstance(block, FixedWidth) or block.bits not in (8, 16, 32, 64):
-            return
-        widths = kernels.bit_widths(as_words(block, cls.wire_name))
-        if len(widths) and float(widths.mean()) <= block.bits - 1:
-            yield cls()
+    def propose(cls, block: Block, rows: int) -> Iterator[tuple[Codec, Int64s]]:
+        """Propose packing for pages of numbers whose highest bits are not all in use."""
+        if isinstance(block, FixedWidth) and block.bits in WORDS and rows:
+            widths = kernels.bit_widths(*_padded(as_words(block, cls.wire_name), rows))
+            mean = widths.reshape(block.count // rows, -1).mean(axis=1)
+            yield cls(), np.flatnonzero(mean <= block.bits - 1)
 
     def encode_pages(self, block: Block, rows: int, limits: ChunkLimits) -> ChunkedValues:
         """Pack 1024 values a chunk, whatever the limits aim at; they are at most 8 KiB."""
@@ -99,17 +103,6 @@ class InlineBitpacking(Codec):
         bits = checked_word_bits(message.uncompressed_bits_per_value, cls.wire_name)
         check_counts(counts, most=BLOCK_VALUES, codec=cls.wire_name)
         return from_words(kernels.unpack_chunks(slices, counts, bits))
-
-
-def page_widths(words: npt.NDArray[Any], rows: int) -> npt.NDArray[np.int64]:
-    """Return the width of each block of each page of `rows` values, a row of them per page.
-
-    >>> page_widths(np.array([1, 2, 3, 4], np.uint8), 2).tolist()
-    [[2], [3]]
-    """
-    return (
-        kernels.bit_widths(*_padded(words, rows)).astype(np.int64).reshape(len(words) // rows, -1)
-    )
 
 
 def _padded(words: npt.NDArray[Any], rows: int) -> tuple[npt.NDArray[Any], int]:

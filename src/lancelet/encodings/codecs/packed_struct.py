@@ -18,6 +18,7 @@ import numpy as np
 from lancelet.buffers import Int64s, Slices
 from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth, Variable
 from lancelet.encodings.codecs.base import ChunkedValues, ChunkLimits, Codec, Codecs, Picks
+from lancelet.encodings.codecs.cut import every_page
 from lancelet.encodings.codecs.flat import Flat
 from lancelet.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from lancelet.format.protos import encodings21_pb as pb21
@@ -45,19 +46,19 @@ class PackedStruct(Codec):
         return codecs.bytes_max(message.values, counts)
 
     @classmethod
-    def propose(cls, block: Block) -> Iterator[Codec]:
+    def propose(cls, block: Block, rows: int) -> Iterator[tuple[Codec, Int64s]]:
         """Propose packing for structs of fixed width, which is the only way to store them."""
         if isinstance(block, Fields):
-            yield cls()
+            yield cls(), every_page(block.count, rows)
 
-    def encode_chunks(self, block: Block, limits: ChunkLimits) -> ChunkedValues:
+    def encode_pages(self, block: Block, rows: int, limits: ChunkLimits) -> ChunkedValues:
         """Zip the fields and cut the rows into chunks."""
         if not isinstance(block, Fields):
             raise UnsupportedError("only structs are packed", found=type(block).__name__)
         columns = [as_columns(child) for child in block.children]
-        rows = np.concatenate(columns, axis=1)
-        values = FixedWidth(rows.shape[1] * 8, rows.reshape(-1), block.count)
-        chunked = Flat().encode_chunks(values, limits)
+        zipped = np.concatenate(columns, axis=1)
+        values = FixedWidth(zipped.shape[1] * 8, zipped.reshape(-1), block.count)
+        chunked = Flat().encode_pages(values, rows, limits)
         encoding = pb21.CompressiveEncoding(
             packed_struct=pb21.PackedStruct(
                 bits_per_value=[column.shape[1] * 8 for column in columns],

@@ -25,7 +25,7 @@ from lancelet.encodings.codecs.base import ChunkedValues, ChunkLimits, Codec, Co
 from lancelet.encodings.codecs.cut import page_counts, slices_of
 from lancelet.encodings.codecs.expect import check_expansion, expect_fixed_width
 from lancelet.encodings.codecs.flat import flat_encoding
-from lancelet.encodings.codecs.words import as_words, checked_word_bits
+from lancelet.encodings.codecs.words import WORDS, as_words, checked_word_bits
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.format.protos import encodings21_pb as pb21
 
@@ -61,14 +61,11 @@ class Rle(Codec):
         return codecs.bytes_max(message.values, counts)
 
     @classmethod
-    def propose(cls, block: Block) -> Iterator[Codec]:
-        """Propose runs if half of the values or more repeat the one before."""
-        if isinstance(block, FixedWidth) and block.bits in (8, 16, 32, 64):
-            words = as_words(block, cls.wire_name)
-            if len(words) and kernels.count_runs(words.view(np.uint8), words.itemsize) * 2 <= len(
-                words
-            ):
-                yield cls()
+    def propose(cls, block: Block, rows: int) -> Iterator[tuple[Codec, Int64s]]:
+        """Propose runs for pages of which half of the values or more repeat the one before."""
+        if isinstance(block, FixedWidth) and block.bits in WORDS and rows:
+            runs, _ = kernels.survey_words(block.data, block.bits // 8, rows, 0)
+            yield cls(), np.flatnonzero(runs * 2 <= rows)
 
     def encode_pages(self, block: Block, rows: int, limits: ChunkLimits) -> ChunkedValues:
         """Cut values into chunks of the most values that are allowed, and these into runs."""

@@ -35,6 +35,7 @@ from lancelet.encodings.codecs.cut import (
     NO_BYTES,
     VALUES_MIN,
     chunk_counts,
+    every_page,
     joined_bytes,
     slices_of,
 )
@@ -73,10 +74,10 @@ class VariableCodec(Codec):
         return 1 + codecs.owns_bytes(message.offsets)
 
     @classmethod
-    def propose(cls, block: Block) -> Iterator[Codec]:
+    def propose(cls, block: Block, rows: int) -> Iterator[tuple[Codec, Int64s]]:
         """Propose plain strings for all strings."""
         if isinstance(block, Variable):
-            yield cls()
+            yield cls(), every_page(block.count, rows)
 
     def encode_pages(self, block: Block, rows: int, limits: ChunkLimits) -> ChunkedValues:
         """Cut strings into chunks of one count in a page, so large that none exceeds the limits."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from lancelet.encodings.base import FixedWidth, Variable
 from lancelet.encodings.codecs.base import EncodedBlock
 from lancelet.encodings.constant.value import build_value
 from lancelet.encodings.layout import Body, ConstantLayout
-from lancelet.encodings.levels import Levels, ShreddedLeaf
+from lancelet.encodings.levels import Layers, Levels, ShreddedLeaf
 from lancelet.encodings.miniblock.write import encode_levels
 
 INLINE_BYTES_MAX = 32
@@ -27,10 +28,14 @@ def build_constant_value(leaf: ShreddedLeaf, value: FixedWidth | Variable) -> Bo
     assert leaf.repetition is None, "levels would be read as plain numbers"
     assert leaf.definition is None, "levels would be read as plain numbers"
     if isinstance(value, FixedWidth) and len(value.data) <= INLINE_BYTES_MAX:
-        layout = ConstantLayout(leaf.layers, inline_value=value.data.tobytes())
-        return Body(layout, (), "constant")
-    layout = ConstantLayout(leaf.layers, inline_value=None, has_value_buffer=True)
-    return Body(layout, (build_value(value),), "constant")
+        return Body(_layout_of_one(leaf.layers, value.data.tobytes()), (), "constant")
+    return Body(_layout_of_one(leaf.layers, None), (build_value(value),), "constant")
+
+
+@lru_cache(256)
+def _layout_of_one(layers: Layers, value: bytes | None) -> ConstantLayout:
+    """Return the layout of a page of one value, in the message or in a buffer."""
+    return ConstantLayout(layers, inline_value=value, has_value_buffer=value is None)
 
 
 def build_empty_value(leaf: ShreddedLeaf) -> Body:

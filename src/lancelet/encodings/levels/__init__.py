@@ -13,7 +13,7 @@ from lancelet.encodings.levels.nesting import (
     paths,
     rows_multiple,
 )
-from lancelet.encodings.levels.shred import ShreddedLeaf, shred
+from lancelet.encodings.levels.shred import ShreddedLeaf, shred, shred_leaf
 from lancelet.encodings.levels.unravel import (
     check_layers,
     check_levels,
@@ -48,6 +48,7 @@ __all__ = [
     "paths",
     "rows_multiple",
     "shred",
+    "shred_leaf",
     "struct_around",
     "unravel",
     "visible_validity",

@@ -25,9 +25,9 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lancelet.buffers import Int64s
+from lancelet.encodings.arrow import validity_bits
 from lancelet.encodings.levels.layers import LayerKind, Layers
 from lancelet.encodings.levels.nesting import FixedListNode, LeafNode, ListNode, Node, StructNode
 from lancelet.encodings.take import take_rows
@@ -38,6 +38,8 @@ from lancelet.kernels import Levels, expand_list
 _Flags: TypeAlias = npt.NDArray[np.bool_]
 
 _NULL, _EMPTY = 1, 2
+_ALL_VALID: Final = Layers.of([LayerKind.ALL_VALID_ITEM])
+_SOME_NULL: Final = Layers.of([LayerKind.NULLABLE_ITEM])
 _NULLABLE: Final = {
     LayerKind.ALL_VALID_ITEM: LayerKind.NULLABLE_ITEM,
     LayerKind.ALL_VALID_LIST: LayerKind.NULLABLE_LIST,
@@ -61,10 +63,8 @@ class ShreddedLeaf:
     @property
     def num_entries(self) -> int:
         """Return how many entries there are, with and without a value."""
-        for levels in (self.repetition, self.definition):
-            if levels is not None:
-                return len(levels)
-        return len(self.values)
+        levels = self.definition if self.repetition is None else self.repetition
+        return len(self.values if levels is None else levels)
 
     @property
     def num_rows(self) -> int:
@@ -153,7 +153,17 @@ class _Entries:
 
 def shred(node: Node, array: pa.Array) -> list[ShreddedLeaf]:
     """Return the leaves of a field's array, in column order."""
+    if isinstance(node, LeafNode):
+        return [shred_leaf(node.field, array)]
     return list(_shred(node, array, _Entries(len(array))))
+
+
+def shred_leaf(field: Field, array: pa.Array) -> ShreddedLeaf:
+    """Return the leaf that the array of a field is which nothing is around."""
+    missing = _nulls(array)
+    if missing is None:
+        return ShreddedLeaf(field, _ALL_VALID, None, None, array)
+    return ShreddedLeaf(field, _SOME_NULL, None, missing.astype(np.uint16), array)
 
 
 def _shred(node: Node, array: pa.Array, entries: _Entries) -> Iterator[ShreddedLeaf]:
@@ -273,6 +283,8 @@ def _nulls(array: pa.Array) -> _Flags | None:
         return np.ones(len(array), np.bool_) if len(array) else None
     if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
         array = array.dictionary.take(array.indices)
-    if array.null_count == 0:
+    bits = validity_bits(array)
+    if bits is None:
         return None
-    return ~np.asarray(pc.is_valid(array).cast(pa.uint8()), np.bool_)
+    missing: _Flags = np.unpackbits(bits, count=len(array), bitorder="little") == 0
+    return missing

@@ -29,7 +29,7 @@ from lancelet.encodings.base import (
     Variable,
 )
 from lancelet.encodings.blob_v1 import DESCRIPTOR_TYPE, place_blobs
-from lancelet.encodings.choose import MiniBlock
+from lancelet.encodings.choose import MiniBlocks
 from lancelet.encodings.codecs.base import ChunkLimits
 from lancelet.encodings.codecs.packed_struct import PackedStruct
 from lancelet.encodings.gather import gather
@@ -43,7 +43,8 @@ from lancelet.encodings.levels import (
     check_levels,
     visible_validity,
 )
-from lancelet.encodings.miniblock.write import build_mini_block
+from lancelet.encodings.miniblock.write import build_mini_blocks
+from lancelet.encodings.pages import ChunkedPages
 from lancelet.encodings.structural import PageReader
 from lancelet.encodings.v2_1.messages import layer_names, message_of
 from lancelet.errors import CorruptDataError, UnsupportedError
@@ -119,8 +120,10 @@ def build_blob(
         values=_described(pairs[:, 0], pairs[:, 1], None),
     )
     chunks = PackedStruct().encode_chunks(block_from_arrow(descriptors.values), ChunkLimits())
-    chosen = MiniBlock(chunks, registry.describe(chunks.encoding), {})
-    body = build_mini_block(descriptors, chosen, version=version)
+    one = ChunkedPages(chunks, np.array([0, len(chunks.counts)], np.int64))
+    described = registry.describe(chunks.encoding)
+    chosen = MiniBlocks(np.zeros(1, np.int64), one, [described], [{}])
+    ((_, body),) = build_mini_blocks([descriptors], chosen, version=version)
     assert body is not None, "a page without levels always fits"
     message = pb.PageLayout(
         blob_layout=pb.BlobLayout(

@@ -1,9 +1,11 @@
-"""The three functions by which the file layer knows versions 2.1 and 2.2."""
+"""The functions by which the file layer knows versions 2.1 and 2.2."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
+from typing import Final
 
 import pyarrow as pa
 
@@ -14,10 +16,11 @@ from lancelet.encodings.encode_field import (
     choice_of,
     column_leaves,
     columns_of,
-    encode_column,
+    encode_columns,
+    encode_plain,
     sink_of,
 )
-from lancelet.encodings.layout import PageBody
+from lancelet.encodings.layout import Layout, PageBody
 from lancelet.encodings.levels import Path, nest
 from lancelet.encodings.structural import StructuralReader
 from lancelet.encodings.v2_1.blob import build_blob
@@ -28,19 +31,17 @@ from lancelet.encodings.v2_1.open_page import (
     open_bundle,
     open_pages,
 )
-from lancelet.encodings.v2_1.tiny import encode_tiny
 from lancelet.format.field import Field
 
-__all__ = ["bundle_columns", "columns_of", "encode_field", "open_field"]
+__all__ = ["bundle_columns", "columns_of", "encode_field", "encode_plain_fields", "open_field"]
+
+_LAYOUTS_KEPT: Final = 1024
 
 
 def encode_field(
     array: pa.Array, field: Field, version: FileVersion, *, blobs: BlobSink | None
 ) -> Sequence[EncodedPage]:
     """Encode values as pages of each of the columns of the field."""
-    tiny = encode_tiny(array, field, version)
-    if tiny is not None:
-        return [tiny]
     pages: list[EncodedPage] = []
     for column_leaf in column_leaves(array, field, version):
         if column_leaf.is_blob_v1:
@@ -61,8 +62,15 @@ def encode_field(
                 )
             )
         else:
-            pages += encode_column(column_leaf, version, seal_page, blobs=blobs)
+            pages += encode_columns([column_leaf], version, seal_page, blobs=blobs)[0]
     return pages
+
+
+def encode_plain_fields(
+    arrays: Sequence[pa.Array], fields: Sequence[Field], version: FileVersion
+) -> list[Sequence[EncodedPage]]:
+    """Encode as many values of each of some plain fields of one type."""
+    return encode_plain(arrays, fields, version, seal_page)
 
 
 def open_field(
@@ -85,4 +93,10 @@ def bundle_columns(columns: Columns, memo: Memo | None = None) -> list[Bundle]:
 def seal_page(path: Path, page: PageBody) -> tuple[bytes, tuple[Bytes, ...]]:
     """Return the message of a page, in its envelope, and its buffers."""
     del path
-    return sealed(message_of(page.body.layout)), page.body.buffers
+    return _message(page.body.layout), page.body.buffers
+
+
+@lru_cache(_LAYOUTS_KEPT)
+def _message(layout: Layout) -> bytes:
+    """Return the message of a layout; pages that were encoded at once share it."""
+    return sealed(message_of(layout))

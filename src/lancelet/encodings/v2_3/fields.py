@@ -1,4 +1,4 @@
-"""The three functions by which the file layer knows version 2.3."""
+"""The functions by which the file layer knows version 2.3."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from lancelet.encodings.base import BlobSink, EncodedPage, FileVersion, Memo, StoredColumn
-from lancelet.encodings.encode_field import column_leaves, columns_of, encode_column
+from lancelet.encodings.encode_field import column_leaves, columns_of, encode_columns, encode_plain
 from lancelet.encodings.levels import nest
 from lancelet.encodings.structural import StructuralReader
 from lancelet.encodings.v2_3.messages import seal_page
@@ -15,7 +15,7 @@ from lancelet.encodings.v2_3.open_page import open_page
 from lancelet.errors import UnsupportedError
 from lancelet.format.field import Field
 
-__all__ = ["columns_of", "encode_field", "open_field"]
+__all__ = ["columns_of", "encode_field", "encode_plain_fields", "open_field"]
 
 
 def encode_field(
@@ -29,8 +29,15 @@ def encode_field(
                 "version 2.3 stores blobs as those of 2.2; make the field a blob struct",
                 field=column_leaf.leaf.field.name,
             )
-        pages += encode_column(column_leaf, version, seal_page, blobs=blobs)
+        pages += encode_columns([column_leaf], version, seal_page, blobs=blobs)[0]
     return pages
+
+
+def encode_plain_fields(
+    arrays: Sequence[pa.Array], fields: Sequence[Field], version: FileVersion
+) -> list[Sequence[EncodedPage]]:
+    """Encode as many values of each of some plain fields of one type."""
+    return encode_plain(arrays, fields, version, seal_page)
 
 
 def open_field(

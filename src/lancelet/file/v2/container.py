@@ -84,7 +84,7 @@ class Container:
     def write_buffers(self, buffers: Sequence[Bytes]) -> list[Place]:
         """Write buffers one after another, and return their places."""
         with self._lock:
-            return [self._take(data) for data in buffers]
+            return list(map(self._take, buffers))
 
     def finish(self, description: Description) -> int:
         """Write what describes the file, make it visible, and return its size."""

@@ -30,6 +30,7 @@ from lancelet.encodings.base import (
 )
 from lancelet.encodings.bundle import Bundle, Columns
 from lancelet.encodings.encode_field import check_storable as check_storable_with_levels
+from lancelet.encodings.encode_field import is_plain
 from lancelet.encodings.options import EncodingOptions
 from lancelet.errors import InternalError
 from lancelet.file.v2.column_metadata import PLAIN_COLUMN_ENCODING
@@ -82,13 +83,25 @@ def bundle_columns(columns: Columns, version: FileVersion, memo: Memo | None) ->
     return ()
 
 
-def encode_small_fields(
-    arrays: Sequence[pa.Array], fields: Sequence[Field], version: FileVersion
-) -> Sequence[EncodedPage | None]:
-    """Encode the plain values of each field, which are few, as its only page; others are None."""
-    if version in (FileVersion.V2_1, FileVersion.V2_2):
-        return encodings.v2_1.encode_small_fields(arrays, fields, version)
-    return [None] * len(fields)
+def kind_of(field: Field, version: FileVersion) -> str | None:
+    """Return what fields have in common that are encoded at once, or None for one by one."""
+    return field.logical_type if version > FileVersion.V2_0 and is_plain(field) else None
+
+
+def encode_fields(
+    arrays: Sequence[pa.Array],
+    fields: Sequence[Field],
+    version: FileVersion,
+    *,
+    blobs: BlobSink | None,
+) -> Sequence[Sequence[EncodedPage]]:
+    """Encode the values of one field, or as many values of each of some of one kind."""
+    if len(fields) == 1:
+        return [generation_of(version).encode_field(arrays[0], fields[0], version, blobs=blobs)]
+    assert version is not FileVersion.V2_0, "fields of 2.0 are encoded one by one"
+    if version is FileVersion.V2_3:
+        return encodings.v2_3.encode_plain_fields(arrays, fields, version)
+    return encodings.v2_1.encode_plain_fields(arrays, fields, version)
 
 
 def check_storable(fields: Iterable[Field], version: FileVersion) -> None:

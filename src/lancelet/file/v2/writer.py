@@ -3,7 +3,8 @@
     batches   --per field-->  pending arrays   --a page's worth-->  encoded on the pool
     encoded   --in order-->   buffers in the file, a page of metadata per column
 
-Every field waits for its own page to fill, so columns have pages of different rows. Encoding runs
+Every field waits for its own page to fill, so columns have pages of different rows. Pages that are
+cut at the same time and are alike are encoded together, as those of a wide table are. Encoding runs
 side by side for as many pages as there are cores; writing and everything else happens in the
 caller's thread. Blobs are written while their field is encoded, so such fields are encoded there
 as well.
@@ -23,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancelet.config import CPU_THREADS
+from lancelet.encodings.arrow import value_bytes
 from lancelet.encodings.base import ColumnChoice, EncodedPage, FileVersion
 from lancelet.encodings.blob_v1 import is_blob_v1, place_blobs
 from lancelet.file.base import WriteSummary
@@ -33,7 +35,7 @@ from lancelet.file.v2.column_metadata import WrittenPage, encode_column
 from lancelet.file.v2.column_plan import plan_columns
 from lancelet.file.v2.container import Container, Description, Place
 from lancelet.file.v2.descriptor import descriptor_bytes
-from lancelet.file.v2.generation import columns_of, encode_small_fields, generation_of
+from lancelet.file.v2.generation import columns_of, encode_fields, generation_of, kind_of
 from lancelet.file.v2.waiting import joined
 from lancelet.file.zones import ZONE_ROWS, LeafBounds
 from lancelet.format.schema import Field, Schema
@@ -43,6 +45,12 @@ _FIELD_BYTES: Final = 8 * 1024 * 1024
 _PAGE_BYTES_MAX: Final = 32 * 1024 * 1024
 _SMALL_BYTES: Final = 16 * 1024
 """A page of fewer bytes is encoded at once, since another thread would only begin later."""
+
+_BATCH_BYTES: Final = 4 * 1024 * 1024
+"""Pages of about so many bytes are encoded together, so that they stay in the cache, ..."""
+
+_BATCH_PAGES: Final = 1024
+"""... and never more pages than this."""
 
 _ROWS_MAX: Final = 1 << 62
 
@@ -75,30 +83,49 @@ class _Pending:
     rows: int = 0
     bytes: int = 0
     has_blobs: bool = False
+    kind: str | None = None
+    """What it has in common with fields that are encoded together with it."""
+    is_cut: bool = False
+    """Whether a page of it waits to be encoded."""
 
-    def take(self) -> list[pa.Array]:
+    def take(self) -> _Cut:
         """Return what waits, which then does no more."""
-        arrays = self.arrays
+        cut = _Cut(self, self.first_row, self.rows, self.bytes, self.arrays)
         self.first_row += self.rows
         self.arrays, self.rows, self.bytes = [], 0, 0
-        return arrays
+        return cut
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Cut:
+    """A page's worth of a field."""
+
+    pending: _Pending
+    first_row: int
+    rows: int
+    bytes: int
+    arrays: list[pa.Array]
 
 
 @dataclass(frozen=True, slots=True)
 class _Encoded:
-    """What encoding makes of a page's worth of a field."""
+    """What encoding makes of the pages' worth of some fields, of each of them."""
 
-    pages: Sequence[EncodedPage]
-    bounds: Sequence[LeafBounds]
+    pages: Sequence[Sequence[EncodedPage]]
+    bounds: Sequence[Sequence[LeafBounds]]
 
 
 class ZoneSink(Protocol):
     """Gathers statistics of what is written; see `file.zone_file`."""
 
     def bounds_of(
-        self, field: Field, array: pa.Array, first_row: int, pages: Mapping[int, Sequence[int]]
-    ) -> list[LeafBounds]:
-        """Return the statistics of values of a field, for `add`; changes nothing."""
+        self,
+        fields: Sequence[Field],
+        arrays: Sequence[pa.Array],
+        first_rows: Sequence[int],
+        pages: Sequence[Mapping[int, Sequence[int]]],
+    ) -> Sequence[Sequence[LeafBounds]]:
+        """Return the statistics of values of each field, for `add`; changes nothing."""
 
     def add(self, field: Field, bounds: Sequence[LeafBounds]) -> None:
         """Keep the statistics of the next values of a field."""
@@ -134,14 +161,20 @@ class FileWriter:
         self._zones = zones
         self._columns: list[list[WrittenPage]] = [[] for _ in self._plan.encodings]
         self._pending = [
-            _Pending(each.field, each.first_column, has_blobs=each.has_blobs)
+            _Pending(
+                each.field,
+                each.first_column,
+                has_blobs=each.has_blobs,
+                kind=kind_of(each.field, options.version),
+            )
             for each in self._plan.fields
         ]
         self._page_bytes_max = _page_bytes_max(options)
         cached = options.data_cache_bytes
         field_bytes = _FIELD_BYTES if cached is None else cached // max(1, len(self._pending))
         self._page_bytes = max(1, min(field_bytes, self._page_bytes_max))
-        self._encoding: deque[tuple[_Pending, int, int, Future[_Encoded] | _Encoded]] = deque()
+        self._cut: list[_Cut] = []
+        self._encoding: deque[tuple[Sequence[_Cut], Future[_Encoded] | _Encoded]] = deque()
         self._metadata = dict(schema.metadata)
         self._global_buffers: list[Place] = []
         self._report: list[ColumnChoice] = []
@@ -167,7 +200,7 @@ class FileWriter:
 
         Pages that are being encoded do. They are waited for only if they could matter.
         """
-        encoding = sum(page_bytes for _, _, page_bytes, _ in self._encoding)
+        encoding = sum(cut.bytes for cuts, _ in self._encoding for cut in cuts)
         if self._container.position + encoding >= num_bytes:
             self._write_encoded(keep=0)
         return self._container.position >= num_bytes
@@ -192,16 +225,16 @@ class FileWriter:
             for array in arrays:
                 placed = self._placed(pending.field, array) if pending.has_blobs else array
                 self._append(pending, placed)
+        self._encode_cut()
         self._num_rows += batch.num_rows
 
     def finish(self) -> WriteSummary:
         """Write what still waits and the metadata, and make the file visible."""
         if self._zones is not None and not self._zones.wants(self._num_rows):
             self._zones = None
-        if self._zones is None:
-            self._flush_small()
         for pending in self._pending:
             self._flush(pending)
+        self._encode_cut()
         self._write_encoded(keep=0)
         if not self._num_rows and self._options.version is FileVersion.V2_0:
             self._write_empty_pages()
@@ -258,44 +291,50 @@ class FileWriter:
             if pending.bytes >= limit or len(array) - start > rows:
                 self._flush(pending)
 
-    def _flush_small(self) -> None:
-        """Write what waits of fields if it is so little that pages of one type are made at once."""
-        self._write_encoded(keep=0)
-        small = [each for each in self._pending if each.rows and each.bytes < _SMALL_BYTES]
-        arrays = [joined(each.arrays, each.field) for each in small]
-        fields = [each.field for each in small]
-        pages = encode_small_fields(arrays, fields, self._options.version)
-        for pending, page in zip(small, pages, strict=True):
-            if page is not None:
-                self._write_page(pending, pending.first_row, page)
-                pending.take()
-
     def _flush(self, pending: _Pending) -> None:
-        """Start encoding what waits, and write what is encoded."""
+        """Cut a page of what waits."""
         if not pending.rows:
             return
-        first_row, num_bytes = pending.first_row, pending.bytes
-        arrays = pending.take()
-        task = partial(self._encode, pending.field, arrays, first_row)
-        if pending.has_blobs:
+        if pending.is_cut:
+            # The pages of a field are encoded, and written, in order.
+            self._encode_cut()
+        self._cut.append(pending.take())
+        pending.is_cut = True
+
+    def _encode_cut(self) -> None:
+        """Start encoding the pages that were cut, those together that are alike."""
+        batches: dict[tuple[str | int, int], list[_Cut]] = {}
+        for cut in self._cut:
+            kind = cut.pending.kind or id(cut.pending)
+            batches.setdefault((kind, cut.rows), []).append(cut)
+            cut.pending.is_cut = False
+        self._cut.clear()
+        for cuts in batches.values():
+            each = sum(cut.bytes for cut in cuts) // len(cuts)
+            step = max(1, min(_BATCH_PAGES, _BATCH_BYTES // max(each, 1)))
+            for start in range(0, len(cuts), step):
+                self._start(cuts[start : start + step])
+
+    def _start(self, cuts: Sequence[_Cut]) -> None:
+        """Start encoding pages, and write what is encoded."""
+        task = partial(self._encode, cuts)
+        has_blobs = cuts[0].pending.has_blobs
+        if has_blobs:
             # What was cut before goes into the file before the blobs of this page do.
             self._write_encoded(keep=0)
-        if pending.has_blobs or num_bytes < _SMALL_BYTES:
-            encoded: Future[_Encoded] | _Encoded = task()
-        else:
-            encoded = submit(task)
-        self._encoding.append((pending, first_row, num_bytes, encoded))
+        is_small = sum(cut.bytes for cut in cuts) < _SMALL_BYTES
+        self._encoding.append((cuts, task() if has_blobs or is_small else submit(task)))
         self._write_encoded(keep=CPU_THREADS)
 
-    def _encode(self, node: Field, arrays: Sequence[pa.Array], first_row: int) -> _Encoded:
-        array = joined(arrays, node)
-        version = self._options.version
-        pages = self._generation.encode_field(array, node, version, blobs=self._blobs)
-        zones = self._zones
-        if zones is None:
+    def _encode(self, cuts: Sequence[_Cut]) -> _Encoded:
+        fields = [cut.pending.field for cut in cuts]
+        arrays = [joined(cut.arrays, field) for cut, field in zip(cuts, fields, strict=True)]
+        pages = encode_fields(arrays, fields, self._options.version, blobs=self._blobs)
+        if self._zones is None:
             return _Encoded(pages, ())
-        rows = self._rows_of_pages(node, pages)
-        return _Encoded(pages, zones.bounds_of(node, array, first_row, rows))
+        rows = [self._rows_of_pages(field, own) for field, own in zip(fields, pages, strict=True)]
+        first_rows = [cut.first_row for cut in cuts]
+        return _Encoded(pages, self._zones.bounds_of(fields, arrays, first_rows, rows))
 
     def _rows_of_pages(
         self, node: Field, pages: Sequence[EncodedPage]
@@ -312,12 +351,14 @@ class FileWriter:
     def _write_encoded(self, *, keep: int) -> None:
         """Write pages in the order they were cut, until only `keep` are being encoded."""
         while len(self._encoding) > keep:
-            pending, first_row, _, encoded = self._encoding.popleft()
+            cuts, encoded = self._encoding.popleft()
             found = encoded.result() if isinstance(encoded, Future) else encoded
-            for page in found.pages:
-                self._write_page(pending, first_row, page)
+            for cut, pages in zip(cuts, found.pages, strict=True):
+                for page in pages:
+                    self._write_page(cut.pending, cut.first_row, page)
             if self._zones is not None:
-                self._zones.add(pending.field, found.bounds)
+                for cut, bounds in zip(cuts, found.bounds, strict=True):
+                    self._zones.add(cut.pending.field, bounds)
 
     def _write_page(self, pending: _Pending, first_row: int, page: EncodedPage) -> None:
         places = self._container.write_buffers(page.buffers)
@@ -368,4 +409,4 @@ def _value_bytes(array: pa.Array) -> int:
     """Return the bytes of the values of an array; a dictionary is not repeated per page."""
     if isinstance(array, pa.DictionaryArray):
         return int(array.indices.nbytes)
-    return int(array.nbytes)
+    return value_bytes(array)
