@@ -1,6 +1,7 @@
 """What is imported, and when: a package of names costs nothing until one of them is used."""
 
 import ast
+import os
 import subprocess
 import sys
 import textwrap
@@ -110,3 +111,35 @@ def test_reading_a_table_imports_nothing_that_only_changes_or_searches_it(tmp_pa
         print([name for name in idle if name in sys.modules])
     """
     assert run(textwrap.dedent(program)).strip() == "[]"
+
+
+FORKED = """
+import os, signal, sys, threading, time
+sys.path.insert(0, sys.argv[1])
+import slowly
+
+thread = threading.Thread(target=lambda: slowly.name)
+thread.start()
+while "slowly.home" not in sys.modules:
+    time.sleep(0.001)
+child = os.fork()
+if not child:
+    signal.alarm(30)
+    os._exit(slowly.name)
+_, status = os.waitpid(child, 0)
+thread.join()
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+def test_a_fork_waits_for_what_other_threads_import(tmp_path):
+    package = tmp_path / "slowly"
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        "from lancelet.on_demand import import_on_demand\n"
+        "import_on_demand(__name__, {'name': 'slowly.home'})\n"
+    )
+    (package / "home.py").write_text("import time\ntime.sleep(0.5)\nname = 7\n")
+    command = [sys.executable, "-W", "ignore", "-c", FORKED, str(tmp_path)]
+    assert subprocess.run(command, check=False, timeout=120).returncode == 7

@@ -22,6 +22,7 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from lancelet.config import CPU_THREADS, IO_THREADS
+from lancelet.io.pool import started
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -97,7 +98,7 @@ def map_ordered(
     running: deque[Future[R]] = deque()
     try:
         for item in _chained(first, following, source):
-            running.append(pool.submit(task, item))
+            running.append(started(pool, task, item))
             if len(running) >= ahead:
                 yield running.popleft().result()
         while running:
@@ -112,7 +113,7 @@ def map_ordered(
 def submit(task: Callable[[], R]) -> Future[R]:
     """Start one task of computation; its future is done at once where threads do not help."""
     if CPU_THREADS > 1 and not is_worker():
-        return _POOLS.get("work", CPU_THREADS).submit(task)
+        return started(_POOLS.get("work", CPU_THREADS), lambda _: task(), None)
     future: Future[R] = Future()
     future.set_result(task())
     return future

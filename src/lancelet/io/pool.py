@@ -9,12 +9,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 from lancelet.config import IO_THREADS
 from lancelet.io.fork import renew_after_fork
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class _Threads:
@@ -52,7 +54,7 @@ def run_requests(requests: Sequence[Callable[[], T]]) -> list[T]:
     if len(requests) <= 1:
         return [request() for request in requests]
     pool = _THREADS.get()
-    futures = [pool.submit(request) for request in requests]
+    futures = [started(pool, _call, request) for request in requests]
     try:
         return [future.result() for future in futures]
     finally:
@@ -63,4 +65,36 @@ def run_requests(requests: Sequence[Callable[[], T]]) -> list[T]:
 
 def run_in_background(request: Callable[[], T]) -> Future[T]:
     """Start something; who needs to know how it ended asks what is returned."""
-    return _THREADS.get().submit(request)
+    return started(_THREADS.get(), _call, request)
+
+
+class _WhenAsked(Future[R]):
+    """Runs a task in the thread that asks for its result; cancelled, it never runs."""
+
+    def __init__(self, task: Callable[[], R]) -> None:
+        super().__init__()
+        self._task = task
+
+    def result(self, timeout: float | None = None) -> R:
+        if not self.done():
+            self.set_result(self._task())
+        return super().result(timeout)
+
+    def cancel(self) -> bool:
+        # A pool tells those who wait; here nobody else would.
+        return super().cancel() and not self.set_running_or_notify_cancel()
+
+
+def started(pool: ThreadPoolExecutor, task: Callable[[T], R], item: T) -> Future[R]:
+    """Start a task in a pool; once the interpreter starts no threads, it runs when it is asked.
+
+    That is so in threads that go on after the main one has ended, and in what `atexit` calls.
+    """
+    try:
+        return pool.submit(task, item)
+    except RuntimeError:
+        return _WhenAsked(partial(task, item))
+
+
+def _call(request: Callable[[], T]) -> T:
+    return request()

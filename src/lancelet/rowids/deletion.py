@@ -71,6 +71,26 @@ class DeletionVector:
             return DeletionVector(parse_bitmap(content.tobytes()), file_type)
         return DeletionVector(_parse_arrow(data), file_type)
 
+    def checked(self, physical_rows: int, num_deleted_rows: int) -> DeletionVector:
+        """Return the vector if it is of a fragment of so many rows, so many of which are deleted.
+
+        A few bytes may claim that all rows are deleted which a number of 32 bits can count, so this
+        comes before anything is made of them. Manifests that say 0 do not know how many are.
+        """
+        if self.offsets and self.offsets.max() >= physical_rows:
+            raise CorruptDataError(
+                "a deleted row lies behind the end of its fragment",
+                offset=self.offsets.max(),
+                physical_rows=physical_rows,
+            )
+        if num_deleted_rows and num_deleted_rows != len(self.offsets):
+            raise CorruptDataError(
+                "a deletion file does not have as many rows as the manifest says",
+                expected=num_deleted_rows,
+                found=len(self.offsets),
+            )
+        return self
+
     def render(self) -> bytes:
         """Return the deletion file of the vector, of the type that it says."""
         if self.file_type is DeletionFileType.BITMAP:

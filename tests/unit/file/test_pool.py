@@ -1,6 +1,8 @@
 """The pool: results in order, memory bounded, errors at their turn, and no way to block it."""
 
 import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -104,3 +106,41 @@ print(total, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform cannot fork")
 def test_a_forked_child_has_a_pool_of_its_own(run_program):
     assert run_program(FORK_AFTER_USE) == "5050 0\n"
+
+
+LATE = """
+import atexit, sys, threading
+from lancelet.file import pool
+from lancelet.file.pool import map_ordered, submit
+from lancelet.io.pool import run_in_background, run_requests
+
+pool.CPU_THREADS = 2
+
+def late():
+    threading.main_thread().join()
+    work()
+
+def work():
+    assert list(map_ordered(abs, range(-9, 0))) == list(range(9, 0, -1))
+    assert list(map_ordered(abs, range(-9, 0), waits=True)) == list(range(9, 0, -1))
+    assert submit(lambda: 5).result() == 5
+    assert run_requests([lambda: 1, lambda: 2]) == [1, 2]
+    assert run_in_background(lambda: 7).result() == 7
+    failing = map_ordered(lambda number: 1 // number, [1, 2, 3, 0, 4, 5])
+    try:
+        print(list(failing))
+    except ZeroDivisionError:
+        print("done")
+
+if sys.argv[1] == "thread":
+    threading.Thread(target=late).start()
+else:
+    atexit.register(work)
+"""
+
+
+@pytest.mark.parametrize("when", ["thread", "atexit"])
+def test_work_goes_on_after_the_main_thread_has_ended(when):
+    command = [sys.executable, "-c", LATE, when]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert found.stdout == "done\n", found.stderr

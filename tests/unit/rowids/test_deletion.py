@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyroaring import BitMap
+from pyroaring import BitMap, FrozenBitMap
 
 from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.format.fragment import DeletionFileType
@@ -93,3 +93,25 @@ def test_a_damaged_file_is_a_vector_or_corrupt(form, place, value):
     data[place % len(data)] = value
     with contextlib.suppress(CorruptDataError):
         assert len(DeletionVector.parse(bytes(data), form)) <= 2**32
+
+
+@pytest.mark.parametrize("expected", [0, 2**32])
+def test_a_file_that_claims_all_rows_there_could_be_is_refused_at_once(expected):
+    everything = BitMap()
+    everything.add_range(0, 2**32)
+    claimed = DeletionVector.parse(
+        DeletionVector(FrozenBitMap(everything), BITMAP).render(), BITMAP
+    )
+    assert len(claimed) == 2**32
+    with pytest.raises(CorruptDataError, match="behind the end"):
+        claimed.checked(1000, expected)
+
+
+def test_a_vector_must_have_the_rows_that_the_manifest_counts():
+    vector = DeletionVector.of([0, 7, 9])
+    assert vector.checked(10, 3) is vector
+    assert vector.checked(10, 0) is vector
+    for counted in (2, 4):
+        with pytest.raises(CorruptDataError, match="as many rows") as caught:
+            vector.checked(10, counted)
+        assert (caught.value.facts["expected"], caught.value.facts["found"]) == (counted, 3)
