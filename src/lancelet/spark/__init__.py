@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from lancelet.spark.scanning import count, scan
     from lancelet.spark.searching import search, search_text
     from lancelet.spark.session import register
+    from lancelet.spark.sql.names import attach, detach
+    from lancelet.spark.sql.run import sql
     from lancelet.spark.writing import Once, write
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
     "Running",
     "TerminalBar",
     "add_columns",
+    "attach",
     "check",
     "cleanup",
     "compact",
@@ -34,6 +37,7 @@ __all__ = [
     "count",
     "create_index",
     "delete",
+    "detach",
     "ingest_files",
     "merge",
     "migrate",
@@ -42,6 +46,7 @@ __all__ = [
     "scan",
     "search",
     "search_text",
+    "sql",
     "update",
     "write",
 ]
@@ -55,6 +60,7 @@ import_on_demand(
         "Running": "lancelet.spark.running",
         "TerminalBar": "lancelet.ops.jobs.bar",
         "add_columns": "lancelet.spark.columns",
+        "attach": "lancelet.spark.sql.names",
         "check": "lancelet.spark.change",
         "cleanup": "lancelet.spark.change",
         "compact": "lancelet.spark.change",
@@ -62,6 +68,7 @@ import_on_demand(
         "count": "lancelet.spark.scanning",
         "create_index": "lancelet.spark.indexing",
         "delete": "lancelet.spark.change",
+        "detach": "lancelet.spark.sql.names",
         "ingest_files": "lancelet.spark.ingest",
         "merge": "lancelet.spark.merging",
         "migrate": "lancelet.spark.change",
@@ -70,6 +77,7 @@ import_on_demand(
         "scan": "lancelet.spark.scanning",
         "search": "lancelet.spark.searching",
         "search_text": "lancelet.spark.searching",
+        "sql": "lancelet.spark.sql.run",
         "update": "lancelet.spark.change",
         "write": "lancelet.spark.writing",
     },

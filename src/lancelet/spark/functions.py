@@ -30,6 +30,7 @@ from lancelet.ops.jobs.split import Split
 from lancelet.spark.options import ReadOptions
 from lancelet.spark.reader import pinned, plan_tasks, run_scan, schema_of_snapshot
 from lancelet.spark.types import arrow_schema, spark_schema
+from lancelet.table.location import TableLocation
 from lancelet.table.manifests import list_versions
 from lancelet.table.snapshot import Snapshot, open_entry
 
@@ -91,8 +92,7 @@ class LanceVersions:
     def eval(self, path: Any) -> Iterator[Row]:
         """Yield the versions, oldest first."""
         location = ReadOptions.parse({"path": path}).table.open().location
-        rows = [_describe(open_entry(location, entry)) for entry in list_versions(location.store)]
-        yield from (tuple(row.values()) for row in rows)
+        yield from describe_versions(location)[1]
 
 
 class LanceFiles:
@@ -107,8 +107,7 @@ class LanceFiles:
     def eval(self, path: Any, **options: Any) -> Iterator[Row]:
         """Yield the files by fragment."""
         snapshot = pinned(_read_options(path, options))
-        rows = [row for fragment in snapshot.fragments for row in _files_of(snapshot, fragment)]
-        yield from (tuple(row.values()) for row in rows)
+        yield from describe_files(snapshot)[1]
 
 
 class LanceChanges:
@@ -147,6 +146,18 @@ def register_functions(spark: SparkSession, functions: Mapping[str, type[Any]]) 
     for name, function in functions.items():
         made = cast("UserDefinedTableFunction", udtf(function, useArrow=False))
         spark.udtf.register(name, made)
+
+
+def describe_versions(location: TableLocation) -> tuple[pa.Schema, list[Row]]:
+    """Return the versions of a table, oldest first, and the columns of what is said of them."""
+    found = [_describe(open_entry(location, entry)) for entry in list_versions(location.store)]
+    return _VERSIONS, [tuple(row.values()) for row in found]
+
+
+def describe_files(snapshot: Snapshot) -> tuple[pa.Schema, list[Row]]:
+    """Return the data files of a version, and the columns of what is said of them."""
+    found = [row for fragment in snapshot.fragments for row in _files_of(snapshot, fragment)]
+    return _FILES, [tuple(row.values()) for row in found]
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:

@@ -86,9 +86,9 @@ class MergedPart:
 def write_merged(
     files: FilePlan, on: tuple[str, ...], batches: Iterable[pa.RecordBatch]
 ) -> Done[MergedPart]:
-    """Write the rows of a task, which come sorted by action."""
+    """Write the rows of a task, which come sorted by action; without a key none is recorded."""
     snapshot = files.table.open()
-    keys = InsertedKeys(KeyColumns.of(snapshot.schema, on))
+    keys = InsertedKeys(KeyColumns.of(snapshot.schema, on)) if on else None
     fragments: list[Fragment] = []
     gone: list[UInt64s] = [_NO_ADDRESSES]
     counts = MergeCounts()
@@ -102,16 +102,20 @@ def write_merged(
                 gone.append(moved)
                 counts += MergeCounts(updated=len(moved))
             case Action.INSERT:
-                written = write_task(files, _with_keys(group, keys, on))
+                rows = (batch for _, batch in group)
+                written = write_task(files, rows if keys is None else _with_keys(rows, keys, on))
                 fragments += written
                 counts += MergeCounts(inserted=sum(each.physical_rows for each in written))
             case Action.DELETE:
                 removed = [_addresses(batch) for _, batch in group]
                 gone += removed
                 counts += MergeCounts(deleted=sum(map(len, removed)))
-    inserted = keys.filter().keys
-    assert isinstance(inserted, BloomFilter)
-    part = MergedPart(tuple(fragments), np.concatenate(gone), inserted.bitmap, counts)
+    bits = b""
+    if keys is not None:
+        inserted = keys.filter().keys
+        assert isinstance(inserted, BloomFilter)
+        bits = inserted.bitmap
+    part = MergedPart(tuple(fragments), np.concatenate(gone), bits, counts)
     return Done(part, counts.total)
 
 
@@ -144,7 +148,7 @@ def commit_merge(
         new_fragments=fragments,
         fields_for_preserving_bitmap=tuple(int(node.id) for node in files.schema.walk()),
         mode=UpdateMode.REWRITE_ROWS,
-        inserted_rows=_joined_keys(snapshot, on, parts),
+        inserted_rows=_joined_keys(snapshot, on, parts) if on else None,
     )
     committing = CommitOptions(affected=rows, mark=mark)
     return publish(snapshot, operation, committing, Remarks()), counts
@@ -168,9 +172,9 @@ def _noting(
 
 
 def _with_keys(
-    group: Iterable[tuple[Action, pa.RecordBatch]], keys: InsertedKeys, on: tuple[str, ...]
+    rows: Iterable[pa.RecordBatch], keys: InsertedKeys, on: tuple[str, ...]
 ) -> Iterator[pa.RecordBatch]:
-    for _, batch in group:
+    for batch in rows:
         keys.add(batch.select(list(on)))
         yield batch
 

@@ -23,7 +23,7 @@ key at once do not both land: the later one is done again.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import partial, reduce
@@ -36,7 +36,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows 
 from pyspark.sql.types import StructType
 
 from lancelet.errors import FieldNotFoundError, InvalidInputError, UnsupportedError
-from lancelet.ops.jobs.engine import JobReport
+from lancelet.ops.jobs.engine import Job, JobReport
 from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.ops.publish import Retries, with_retries
 from lancelet.query.names import similar_names
@@ -129,19 +129,7 @@ class Merge:
             raise InvalidInputError("the merge has no clause, so it would not change anything")
         job, _ = begin(self.table.uri, self.running | {"spark": self.frame.sparkSession})
         mark = None if once is None else Mark(once.sequence, once.batch)
-        settings = WriteSettings(self.table)
-
-        def attempt(snapshot: Snapshot) -> MergeResult:
-            if mark is not None and mark.is_reached(snapshot.manifest.config):
-                return MergeResult(snapshot.version, MergeCounts(), job.report)
-            files = plan_files(settings, snapshot, target_schema(snapshot), replaces=False)
-            run = partial(write_merged, files, self.on)
-            parts = run_over(job, "merge", self._joined(snapshot), run)
-            published, counts = commit_merge(snapshot, files, self.on, parts, mark)
-            return MergeResult(published.version, counts, job.report)
-
-        snapshot = self.table.at(None).open()
-        return with_retries(snapshot, attempt, retries or Retries(seconds=3600.0))
+        return change_rows(job, self.table, self._joined, self.on, mark=mark, retries=retries)
 
     def _with(self, clause: Clause) -> Merge:
         return replace(self, clauses=(*self.clauses, clause))
@@ -261,6 +249,39 @@ def merge(
     """
     _, table = begin(uri, running)
     return Merge(frame, table, (on,) if isinstance(on, str) else tuple(on), running)
+
+
+def change_rows(
+    job: Job,
+    table: TableRef,
+    changed: Callable[[Snapshot], DataFrame],
+    on: tuple[str, ...] = (),
+    *,
+    mark: Mark | None = None,
+    retries: Retries | None = None,
+) -> MergeResult:
+    """Change the rows that `changed` finds in a version, again where others changed them first.
+
+    Args:
+        job: Where it runs.
+        table: The table.
+        changed: Returns rows with `ACTION`, by which each partition is sorted, `ADDRESS`, and,
+            unless all are deleted, the columns of `target_schema`.
+        on: The key of inserted rows, by which two merges notice that they insert the same.
+        mark: Makes a batch of a stream that comes again change nothing.
+        retries: How often it is tried again.
+    """
+
+    def attempt(snapshot: Snapshot) -> MergeResult:
+        if mark is not None and mark.is_reached(snapshot.manifest.config):
+            return MergeResult(snapshot.version, MergeCounts(), job.report)
+        files = plan_files(WriteSettings(table), snapshot, target_schema(snapshot), replaces=False)
+        run = partial(write_merged, files, on)
+        parts = run_over(job, "merge", changed(snapshot), run)
+        published, counts = commit_merge(snapshot, files, on, parts, mark)
+        return MergeResult(published.version, counts, job.report)
+
+    return with_retries(table.at(None).open(), attempt, retries or Retries(seconds=3600.0))
 
 
 def target_schema(snapshot: Snapshot) -> StructType:

@@ -80,7 +80,8 @@ def scan(
     )
     snapshot = pinned(wanted)
     schema = schema_of_snapshot(snapshot, wanted)
-    found = small_frame(spark, snapshot, wanted, schema, bytes_on_driver)
+    on_driver = 0 if filter is None else bytes_on_driver
+    found = small_frame(spark, snapshot, wanted, schema, on_driver)
     return _scan_frame(spark, snapshot, wanted, schema) if found is None else found
 
 

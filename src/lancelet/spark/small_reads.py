@@ -1,4 +1,4 @@
-"""Reading what a filter leaves of a table in the driver, where that is too little for tasks.
+"""Reading what is left of a table in the driver, where that is too little for tasks.
 
     filter id = 17, on 200 MB       the driver looks at 3 MB of `id` and reads one row
                                     createDataFrame: one row, and no Python worker is started
@@ -51,14 +51,15 @@ def small_frame(
     bytes_max: int,
 ) -> DataFrame | None:
     """Return the rows that match as a data frame of values, or None if tasks should find them."""
-    if wanted.filter is None or not bytes_max or not _is_plain(schema):
+    if not bytes_max or not _is_plain(schema):
         return None
     names = tuple(schema.fieldNames())
     options = ScanOptions(
         columns=names, filter=wanted.filter, limit=wanted.limit, fragments=wanted.fragments
     )
     plan = plan_scan(snapshot, options)
-    if not choose_parts(plan) and _looked_at(plan, wanted) > bytes_max:
+    is_large = _looked_at(plan, wanted) > bytes_max
+    if is_large and (wanted.filter is None or not choose_parts(plan)):
         return None
     batches: list[pa.RecordBatch] = []
     held = 0
@@ -76,7 +77,10 @@ def small_frame(
 
 
 def _looked_at(plan: ScanPlan, wanted: ReadOptions) -> int:
-    names = {path[0] for path in columns_of(plan.filter)}
+    if wanted.filter is None:
+        names = set(plan.schema.names)
+    else:
+        names = {path[0] for path in columns_of(plan.filter)}
     fields = [field for field in plan.snapshot.schema.fields if field.name in names]
     return estimate_bytes(plan.snapshot, fields=fields, fragments=wanted.fragments)
 

@@ -1,0 +1,1 @@
+"""SQL over Lance tables on a Spark session, without a JAR."""

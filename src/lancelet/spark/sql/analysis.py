@@ -1,0 +1,325 @@
+"""What a query reads of each Lance table: which columns, and rows for which a filter is true.
+
+    SELECT o.id, c.name
+    FROM o LEFT JOIN c ON o.c = c.id AND c.age > 30
+    WHERE o.day = DATE '2024-02-29'
+
+    o   columns id c day    filter day = DATE '2024-02-29'
+    c   columns name id age filter age > 30
+
+A column is read if its name stands anywhere in the text, or a star reaches its table; so a column
+too many may be read, and none too few. A filter is made of the parts of a condition that decide
+about rows of one table alone: those of WHERE, unless an outer join may put nulls in place of the
+table, and those of ON on the sides that the join does not keep whole. Whatever is not understood
+reads everything and leaves the rest to Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+from sqlglot import exp
+
+from lancelet.format.schema import Schema
+from lancelet.query.row_columns import ROW_FIELDS
+from lancelet.query.scan_types import scan_field
+from lancelet.spark.sql.predicates import Translator, joined
+from lancelet.spark.sql.source import Source
+
+_UNSTABLE: Final = frozenset(
+    {
+        "RAND",
+        "RANDN",
+        "RANDOM",
+        "RANDSTR",
+        "UNIFORM",
+        "UUID",
+        "SHUFFLE",
+        "MONOTONICALLY_INCREASING_ID",
+        "SPARK_PARTITION_ID",
+        "TABLESAMPLE",
+        "TRANSFORM",
+        "INPUT_FILE_NAME",
+    }
+)
+_NO_NAMES: Final = frozenset(
+    {
+        "current_date",
+        "current_time",
+        "current_timestamp",
+        "current_user",
+        "localtime",
+        "localtimestamp",
+        "session_user",
+        "user",
+        "current_catalog",
+        "current_schema",
+        "current_database",
+        "now",
+    }
+)
+"""What may be a function without parentheses or a column."""
+_ALL_COLUMNS: Final = (exp.Pivot, exp.QueryTransform)
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumns:
+    """The columns of a table that a query names: those that are stored, and those of rows."""
+
+    stored: tuple[pa.Field, ...]
+
+    @staticmethod
+    def of(schema: Schema) -> TableColumns:
+        """Return the columns of a table as a scan returns them."""
+        return TableColumns(tuple(scan_field(each) for each in schema.fields))
+
+    def named(self, name: str) -> pa.Field | None:
+        """Return the only stored column of a name in any case, or None."""
+        found = [each for each in self.stored if each.name.lower() == name.lower()]
+        return found[0] if len(found) == 1 else None
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names in lower case."""
+        return frozenset(each.name.lower() for each in self.stored)
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What a query reads of a table."""
+
+    columns: tuple[str, ...]
+    filter: str | None = None
+    limit: int | None = None
+    conditions: tuple[exp.Expression, ...] = field(default=(), compare=False)
+    is_exact: bool = False
+
+
+def used_columns(
+    source: Source, tree: exp.Query, select: exp.Expression, columns: Sequence[pa.Field]
+) -> list[str]:
+    """Return the columns of a table of a SELECT that it names, in itself or a query within.
+
+    What is a name for Spark may be a keyword for the parser, so words of the text count too if
+    the parser has no name like them.
+    """
+    words = {each for token in source.tokens for each in _spellings(token.text)}
+    elsewhere = _identifiers(tree) - _NO_NAMES
+    within = _identifiers(select) | (words - elsewhere)
+    names = [each.name for each in columns if each.name.lower() in within]
+    return names or ["_rowaddr"]
+
+
+def _identifiers(tree: exp.Expression) -> set[str]:
+    return {each for node in tree.find_all(exp.Identifier) for each in _spellings(str(node.this))}
+
+
+def row_columns(source: Source) -> list[str]:
+    """Return the columns of rows, such as `_rowid`, whose names stand in the text."""
+    words = {token.text.lower() for token in source.tokens}
+    return [name for name in ROW_FIELDS if name in words]
+
+
+def analyse(
+    source: Source,
+    tree: exp.Query | None,
+    tables: Mapping[str, TableColumns],
+    parameters: Mapping[str, Any],
+) -> dict[str, Use]:
+    """Return what a query reads of tables, by the names that stand for them in its tree."""
+    extra = row_columns(source)
+    if tree is None or _is_unclear(source, tree):
+        return {
+            name: Use((*(each.name for each in table.stored), *extra))
+            for name, table in tables.items()
+        }
+    nodes = {node.name: node for node in tree.find_all(exp.Table) if node.name in tables}
+    starred = set(_starred(tree, nodes))
+    is_stable = not any(token.word in _UNSTABLE for token in source.tokens)
+    found: dict[str, Use] = {}
+    for name, table in tables.items():
+        node = nodes.get(name)
+        is_whole = name in starred
+        chosen = (
+            [each.name for each in table.stored]
+            if node is None or is_whole or node.parent_select is None
+            else used_columns(source, tree, node.parent_select, table.stored)
+        )
+        use = Use(tuple(dict.fromkeys([*chosen, *extra])))
+        if node is not None and is_stable:
+            use = _narrowed(use, node, tables, parameters)
+        found[name] = use
+    return found
+
+
+def _spellings(text: str) -> Iterator[str]:
+    yield text.lower()
+    if "`" in text:
+        yield text.replace("``", "`").lower()
+
+
+def _is_unclear(source: Source, tree: exp.Query) -> bool:
+    """Say whether names in the text may mean columns that cannot be told from it."""
+    words = [token.word for token in source.tokens]
+    calls_names = any(
+        word == "IDENTIFIER" and after.kind == "L_PAREN"
+        for word, after in zip(words, source.tokens[1:], strict=False)
+    )
+    pipes = any(
+        one.kind == "PIPE" and two.kind == "GT" and one.stop == two.start
+        for one, two in zip(source.tokens, source.tokens[1:], strict=False)
+    )
+    is_piped = pipes or any(token.text == "|>" for token in source.tokens)
+    return calls_names or is_piped or tree.find(*_ALL_COLUMNS) is not None
+
+
+def _starred(tree: exp.Query, nodes: Mapping[str, exp.Table]) -> Iterator[str]:
+    """Yield the tables of which a query reads all columns without naming them."""
+    for name, node in nodes.items():
+        alias = node.args.get("alias")
+        is_renamed = alias is not None and alias.args.get("columns")
+        if is_renamed or node.parent_select is None or _has_natural_join(node.parent_select):
+            yield name
+    for star in tree.find_all(exp.Star):
+        select = star.parent_select
+        if select is None:
+            yield from nodes
+            continue
+        parent = star.parent
+        if isinstance(parent, exp.Count) and parent.this is star:
+            continue
+        if isinstance(select.parent, exp.Exists) and parent is select:
+            continue
+        qualifier = parent.table if isinstance(parent, exp.Column) else ""
+        for name, node in nodes.items():
+            if qualifier:
+                if node.alias_or_name.lower() == qualifier.lower():
+                    yield name
+            elif node.parent_select is select:
+                yield name
+
+
+def _has_natural_join(select: exp.Expression) -> bool:
+    return any(each.args.get("method") for each in select.args.get("joins") or ())
+
+
+def _narrowed(
+    use: Use,
+    node: exp.Table,
+    tables: Mapping[str, TableColumns],
+    parameters: Mapping[str, Any],
+) -> Use:
+    select = node.parent_select
+    if not isinstance(select, exp.Select) or node.args.get("sample"):
+        return use
+    place = _place(select, node)
+    if place is None:
+        return use
+    conditions = list(_conditions(select, place))
+    translator = Translator(_finder(select, node, tables), parameters)
+    pushed = [translator.filter_of(each) for each in conditions]
+    texts = [each.text for each in pushed if each is not None]
+    is_exact = all(each is not None and each.is_exact for each in pushed)
+    is_alone = not select.args.get("joins") and not select.args.get("laterals")
+    limit = _limit(select) if is_alone and is_exact else None
+    text = joined(texts) if texts else None
+    return Use(use.columns, text, limit, tuple(conditions), is_exact and is_alone)
+
+
+def _place(select: exp.Select, node: exp.Table) -> int | None:
+    """Return which source of a FROM a table is: 0 for the first, then one for each join."""
+    start = select.args.get("from_")
+    if start is not None and start.this is node:
+        return 0
+    for number, join in enumerate(select.args.get("joins") or (), 1):
+        if join.this is node:
+            return number
+    return None
+
+
+def _conditions(select: exp.Select, place: int) -> Iterator[exp.Expression]:
+    """Yield conditions that a row of a source must fulfil, or the result lacks it anyway."""
+    may_be_null = False
+    is_hidden = False
+    found: list[exp.Expression] = []
+    for number, join in enumerate(select.args.get("joins") or (), 1):
+        side, kind = join.side.upper(), join.kind.upper()
+        if join.args.get("method") or kind not in {"", "INNER", "OUTER", "CROSS", "SEMI", "ANTI"}:
+            return
+        on = join.args.get("on")
+        is_new, is_before = number == place, number > place
+        keeps_new = side in {"RIGHT", "FULL"}
+        keeps_before = side in {"LEFT", "FULL"} and kind != "SEMI"
+        if on is not None and (
+            (is_new and not keeps_new) or (is_before and not keeps_before and not may_be_null)
+        ):
+            found += _parts(on)
+        if (is_new and keeps_before) or (is_before and keeps_new):
+            may_be_null = True
+        # Behind a semi join its right side has no names any more; WHERE speaks of others.
+        is_hidden = is_hidden or (is_new and kind in {"SEMI", "ANTI"})
+    yield from found
+    where = select.args.get("where")
+    if where is not None and not may_be_null and not is_hidden:
+        yield from _parts(where.this)
+
+
+def _parts(condition: exp.Expression) -> Iterable[exp.Expression]:
+    stack = [condition]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, exp.And):
+            stack += [node.right, node.left]
+        elif isinstance(node, exp.Paren) and isinstance(node.this, exp.And | exp.Paren):
+            stack.append(node.this)
+        else:
+            yield node
+
+
+def _finder(select: exp.Select, node: exp.Table, tables: Mapping[str, TableColumns]) -> Any:
+    own = tables[node.name]
+    others = [
+        tables[each.name]
+        for each in select.find_all(exp.Table)
+        if each is not node and each.name in tables and each.parent_select is select
+    ]
+    alias = node.alias_or_name.lower()
+
+    def find(column: exp.Column) -> pa.Field | None:
+        if column.args.get("db") or not isinstance(column.this, exp.Identifier):
+            return None
+        if column.table:
+            return own.named(column.name) if column.table.lower() == alias else None
+        if any(column.name.lower() in each.names for each in others):
+            return None
+        return own.named(column.name)
+
+    return find
+
+
+def _limit(select: exp.Select) -> int | None:
+    """Return how many rows a SELECT returns that are any of those that pass its condition."""
+    names = ("group", "having", "distinct", "order", "sort", "cluster", "distribute", "qualify")
+    limit, offset = select.args.get("limit"), select.args.get("offset")
+    if limit is None or any(select.args.get(name) for name in (*names, "windows", "with_")):
+        return None
+    if any(
+        each.find(
+            exp.AggFunc,
+            exp.Window,
+            exp.Anonymous,
+            exp.Explode,
+            exp.Posexplode,
+            exp.Inline,
+            exp.Subquery,
+        )
+        for each in select.expressions
+    ):
+        return None
+    numbers = [limit.expression, *([] if offset is None else [offset.expression])]
+    if not all(isinstance(each, exp.Literal) and each.this.isdigit() for each in numbers):
+        return None
+    return sum(int(each.this) for each in numbers)

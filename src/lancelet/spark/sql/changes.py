@@ -1,0 +1,604 @@
+"""Statements that change rows: INSERT, UPDATE, DELETE, TRUNCATE and MERGE.
+
+    UPDATE lance.`/data/t` SET n = n + 1 WHERE id IN (SELECT id FROM late)
+
+    SELECT 0 AS action, _rowaddr AS address, id, n + 1 AS n FROM t WHERE id IN (...)
+
+Conditions and values are Spark's to compute: the statement becomes a query for the rows that
+change, which reads of the table what it needs, and tasks write its result as one version. A value
+is stored as Spark stores it in a table of its own: what does not fit is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+from pyspark.sql import types as spark_types
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from sqlglot import exp
+
+from lancelet.errors import UnsupportedError
+from lancelet.ops.jobs.table_ref import TableRef
+from lancelet.query.names import similar_names
+from lancelet.spark import change
+from lancelet.spark.merge_tasks import ACTION, ADDRESS, Action
+from lancelet.spark.merging import MergeResult, change_rows, target_schema
+from lancelet.spark.options import ReadOptions
+from lancelet.spark.reader import pinned
+from lancelet.spark.running import Running, begin
+from lancelet.spark.sql.analysis import TableColumns
+from lancelet.spark.sql.names import Reference, locate
+from lancelet.spark.sql.predicates import Translator
+from lancelet.spark.sql.query import Session, plan_query, quoted
+from lancelet.spark.sql.reading import Opened
+from lancelet.spark.sql.source import Source, parse_query
+from lancelet.spark.sql.words import Words
+from lancelet.spark.writing import write
+from lancelet.table.snapshot import Snapshot
+
+_QUERY: Final = (("SELECT",), ("WITH",), ("VALUES",), ("FROM",), ("TABLE",), ("MAP",), ("REDUCE",))
+_TARGET: Final = "lance.`#target`"
+_SOURCE: Final = "lancelet_source"
+_CLAUSE: Final = "__lancelet_clause"
+_BROUGHT: Final = "__lancelet_source"
+_COUNTS: Final = (
+    "num_affected_rows long, num_updated_rows long, num_deleted_rows long, num_inserted_rows long"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A table that a statement changes, and what it is called in it."""
+
+    session: Session
+    source: Source
+    reference: Reference
+    table: TableRef
+
+    @staticmethod
+    def of(session: Session, source: Source, reference: Reference) -> Target:
+        """Find the table; only its latest version can change."""
+        if reference.is_pinned:
+            source.fail("a change is made to the latest version; leave AS OF out", reference.start)
+        return Target(session, source, reference, locate(session.spark, source, reference))
+
+    @property
+    def running(self) -> Running:
+        """Where jobs run, and where the table is for them."""
+        return {
+            "spark": self.session.spark,
+            "storage_options": dict(self.table.options),
+            "branch": self.table.branch,
+        }
+
+    def open(self) -> Snapshot:
+        """Open the latest version."""
+        return pinned(ReadOptions(self.table))
+
+    def query(self, snapshot: Snapshot, text: str, **frames: DataFrame) -> DataFrame:
+        """Run a query that was made of the statement; it calls the table `lance.`#target``."""
+        opened = Opened(ReadOptions(self.table.at(snapshot.version)), snapshot)
+        session = replace(
+            self.session,
+            known={**self.session.known, "#target": opened},
+            frames={**self.session.frames, **frames},
+        )
+        return plan_query(session, Source(text, self.source)).run()
+
+    def column(self, schema: StructType, name: str, start: int) -> str:
+        """Return the column of a name in any case; one that is not there is an error."""
+        names = schema.fieldNames()
+        found = [each for each in names if each == name] or [
+            each for each in names if each.lower() == name.lower()
+        ]
+        if len(found) != 1:
+            self.source.fail(
+                f"the table has no column `{name}`{similar_names(name, names)}", start, known=names
+            )
+        return found[0]
+
+
+def insert(session: Session, words: Words) -> DataFrame | None:
+    """Run INSERT INTO or INSERT OVERWRITE."""
+    words.need("INSERT")
+    overwrites = words.take_any("INTO", "OVERWRITE") == "OVERWRITE"
+    words.take("TABLE")
+    reference = words.table()
+    if reference is None:
+        return None
+    target = Target.of(session, words.source, reference)
+    snapshot = target.open()
+    schema = target_schema(snapshot)
+    where = "true" if overwrites else None
+    given: list[str] | None = None
+    if words.at("PARTITION"):
+        words.fail("Lance tables have no partitions")
+    if words.at("L_PAREN") and not any(words.at("L_PAREN", *each) for each in _QUERY):
+        start = words.position
+        given = [target.column(schema, name, start) for name in words.names("a column")]
+    by_name = words.take("BY", "NAME")
+    if words.take("REPLACE", "WHERE"):
+        start = words.position
+        condition = words.text_until(*_QUERY)
+        where = exact_filter(session, snapshot, condition)
+        if where is None:
+            words.source.fail(
+                "REPLACE WHERE takes comparisons of columns with constants", start, found=condition
+            )
+    start = words.position
+    text = words.source.text[start:]
+    frame = plan_query(session, Source(text, words.source)).run()
+    brought = frame.columns
+    names = brought if by_name else (given or schema.fieldNames())
+    if by_name:
+        names = [target.column(schema, name, start) for name in brought]
+    if len(set(names)) < len(names) or len(names) != len(brought):
+        words.source.fail(
+            "the query does not bring the columns of the table",
+            start,
+            expected=names,
+            found=brought,
+        )
+    rows = stored(target, frame.toDF(*names), schema, start)
+    done = write(
+        rows,
+        target.table.uri,
+        mode="append" if where is None else "replace",
+        where=where,
+        **target.running,
+    )
+    return _counts(session, inserted=done.num_rows)
+
+
+def delete(session: Session, words: Words) -> DataFrame | None:
+    """Run DELETE FROM."""
+    words.need("DELETE")
+    words.take("FROM")
+    reference = words.table()
+    if reference is None:
+        return None
+    target = Target.of(session, words.source, reference)
+    snapshot = target.open()
+    alias = _alias(words, reference, ("WHERE",))
+    condition = words.text_until() if words.take("WHERE") else "true"
+    words.end()
+    where = exact_filter(session, snapshot, condition, alias)
+    if where is not None:
+        done = change.delete(target.table.uri, where, **target.running)
+        return _counts(session, deleted=done.num_rows)
+    job, _ = begin(target.table.uri, target.running)
+    text = (
+        f"SELECT {int(Action.DELETE)} AS {ACTION}, {quoted(alias)}._rowaddr AS {ADDRESS} "
+        f"FROM {_TARGET} AS {quoted(alias)} WHERE {condition}"
+    )
+    found = change_rows(job, target.table, lambda snapshot: target.query(snapshot, text))
+    return _counts(session, deleted=found.counts.deleted)
+
+
+def truncate(session: Session, words: Words) -> DataFrame | None:
+    """Run TRUNCATE TABLE."""
+    words.need("TRUNCATE", "TABLE")
+    reference = words.table()
+    if reference is None:
+        return None
+    target = Target.of(session, words.source, reference)
+    words.end()
+    done = change.delete(target.table.uri, "true", **target.running)
+    return _counts(session, deleted=done.num_rows)
+
+
+def update(session: Session, words: Words) -> DataFrame | None:
+    """Run UPDATE."""
+    words.need("UPDATE")
+    reference = words.table()
+    if reference is None:
+        return None
+    target = Target.of(session, words.source, reference)
+    schema = target_schema(target.open())
+    alias = _alias(words, reference, ("SET",))
+    words.need("SET")
+    start = words.position
+    values = _assignments(words, target, schema, alias, ("WHERE",))
+    condition = words.text_until() if words.take("WHERE") else "true"
+    words.end()
+
+    def changed(snapshot: Snapshot) -> DataFrame:
+        columns = target_schema(snapshot)
+        _refuse_blobs(snapshot, columns, values)
+        shown = [
+            f"({values[name]}) AS {quoted(name)}"
+            if name in values
+            else f"{quoted(alias)}.{quoted(name)} AS {quoted(name)}"
+            for name in columns.fieldNames()
+        ]
+        text = (
+            f"SELECT {int(Action.UPDATE)} AS {ACTION}, {quoted(alias)}._rowaddr AS {ADDRESS}, "
+            f"{', '.join(shown)} FROM {_TARGET} AS {quoted(alias)} WHERE {condition}"
+        )
+        found = target.query(snapshot, text)
+        return stored(target, found, columns, start, keeps=(ACTION, ADDRESS))
+
+    job, _ = begin(target.table.uri, target.running)
+    found = change_rows(job, target.table, changed)
+    return _counts(session, updated=found.counts.updated)
+
+
+@dataclass(frozen=True, slots=True)
+class _Clause:
+    """A clause of MERGE: which rows, what happens to them, and the values, None for all."""
+
+    case: str
+    action: Action
+    condition: str | None
+    values: Mapping[str, str] | None
+    start: int
+
+
+def merge(session: Session, words: Words) -> DataFrame | None:
+    """Run MERGE INTO."""
+    words.need("MERGE")
+    if words.at("WITH", "SCHEMA", "EVOLUTION"):
+        words.fail("add the columns with ALTER TABLE first; a merge does not")
+    words.take("INTO")
+    reference = words.table()
+    if reference is None:
+        return None
+    target = Target.of(session, words.source, reference)
+    schema = target_schema(target.open())
+    alias = _alias(words, reference, ("USING",))
+    words.need("USING")
+    frame, own = _merge_source(session, words)
+    words.need("ON")
+    condition = words.text_until(("WHEN", "MATCHED"), ("WHEN", "NOT"))
+    clauses = []
+    while words.token is not None:
+        clauses.append(_clause(words, target, schema, alias))
+    if not clauses:
+        words.fail("expected WHEN")
+    if own.lower() == alias.lower():
+        words.source.fail("the source has the name of the table; give it another", reference.start)
+    made = _Merge(target, frame, own, alias, condition, tuple(clauses))
+    made.check(schema)
+    job, _ = begin(target.table.uri, target.running)
+    found = change_rows(job, target.table, made.changed, made.keys(schema))
+    return _merged(session, found)
+
+
+def _merge_source(session: Session, words: Words) -> tuple[DataFrame, str]:
+    """Read the source of a merge, and return its rows and its name."""
+    start = words.number
+    if words.at("L_PAREN"):
+        words.number += 1
+        text = words.text_until()
+        words.need("R_PAREN")
+        default = "source"
+    else:
+        reference = words.table()
+        if reference is None:
+            default = words.path("a table or a query in parentheses").rpartition(".")[2]
+            if words.at("L_PAREN"):
+                words.number += 1
+                words.text_until()
+                words.need("R_PAREN")
+        else:
+            default = reference.parts[-1]
+        tokens = words.source.tokens
+        text = words.source.text[tokens[start].start : tokens[words.number - 1].stop]
+        text = f"SELECT * FROM {text}"
+    words.take("AS")
+    own = default if words.at("ON") else words.name("a name")
+    return plan_query(session, Source(text, words.source)).run(), own
+
+
+def _clause(words: Words, target: Target, schema: StructType, alias: str) -> _Clause:
+    start = words.position
+    words.need("WHEN")
+    case = "matched"
+    if words.take("NOT", "MATCHED"):
+        case = "source"
+        if words.take("BY", "SOURCE"):
+            case = "target"
+        else:
+            words.take("BY", "TARGET")
+    else:
+        words.need("MATCHED")
+    condition = words.text_until(("THEN",)) if words.take("AND") else None
+    words.need("THEN")
+    stops = (("WHEN", "MATCHED"), ("WHEN", "NOT"))
+    if case != "source" and words.take("DELETE"):
+        return _Clause(case, Action.DELETE, condition, {}, start)
+    if case == "source":
+        words.need("INSERT")
+        if words.take("STAR"):
+            return _Clause(case, Action.INSERT, condition, None, start)
+        place = words.position
+        names = [
+            target.column(schema, _last(name, alias), place) for name in words.names("a column")
+        ]
+        words.need("VALUES")
+        words.need("L_PAREN")
+        values = [words.text_until(("COMMA",), ("R_PAREN",))]
+        while words.take("COMMA"):
+            values.append(words.text_until(("COMMA",), ("R_PAREN",)))
+        words.need("R_PAREN")
+        if len(values) != len(names) or len(set(names)) < len(names):
+            words.source.fail("INSERT has not one value for each column", place, columns=names)
+        return _Clause(case, Action.INSERT, condition, dict(zip(names, values, strict=True)), start)
+    if not words.take("UPDATE"):
+        words.fail("expected UPDATE or DELETE")
+    words.need("SET")
+    if case == "matched" and words.take("STAR"):
+        return _Clause(case, Action.UPDATE, condition, None, start)
+    given = _assignments(words, target, schema, alias, *stops)
+    return _Clause(case, Action.UPDATE, condition, given, start)
+
+
+@dataclass(frozen=True, slots=True)
+class _Merge:
+    target: Target
+    frame: DataFrame
+    own: str
+    alias: str
+    condition: str
+    clauses: tuple[_Clause, ...]
+
+    def check(self, schema: StructType) -> None:
+        """Refuse clauses that can never be reached, and stars over columns that are missing."""
+        for number, clause in enumerate(self.clauses):
+            if any(
+                each.case == clause.case and each.condition is None
+                for each in self.clauses[:number]
+            ):
+                self.target.source.fail("a clause before it takes all such rows", clause.start)
+            if clause.values is None:
+                brought = {each.lower() for each in self.frame.columns}
+                missing = [each for each in schema.fieldNames() if each.lower() not in brought]
+                if missing:
+                    self.target.source.fail(
+                        "`*` means all columns of the table, and the source lacks some",
+                        clause.start,
+                        missing=missing,
+                    )
+
+    def keys(self, schema: StructType) -> tuple[str, ...]:
+        """Return the columns of the table that the condition compares with the source."""
+        tree = parse_query(f"SELECT 1 FROM t WHERE {self.condition}")
+        if tree is None:
+            return ()
+        names = {each.lower(): each for each in schema.fieldNames()}
+        found = []
+        for node in tree.args["where"].find_all(exp.EQ):
+            for side, other in ((node.left, node.right), (node.right, node.left)):
+                is_pair = isinstance(side, exp.Column) and isinstance(other, exp.Column)
+                if (
+                    is_pair
+                    and side.table.lower() == self.alias.lower()
+                    and (other.table.lower() == self.own.lower())
+                ):
+                    found.append(names.get(side.name.lower(), ""))
+        return tuple(each for each in dict.fromkeys(found) if each)
+
+    def changed(self, snapshot: Snapshot) -> DataFrame:
+        """Return the rows that change: what happens to each, where it is, and its new values."""
+        schema = target_schema(snapshot)
+        for clause in self.clauses:
+            if clause.action is Action.UPDATE:
+                _refuse_blobs(snapshot, schema, clause.values)
+        source, alias = quoted(self.own), quoted(self.alias)
+        is_source = f"{source}.{_BROUGHT} IS NOT NULL"
+        is_target = f"{alias}._rowaddr IS NOT NULL"
+        cases = {
+            "matched": f"{is_source} AND {is_target}",
+            "source": f"{alias}._rowaddr IS NULL",
+            "target": f"{source}.{_BROUGHT} IS NULL",
+        }
+        whens = [
+            f"WHEN ({cases[each.case]}) AND ({each.condition or 'true'}) THEN {number}"
+            for number, each in enumerate(self.clauses)
+        ]
+        shown = [f"CASE {' '.join(whens)} END AS {_CLAUSE}", f"{alias}._rowaddr AS {ADDRESS}"]
+        values: dict[str, list[tuple[int, str]]] = {name: [] for name in schema.fieldNames()}
+        for number, clause in enumerate(self.clauses):
+            if clause.action is Action.DELETE:
+                continue
+            for name, labels in values.items():
+                made = self._value(clause, name)
+                if made is not None:
+                    label = f"__lancelet_{number}_{name}"
+                    case = f"CASE WHEN {_CLAUSE} = {number} THEN ({made}) END"
+                    shown.append(f"{case} AS {quoted(label)}")
+                    labels.append((number, label))
+        text = (
+            f"SELECT {', '.join(shown)} FROM {{{_SOURCE}}} AS {source} {self._join()} JOIN "
+            f"{_TARGET} AS {alias} ON {self.condition}"
+        )
+        brought = self.frame.withColumn(_BROUGHT, F.lit(1))
+        joined = self.target.query(snapshot, text, **{_SOURCE: brought})
+        joined = joined.where(F.col(_CLAUSE).isNotNull())
+        actions = F.lit(None).cast("int")
+        for number, clause in enumerate(self.clauses):
+            is_it = F.col(_CLAUSE) == number
+            actions = F.when(is_it, F.lit(int(clause.action))).otherwise(actions)
+        types = {each.name: each.dataType for each in joined.schema}
+        columns = [
+            self._stored(schema[name].dataType, name, labels, types)
+            for name, labels in values.items()
+        ]
+        chosen = joined.select(actions.alias(ACTION), F.col(ADDRESS), *columns)
+        return chosen.sortWithinPartitions(ACTION)
+
+    def _value(self, clause: _Clause, name: str) -> str | None:
+        if clause.values is None:
+            return f"{quoted(self.own)}.{quoted(name)}"
+        if name in clause.values:
+            return clause.values[name]
+        if clause.action is Action.UPDATE:
+            return f"{quoted(self.alias)}.{quoted(name)}"
+        return None
+
+    def _stored(
+        self,
+        wanted: DataType,
+        name: str,
+        labels: Sequence[tuple[int, str]],
+        types: Mapping[str, DataType],
+    ) -> Column:
+        value = F.lit(None).cast(wanted)
+        for number, label in labels:
+            place = self.clauses[number].start
+            made = _fitted(self.target, F.col(quoted(label)), types[label], wanted, name, place)
+            value = F.when(F.col(_CLAUSE) == number, made).otherwise(value)
+        return value.alias(name)
+
+    def _join(self) -> str:
+        cases = {clause.case for clause in self.clauses}
+        if "target" in cases:
+            return "FULL OUTER" if "source" in cases else "RIGHT OUTER"
+        return "LEFT OUTER" if "source" in cases else "INNER"
+
+
+def exact_filter(
+    session: Session, snapshot: Snapshot, condition: str, alias: str | None = None
+) -> str | None:
+    """Return a filter of the table that is true for the same rows as a condition, or None."""
+    if condition.strip().lower() == "true":
+        return "true"
+    tree = parse_query(f"SELECT 1 FROM t WHERE {condition}")
+    given = set() if tree is None else {key for key, value in tree.args.items() if value}
+    if tree is None or given != {"expressions", "from_", "where"}:
+        return None
+    columns = TableColumns.of(snapshot.schema)
+
+    def find(column: exp.Column) -> object:
+        is_own = not column.table or (alias is not None and column.table.lower() == alias.lower())
+        return None if column.args.get("db") or not is_own else columns.named(column.name)
+
+    made = Translator(find, session.values).filter_of(tree.args["where"].this)
+    return made.text if made is not None and made.is_exact else None
+
+
+def stored(
+    target: Target,
+    frame: DataFrame,
+    schema: StructType,
+    start: int,
+    keeps: Sequence[str] = (),
+) -> DataFrame:
+    """Return the columns of the table in its types; those that the frame lacks are null."""
+    brought = {each.name: each.dataType for each in frame.schema}
+    columns = [F.col(name) for name in keeps]
+    for field in schema:
+        if field.name in brought:
+            value = _fitted(
+                target,
+                F.col(quoted(field.name)),
+                brought[field.name],
+                field.dataType,
+                field.name,
+                start,
+            )
+        elif field.nullable:
+            value = F.lit(None).cast(field.dataType)
+        else:
+            target.source.fail(
+                f"`{field.name}` must not be null, and nothing is given for it", start
+            )
+        columns.append(value.alias(field.name))
+    return frame.select(*columns)
+
+
+def _fitted(
+    target: Target, value: Column, found: DataType, wanted: DataType, name: str, start: int
+) -> Column:
+    if found.simpleString() == wanted.simpleString():
+        return value
+    if not is_storable(found, wanted):
+        target.source.fail(
+            f"`{name}` has type {wanted.simpleString()}, which values of type "
+            f"{found.simpleString()} are not stored as; cast them",
+            start,
+        )
+    message = F.lit(f"a value does not fit `{name}`, which has type {wanted.simpleString()}")
+    fitted = F.coalesce(value.try_cast(wanted), F.raise_error(message).cast(wanted))
+    return F.when(value.isNull(), F.lit(None).cast(wanted)).otherwise(fitted)
+
+
+def is_storable(found: DataType, wanted: DataType) -> bool:
+    """Say whether Spark stores values of a type in a column of another without a cast."""
+    number, text = spark_types.NumericType, spark_types.StringType
+    times = (spark_types.DateType, spark_types.TimestampType, spark_types.TimestampNTZType)
+    match found, wanted:
+        case spark_types.NullType(), _:
+            return True
+        case ArrayType(), ArrayType():
+            return is_storable(found.elementType, wanted.elementType)
+        case MapType(), MapType():
+            return is_storable(found.keyType, wanted.keyType) and is_storable(
+                found.valueType, wanted.valueType
+            )
+        case StructType(), StructType():
+            return len(found) == len(wanted) and all(
+                is_storable(one.dataType, two.dataType)
+                for one, two in zip(found, wanted, strict=True)
+            )
+    if isinstance(found, number) and isinstance(wanted, number):
+        return True
+    if isinstance(found, times) and isinstance(wanted, times):
+        return True
+    is_plain = not isinstance(found, ArrayType | MapType | StructType | spark_types.BinaryType)
+    return found == wanted or (isinstance(wanted, text) and is_plain)
+
+
+def _assignments(
+    words: Words, target: Target, schema: StructType, alias: str, *stops: tuple[str, ...]
+) -> dict[str, str]:
+    """Read `a = x, b = y`."""
+    found: dict[str, str] = {}
+    while True:
+        start = words.position
+        name = target.column(schema, _last(words.path("a column"), alias), start)
+        if not words.take("EQ"):
+            words.fail("expected =")
+        if name in found:
+            words.source.fail(f"`{name}` is set twice", start)
+        found[name] = words.text_until(("COMMA",), *stops)
+        if not words.take("COMMA"):
+            return found
+
+
+def _last(path: str, alias: str) -> str:
+    return path[len(alias) + 1 :] if path.lower().startswith(f"{alias.lower()}.") else path
+
+
+def _alias(words: Words, reference: Reference, stop: tuple[str, ...]) -> str:
+    has_as = words.take("AS")
+    if has_as or (words.token is not None and not words.at(*stop)):
+        return words.name("a name")
+    return reference.parts[-1]
+
+
+def _refuse_blobs(snapshot: Snapshot, schema: StructType, values: Mapping[str, str] | None) -> None:
+    kept = [] if values is None else [each for each in schema.fieldNames() if each not in values]
+    blobs = [each.name for each in snapshot.schema.fields if each.is_blob and each.name in kept]
+    if blobs:
+        raise UnsupportedError(
+            "rows with blobs can only be updated if the statement sets them too", columns=blobs
+        )
+
+
+def _merged(session: Session, done: MergeResult) -> DataFrame:
+    counts = done.counts
+    return _counts(
+        session, inserted=counts.inserted, updated=counts.updated, deleted=counts.deleted
+    )
+
+
+def _counts(
+    session: Session, *, inserted: int = 0, updated: int = 0, deleted: int = 0
+) -> DataFrame:
+    row = (inserted + updated + deleted, updated, deleted, inserted)
+    return session.spark.createDataFrame([row], _COUNTS)

@@ -1,0 +1,172 @@
+"""Statements that describe: DESCRIBE, SHOW and EXPLAIN."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pyspark.sql import DataFrame
+
+from lancelet.dataset.named_table import namespace_module
+from lancelet.spark.functions import describe_files, describe_versions
+from lancelet.spark.reader import pinned, plan_tasks
+from lancelet.spark.sql.changes import Target
+from lancelet.spark.sql.definitions import dataset_of, namespace_parts
+from lancelet.spark.sql.names import Reference, read_options, table_names
+from lancelet.spark.sql.query import Plan, Session, plan_query
+from lancelet.spark.sql.source import Source
+from lancelet.spark.sql.words import Words
+from lancelet.spark.types import spark_schema
+
+_MODES: Final = ("EXTENDED", "FORMATTED", "CODEGEN", "COST")
+
+
+def describe(session: Session, words: Words) -> DataFrame | None:
+    """Run DESCRIBE [TABLE] [EXTENDED | FORMATTED | HISTORY | DETAIL]."""
+    if not words.take_any("DESCRIBE", "DESC"):
+        return None
+    words.take("TABLE")
+    kind = words.take_any("EXTENDED", "FORMATTED", "HISTORY", "DETAIL")
+    reference = words.table()
+    if reference is None:
+        return None
+    words.end()
+    if kind == "HISTORY":
+        return _versions(session, words, reference)
+    wanted = read_options(session.spark, words.source, reference)
+    snapshot = pinned(wanted)
+    schema = spark_schema(snapshot.schema.to_arrow())
+    rows = [
+        (field.name, field.dataType.simpleString(), None if field.nullable else "NOT NULL")
+        for field in schema
+    ]
+    if kind is not None:
+        manifest = snapshot.manifest
+        facts = {
+            "Location": wanted.table.uri,
+            "Version": snapshot.version,
+            "Rows": snapshot.num_rows,
+            "Fragments": len(snapshot.fragments),
+            "File version": manifest.data_version.value if manifest.data_version else "",
+            "Last commit": manifest.timestamp.isoformat(),
+        }
+        if kind == "DETAIL":
+            rows = []
+        else:
+            rows += [("", "", None), ("# Detailed Table Information", "", None)]
+        rows += [(name, str(value), None) for name, value in facts.items()]
+        rows += [(f"Property {name}", value, None) for name, value in manifest.config.items()]
+    return session.spark.createDataFrame(rows, "col_name string, data_type string, comment string")
+
+
+def show(session: Session, words: Words) -> DataFrame | None:
+    """Run SHOW TABLES, NAMESPACES, VERSIONS, BRANCHES, TAGS, INDEXES, FILES, COLUMNS."""
+    words.need("SHOW")
+    if words.token is None:
+        return None
+    kind = words.name("what to show").upper()
+    if kind in {"NAMESPACES", "SCHEMAS", "DATABASES", "TABLES"}:
+        if not words.take_any("IN", "FROM"):
+            return None
+        found = namespace_parts(session, words)
+        return None if found is None else _names(session, words, kind, *found)
+    words.take_any("IN", "FROM", "ON", "OF")
+    words.take("TABLE")
+    reference = words.table()
+    if reference is None:
+        return None
+    words.end()
+    if kind in {"VERSIONS", "HISTORY"}:
+        return _versions(session, words, reference)
+    if kind == "COLUMNS":
+        snapshot = pinned(read_options(session.spark, words.source, reference))
+        rows: list[Any] = [(name,) for name in snapshot.schema.names]
+        return session.spark.createDataFrame(rows, "col_name string")
+    if kind == "FILES":
+        snapshot = pinned(read_options(session.spark, words.source, reference))
+        return _frame(session, *describe_files(snapshot))
+    dataset = dataset_of(Target.of(session, words.source, reference))
+    if kind == "TBLPROPERTIES":
+        rows = sorted(dataset.config().items())
+        return session.spark.createDataFrame(rows, "key string, value string")
+    if kind == "TAGS":
+        rows = [
+            (name, tag["version"], tag.get("branch")) for name, tag in dataset.tags.list().items()
+        ]
+        return session.spark.createDataFrame(rows, "tag string, version long, branch string")
+    if kind == "BRANCHES":
+        rows = [
+            (name, branch["parent_branch"], branch["parent_version"])
+            for name, branch in dataset.branches.list().items()
+        ]
+        return session.spark.createDataFrame(
+            rows, "branch string, parent_branch string, parent_version long"
+        )
+    if kind in {"INDEXES", "INDICES", "INDEX"}:
+        rows = [
+            (
+                each.name,
+                each.index_type,
+                each.field_names,
+                each.num_rows_indexed,
+                dataset.count_rows() - each.num_rows_indexed,
+                len(each.segments),
+            )
+            for each in dataset.describe_indices()
+        ]
+        return session.spark.createDataFrame(
+            rows,
+            "name string, kind string, columns array<string>, rows_indexed long, "
+            "rows_unindexed long, segments long",
+        )
+    words.number = 1
+    return words.fail("expected VERSIONS, TAGS, BRANCHES, INDEXES, FILES, COLUMNS or TBLPROPERTIES")
+
+
+def _versions(session: Session, words: Words, reference: Reference) -> DataFrame:
+    snapshot = pinned(read_options(session.spark, words.source, reference))
+    return _frame(session, *describe_versions(snapshot.location))
+
+
+def _frame(session: Session, schema: Any, rows: list[Any]) -> DataFrame:
+    return session.spark.createDataFrame(rows, spark_schema(schema))
+
+
+def _names(session: Session, words: Words, kind: str, client: Any, parts: list[str]) -> DataFrame:
+    words.end()
+    if kind == "TABLES":
+        rows = [(".".join(parts), name, False) for name in table_names(client, tuple(parts))]
+        ddl = "namespace string, tableName string, isTemporary boolean"
+        return session.spark.createDataFrame(rows, ddl)
+    asked = namespace_module().ListNamespacesRequest(id=parts)
+    names = [(".".join([*parts, name]),) for name in client.list_namespaces(asked).namespaces]
+    return session.spark.createDataFrame(names, "namespace string")
+
+
+def explain(session: Session, words: Words) -> DataFrame | None:
+    """Run EXPLAIN of a query over Lance tables: what will be read, and Spark's plan."""
+    words.need("EXPLAIN")
+    mode = words.take_any(*_MODES)
+    text = words.source.text[words.position :] if words.token is not None else ""
+    plan = plan_query(session, Source(text, words.source))
+    if not plan.references:
+        return None
+    shown = plan.run(f"EXPLAIN {mode or ''} ").collect()[0][0]
+    lines = [*explain_reads(plan), "", shown]
+    return session.spark.createDataFrame([("\n".join(lines),)], "plan string")
+
+
+def explain_reads(plan: Plan) -> list[str]:
+    """Return a paragraph for each table that a query reads."""
+    lines = ["== Lance tables =="]
+    for reference, opened, use in zip(plan.references, plan.opened, plan.uses, strict=True):
+        wanted = opened.options(use)
+        tasks = plan_tasks(opened.snapshot, wanted, use.columns)
+        lines += [
+            f"{reference.title}, version {opened.snapshot.version}",
+            f"  columns: {', '.join(use.columns)}",
+            f"  filter: {use.filter or 'none'}",
+            f"  limit: {use.limit if use.limit is not None else 'none'}",
+            f"  rows: {opened.num_rows}, of {len(tasks)} tasks at most",
+            f"  bytes: {opened.bytes_read(use.columns)} at most",
+        ]
+    return lines

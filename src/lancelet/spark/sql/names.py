@@ -1,0 +1,304 @@
+"""Names of tables in statements: by path, or by a namespace that was attached to the session.
+
+    lance.`/data/t`            a path
+    lake.sales.orders          attach(spark, "lake", "dir", root="/data/lake")
+
+What follows a name says which version is meant: `@branch`, `VERSION AS OF 3`, `VERSION AS OF
+'tag'`, `TIMESTAMP AS OF '2024-02-29 12:00:00'`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
+from zoneinfo import ZoneInfo
+
+from pyspark.sql import SparkSession
+
+from lancelet.dataset.named_table import NamedTable, namespace_module
+from lancelet.errors import InvalidInputError, NotFoundError, UnsupportedError
+from lancelet.ops.jobs.table_ref import TableRef
+from lancelet.query.names import similar_names
+from lancelet.spark.options import ReadOptions
+from lancelet.spark.sql.source import Source, Token
+
+if TYPE_CHECKING:
+    from lance_namespace import LanceNamespace
+
+PATHS: Final = "lance"
+_ATTACHED: Final[WeakKeyDictionary[SparkSession, dict[str, LanceNamespace]]] = WeakKeyDictionary()
+_SYMBOLS: Final = frozenset(
+    {"DOT", "COMMA", "L_PAREN", "R_PAREN", "STRING", "NUMBER", "SEMICOLON", "EQ", "STAR", "COLON"}
+)
+_CLAUSES: Final = frozenset(
+    {"SELECT", "WHERE", "GROUP", "ORDER", "HAVING", "WINDOW", "SET", "SORT"}
+)
+_BEFORE_TABLES: Final = frozenset(
+    {"JOIN", "INTO", "TABLE", "UPDATE", "USING", "OVERWRITE", "EXISTS"}
+)
+
+
+def attach(spark: SparkSession, name: str, kind: str | LanceNamespace, **properties: str) -> None:
+    """Make the tables of a namespace known to `sql` as `name.a.b`.
+
+    Args:
+        spark: The session.
+        name: The first part of the tables' names.
+        kind: `dir`, `rest`, the path of a class of another namespace, or a namespace itself.
+        properties: Those of the namespace, such as `root` or `uri`.
+    """
+    if name.lower() == PATHS or not name:
+        raise InvalidInputError(f"`{PATHS}` stands before paths; choose another name", name=name)
+    client = _connect(kind, properties) if isinstance(kind, str) else kind
+    _ATTACHED.setdefault(spark, {})[name.lower()] = client
+
+
+def detach(spark: SparkSession, name: str) -> None:
+    """Forget a namespace that was attached."""
+    if _ATTACHED.get(spark, {}).pop(name.lower(), None) is None:
+        raise NotFoundError("no namespace of that name is attached", name=name)
+
+
+def attached(spark: SparkSession) -> Mapping[str, LanceNamespace]:
+    """Return the namespaces of a session by their names in lower case."""
+    return _ATTACHED.get(spark, {})
+
+
+def _connect(kind: str, properties: Mapping[str, str]) -> Any:
+    if kind in {"dir", "rest"}:
+        from lancelet.namespace import (  # noqa: PLC0415 - an extra
+            DirectoryNamespace,
+            RestNamespace,
+        )
+
+        kinds: dict[str, Any] = {"dir": DirectoryNamespace, "rest": RestNamespace}
+        return kinds[kind](**properties)
+    return namespace_module().connect(kind, dict(properties))
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A table that a statement names: the parts of its name, its version, and where it stands."""
+
+    parts: tuple[str, ...]
+    start: int
+    stop: int
+    branch: str | None = None
+    version: str | None = None
+    asof: str | None = None
+
+    @property
+    def is_path(self) -> bool:
+        """Whether the table is named by a path."""
+        return len(self.parts) == 2 and self.parts[0].lower() == PATHS
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether a version is named."""
+        return self.version is not None or self.asof is not None
+
+    @property
+    def title(self) -> str:
+        """The name as it is written."""
+        return self.parts[1] if self.is_path else ".".join(self.parts)
+
+
+def find_references(source: Source, catalogs: Mapping[str, Any]) -> list[Reference]:
+    """Return the Lance tables that a statement names, in the order of the text."""
+    tokens = source.tokens
+    found = []
+    number = 0
+    in_tables = _table_places(tokens)
+    while number < len(tokens):
+        made = reference_at(source, number, catalogs)
+        if made is None or (not made[0].is_path and number not in in_tables):
+            number += 1
+            continue
+        reference, number = made
+        is_call = number < len(tokens) and tokens[number].kind == "L_PAREN"
+        if reference.is_path or not is_call or reference.stop < tokens[number].start:
+            found.append(reference)
+    return found
+
+
+def reference_at(
+    source: Source, number: int, catalogs: Mapping[str, Any]
+) -> tuple[Reference, int] | None:
+    """Return the table that is named from a token on, and the number of the token behind it."""
+    tokens = source.tokens
+    start = number
+    if number >= len(tokens) or not _is_name(tokens[number]):
+        return None
+    if number and tokens[number - 1].kind == "DOT":
+        return None
+    parts = [tokens[number].text]
+    first = parts[0].lower()
+    number += 1
+    while (
+        number + 1 < len(tokens)
+        and tokens[number].kind == "DOT"
+        and _is_name(tokens[number + 1], after_dot=True)
+    ):
+        parts.append(tokens[number + 1].text)
+        number += 2
+    is_path = first == PATHS and len(parts) == 2 and tokens[number - 1].kind == "IDENTIFIER"
+    if not is_path and not (first in catalogs and len(parts) > 1):
+        return None
+    branch = version = asof = None
+    if number + 1 < len(tokens) and tokens[number].kind == "PARAMETER":
+        branch = tokens[number + 1].text
+        number += 2
+    ahead = [each.word for each in tokens[number : number + 4]]
+    skip = 1 if ahead[:1] == ["FOR"] else 0
+    if ahead[skip + 1 : skip + 3] == ["AS", "OF"]:
+        word = ahead[skip]
+        value = number + skip + 3
+        if word in {"VERSION", "SYSTEM_VERSION"}:
+            version, number = _literal(source, value, ("NUMBER", "STRING"))
+        elif word in {"TIMESTAMP", "SYSTEM_TIME"}:
+            if value < len(tokens) and tokens[value].word in {"TIMESTAMP", "DATE"}:
+                value += 1
+            asof, number = _literal(source, value, ("STRING",))
+    stop = tokens[number - 1].stop
+    return Reference(tuple(parts), tokens[start].start, stop, branch, version, asof), number
+
+
+def _literal(source: Source, number: int, kinds: tuple[str, ...]) -> tuple[str, int]:
+    tokens = source.tokens
+    if number >= len(tokens) or tokens[number].kind not in kinds:
+        place = tokens[number].start if number < len(tokens) else len(source.text)
+        source.fail("a version is named by a constant: a number, a tag or a time in quotes", place)
+    return tokens[number].text, number + 1
+
+
+def _is_name(token: Token, *, after_dot: bool = False) -> bool:
+    if token.kind == "IDENTIFIER":
+        return True
+    if token.kind in _SYMBOLS:
+        return False
+    is_word = token.text[:1].isalpha() or token.text[:1] == "_"
+    return is_word and (after_dot or token.kind == "VAR" or token.text.isidentifier())
+
+
+def _table_places(tokens: tuple[Token, ...]) -> set[int]:
+    """Return the numbers of the tokens before which the grammar wants a table."""
+    places: set[int] = set()
+    # For each open parenthesis: whether a query began, and whether its FROM is what comes.
+    levels = [(True, False)]
+    for number, token in enumerate(tokens):
+        has_query, in_from = levels[-1]
+        before = tokens[number - 1] if number else None
+        if token.kind == "L_PAREN":
+            opens = number in places or (before is not None and number - 1 in places)
+            levels.append((opens, opens))
+            if opens:
+                places.add(number + 1)
+        elif token.kind == "R_PAREN":
+            if len(levels) > 1:
+                levels.pop()
+        elif token.word == "FROM" and (has_query or before is None or before.kind == "L_PAREN"):
+            levels[-1] = (True, True)
+            places.add(number + 1)
+        elif token.word in _CLAUSES:
+            levels[-1] = (has_query or token.word == "SELECT", False)
+        elif token.kind == "COMMA" and in_from:
+            places.add(number + 1)
+        elif token.word in _BEFORE_TABLES:
+            if token.word == "JOIN":
+                levels[-1] = (has_query, True)
+            places.add(number + 1)
+    return places
+
+
+def locate(spark: SparkSession, source: Source, reference: Reference) -> TableRef:
+    """Return where a table is that a statement names; a name that is not known is an error."""
+    if reference.is_path:
+        table = TableRef.of(reference.parts[1])
+        if not reference.parts[1]:
+            source.fail("the path of the table is empty", reference.start)
+    else:
+        named = named_table(spark, source, reference)
+        try:
+            uri, options, known = named.opened(None)
+        except Exception as error:  # what others' namespaces raise has no common class
+            if not _is_missing(error):
+                raise
+            source.fail(_unknown(named), reference.start, table=reference.title)
+        if known.is_managed:
+            raise UnsupportedError(
+                "the namespace decides who publishes versions of this table; use lancelet.dataset",
+                table=reference.title,
+            )
+        table = TableRef.of(uri, options)
+    branch = reference.branch
+    return table if branch in {None, "main"} else table.on_branch(str(branch))
+
+
+def named_table(spark: SparkSession, source: Source, reference: Reference) -> NamedTable:
+    """Return a table of an attached namespace, which need not be there."""
+    client = attached(spark).get(reference.parts[0].lower())
+    if client is None:
+        source.fail("the table is not named by an attached namespace", reference.start)
+    return NamedTable(client, reference.parts[1:])
+
+
+def is_missing(error: Exception) -> bool:
+    """Say whether an error of a namespace means that there is no such name."""
+    return _is_missing(error)
+
+
+def _is_missing(error: Exception) -> bool:
+    return isinstance(error, (LookupError, FileNotFoundError)) or "NotFound" in type(error).__name__
+
+
+def _unknown(named: NamedTable) -> str:
+    known = list(table_names(named.client, named.table_id[:-1]))
+    near = similar_names(named.table_id[-1], known)
+    return f"no table has this name{near}"
+
+
+def table_names(client: LanceNamespace, parent: tuple[str, ...]) -> Iterator[str]:
+    """Yield the tables directly below a namespace; none if there is no such namespace."""
+    names = namespace_module()
+    page: str | None = None
+    while True:
+        try:
+            answer = client.list_tables(names.ListTablesRequest(id=list(parent), page_token=page))
+        except Exception as error:  # what others' namespaces raise has no common class
+            if _is_missing(error):
+                return
+            raise
+        yield from answer.tables
+        page = answer.page_token
+        if not page:
+            return
+
+
+def read_options(spark: SparkSession, source: Source, reference: Reference) -> ReadOptions:
+    """Return the version of a table that a statement names."""
+    table = locate(spark, source, reference)
+    version, tag, asof = None, None, None
+    if reference.version is not None:
+        is_number = reference.version.isdigit()
+        version = int(reference.version) if is_number else None
+        tag = None if is_number else reference.version
+    if reference.asof is not None:
+        asof = _instant(spark, source, reference)
+    return ReadOptions(table, version=version, tag=tag, asof=asof)
+
+
+def _instant(spark: SparkSession, source: Source, reference: Reference) -> datetime:
+    """Return the time that is named, on the clock of the session unless it has a zone."""
+    text = reference.asof or ""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        place = source.text.find(text, reference.start)
+        source.fail("a time is written as 2024-02-29 12:00:00", place, found=text)
+    if found.tzinfo is None:
+        zone = str(spark.conf.get("spark.sql.session.timeZone", "UTC"))
+        found = found.replace(tzinfo=ZoneInfo(zone))
+    return found.astimezone(UTC)

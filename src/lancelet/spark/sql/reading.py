@@ -1,0 +1,113 @@
+"""Data frames for the tables of a statement, with what was found about their use pushed down.
+
+What is small is read by the driver, here and now: Spark then knows how small it is, and joins it
+without a shuffle. What is large is read in tasks, of which Spark is told about how many rows come
+out, so that it does not take every table for a small one:
+
+    spark.range(0, rows, 1, tasks)      about the rows of the table: what Spark estimates by
+      .where(first of a partition)      the tasks, one row in each partition
+      .mapInArrow(scan)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final, TypeVar
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from lancelet.ops.jobs.scan_task import ScanTask
+from lancelet.ops.jobs.split import estimate_bytes
+from lancelet.spark.arrow_tasks import map_in_arrow
+from lancelet.spark.options import ReadOptions
+from lancelet.spark.reader import plan_tasks, run_scan, schema_of_snapshot
+from lancelet.spark.small_reads import small_frame
+from lancelet.spark.sql.analysis import TableColumns, Use
+from lancelet.spark.types import arrow_schema
+from lancelet.table.snapshot import Snapshot
+
+T = TypeVar("T")
+
+SMALL_BYTES: Final = 4 * 1024 * 1024
+"""How much of a table without a filter the driver reads by itself."""
+FILTERED_BYTES: Final = 32 * 1024 * 1024
+"""How much it looks at to find what a filter leaves."""
+_ROWS_MAX: Final = 1 << 26
+"""The most rows that Spark is told of; counting to them costs some hundredths of a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A version of a table that a statement reads."""
+
+    wanted: ReadOptions
+    snapshot: Snapshot
+
+    @property
+    def columns(self) -> TableColumns:
+        """The stored columns, as a scan returns them."""
+        return TableColumns.of(self.snapshot.schema)
+
+    def options(self, use: Use) -> ReadOptions:
+        """Return what a scan is asked for."""
+        return replace(self.wanted, columns=use.columns, filter=use.filter, limit=use.limit)
+
+    def bytes_read(self, names: Sequence[str]) -> int:
+        """Return about how many bytes of files hold columns."""
+        fields = [each for each in self.snapshot.schema.fields if each.name in names]
+        return estimate_bytes(self.snapshot, fields=fields)
+
+    @property
+    def num_rows(self) -> int:
+        """The live rows of the version."""
+        return sum(map(self.snapshot.live_rows, self.snapshot.fragments))
+
+
+def frame_of(spark: SparkSession, opened: Opened, use: Use) -> DataFrame:
+    """Return the rows of a table that a statement needs of it."""
+    wanted = opened.options(use)
+    schema = schema_of_snapshot(opened.snapshot, wanted)
+    small = small_frame(
+        spark,
+        opened.snapshot,
+        wanted,
+        schema,
+        FILTERED_BYTES if use.filter is not None else SMALL_BYTES,
+    )
+    if small is not None:
+        return small
+    tasks = plan_tasks(opened.snapshot, wanted, tuple(schema.fieldNames()))
+    return sized_frame(
+        spark, partial(_scan, arrow_schema(schema)), tasks, schema, rows=opened.num_rows
+    )
+
+
+def sized_frame(
+    spark: SparkSession,
+    make: Callable[[T], Iterator[pa.RecordBatch]],
+    tasks: Sequence[T],
+    schema: StructType,
+    *,
+    rows: int,
+) -> DataFrame:
+    """Return the rows that `make` yields for each task, which Spark takes for about `rows`."""
+    own = list(tasks)
+    count = max(len(own), 1)
+    step = max(1, min(rows, _ROWS_MAX) // count)
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from make(own[number // step])
+
+    total = step * len(own)
+    frame = spark.range(0, total, 1, count)
+    return map_in_arrow(frame.where(f"id % {step} = 0") if step > 1 else frame, run, schema)
+
+
+def _scan(schema: pa.Schema, task: ScanTask) -> Iterator[pa.RecordBatch]:
+    return run_scan(task, schema)

@@ -1,0 +1,64 @@
+"""SQL over Lance tables: `sql(spark, text)`, which runs whatever Spark runs and more.
+
+sql(spark, "SELECT count(*) FROM lance.`/data/orders` WHERE price > :least", least=10)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from lancelet.spark.sql import changes, definitions, listing, upkeep
+from lancelet.spark.sql.names import attached
+from lancelet.spark.sql.query import Session, plan_query
+from lancelet.spark.sql.source import Source
+from lancelet.spark.sql.words import Words
+
+Handler = Callable[[Session, Words], DataFrame | None]
+
+_HANDLERS: Final[Mapping[str, tuple[Handler, ...]]] = {
+    "INSERT": (changes.insert,),
+    "UPDATE": (changes.update,),
+    "DELETE": (changes.delete,),
+    "MERGE": (changes.merge,),
+    "TRUNCATE": (changes.truncate,),
+    "CREATE": (upkeep.create_index, upkeep.create_ref, definitions.create_view, definitions.create),
+    "REPLACE": (definitions.create,),
+    "DROP": (upkeep.drop_ref, definitions.drop),
+    "ALTER": (definitions.alter,),
+    "DESCRIBE": (listing.describe,),
+    "DESC": (listing.describe,),
+    "SHOW": (listing.show,),
+    "EXPLAIN": (listing.explain,),
+    "OPTIMIZE": (upkeep.optimize,),
+    "VACUUM": (upkeep.vacuum,),
+    "RESTORE": (upkeep.restore,),
+    "REFRESH": (upkeep.refresh,),
+}
+"""What runs a statement by its first word; None says that it is not about Lance tables."""
+
+
+def sql(spark: SparkSession, text: str, **parameters: Any) -> DataFrame:
+    """Run a statement of SQL in which Lance tables are known, and return its result.
+
+    A table is named by its path, as ``lance.`/data/t` ``, or in a namespace that was attached, as
+    `lake.db.t`; `@branch`, `VERSION AS OF` and `TIMESTAMP AS OF` may follow. What is not about
+    Lance tables goes to Spark as it is.
+
+    Args:
+        spark: The session.
+        text: One statement; the guide has the grammar.
+        parameters: Values of `:name`, and data frames for `{name}`.
+    """
+    frames = {name: each for name, each in parameters.items() if isinstance(each, DataFrame)}
+    values = {name: each for name, each in parameters.items() if name not in frames}
+    session = Session(spark, values, frames)
+    source = Source(text)
+    if source.tokens:
+        for handler in _HANDLERS.get(source.tokens[0].word, ()):
+            done = handler(session, Words(source, attached(spark)))
+            if done is not None:
+                return done
+    return plan_query(session, source).run()

@@ -1,0 +1,109 @@
+"""The text of a statement: its tokens, and errors that point at a place in it.
+
+UPDATE lance.`/data/t` SE x = 1
+                       ^
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, NoReturn
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import SqlglotError
+
+from lancelet.errors import InvalidInputError
+
+_DIALECT: Final = Spark()
+_FIRST: Final = "x "
+
+
+class StatementError(InvalidInputError):
+    """A statement cannot be understood or is not possible; the message points at the place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A word of a statement: `text` without quotes, and where it stands."""
+
+    kind: str
+    text: str
+    start: int
+    stop: int
+
+    @property
+    def word(self) -> str:
+        """The text in upper case, or nothing for what is quoted."""
+        return "" if self.kind in {"IDENTIFIER", "STRING"} else self.text.upper()
+
+
+@dataclass(frozen=True)
+class Source:
+    """The text of a statement; `origin` is what the user wrote, if this was made of it."""
+
+    text: str
+    origin: Source | None = None
+
+    @cached_property
+    def tokens(self) -> tuple[Token, ...]:
+        """The words of the text, without comments; none if it has no words of SQL."""
+        try:
+            # Behind a first word such as SHOW the tokenizer would read no further.
+            found = _DIALECT.tokenize(_FIRST + self.text)[1:]
+        except SqlglotError:
+            return ()
+        # A literal such as 1L comes as three tokens at one place; the first has the digits.
+        made: list[Token] = []
+        for each in found:
+            if not made or each.start - len(_FIRST) >= made[-1].stop:
+                start, stop = each.start - len(_FIRST), each.end + 1 - len(_FIRST)
+                made.append(Token(each.token_type.name, each.text, start, stop))
+        while made and made[-1].kind == "SEMICOLON":
+            made.pop()
+        return tuple(made)
+
+    def fail(self, message: str, start: int, **facts: Any) -> NoReturn:
+        """Raise an error that points at a character."""
+        raise StatementError(f"{message}\n{self.pointer(start)}", **facts)
+
+    def pointer(self, start: int) -> str:
+        """Return the line of a character with a caret beneath, and where that is.
+
+        >>> print(Source("FORM t").pointer(5))
+        line 1, column 6:
+        FORM t
+             ^
+        """
+        if self.origin is not None:
+            return self.origin.pointer(self._in_origin(start))
+        start = min(start, len(self.text))
+        first = self.text.rfind("\n", 0, start) + 1
+        stop = self.text.find("\n", start)
+        line = self.text[first:] if stop < 0 else self.text[first:stop]
+        number = self.text.count("\n", 0, start) + 1
+        column = start - first
+        return f"line {number}, column {column + 1}:\n{line}\n{' ' * column}^"
+
+    def _in_origin(self, start: int) -> int:
+        """Return where the word at a place was taken from, or else where that text begins."""
+        assert self.origin is not None
+        at_end = self.origin.text.rfind(self.text)
+        if at_end >= 0:
+            return at_end + start
+        word = next((each.text for each in self.tokens if each.start == start), None)
+        return next((each.start for each in self.origin.tokens if each.text == word), 0)
+
+
+def parse_query(text: str) -> exp.Query | None:
+    """Return the tree of a query, or None if the parser does not understand all of it."""
+    try:
+        found = sqlglot.parse(text, read=_DIALECT)
+    except (SqlglotError, RecursionError):
+        return None
+    if len(found) != 1 or not isinstance(found[0], exp.Query):
+        return None
+    tree = found[0]
+    return None if tree.find(exp.Command) is not None else tree

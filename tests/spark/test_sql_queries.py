@@ -1,0 +1,234 @@
+"""Queries over Lance tables return what Spark returns over the same rows in Parquet."""
+
+import datetime as dt
+import sys
+from collections import Counter
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+
+import lancelet
+from lancelet import spark as ls
+from lancelet.errors import DatasetNotFoundError
+from lancelet.spark.sql.query import Session, plan_query
+from lancelet.spark.sql.source import Source, StatementError
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "benchmarks")]
+import tpch  # noqa: E402 - beside the benchmarks
+from random_queries import SETTINGS, Queries, rows  # noqa: E402 - beside this file
+
+SCALE = 0.0004
+
+
+@pytest.fixture(scope="module")
+def warehouse(spark, tmp_path_factory):
+    """The tables of TPC-H, and what they are called as Lance and as Parquet."""
+    folder = tmp_path_factory.mktemp("tpch")
+    names = {}
+    for name, table in tpch.tables(SCALE):
+        half = max(1, table.num_rows // 2)
+        lancelet.write_dataset(table, f"{folder}/{name}.lance", max_rows_per_file=half + 1)
+        pq.write_table(table, f"{folder}/{name}.parquet")
+        spark.read.parquet(f"{folder}/{name}.parquet").createOrReplaceTempView(f"tpch_{name}")
+        names[name] = f"lance.`{folder}/{name}.lance`"
+    return names
+
+
+@pytest.mark.parametrize("number", tpch.QUERIES)
+def test_tpch(spark, warehouse, number):
+    text = tpch.QUERIES[number]
+    ours = ls.sql(spark, text.format(**warehouse))
+    theirs = spark.sql(text.format(**{name: f"tpch_{name}" for name in warehouse}))
+    assert ours.schema == theirs.schema
+    assert ours.collect() == theirs.collect()
+
+
+@pytest.fixture(scope="module")
+def pair(spark, tmp_path_factory):
+    """Two tables of random rows: their names as Lance, and as Parquet."""
+    # What Spark hands down to Parquet loses rows with NaN, so it evaluates conditions by itself.
+    spark.conf.set("spark.sql.parquet.filterPushdown", "false")
+    folder = tmp_path_factory.mktemp("random")
+    names = []
+    for number, count in enumerate((90, 40)):
+        table = rows(number, count)
+        lance.write_dataset(table, f"{folder}/{number}.lance", max_rows_per_file=50)
+        pq.write_table(table, f"{folder}/{number}.parquet")
+        spark.read.parquet(f"{folder}/{number}.parquet").createOrReplaceTempView(f"random_{number}")
+        names.append((f"lance.`{folder}/{number}.lance`", f"random_{number}"))
+    yield [list(each) for each in zip(*names, strict=True)]
+    spark.conf.unset("spark.sql.parquet.filterPushdown")
+
+
+@pytest.fixture
+def settings(spark):
+    """Set settings, which are as before when the test is over."""
+    before = {name: spark.conf.get(name) for name in SETTINGS}
+    yield lambda values: [spark.conf.set(name, value) for name, value in values.items()]
+    for name, value in before.items():
+        spark.conf.set(name, value)
+
+
+def compared(frame):
+    """Return rows whatever their order, with NaN equal to itself."""
+    return Counter(str(row) for row in frame.collect())
+
+
+def check_random(spark, pair, settings, seed):
+    ours, theirs = (Queries(seed, *names) for names in pair)
+    settings(ours.settings())
+    theirs.settings()
+    text, plain = ours.query(), theirs.query()
+    try:
+        frame = spark.sql(plain)
+        expected = compared(frame)
+    except PySparkException:
+        return False
+    found = ls.sql(spark, text)
+    assert compared(found) == expected, plain
+    assert found.columns == frame.columns, plain
+    assert [each.dataType for each in found.schema] == [each.dataType for each in frame.schema]
+    return True
+
+
+def test_random_queries_return_what_spark_returns(spark, pair, settings):
+    done = [check_random(spark, pair, settings, seed) for seed in range(24)]
+    assert sum(done) > 14
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(1000, 3000, 100))
+def test_many_random_queries_return_what_spark_returns(spark, pair, settings, first):
+    for seed in range(first, first + 100):
+        check_random(spark, pair, settings, seed)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """Four versions of a table, with a tag and a branch."""
+    uri = str(tmp_path_factory.mktemp("sql") / "t.lance")
+    rows = pa.table({"id": range(10), "name": [f"n{i}" for i in range(10)], "x": [0.5] * 10})
+    dataset = lance.write_dataset(rows, uri, max_rows_per_file=4)
+    dataset.tags.create("loaded", 1)
+    branch = dataset.create_branch("dev", 1)
+    lance.write_dataset(rows.slice(0, 1), branch, mode="append")
+    lance.write_dataset(rows.slice(0, 5), uri, mode="append")
+    lance.dataset(uri).delete("id = 9")
+    return uri
+
+
+def one(frame):
+    return frame.collect()[0][0]
+
+
+def test_versions_are_named_in_the_text(spark, table):
+    t = f"lance.`{table}`"
+    assert one(ls.sql(spark, f"SELECT count(*) FROM {t}")) == 14
+    assert one(ls.sql(spark, f"SELECT count(*) FROM {t} VERSION AS OF 2")) == 15
+    assert one(ls.sql(spark, f"SELECT count(*) FROM {t} FOR VERSION AS OF 'loaded' AS v")) == 10
+    assert one(ls.sql(spark, f"SELECT count(*) FROM {t}@dev d WHERE d.id = 0")) == 2
+    early = lance.dataset(table).versions()[0]["timestamp"].astimezone(dt.UTC)
+    moment = (early + dt.timedelta(microseconds=1)).strftime("%Y-%m-%d %H:%M:%S.%f+00:00")
+    assert one(ls.sql(spark, f"SELECT count(*) FROM {t} TIMESTAMP AS OF '{moment}'")) == 10
+    text = f"SELECT count(*) FROM {t} VERSION AS OF 1 a JOIN {t} b ON a.id = b.id"
+    assert one(ls.sql(spark, text)) == 14
+
+
+def test_columns_of_rows_are_read_when_they_are_named(spark, table):
+    t = f"lance.`{table}`"
+    text = f"SELECT *, _rowaddr FROM {t} WHERE id = 5"
+    frame = ls.sql(spark, text)
+    assert frame.columns == ["id", "name", "x", "_rowaddr"]
+    assert frame.collect()[0][3] == (1 << 32) + 1
+    assert ls.sql(spark, f"SELECT * FROM {t} WHERE _rowid = 2").columns == ["id", "name", "x"]
+    assert one(ls.sql(spark, f"SELECT max(_rowid) FROM {t}")) == (3 << 32) + 4
+    with pytest.raises(StatementError, match="several stars"):
+        ls.sql(spark, f"SELECT *, _rowid FROM {t} JOIN (SELECT * FROM {t})")
+
+
+def test_values_and_frames_are_parameters(spark, table):
+    few = spark.createDataFrame([(3,), (4,)], "id long")
+    text = f"SELECT t.name, '{{x}}' FROM lance.`{table}` t JOIN {{few}} USING (id) WHERE id >= :low"
+    found = ls.sql(spark, text, low=4, few=few).collect()
+    assert [tuple(row) for row in found] == [("n4", "{x}")] * 2
+
+
+def test_what_is_not_about_lance_goes_to_spark_as_it_is(spark):
+    assert one(ls.sql(spark, "SELECT '{' || :x || '}' /* lance.`/none` */", x="lance.`x`")) == (
+        "{lance.`x`}"
+    )
+    assert one(ls.sql(spark, "VALUES (1); ")) == 1
+    with pytest.raises(PySparkException):
+        ls.sql(spark, "SELEC 1")
+
+
+def test_queries_that_the_parser_does_not_know_run_all_the_same(spark, table):
+    t = f"lance.`{table}`"
+    assert one(ls.sql(spark, f"FROM {t} |> WHERE id = 3 |> SELECT name")) == "n3"
+    assert one(ls.sql(spark, f"SELECT IDENTIFIER('na' || 'me') FROM {t} WHERE id = 3")) == "n3"
+    text = f"SELECT * FROM (SELECT id, x FROM {t} WHERE id < 2) PIVOT (sum(x) FOR id IN (0, 1))"
+    assert [tuple(row) for row in ls.sql(spark, text).collect()] == [(1.0, 1.0)]
+    text = f"SELECT max(`(na)?(me)?`) FROM {t}"
+    spark.conf.set("spark.sql.parser.quotedRegexColumnNames", "true")
+    try:
+        assert one(ls.sql(spark, text)) == "n8"
+    finally:
+        spark.conf.unset("spark.sql.parser.quotedRegexColumnNames")
+    for name in ("spark.sql.ansi.doubleQuotedIdentifiers", "spark.sql.ansi.enabled"):
+        spark.conf.set(name, "true")
+    try:
+        assert one(ls.sql(spark, f"""SELECT max("name") FROM {t} WHERE "name" < 'n4'""")) == "n3"
+    finally:
+        spark.conf.unset("spark.sql.ansi.doubleQuotedIdentifiers")
+        spark.conf.unset("spark.sql.ansi.enabled")
+
+
+def test_names_of_an_attached_namespace(spark, tmp_path):
+    root = str(tmp_path / "lake")
+    ls.attach(spark, "Lake", "dir", root=root)
+    names = ls.sql  # noqa: F841 - the session keeps the namespace
+    from lance_namespace import CreateNamespaceRequest
+
+    from lancelet.namespace import DirectoryNamespace
+
+    client = DirectoryNamespace(root=root)
+    client.create_namespace(CreateNamespaceRequest(id=["db"]))
+    for name in ("orders", "people"):
+        lancelet.write_dataset(
+            pa.table({"id": [1, 2], "s": [{"a": 1}, {"a": 2}]}),
+            namespace_client=client,
+            table_id=["db", name],
+        )
+    text = """SELECT lake.db.orders.id, db.people.s.a, orders.s.a
+              FROM lake.db.orders, LAKE.db.people
+              WHERE lake.db.orders.id = people.id AND people.id > 1"""
+    assert [tuple(row) for row in ls.sql(spark, text).collect()] == [(2, 2, 2)]
+    with pytest.raises(StatementError, match=r"did you mean orders\?\n.*line 1, column 15"):
+        ls.sql(spark, "SELECT * FROM lake.db.order")
+    ls.detach(spark, "lake")
+    with pytest.raises(AnalysisException):
+        ls.sql(spark, "SELECT * FROM lake.db.orders").collect()
+
+
+def test_errors_point_at_the_place_before_anything_runs(spark, table, tmp_path):
+    with pytest.raises(AnalysisException) as caught:
+        ls.sql(spark, f"SELECT id,\n       nme FROM lance.`{table}`")
+    assert "line 2, column 8" in caught.value.__notes__[0]
+    with pytest.raises(DatasetNotFoundError) as missing:
+        ls.sql(spark, f"SELECT id FROM lance.`{tmp_path}/none`")
+    assert "line 1, column 16" in missing.value.__notes__[0]
+    with pytest.raises(StatementError, match="constant"):
+        ls.sql(spark, f"SELECT id FROM lance.`{table}` VERSION AS OF :v", v=1)
+
+
+def test_a_statement_reads_one_version_of_a_table(spark, table):
+    text = f"SELECT 1 FROM lance.`{table}` a, lance.`{table}` b WHERE a.id = 1 AND b.id = 1"
+    plan = plan_query(Session(spark), Source(text))
+    assert plan.opened[0] is plan.opened[1]
+    assert [use.filter for use in plan.uses] == ["`id` = 1"] * 2
+    assert [use.columns for use in plan.uses] == [("id",)] * 2

@@ -1,0 +1,318 @@
+"""Statements that make, change and describe Lance tables, each as one version."""
+
+import re
+
+import lance
+import pyarrow as pa
+import pytest
+
+import lancelet
+from lancelet import spark as ls
+from lancelet.errors import (
+    AlreadyExistsError,
+    DatasetNotFoundError,
+    InvalidInputError,
+    UnsupportedError,
+)
+from lancelet.spark.sql.source import StatementError
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "t.lance")
+
+
+@pytest.fixture
+def table(path):
+    """Twenty rows in four fragments."""
+    rows = pa.table(
+        {"id": range(20), "name": [f"n{i}" for i in range(20)], "n": pa.array([1] * 20, pa.int32())}
+    )
+    lance.write_dataset(rows, path, max_rows_per_file=5)
+    return path
+
+
+@pytest.fixture
+def run(spark, path):
+    """Run a statement in which `t` in angle brackets is the table."""
+
+    def run(text, **parameters):
+        frame = ls.sql(spark, text.replace("<t>", f"lance.`{path}`"), **parameters)
+        return [tuple(row) for row in frame.collect()]
+
+    return run
+
+
+def rows_of(path):
+    return {
+        row["id"]: (row["name"], row["n"]) for row in lance.dataset(path).to_table().to_pylist()
+    }
+
+
+def test_tables_are_made_replaced_described_and_dropped(run, path):
+    run(
+        """CREATE TABLE <t> (id BIGINT NOT NULL, v ARRAY<FLOAT>, price DECIMAL(9, 2)) USING lance
+           TBLPROPERTIES ('vector.v' = 2, 'owner' = 'ann', enable_stable_row_ids = true)"""
+    )
+    made = lance.dataset(path)
+    assert made.schema.field("v").type == pa.list_(pa.float32(), 2)
+    assert not made.schema.field("id").nullable
+    assert made.has_stable_row_ids
+    assert made.config()["owner"] == "ann"
+    assert run("INSERT INTO <t> VALUES (1, array(0.5, 0.25), 1.5)") == [(1, 0, 0, 1)]
+    assert run("DESCRIBE <t>") == [
+        ("id", "bigint", "NOT NULL"),
+        ("v", "array<float>", None),
+        ("price", "decimal(9,2)", None),
+    ]
+    described = {row[0]: row[1] for row in run("DESCRIBE EXTENDED <t>")}
+    assert described["Rows"] == "1"
+    assert described["Property owner"] == "ann"
+    with pytest.raises(AlreadyExistsError):
+        run("CREATE TABLE <t> (id BIGINT)")
+    run("CREATE TABLE IF NOT EXISTS <t> (id BIGINT)")
+    assert run("SELECT v FROM <t>") == [([0.5, 0.25],)]
+    run("CREATE OR REPLACE TABLE <t> AS SELECT id + 1 AS k FROM <t>")
+    assert lance.dataset(path).to_table().to_pydict() == {"k": [2]}
+    run("DROP TABLE <t>")
+    with pytest.raises(DatasetNotFoundError):
+        run("DROP TABLE <t>")
+    run("DROP TABLE IF EXISTS <t>")
+
+
+def test_rows_are_inserted_by_position_by_name_and_instead_of_others(run, table):
+    run("INSERT INTO <t> (n, id) SELECT 7, id + 100 FROM <t> WHERE id < 2")
+    run("INSERT INTO <t> BY NAME SELECT 'new' AS name, 200L AS id")
+    found = rows_of(table)
+    assert found[101] == (None, 7)
+    assert found[200] == ("new", None)
+    assert run("INSERT INTO <t> REPLACE WHERE id >= 100 SELECT 150L, 'kept', 3") == [(1, 0, 0, 1)]
+    assert {each for each in rows_of(table) if each >= 100} == {150}
+    with pytest.raises(InvalidInputError, match="not within"):
+        run("INSERT INTO <t> REPLACE WHERE id >= 100 SELECT 50L, 'out', 3")
+    with pytest.raises(StatementError, match="REPLACE WHERE takes"):
+        run("INSERT INTO <t> REPLACE WHERE rlike(name, 'a') SELECT 50L, 'out', 3")
+    version = lance.dataset(table).version
+    run("INSERT OVERWRITE <t> SELECT * FROM <t> WHERE id = 3")
+    assert rows_of(table) == {3: ("n3", 1)}
+    assert lance.dataset(table).version == version + 1
+
+
+def test_values_are_stored_as_spark_stores_them(run, table, spark):
+    with pytest.raises(StatementError, match="which values of type string are not stored as"):
+        run("INSERT INTO <t> VALUES ('a', 'b', 1)")
+    for ansi in ("true", "false"):
+        spark.conf.set("spark.sql.ansi.enabled", ansi)
+        with pytest.raises(Exception, match="does not fit `n`"):
+            run("INSERT INTO <t> VALUES (1, 'b', 3000000000L)")
+    spark.conf.unset("spark.sql.ansi.enabled")
+    with pytest.raises(StatementError, match="does not bring the columns"):
+        run("INSERT INTO <t> VALUES (1, 'b')")
+    run("INSERT INTO <t> VALUES (300, 5, 3L)")
+    assert rows_of(table)[300] == ("5", 3)
+    assert lance.dataset(table).version == 2
+
+
+def test_updates_and_deletes_compute_as_spark_does(run, table):
+    assert run("UPDATE <t> SET n = n + id, name = concat(name, '!') WHERE id % 7 = 3") == [
+        (3, 3, 0, 0)
+    ]
+    found = rows_of(table)
+    assert found[10] == ("n10!", 11)
+    assert found[11] == ("n11", 1)
+    text = "UPDATE <t> AS a SET a.n = 0 WHERE a.id IN (SELECT id FROM <t> WHERE n > 1)"
+    assert run(text)[0][1] == 3
+    assert run("DELETE FROM <t> WHERE id >= 18") == [(2, 0, 2, 0)]
+    assert run("DELETE FROM <t> a WHERE a.n = 0 AND rlike(a.name, '0')") == [(1, 0, 1, 0)]
+    assert set(rows_of(table)) == set(range(18)) - {10}
+    assert lance.dataset(table).version == 5
+    assert run("UPDATE <t> SET n = 5 WHERE id > 1000") == [(0, 0, 0, 0)]
+    assert lance.dataset(table).version == 5, "nothing changed, so there is no version"
+    assert run("DELETE FROM <t> WHERE name LIKE :pattern", pattern="n1%")[0][2] == 8
+    run("TRUNCATE TABLE <t>")
+    assert lance.dataset(table).count_rows() == 0
+
+
+MERGE = """
+MERGE INTO <t> AS t
+USING (SELECT * FROM VALUES (3L, 'three', 30), (4L, 'four', -1), (60L, 'sixty', 0),
+                            (61L, 'no', -1), (5L, 'five', 100) AS v (id, name, n)) AS s
+ON t.id = s.id AND t.id < 50
+WHEN MATCHED AND s.n < 0 THEN DELETE
+WHEN MATCHED AND s.n > 50 THEN UPDATE SET *
+WHEN MATCHED THEN UPDATE SET t.n = s.n + CASE WHEN t.n = 1 THEN t.n ELSE 0 END
+WHEN NOT MATCHED AND s.n >= 0 THEN INSERT (id, name) VALUES (s.id, upper(s.name))
+WHEN NOT MATCHED BY SOURCE AND t.id = 19 THEN UPDATE SET name = 'late'
+WHEN NOT MATCHED BY SOURCE AND t.id >= 15 THEN DELETE
+"""
+
+
+def test_a_merge_has_every_clause_and_is_one_version(run, table):
+    assert run(MERGE) == [(1 + 2 + 1 + 1 + 4, 3, 5, 1)]
+    expected = {i: (f"n{i}", 1) for i in range(15) if i != 4}
+    expected |= {3: ("n3", 31), 5: ("five", 100), 19: ("late", 1), 60: ("SIXTY", None)}
+    assert rows_of(table) == expected
+    assert lance.dataset(table).version == 2
+    source = "(SELECT id, name, n FROM <t> VERSION AS OF 1) v"
+    run(f"MERGE INTO <t> USING {source} ON `{table}`.id = v.id WHEN NOT MATCHED THEN INSERT *")
+    assert set(rows_of(table)) == {*range(20), 60}
+
+
+def test_a_merge_that_means_nothing_certain_is_refused(run, table):
+    twice = "(SELECT * FROM VALUES (3L, 'a', 1), (3L, 'b', 2) AS v (id, name, n)) s"
+    with pytest.raises(InvalidInputError, match="several rows of the source change the same row"):
+        run(f"MERGE INTO <t> t USING {twice} ON t.id = s.id WHEN MATCHED THEN UPDATE SET *")
+    with pytest.raises(StatementError, match="takes all such rows"):
+        run(
+            f"MERGE INTO <t> t USING {twice} ON t.id = s.id WHEN MATCHED THEN DELETE "
+            "WHEN MATCHED THEN UPDATE SET *"
+        )
+    few = "(SELECT 3L AS id) s"
+    with pytest.raises(StatementError, match="the source lacks some"):
+        run(f"MERGE INTO <t> t USING {few} ON t.id = s.id WHEN MATCHED THEN UPDATE SET *")
+    assert lance.dataset(table).version == 1
+
+
+def test_columns_are_added_renamed_altered_and_dropped(run, table):
+    run("ALTER TABLE <t> ADD COLUMNS (v ARRAY<FLOAT>, s STRUCT<a: INT>)")
+    run("ALTER TABLE <t> ADD COLUMN d DATE COMMENT 'a day'")
+    run("ALTER TABLE <t> RENAME COLUMN n TO m")
+    run("ALTER TABLE <t> ALTER COLUMN m TYPE BIGINT")
+    run("ALTER TABLE <t> DROP COLUMN IF EXISTS name, none")
+    run("ALTER TABLE <t> SET TBLPROPERTIES ('a' = 'b', 'c' = 'd')")
+    run("ALTER TABLE <t> UNSET TBLPROPERTIES ('a')")
+    made = lance.dataset(table)
+    assert made.schema.names == ["id", "m", "v", "s", "d"]
+    assert made.schema.field("m").type == pa.int64()
+    assert ("c", "d") in run("SHOW TBLPROPERTIES <t>")
+    assert "a" not in made.config()
+    with pytest.raises(StatementError, match="no column `nn`"):
+        run("ALTER TABLE <t> RENAME COLUMN nn TO q")
+
+
+def test_versions_get_names_and_come_back(run, table):
+    run("DELETE FROM <t> WHERE id > 3")
+    run("CREATE TAG early ON <t> VERSION AS OF 1")
+    run("CREATE TAG IF NOT EXISTS early ON <t>")
+    run("CREATE BRANCH dev ON <t> VERSION AS OF 'early'")
+    run("UPDATE <t>@dev SET n = 9")
+    assert run("SELECT count(*), max(n) FROM <t>@dev") == [(20, 9)]
+    assert run("SELECT count(*), max(n) FROM <t>") == [(4, 1)]
+    assert run("SHOW TAGS IN <t>")[0][:2] == ("early", 1)
+    assert run("SHOW BRANCHES IN <t>")[0][0] == "dev"
+    assert run("RESTORE TABLE <t> TO VERSION AS OF 'early'") == [(3, 1)]
+    assert len(rows_of(table)) == 20
+    assert [row[0] for row in run("DESCRIBE HISTORY <t>")] == [1, 2, 3]
+    run("CREATE OR REPLACE TAG early ON <t> VERSION AS OF 2")
+    assert run("SELECT count(*) FROM <t> VERSION AS OF 'early'") == [(4,)]
+    run("DROP TAG early ON <t>")
+    run("DROP BRANCH dev ON <t>")
+    run("DROP TAG IF EXISTS early ON <t>")
+    assert run("SHOW TAGS IN <t>") == []
+    with pytest.raises(StatementError, match="latest version"):
+        run("DELETE FROM <t> VERSION AS OF 1")
+
+
+def test_tables_are_kept_in_shape(run, table):
+    run("DELETE FROM <t> WHERE id IN (3, 12)")
+    assert run("OPTIMIZE <t> WHERE id >= 10 WITH (target_rows_per_fragment = 10)")[0][1:3] == (2, 1)
+    assert [each.physical_rows for each in lance.dataset(table).get_fragments()] == [5, 5, 9]
+    assert run("OPTIMIZE <t>")[0][2] == 1
+    would = run("VACUUM <t> RETAIN 1 VERSIONS DRY RUN")
+    assert would
+    assert run("VACUUM <t> RETAIN 1 VERSIONS")[0][1] == len(
+        [path for path, _ in would if not path.endswith(".manifest")]
+    )
+    assert len(lance.dataset(table).versions()) == 1
+
+
+def test_indices_are_built_refreshed_and_dropped(run, table):
+    run("CREATE INDEX by_id ON <t> (id) USING BTREE")
+    run("CREATE INDEX IF NOT EXISTS by_id ON <t> (id) USING BTREE")
+    run("CREATE INDEX words ON TABLE <t> USING INVERTED (name) WITH (with_position = true)")
+    run("INSERT INTO <t> VALUES (100, 'late', 1)")
+    found = {row[0]: row for row in run("SHOW INDEXES IN <t>")}
+    assert found["by_id"][3:5] == (20, 1)
+    run("REFRESH INDEX by_id ON <t>")
+    found = {row[0]: row for row in run("SHOW INDEXES IN <t>")}
+    assert found["by_id"][3:5] == (21, 0)
+    assert found["words"][3:5] == (20, 1)
+    run("REFRESH INDEXES ON <t>")
+    run("DROP INDEX words ON <t>")
+    assert [each.name for each in lance.dataset(table).describe_indices()] == ["by_id"]
+    with pytest.raises(StatementError, match="there is an index of that name"):
+        run("CREATE INDEX by_id ON <t> (n) USING BITMAP")
+
+
+def test_explain_says_what_will_be_read(run, table):
+    text = run("EXPLAIN SELECT upper(name) FROM <t> WHERE n = 1 AND id > 3")[0][0]
+    assert "columns: id, name, n" in text
+    assert "filter: (`n` = 1) AND (`id` > 3)" in text
+    assert "Physical Plan" in text
+    assert run("SHOW FILES IN <t>")[0][2] == 5
+    assert run("SHOW COLUMNS IN <t>") == [("id",), ("name",), ("n",)]
+
+
+def test_tables_are_made_in_attached_namespaces(run, spark, tmp_path):
+    ls.attach(spark, "lake2", "dir", root=str(tmp_path / "lake"))
+    run("CREATE NAMESPACE lake2.db")
+    run("CREATE NAMESPACE IF NOT EXISTS lake2.db")
+    assert run("SHOW NAMESPACES IN lake2") == [("db",)]
+    run("CREATE TABLE lake2.db.t AS SELECT id, id % 3 AS part FROM range(10)")
+    run("CREATE TABLE lake2.db.u SHALLOW CLONE lake2.db.t")
+    assert sorted(row[1] for row in run("SHOW TABLES IN lake2.db")) == ["t", "u"]
+    run("DELETE FROM lake2.db.t WHERE part = 0")
+    text = "SELECT count(*), (SELECT count(*) FROM lake2.db.u) FROM lake2.db.t"
+    assert run(text) == [(6, 10)]
+    run("CREATE TEMPORARY VIEW of_u AS SELECT * FROM lake2.db.u WHERE part = 1")
+    assert spark.table("of_u").count() == 3
+    spark.catalog.dropTempView("of_u")
+    run("DROP TABLE lake2.db.t")
+    with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
+        run("CREATE TABLE lake2.db.w AS SELECT 1 / (id - id) AS x FROM range(3)")
+    assert [row[1] for row in run("SHOW TABLES IN lake2.db")] == ["u"]
+    ls.detach(spark, "lake2")
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "at"),
+    [
+        ("UPDATE <t> SE n = 1", "expected SET", "n"),
+        ("UPDATE <t> SET nam = 1", r"no column `nam`; did you mean name\?", "nam = 1"),
+        ("UPDATE <t> SET n 1", "expected =", "1"),
+        ("DELETE FROM <t> WHERE", "expected more", ""),
+        ("MERGE INTO <t> t USING s ON t.id = s.id", "cannot be found", "s ON"),
+        ("CREATE INDEX i ON <t> (id)", "USING", ""),
+        ("VACUUM <t> RETAIN 7 YEARS", "expected HOURS", "YEARS"),
+        ("ALTER TABLE <t> FROB", "expected ADD", "FROB"),
+        ("SHOW THINGS IN <t>", "expected VERSIONS", "THINGS"),
+        ("CREATE TABLE <t> (id NOTYPE)", "cannot be understood", "(id"),
+        ("INSERT INTO <t> PARTITION (a = 1) SELECT 1", "no partitions", "PARTITION"),
+        ("RESTORE TABLE <t> TO VERSION 3", "expected TIMESTAMP", "VERSION"),
+    ],
+)
+def test_errors_point_at_the_word_and_change_nothing(run, table, text, message, at):
+    with pytest.raises(Exception, match=message) as caught:
+        run(text)
+    shown = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
+    full = text.replace("<t>", f"lance.`{table}`")
+    column = full.rindex(at) + 1 if at else len(full) + 1
+    if at:
+        assert re.search(rf"column {column}\b", shown), shown
+    assert lance.dataset(table).version == 1
+
+
+def test_blobs_are_not_lost_by_updates(run, spark, path):
+    rows = pa.table(
+        {"id": [1, 2], "data": pa.array([b"a", b"b"], pa.large_binary())},
+        schema=pa.schema(
+            [
+                pa.field("id", pa.int64()),
+                pa.field("data", pa.large_binary(), metadata={"lance-encoding:blob": "true"}),
+            ]
+        ),
+    )
+    lancelet.write_dataset(rows, path)
+    with pytest.raises(UnsupportedError, match="blobs"):
+        run("UPDATE <t> SET id = 5 WHERE id = 1")
+    assert run("DELETE FROM <t> WHERE id = 1")[0][2] == 1

@@ -1,0 +1,193 @@
+"""What is read of tables for a query: columns and filters, found without a session."""
+
+import pyarrow as pa
+import pytest
+
+from lancelet.spark.sql.analysis import TableColumns, analyse
+from lancelet.spark.sql.source import Source, StatementError, parse_query
+
+T = TableColumns(
+    (
+        pa.field("id", pa.int64()),
+        pa.field("name", pa.string()),
+        pa.field("day", pa.date32()),
+        pa.field("price", pa.decimal128(12, 2)),
+        pa.field("x", pa.float64()),
+        pa.field("f", pa.float32()),
+        pa.field("ok", pa.bool_()),
+        pa.field("at", pa.timestamp("us", "UTC")),
+        pa.field("local", pa.timestamp("us")),
+        pa.field("other day", pa.date32()),
+        pa.field("current_date", pa.int32()),
+    )
+)
+U = TableColumns(
+    (pa.field("id", pa.int64()), pa.field("n", pa.int32()), pa.field("small", pa.int8()))
+)
+
+
+def uses(text, **parameters):
+    return analyse(Source(text), parse_query(text), {"t": T, "u": U}, parameters)
+
+
+def filter_of(condition, **parameters):
+    return uses(f"SELECT id FROM t WHERE {condition}", **parameters)["t"].filter
+
+
+@pytest.mark.parametrize(
+    ("condition", "wanted"),
+    [
+        ("id > 3", "`id` > 3"),
+        ("3 > id", "`id` < 3"),
+        ("t.ID IN (1, -2L)", "`id` IN (1, -2)"),
+        ("id = 3 AND rlike(name, 'a')", "`id` = 3"),
+        ("id = 3 OR rlike(name, 'a')", None),
+        ("NOT (id = 3 AND rlike(name, 'a'))", None),
+        ("(id = 1 AND name = upper('a')) OR id = 2", "(`id` = 1) OR (`id` = 2)"),
+        (
+            "name LIKE 'a%' AND name NOT LIKE '%b'",
+            "(`name` LIKE 'a%') AND (`name` NOT LIKE '%b')",
+        ),
+        ("name = 'it''s'", None),
+        ("name = 'a\\n'", None),
+        ("name = 5", None),
+        ("id = '5'", None),
+        ("id = 1.5", "`id` = 1.5"),
+        ("id = 1e0", None),
+        ("price BETWEEN 0.06 - 0.01 AND 0.07", "(`price` >= 0.05) AND (`price` <= 0.07)"),
+        ("price > 1e-1", None),
+        ("price > 0.0000000000000000000000000000000000001", None),
+        ("x >= 1.5", "`x` >= 1.5e0"),
+        ("f >= 1.5", "`f` >= 1.5e0"),
+        ("f >= 1.1", None),
+        ("day < DATE '2024-01-31' + INTERVAL '1' MONTH", "`day` < DATE '2024-02-29'"),
+        ("day < DATE '2024-03-01' - INTERVAL 1 DAYS", "`day` < DATE '2024-02-29'"),
+        ("day = '2024-02-29'", "`day` = DATE '2024-02-29'"),
+        ("day = '2024-2-9'", None),
+        ("day = DATE '2023-02-29'", None),
+        ("day < current_date()", None),
+        ("day < `other day`", "`day` < `other day`"),
+        ("at > TIMESTAMP '2024-01-01 00:00:00'", None),
+        (
+            "at > TIMESTAMP '2024-01-01 00:00:00+01:00'",
+            "`at` > TIMESTAMP '2024-01-01 00:00:00.000000+01:00'",
+        ),
+        (
+            "local > TIMESTAMP_NTZ '2024-01-01 00:00:00'",
+            "`local` > TIMESTAMP '2024-01-01 00:00:00.000000'",
+        ),
+        ("local > TIMESTAMP '2024-01-01 00:00:00'", None),
+        ("ok AND name IS NOT NULL", "(`ok`) AND (NOT (`name` IS NULL))"),
+        ("id > rand() AND id > 3", None),
+        ("id BETWEEN SYMMETRIC 3 AND 1", None),
+        ("name LIKE 'a!%' ESCAPE '!'", None),
+        ("name LIKE 'a_'", None),
+        ("id IN (SELECT id FROM u)", None),
+        ("(id, name) IN ((1, 'a'))", None),
+        ("x.y = 3", None),
+        ("u.id = 3", None),
+    ],
+)
+def test_conditions_become_filters_where_both_mean_the_same(condition, wanted):
+    assert filter_of(condition) == wanted
+
+
+def test_values_of_parameters_are_constants():
+    assert filter_of("id > :least AND name = :name", least=3, name="a") == (
+        "(`id` > 3) AND (`name` = 'a')"
+    )
+    assert filter_of("name = :name", name="it's") is None
+    assert filter_of("name = :name") is None
+
+
+@pytest.mark.parametrize(
+    ("join", "of_t", "of_u"),
+    [
+        ("JOIN", "both", "both"),
+        ("LEFT JOIN", "where", "on"),
+        ("RIGHT JOIN", "on", "where"),
+        ("FULL JOIN", None, None),
+        ("LEFT SEMI JOIN", "both", "on"),
+        ("LEFT ANTI JOIN", "where", "on"),
+        ("CROSS JOIN", "both", "both"),
+    ],
+)
+def test_filters_never_cross_the_null_side_of_a_join(join, of_t, of_u):
+    text = f"""SELECT name FROM t {join} u ON t.id = u.id AND t.id > 1 AND u.id > 2
+               WHERE t.id < 8 AND u.id < 9"""
+    found = uses(text)
+    wanted = {
+        "both": ("(`id` > 1) AND (`id` < 8)", "(`id` > 2) AND (`id` < 9)"),
+        "where": ("`id` < 8", "`id` < 9"),
+        "on": ("`id` > 1", "`id` > 2"),
+        None: (None, None),
+    }
+    assert found["t"].filter == wanted[of_t][0]
+    assert found["u"].filter == wanted[of_u][1]
+
+
+def test_a_later_outer_join_hides_what_came_before():
+    text = (
+        "SELECT 1 FROM t JOIN u ON u.id = 1 RIGHT JOIN v ON t.id = v.id AND t.id = 2 WHERE t.id = 3"
+    )
+    found = uses(text)
+    assert found["t"].filter == "(`id` = 2)" or found["t"].filter == "`id` = 2"
+    assert found["u"].filter == "`id` = 1"
+
+
+def test_columns_are_those_that_a_query_names():
+    assert uses("SELECT upper(NAME) FROM t WHERE id > 1")["t"].columns == ("id", "name")
+    assert uses("SELECT count(*) FROM t")["t"].columns == ("_rowaddr",)
+    assert uses("SELECT id, _rowid FROM t")["t"].columns == ("id", "_rowid")
+    inner = "SELECT name FROM t WHERE id IN (SELECT id FROM u WHERE u.n > t.x)"
+    assert uses(inner)["t"].columns == ("id", "name", "x")
+    assert uses(inner)["u"].columns == ("id", "n")
+    assert uses("SELECT (SELECT max(name) FROM t), n FROM u")["u"].columns == ("n",)
+    every = tuple(each.name for each in T.stored)
+    for text in (
+        "SELECT * FROM t",
+        "SELECT t.* FROM t JOIN u ON t.id = u.id",
+        "SELECT x FROM t AS r(a, b, c, d, x, e, f, g, h, i, j)",
+        "SELECT id FROM t NATURAL JOIN u",
+        "SELECT * FROM t PIVOT (sum(x) FOR name IN ('a'))",
+        "SELECT IDENTIFIER('na' || 'me') FROM t",
+        "FROM t |> WHERE id > 1",
+        "TABLE t",
+    ):
+        assert uses(text)["t"].columns == every, text
+    assert uses("SELECT t.* FROM t JOIN u ON t.id = u.id")["u"].columns == ("id",)
+    assert uses("SELECT 1 FROM t WHERE EXISTS (SELECT * FROM u WHERE n = 1)")["u"].columns == ("n",)
+
+
+def test_words_that_the_parser_takes_for_functions_are_columns_all_the_same():
+    assert uses("SELECT current_date FROM t")["t"].columns == ("current_date",)
+    text = "SELECT current_date FROM t JOIN (SELECT id AS current_date FROM u) v ON true"
+    assert "current_date" in uses(text)["t"].columns
+
+
+def test_limits_stop_a_scan_where_any_rows_will_do():
+    assert uses("SELECT id FROM t LIMIT 5 OFFSET 2")["t"].limit == 7
+    assert uses("SELECT id FROM t WHERE id > 1 LIMIT 5")["t"].limit == 5
+    for text in (
+        "SELECT id FROM t WHERE rlike(name, 'a') LIMIT 5",
+        "SELECT id FROM t ORDER BY id LIMIT 5",
+        "SELECT DISTINCT id FROM t LIMIT 5",
+        "SELECT count(*) FROM t LIMIT 5",
+        "SELECT sum(id) OVER () FROM t LIMIT 5",
+        "SELECT id FROM t, u LIMIT 5",
+        "SELECT id, explode(array(1)) FROM t LIMIT 5",
+        "SELECT my_function(id) FROM t LIMIT 5",
+        "SELECT id FROM t GROUP BY id LIMIT 5",
+    ):
+        assert uses(text)["t"].limit is None, text
+
+
+def test_samples_are_taken_of_all_rows():
+    text = "SELECT id FROM t TABLESAMPLE (10 PERCENT) REPEATABLE (1) WHERE id > 3"
+    assert uses(text)["t"].filter is None
+
+
+def test_errors_point_at_the_place():
+    with pytest.raises(StatementError) as caught:
+        Source("SELECT 1\nFORM t").fail("a word is wrong", 9)
+    assert str(caught.value) == "a word is wrong\nline 2, column 1:\nFORM t\n^"
