@@ -229,6 +229,8 @@ def test_errors_point_at_the_place_before_anything_runs(spark, table, tmp_path):
 def test_a_statement_reads_one_version_of_a_table(spark, table):
     text = f"SELECT 1 FROM lance.`{table}` a, lance.`{table}` b WHERE a.id = 1 AND b.id = 1"
     plan = plan_query(Session(spark), Source(text))
-    assert plan.opened[0] is plan.opened[1]
-    assert [use.filter for use in plan.uses] == ["`id` = 1"] * 2
-    assert [use.columns for use in plan.uses] == [("id",)] * 2
+    one, two = plan.reads
+    assert one.opened is two.opened
+    assert one.use == two.use
+    assert one.use.filter == "`id` = 1"
+    assert one.use.columns == ("id",)

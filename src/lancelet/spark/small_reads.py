@@ -70,7 +70,12 @@ def small_frame(
             return None
     if not held:
         return spark.createDataFrame([], schema)  # Spark refuses tables without a row
-    table = pa.Table.from_batches(batches, arrow_schema(schema)).combine_chunks()
+    return local_frame(spark, pa.Table.from_batches(batches, arrow_schema(schema)), schema)
+
+
+def local_frame(spark: SparkSession, table: pa.Table, schema: StructType) -> DataFrame:
+    """Return a table that has rows as a data frame which Spark keeps in its plan."""
+    table = table.combine_chunks()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
         return spark.createDataFrame(table, schema)

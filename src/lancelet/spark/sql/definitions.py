@@ -433,7 +433,7 @@ def create_view(session: Session, words: Words) -> DataFrame | None:
         return None
     text = words.source.text[words.position :]
     plan = plan_query(session, Source(text, words.source))
-    if not plan.references:
+    if not plan.reads:
         return None
     frame = plan.run()
     if replaces:

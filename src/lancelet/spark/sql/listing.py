@@ -148,7 +148,7 @@ def explain(session: Session, words: Words) -> DataFrame | None:
     mode = words.take_any(*_MODES)
     text = words.source.text[words.position :] if words.token is not None else ""
     plan = plan_query(session, Source(text, words.source))
-    if not plan.references:
+    if not plan.reads:
         return None
     shown = plan.run(f"EXPLAIN {mode or ''} ").collect()[0][0]
     lines = [*explain_reads(plan), "", shown]
@@ -158,15 +158,17 @@ def explain(session: Session, words: Words) -> DataFrame | None:
 def explain_reads(plan: Plan) -> list[str]:
     """Return a paragraph for each table that a query reads."""
     lines = ["== Lance tables =="]
-    for reference, opened, use in zip(plan.references, plan.opened, plan.uses, strict=True):
-        wanted = opened.options(use)
-        tasks = plan_tasks(opened.snapshot, wanted, use.columns)
+    for read in plan.reads:
+        opened, use, aggregation = read.opened, read.use, read.aggregation
+        columns = use.columns if aggregation is None else aggregation.columns
+        tasks = plan_tasks(opened.snapshot, opened.options(use), columns)
         lines += [
-            f"{reference.title}, version {opened.snapshot.version}",
-            f"  columns: {', '.join(use.columns)}",
+            f"{read.reference.title if read.reference else ''}, version {opened.snapshot.version}",
+            f"  columns: {', '.join(columns) or 'none'}",
             f"  filter: {use.filter or 'none'}",
             f"  limit: {use.limit if use.limit is not None else 'none'}",
             f"  rows: {opened.num_rows}, of {len(tasks)} tasks at most",
-            f"  bytes: {opened.bytes_read(use.columns)} at most",
+            f"  bytes: {opened.bytes_read(columns)} at most",
+            f"  aggregates: {'in Spark' if aggregation is None else 'where the rows are read'}",
         ]
     return lines

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 from zoneinfo import ZoneInfo
 
@@ -25,11 +25,8 @@ from lancelet.query.names import similar_names
 from lancelet.spark.options import ReadOptions
 from lancelet.spark.sql.source import Source, Token
 
-if TYPE_CHECKING:
-    from lance_namespace import LanceNamespace
-
 PATHS: Final = "lance"
-_ATTACHED: Final[WeakKeyDictionary[SparkSession, dict[str, LanceNamespace]]] = WeakKeyDictionary()
+_ATTACHED: Final[WeakKeyDictionary[SparkSession, dict[str, Any]]] = WeakKeyDictionary()
 _SYMBOLS: Final = frozenset(
     {"DOT", "COMMA", "L_PAREN", "R_PAREN", "STRING", "NUMBER", "SEMICOLON", "EQ", "STAR", "COLON"}
 )
@@ -41,13 +38,14 @@ _BEFORE_TABLES: Final = frozenset(
 )
 
 
-def attach(spark: SparkSession, name: str, kind: str | LanceNamespace, **properties: str) -> None:
+def attach(spark: SparkSession, name: str, kind: object, **properties: str) -> None:
     """Make the tables of a namespace known to `sql` as `name.a.b`.
 
     Args:
         spark: The session.
         name: The first part of the tables' names.
-        kind: `dir`, `rest`, the path of a class of another namespace, or a namespace itself.
+        kind: `dir`, `rest`, the path of a class of another namespace, or a namespace
+            itself, as `lance_namespace.LanceNamespace` has it.
         properties: Those of the namespace, such as `root` or `uri`.
     """
     if name.lower() == PATHS or not name:
@@ -62,7 +60,7 @@ def detach(spark: SparkSession, name: str) -> None:
         raise NotFoundError("no namespace of that name is attached", name=name)
 
 
-def attached(spark: SparkSession) -> Mapping[str, LanceNamespace]:
+def attached(spark: SparkSession) -> Mapping[str, Any]:
     """Return the namespaces of a session by their names in lower case."""
     return _ATTACHED.get(spark, {})
 
@@ -202,7 +200,7 @@ def _table_places(tokens: tuple[Token, ...]) -> set[int]:
         elif token.word == "FROM" and (has_query or before is None or before.kind == "L_PAREN"):
             levels[-1] = (True, True)
             places.add(number + 1)
-        elif token.word in _CLAUSES:
+        elif token.clause in _CLAUSES:
             levels[-1] = (has_query or token.word == "SELECT", False)
         elif token.kind == "COMMA" and in_from:
             places.add(number + 1)
@@ -260,7 +258,7 @@ def _unknown(named: NamedTable) -> str:
     return f"no table has this name{near}"
 
 
-def table_names(client: LanceNamespace, parent: tuple[str, ...]) -> Iterator[str]:
+def table_names(client: Any, parent: tuple[str, ...]) -> Iterator[str]:
     """Yield the tables directly below a namespace; none if there is no such namespace."""
     names = namespace_module()
     page: str | None = None

@@ -11,23 +11,42 @@ conditions leave; Spark evaluates the conditions again.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 from sqlglot import exp
 
 from lancelet.errors import DatasetNotFoundError
 from lancelet.spark.options import ReadOptions
-from lancelet.spark.reader import pinned
+from lancelet.spark.reader import pinned, schema_of_snapshot
+from lancelet.spark.sql.aggregates import Aggregation, find_aggregation
 from lancelet.spark.sql.analysis import Use, analyse, row_columns
 from lancelet.spark.sql.names import Reference, attached, find_references, read_options
-from lancelet.spark.sql.reading import Opened, frame_of
-from lancelet.spark.sql.source import Source, parse_query
+from lancelet.spark.sql.reading import Opened, frame_of, partial_frame
+from lancelet.spark.sql.source import Source, Token, parse_query
 
 _FRAME: Final = "lancelet_"
+_BEHIND_WHERE: Final = frozenset(
+    {
+        "GROUP",
+        "HAVING",
+        "ORDER",
+        "LIMIT",
+        "OFFSET",
+        "WINDOW",
+        "UNION",
+        "EXCEPT",
+        "INTERSECT",
+        "MINUS",
+        "SORT",
+        "CLUSTER",
+        "DISTRIBUTE",
+    }
+)
 _BRACES: Final = re.compile(r"[{}]")
 
 
@@ -51,27 +70,58 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
+class Read:
+    """A table that a query reads, what it needs of it, and what tasks compute of that."""
+
+    reference: Reference | None
+    opened: Opened
+    use: Use
+    aggregation: Aggregation | None = None
+
+    @property
+    def schema(self) -> StructType:
+        """The columns that are read."""
+        return schema_of_snapshot(self.opened.snapshot, self.opened.options(self.use))
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """Return the rows, or partial results of them."""
+        if self.aggregation is None:
+            return frame_of(spark, self.opened, self.use)
+        return partial_frame(spark, self.opened, self.use, self.aggregation)
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """A query whose tables were found: the text for Spark, and what is read of each table."""
+    """A query whose tables were found: the text for Spark, and what is read of each table.
+
+    `plain` is the text without partial results, where the names of columns are to be those of it.
+    """
 
     session: Session
     source: Source
-    references: tuple[Reference, ...]
-    opened: tuple[Opened, ...]
-    uses: tuple[Use, ...]
+    reads: tuple[Read, ...]
     text: str
-    tree: exp.Query | None
+    plain: str | None = None
 
     def run(self, before: str = "") -> DataFrame:
         """Return the result as a data frame; `before` stands before the query, as EXPLAIN."""
-        made: dict[tuple[ReadOptions, Use], DataFrame] = {}
+        spark = self.session.spark
+        made: dict[Read, DataFrame] = {}
         frames = {}
-        for number, (opened, use) in enumerate(zip(self.opened, self.uses, strict=True)):
-            key = opened.wanted, use
+        for number, read in enumerate(self.reads):
+            key = replace(read, reference=None)
             if key not in made:
-                made[key] = frame_of(self.session.spark, opened, use)
+                made[key] = read.frame(spark)
             frames[f"{_FRAME}{number}"] = made[key]
-        return run_text(self.session, self.source, before + self.text, frames)
+        done = run_text(self.session, self.source, before + self.text, frames)
+        if self.plain is None or before:
+            return done
+        # The names that Spark makes of aggregates are those of the text as it was.
+        empty = {
+            f"{_FRAME}{number}": spark.createDataFrame([], read.schema)
+            for number, read in enumerate(self.reads)
+        }
+        return done.toDF(*self.session.run(self.plain, empty).columns)
 
 
 def run_text(
@@ -98,18 +148,88 @@ def plan_query(session: Session, source: Source) -> Plan:
     tree = parse_query(skeleton) if references and _is_plain(session, source) else None
     tables = {name: each.columns for name, each in zip(names, opened, strict=True)}
     uses = analyse(source, tree, tables, session.values)
-    marks = [f"\0{{{name}}}\0" for name in names]
+    aggregations = {}
     if tree is not None:
-        aliased = {node.name for node in tree.find_all(exp.Table) if node.alias}
-        marks = [
-            mark if name in aliased else f"{mark} AS {quoted(each.parts[-1])}"
-            for name, mark, each in zip(names, marks, references, strict=True)
-        ]
-    text = _without_row_columns(source, tree, _spliced(source, references, marks))
+        for node in tree.find_all(exp.Table):
+            if node.name in tables:
+                rows = opened[names.index(node.name)].num_rows
+                made = find_aggregation(node, tables[node.name], uses[node.name], num_rows=rows)
+                if made is not None and (made.select is tree or not made.has_unnamed):
+                    aggregations[node.name] = made
+    text = _final_text(source, Source(skeleton), tree, names, references, aggregations)
     text = _with_braces(text, session, has_frames=bool(references or session.frames))
-    return Plan(
-        session, source, references, opened, tuple(uses[name] for name in names), text, tree
+    reads = tuple(
+        Read(reference, each, uses[name], aggregations.get(name))
+        for reference, each, name in zip(references, opened, names, strict=True)
     )
+    renames = any(each.select is tree and each.has_unnamed for each in aggregations.values())
+    plain = None
+    if renames:
+        plain = _final_text(source, Source(skeleton), tree, names, references, {})
+        plain = _with_braces(plain, session, has_frames=True)
+    return Plan(session, source, reads, text, plain)
+
+
+def _final_text(
+    source: Source,
+    skeleton: Source,
+    tree: exp.Query | None,
+    names: Sequence[str],
+    references: Sequence[Reference],
+    aggregations: Mapping[str, Aggregation],
+) -> str:
+    """Return the text for Spark: frames for tables, and merged partial results for aggregates."""
+    aliased = (
+        set() if tree is None else {node.name for node in tree.find_all(exp.Table) if node.alias}
+    )
+    edits = []
+    tokens = skeleton.tokens
+    numbers = {each.text: number for number, each in enumerate(tokens) if each.text in names}
+    for name, reference in zip(names, references, strict=True):
+        token = tokens[numbers[name]]
+        mark = f"\0{{{name}}}\0"
+        if tree is not None and name not in aliased:
+            mark += f" AS {quoted(reference.parts[-1])}"
+        edits.append((token.start, token.stop, mark))
+        aggregation = aggregations.get(name)
+        if aggregation is None:
+            continue
+        where = _where(tokens, numbers[name])
+        if where is not None:
+            edits.append((*where, ""))
+        starts = {each.start: number for number, each in enumerate(tokens)}
+        for start, _, merged in aggregation.merged:
+            edits.append((start, _call_stop(tokens, starts[start]), merged))
+    made, done = [], 0
+    for start, stop, text in sorted(edits):
+        made += [skeleton.text[done:start], text]
+        done = stop
+    return _without_row_columns(source, tree, "".join([*made, skeleton.text[done:]]))
+
+
+def _call_stop(tokens: Sequence[Token], number: int) -> int:
+    """Return where the parenthesis behind the name of a function closes."""
+    depth = 0
+    for token in tokens[number + 1 :]:
+        depth += (token.kind == "L_PAREN") - (token.kind == "R_PAREN")
+        if not depth:
+            return token.stop
+    raise AssertionError("the parser read a call that the text does not close")
+
+
+def _where(tokens: Sequence[Token], number: int) -> tuple[int, int] | None:
+    """Return where the WHERE behind a table begins and ends."""
+    depth, start, stop = 0, None, 0
+    for token in tokens[number + 1 :]:
+        if token.kind == "R_PAREN" and not depth:
+            break
+        if not depth and token.clause in _BEHIND_WHERE:
+            break
+        if not depth and token.word == "WHERE":
+            start = token.start
+        depth += (token.kind == "L_PAREN") - (token.kind == "R_PAREN")
+        stop = token.stop
+    return None if start is None else (start, stop)
 
 
 def _open(

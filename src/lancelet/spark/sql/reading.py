@@ -20,14 +20,15 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from lancelet.ops.jobs.scan_task import ScanTask
+from lancelet.ops.jobs.scan_task import ScanTask, scan
 from lancelet.ops.jobs.split import estimate_bytes
-from lancelet.spark.arrow_tasks import map_in_arrow
+from lancelet.spark.arrow_tasks import map_in_arrow, task_frame
 from lancelet.spark.options import ReadOptions
 from lancelet.spark.reader import plan_tasks, run_scan, schema_of_snapshot
-from lancelet.spark.small_reads import small_frame
+from lancelet.spark.small_reads import local_frame, small_frame
+from lancelet.spark.sql.aggregates import Aggregation, aggregate_batch
 from lancelet.spark.sql.analysis import TableColumns, Use
-from lancelet.spark.types import arrow_schema
+from lancelet.spark.types import arrow_schema, spark_schema
 from lancelet.table.snapshot import Snapshot
 
 T = TypeVar("T")
@@ -84,6 +85,35 @@ def frame_of(spark: SparkSession, opened: Opened, use: Use) -> DataFrame:
     return sized_frame(
         spark, partial(_scan, arrow_schema(schema)), tasks, schema, rows=opened.num_rows
     )
+
+
+def partial_frame(
+    spark: SparkSession, opened: Opened, use: Use, aggregation: Aggregation
+) -> DataFrame:
+    """Return partial results of the rows of a table, which are few."""
+    schema = spark_schema(aggregation.schema(opened.columns))
+    shown = arrow_schema(schema)
+    if aggregation.is_count and use.filter is None:
+        counts = [opened.num_rows] * len(aggregation.partials)
+        return spark.createDataFrame([tuple(counts)], schema)
+    wanted = replace(opened.wanted, columns=aggregation.columns or ("_rowaddr",), filter=use.filter)
+    assert wanted.columns is not None
+    tasks = plan_tasks(opened.snapshot, wanted, wanted.columns)
+    run = partial(_aggregate, replace(aggregation, select=None), shown)
+    if opened.bytes_read(wanted.columns) > SMALL_BYTES:
+        return task_frame(spark, lambda _, task: run(task), tasks, schema)
+    batches = [batch for task in tasks for batch in run(task)]
+    table = pa.Table.from_batches(batches, shown)
+    if not table.num_rows:
+        return spark.createDataFrame([], schema)
+    return local_frame(spark, table, schema)
+
+
+def _aggregate(
+    aggregation: Aggregation, schema: pa.Schema, task: ScanTask
+) -> Iterator[pa.RecordBatch]:
+    for batch in scan(task):
+        yield aggregate_batch(aggregation, batch, schema)
 
 
 def sized_frame(

@@ -39,6 +39,11 @@ class Token:
         """The text in upper case, or nothing for what is quoted."""
         return "" if self.kind in {"IDENTIFIER", "STRING"} else self.text.upper()
 
+    @property
+    def clause(self) -> str:
+        """The first of words that are read as one, such as GROUP BY."""
+        return self.word.split(" ", 1)[0]
+
 
 @dataclass(frozen=True)
 class Source:

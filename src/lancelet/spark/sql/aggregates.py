@@ -1,0 +1,563 @@
+"""Aggregates that tasks compute where they read, so that Spark sees partial results only.
+
+    SELECT k, sum(price * n), count(*) FROM t WHERE day > DATE '2024-01-01' GROUP BY k
+
+    each batch of a task    k, sum of price * n, count of rows      a row for each k of the batch
+    the query               SELECT k, sum(p0), coalesce(sum(p1), 0) FROM partial GROUP BY k
+
+Only what is equal to Spark's own result is computed so: counts, extremes, and sums and averages of
+integers and decimals. Sums of floats depend on their order, and stay with Spark. Values are whole
+numbers of 64 bits on the way; a batch in which they, or their sums, could be too large for that is
+handed over row by row, as partial results of one row each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.types as kinds
+from sqlglot import exp
+
+from lancelet.spark.convert import convert_column
+from lancelet.spark.sql.analysis import TableColumns, Use
+from lancelet.spark.sql.predicates import is_comparable, is_whole
+
+Int64s: TypeAlias = npt.NDArray[np.int64]
+
+_DIGITS: Final = {8: 3, 16: 5, 32: 10, 64: 20}
+_INT64: Final = 1 << 63
+_DECIMAL_MAX: Final = 38
+_LONG_DIGITS: Final = 18
+_EXACT_DOUBLE: Final = 1 << 53
+_AROUND: Final = (
+    exp.Column,
+    exp.Identifier,
+    exp.Literal,
+    exp.Alias,
+    exp.Paren,
+    exp.Add,
+    exp.Sub,
+    exp.Mul,
+    exp.Div,
+    exp.Neg,
+    exp.EQ,
+    exp.NEQ,
+    exp.LT,
+    exp.LTE,
+    exp.GT,
+    exp.GTE,
+    exp.And,
+    exp.Or,
+    exp.Not,
+    exp.Null,
+    exp.Is,
+    exp.Between,
+    exp.Case,
+    exp.If,
+    exp.Coalesce,
+    exp.Cast,
+    exp.DataType,
+    exp.DataTypeParam,
+    exp.Ordered,
+    exp.Boolean,
+)
+"""What may stand around aggregates; whatever is not known might be an aggregate itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """An exact value of each row: a column, a constant, or a sum or product of such.
+
+    `precision` and `scale` are those of the decimal that Spark makes of it, `most` is the largest
+    that its digits can be, without the point.
+    """
+
+    kind: str
+    precision: int
+    scale: int
+    most: int
+    column: str = ""
+    value: int = 0
+    parts: tuple[Number, ...] = ()
+    is_decimal: bool = True
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns that are read."""
+        own = {self.column} if self.column else set()
+        return frozenset(own.union(*(each.columns for each in self.parts)))
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """A column of partial results: `rows`, `valid`, `sum`, `min`, `max` or `value`."""
+
+    kind: str
+    column: str = ""
+    number: Number | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """What tasks compute for a SELECT over one table, and how Spark puts it together.
+
+    Attributes:
+        keys: The columns that rows are grouped by.
+        partials: What is computed for each group.
+        merged: What stands in the place of each aggregate, by where its name begins and ends.
+        select: The SELECT; tasks do without it.
+    """
+
+    keys: tuple[str, ...]
+    partials: tuple[Partial, ...]
+    merged: tuple[tuple[int, int, str], ...] = ()
+    select: exp.Select | None = field(default=None, compare=False)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        read = dict.fromkeys(self.keys)
+        for each in self.partials:
+            names = each.number.columns if each.number is not None else {each.column} - {""}
+            read |= dict.fromkeys(sorted(names))
+        return tuple(read)
+
+    @property
+    def is_count(self) -> bool:
+        """Whether it is nothing but the number of rows."""
+        return not self.keys and all(each.kind == "rows" for each in self.partials)
+
+    @property
+    def has_unnamed(self) -> bool:
+        """Whether the result has a column whose name is made of an aggregate."""
+        shown = [] if self.select is None else self.select.expressions
+        return any(
+            not isinstance(each, exp.Alias) and each.find(exp.AggFunc) is not None for each in shown
+        )
+
+    def schema(self, table: TableColumns) -> pa.Schema:
+        """Return the columns of partial results."""
+        fields = {each.name: each for each in table.stored}
+        found = [fields[name].with_nullable(True) for name in self.keys]
+        for number, each in enumerate(self.partials):
+            found.append(pa.field(f"__lancelet_{number}", _partial_type(each, fields)))
+        return pa.schema(found)
+
+
+def find_aggregation(
+    node: exp.Table, table: TableColumns, use: Use, *, num_rows: int
+) -> Aggregation | None:
+    """Return what tasks can compute of the SELECT that reads a table, or None."""
+    select = node.parent_select
+    if not use.is_exact or not isinstance(select, exp.Select):
+        return None
+    given = {key for key, value in select.args.items() if value}
+    if given - {"expressions", "from_", "where", "group", "having", "order", "limit", "with_"}:
+        return None
+    finder = _Finder(node, table, num_rows)
+    keys = finder.keys(select)
+    if keys is None:
+        return None
+    partials: dict[Partial, int] = {}
+    merged = []
+    found = list(_aggregates(select))
+    if not found and not keys:
+        return None
+    for each in found:
+        made = finder.merged(each, partials)
+        start, stop = each.meta.get("start"), each.meta.get("end")
+        if made is None or start is None or stop is None or not _is_bare(each):
+            return None
+        merged.append((int(start), int(stop) + 1, made))
+    is_repeated = any(each.kind == "value" for each in partials)
+    if is_repeated and any(each.kind not in {"value", "min", "max"} for each in partials):
+        return None  # what counts distinct values would see others several times
+    if sum(each.kind == "value" for each in partials) > 1:
+        return None
+    if not _is_plain_around(select, set(map(id, found)), finder, keys):
+        return None
+    return Aggregation(keys, tuple(partials), tuple(merged), select)
+
+
+def _aggregates(select: exp.Select) -> Iterator[exp.AggFunc]:
+    for name in ("expressions", "having", "order"):
+        value = select.args.get(name)
+        for root in value if isinstance(value, list) else [value]:
+            if root is not None:
+                yield from (each for each in root.find_all(exp.AggFunc))
+
+
+def _is_bare(node: exp.Expression) -> bool:
+    """Say whether an aggregate has neither a filter nor a window, nor is within another."""
+    parent = node.parent
+    while parent is not None and not isinstance(parent, exp.Select):
+        if isinstance(parent, (exp.Filter, exp.Window, exp.AggFunc, exp.WithinGroup)):
+            return False
+        parent = parent.parent
+    return True
+
+
+def _is_plain_around(
+    select: exp.Select, aggregates: set[int], finder: _Finder, keys: Sequence[str]
+) -> bool:
+    """Say whether nothing but keys, aliases and constants stands around the aggregates."""
+    aliases = {each.alias.lower() for each in select.expressions if isinstance(each, exp.Alias)}
+    names = {each.lower() for each in keys}
+    roots = [*select.expressions]
+    for name in ("having", "order"):
+        if select.args.get(name) is not None:
+            value = select.args[name]
+            roots += value.expressions or [value.this]
+    stack = [(each, number < len(select.expressions)) for number, each in enumerate(roots)]
+    while stack:
+        node, is_shown = stack.pop()
+        if id(node) in aggregates:
+            continue
+        if not isinstance(node, _AROUND):
+            return False
+        if isinstance(node, exp.Column):
+            field = finder.find(node)
+            is_key = field is not None and field.name.lower() in names
+            is_alias = not is_shown and not node.table and node.name.lower() in aliases
+            if not is_key and not (is_alias and field is None):
+                return False
+            continue
+        stack += [(each, is_shown) for each in node.iter_expressions()]
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Finder:
+    node: exp.Table
+    table: TableColumns
+    num_rows: int
+
+    def find(self, column: exp.Column) -> pa.Field | None:
+        """Return the field of the table that a column is."""
+        if column.args.get("db") or not isinstance(column.this, exp.Identifier):
+            return None
+        if column.table and column.table.lower() != self.node.alias_or_name.lower():
+            return None
+        return self.table.named(column.name)
+
+    def keys(self, select: exp.Select) -> tuple[str, ...] | None:
+        group = select.args.get("group")
+        if group is None:
+            return ()
+        if {key for key, value in group.args.items() if value} - {"expressions"}:
+            return None
+        found = []
+        for each in group.expressions:
+            shown = each
+            if isinstance(each, exp.Literal) and each.this.isdigit():
+                number = int(each.this)
+                if not 0 < number <= len(select.expressions):
+                    return None
+                shown = select.expressions[number - 1].unalias()
+            field = self.find(shown) if isinstance(shown, exp.Column) else None
+            if field is None or not _is_key(field.type):
+                return None
+            found.append(str(field.name))
+        return tuple(dict.fromkeys(found))
+
+    def merged(self, node: exp.AggFunc, partials: dict[Partial, int]) -> str | None:
+        """Return what stands for an aggregate, and add the partial results that it needs."""
+
+        def column(partial: Partial) -> str:
+            return f"__lancelet_{partials.setdefault(partial, len(partials))}"
+
+        def total(partial: Partial) -> str:
+            return f"coalesce(sum({column(partial)}), 0L)"
+
+        extra = {key for key, value in node.args.items() if value} - {"this", "big_int"}
+        if extra:
+            return None
+        match node:
+            case exp.Count(this=exp.Star() | exp.Literal()):
+                return total(Partial("rows"))
+            case exp.Count(this=exp.Column() as of):
+                field = self.find(of)
+                return None if field is None else total(Partial("valid", field.name))
+            case exp.Count(this=exp.Distinct() as distinct):
+                few = distinct.expressions
+                of = few[0] if len(few) == 1 and not distinct.args.get("on") else None
+                field = self.find(of) if isinstance(of, exp.Column) else None
+                if field is None or not _is_key(field.type):
+                    return None
+                return f"count(DISTINCT {column(Partial('value', field.name))})"
+            case exp.Min(this=exp.Column() as of) | exp.Max(this=exp.Column() as of):
+                field = self.find(of)
+                if field is None or not _is_key(field.type):
+                    return None
+                name = "min" if isinstance(node, exp.Min) else "max"
+                return f"{name}({column(Partial(name, field.name))})"
+            case exp.Sum() | exp.Avg():
+                number = self.number(node.this)
+                if number is None:
+                    return None
+                summed = Partial("sum", number=number)
+                if isinstance(node, exp.Sum):
+                    if not number.is_decimal:
+                        return f"sum({column(summed)})" if number.kind == "column" else None
+                    return f"CAST(sum({column(summed)}) AS {_sum_type(number)})"
+                if number.kind != "column":
+                    return None
+                counted = f"nullif(sum({column(Partial('valid', number.column))}), 0L)"
+                if not number.is_decimal:
+                    is_exact = number.most * self.num_rows < _EXACT_DOUBLE
+                    return f"(sum({column(summed)}) / {counted})" if is_exact else None
+                precision, scale = number.precision + 4, number.scale + 4
+                spare = 24 - number.precision
+                if precision > _DECIMAL_MAX or spare < 1 or 10**spare < 20 * self.num_rows:
+                    return None
+                whole = f"CAST(sum({column(summed)}) AS {_sum_type(number)})"
+                return f"CAST({whole} / {counted} AS DECIMAL({precision}, {scale}))"
+        return None
+
+    def number(self, node: exp.Expression) -> Number | None:
+        """Return an expression as an exact number, with the type that Spark gives it."""
+        match node:
+            case exp.Paren():
+                return self.number(node.this)
+            case exp.Column():
+                return self._column(node)
+            case exp.Literal(is_string=False):
+                return _constant(node.this)
+            case exp.Mul() | exp.Add() | exp.Sub():
+                left, right = self.number(node.left), self.number(node.right)
+                return None if left is None or right is None else _combined(node, left, right)
+        return None
+
+    def _column(self, node: exp.Column) -> Number | None:
+        field = self.find(node)
+        if field is None:
+            return None
+        if is_whole(field.type):
+            width = int(field.type.bit_width)
+            most = 1 << (width - (0 if kinds.is_unsigned_integer(field.type) else 1))
+            digits = _DIGITS[2 * width if kinds.is_unsigned_integer(field.type) else width]
+            return Number("column", digits, 0, most, field.name, is_decimal=False)
+        if kinds.is_decimal128(field.type) and field.type.precision <= _LONG_DIGITS:
+            precision, scale = field.type.precision, field.type.scale
+            if scale < 0:
+                return None
+            return Number("column", precision, scale, 10**precision - 1, field.name)
+        return None
+
+
+def _constant(text: str) -> Number | None:
+    whole, _, rest = text.partition(".")
+    if not (whole + rest).isdigit():
+        return None
+    value = int(whole + rest)
+    digits = max(len(str(value)), len(rest))
+    is_decimal = "." in text
+    return Number("constant", digits, len(rest), value, value=value, is_decimal=is_decimal)
+
+
+def _combined(node: exp.Binary, left: Number, right: Number) -> Number | None:
+    if not (left.is_decimal or right.is_decimal):
+        return None  # Spark computes these as integers, which may be too large for it
+    if isinstance(node, exp.Mul):
+        kind, scale = "product", left.scale + right.scale
+        precision, most = left.precision + right.precision + 1, left.most * right.most
+    else:
+        kind = "sum" if isinstance(node, exp.Add) else "difference"
+        scale = max(left.scale, right.scale)
+        whole = max(left.precision - left.scale, right.precision - right.scale)
+        precision = whole + scale + 1
+        most = sum(each.most * 10 ** (scale - each.scale) for each in (left, right))
+    if precision > _DECIMAL_MAX:
+        # Spark gives up digits behind the point, down to six, where there are too many in all.
+        kept = max(_DECIMAL_MAX - (precision - scale), min(scale, 6))
+        if kept < scale:
+            return None
+        precision = _DECIMAL_MAX
+    if most >= 10**_DECIMAL_MAX:
+        return None
+    return Number(kind, precision, scale, most, parts=(left, right))
+
+
+def _sum_type(number: Number) -> str:
+    return f"DECIMAL({min(_DECIMAL_MAX, number.precision + 10)}, {number.scale})"
+
+
+def _is_key(data_type: pa.DataType) -> bool:
+    """Say whether Spark and Arrow agree on which values of a type are equal, and their order."""
+    value = data_type.value_type if kinds.is_dictionary(data_type) else data_type
+    return is_comparable(value) and not kinds.is_floating(value)
+
+
+def _partial_type(partial: Partial, fields: Mapping[str, pa.Field]) -> pa.DataType:
+    if partial.kind in {"rows", "valid"}:
+        return pa.int64()
+    if partial.number is None:
+        return fields[partial.column].type
+    if partial.number.is_decimal:
+        return pa.decimal128(_DECIMAL_MAX, partial.number.scale)
+    return pa.int64()
+
+
+def aggregate_batch(
+    aggregation: Aggregation, batch: pa.RecordBatch, schema: pa.Schema
+) -> pa.RecordBatch:
+    """Return the partial results of a batch; `schema` has their columns as Spark wants them."""
+    count = batch.num_rows
+    columns = {
+        name: convert_column(batch.column(name), field)
+        for name, field in zip(aggregation.keys, schema, strict=False)
+    }
+    asked: list[tuple[str, str]] = []
+    is_small = True
+    for number, each in enumerate(aggregation.partials):
+        name = f"p{number}"
+        if each.kind == "rows":
+            columns[name] = _whole(np.ones(count, np.int64))
+            asked.append((name, "sum"))
+        elif each.kind == "valid":
+            columns[name] = batch.column(each.column).is_valid().cast(pa.int64())
+            asked.append((name, "sum"))
+        elif each.number is not None:
+            values = _evaluate(each.number, batch)
+            is_small = (
+                is_small
+                and isinstance(values[0], np.ndarray)
+                and (values[1] * max(count, 1) < _INT64)
+            )
+            columns[name] = _numbers(each, *values)
+            asked.append((name, "sum"))
+        else:
+            field = schema.field(len(aggregation.keys) + number)
+            columns[name] = convert_column(batch.column(each.column), field)
+            if each.kind == "value":
+                continue
+            asked.append((name, each.kind))
+    keys = [name for name in columns if name not in {label for label, _ in asked}]
+    table = pa.table(columns)
+    if is_small:
+        table = table.group_by(keys, use_threads=False).aggregate(asked)
+        suffixes = dict(asked)
+        labels = [f"{name}_{suffixes[name]}" if name in suffixes else name for name in columns]
+        table = table.select(labels)
+    table = table.combine_chunks()
+    arrays = [_shown(table.column(place), field) for place, field in enumerate(schema)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _whole(values: Int64s) -> pa.Array:
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])
+
+
+def _shown(column: pa.ChunkedArray, field: pa.Field) -> pa.Array:
+    chunks = column.chunks
+    array = (
+        chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks or [pa.nulls(0, column.type)])
+    )
+    if kinds.is_decimal128(field.type) and kinds.is_int64(array.type):
+        return _decimals(array, field.type)
+    return convert_column(array, field)
+
+
+def _decimals(array: pa.Array, data_type: pa.DataType) -> pa.Array:
+    """Return whole numbers as the digits of decimals."""
+    digits = np.zeros(len(array), np.int64)
+    digits[:] = array.fill_null(0).to_numpy()
+    wide = np.empty((len(array), 2), np.int64)
+    wide[:, 0] = digits
+    wide[:, 1] = digits >> 63
+    validity = array.is_valid()
+    mask = None if not array.null_count else validity.buffers()[1]
+    return pa.Array.from_buffers(data_type, len(array), [mask, pa.py_buffer(wide)])
+
+
+def _numbers(partial: Partial, values: Any, most: int, valid: Any) -> pa.Array:
+    """Return the values of rows; those beyond 64 bits as decimals."""
+    del most
+    assert partial.number is not None
+    if not isinstance(values, np.ndarray):
+        scale = partial.number.scale
+        texts = [None if value is None else f"{value}E-{scale}" for value in values]
+        return pa.array(texts, pa.string()).cast(pa.decimal128(_DECIMAL_MAX, scale))
+    if valid is None:
+        return _whole(np.ascontiguousarray(values, np.int64))
+    return pa.array(values, pa.int64(), mask=~valid)
+
+
+def _evaluate(number: Number, batch: pa.RecordBatch) -> tuple[Any, int, Any]:
+    """Return the digits of a number for each row, the largest of them, and where it is valid.
+
+    Digits are an array of 64 bits, or a list of numbers where they may be larger.
+    """
+    valid = None
+    for name in number.columns:
+        column = batch.column(name)
+        if column.null_count:
+            own = column.is_valid().to_numpy(zero_copy_only=False)
+            valid = own if valid is None else valid & own
+    loaded = {name: _digits(batch.column(name)) for name in number.columns}
+    found = _bounded(number, loaded)
+    if found is not None:
+        values, most = found
+        return np.broadcast_to(values, batch.num_rows), most, valid
+    wide = {name: digits.tolist() for name, digits in loaded.items()}
+    rows = [
+        None if valid is not None and not valid[row] else _exact(number, wide, row)
+        for row in range(batch.num_rows)
+    ]
+    return rows, number.most, None
+
+
+def _digits(array: pa.Array) -> Int64s:
+    """Return the digits of a column of integers or decimals, zero where it is null."""
+    if kinds.is_decimal128(array.type):
+        buffer = array.buffers()[1]
+        wide = np.frombuffer(buffer, np.int64).reshape(-1, 2)
+        digits = wide[array.offset : array.offset + len(array), 0]
+        if array.null_count:
+            digits = np.where(array.is_valid().to_numpy(zero_copy_only=False), digits, 0)
+        return digits
+    filled = array.fill_null(0) if array.null_count else array
+    values: Int64s = filled.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return values
+
+
+def _bounded(number: Number, loaded: Mapping[str, Int64s]) -> tuple[Any, int] | None:
+    """Return digits and the largest of them, or None where 64 bits may be too few."""
+    if number.kind == "column":
+        digits = loaded[number.column]
+        if not len(digits):
+            return digits, 0
+        return digits, max(abs(int(digits.min())), abs(int(digits.max())))
+    if number.kind == "constant":
+        return (np.int64(number.value), number.value) if number.value < _INT64 else None
+    parts = [_bounded(each, loaded) for each in number.parts]
+    if parts[0] is None or parts[1] is None:
+        return None
+    (left, left_most), (right, right_most) = parts[0], parts[1]
+    if number.kind == "product":
+        most = left_most * right_most
+        return (left * right, most) if most < _INT64 else None
+    shifts = [10 ** (number.scale - each.scale) for each in number.parts]
+    most = left_most * shifts[0] + right_most * shifts[1]
+    if most >= _INT64:
+        return None
+    left, right = left * shifts[0], right * shifts[1]
+    return (left + right if number.kind == "sum" else left - right), most
+
+
+def _exact(number: Number, columns: Mapping[str, list[int]], row: int) -> int:
+    if number.kind == "column":
+        return columns[number.column][row]
+    if number.kind == "constant":
+        return number.value
+    left, right = (_exact(each, columns, row) for each in number.parts)
+    if number.kind == "product":
+        return int(left * right)
+    shifts = [10 ** (number.scale - each.scale) for each in number.parts]
+    left, right = left * shifts[0], right * shifts[1]
+    return int(left + right) if number.kind == "sum" else int(left - right)
