@@ -16,14 +16,16 @@ if TYPE_CHECKING:
     from lancelet.spark.merging import Merge, merge
     from lancelet.spark.running import Finished, Running
     from lancelet.spark.scanning import count, scan
-    from lancelet.spark.searching import search, search_text
+    from lancelet.spark.searching import nearest_join, search, search_text
     from lancelet.spark.session import register
     from lancelet.spark.sql.names import attach, detach
     from lancelet.spark.sql.run import sql
+    from lancelet.spark.sql.table import LanceTable
     from lancelet.spark.writing import Once, write
 
 __all__ = [
     "Finished",
+    "LanceTable",
     "Merge",
     "Once",
     "Running",
@@ -41,6 +43,7 @@ __all__ = [
     "ingest_files",
     "merge",
     "migrate",
+    "nearest_join",
     "optimize_indices",
     "register",
     "scan",
@@ -55,6 +58,7 @@ import_on_demand(
     __name__,
     {
         "Finished": "lancelet.spark.running",
+        "LanceTable": "lancelet.spark.sql.table",
         "Merge": "lancelet.spark.merging",
         "Once": "lancelet.spark.writing",
         "Running": "lancelet.spark.running",
@@ -72,6 +76,7 @@ import_on_demand(
         "ingest_files": "lancelet.spark.ingest",
         "merge": "lancelet.spark.merging",
         "migrate": "lancelet.spark.change",
+        "nearest_join": "lancelet.spark.searching",
         "optimize_indices": "lancelet.spark.indexing",
         "register": "lancelet.spark.session",
         "scan": "lancelet.spark.scanning",

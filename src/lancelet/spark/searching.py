@@ -91,6 +91,37 @@ def search(
     return fanned.frame(spark, queries, query_column or column)
 
 
+def nearest_join(
+    frame: DataFrame,
+    uri: str | os.PathLike[str],
+    *,
+    column: str,
+    query_column: str | None = None,
+    k: int = 1,
+    columns: Sequence[str] | None = None,
+    filter: str | None = None,  # noqa: A002 - the word for it everywhere
+    nearest: Mapping[str, Any] | None = None,
+    **place: Unpack[Place],
+) -> DataFrame:
+    """Join the rows of a data frame with the `k` rows of a table that are nearest to each.
+
+    The result has the columns of the data frame but for the vectors, those of the table, and
+    `_distance`; a row whose vector is null has no partner. See `search` for the arguments.
+    """
+    return search(
+        frame.sparkSession,
+        uri,
+        frame,
+        k,
+        column=column,
+        query_column=query_column,
+        columns=columns,
+        filter=filter,
+        nearest=nearest,
+        **place,
+    )
+
+
 def search_text(
     spark: SparkSession,
     uri: str | os.PathLike[str],

@@ -30,6 +30,7 @@ from lancelet.spark.sql.reading import Opened, frame_of, partial_frame
 from lancelet.spark.sql.source import Source, Token, parse_query
 
 _FRAME: Final = "lancelet_"
+_GIVEN: Final = "lancelet_given_"
 _BEHIND_WHERE: Final = frozenset(
     {
         "GROUP",
@@ -144,7 +145,7 @@ def plan_query(session: Session, source: Source) -> Plan:
     names = [f"{_FRAME}{number}" for number in range(len(references))]
     skeleton = _spliced(source, references, [f"`{name}`" for name in names])
     for name in session.frames:
-        skeleton = skeleton.replace(f"{{{name}}}", f"`{name}`")
+        skeleton = skeleton.replace(f"{{{name}}}", f"`{_GIVEN}{name}`")
     tree = parse_query(skeleton) if references and _is_plain(session, source) else None
     tables = {name: each.columns for name, each in zip(names, opened, strict=True)}
     uses = analyse(source, tree, tables, session.values)
@@ -156,8 +157,9 @@ def plan_query(session: Session, source: Source) -> Plan:
                 made = find_aggregation(node, tables[node.name], uses[node.name], num_rows=rows)
                 if made is not None and (made.select is tree or not made.has_unnamed):
                     aggregations[node.name] = made
-    text = _final_text(source, Source(skeleton), tree, names, references, aggregations)
-    text = _with_braces(text, session, has_frames=bool(references or session.frames))
+    bare = Source(skeleton)
+    text = _final_text(source, bare, tree, names, references, aggregations)
+    text = _with_braces(text, has_frames=bool(references or session.frames))
     reads = tuple(
         Read(reference, each, uses[name], aggregations.get(name))
         for reference, each, name in zip(references, opened, names, strict=True)
@@ -165,8 +167,8 @@ def plan_query(session: Session, source: Source) -> Plan:
     renames = any(each.select is tree and each.has_unnamed for each in aggregations.values())
     plain = None
     if renames:
-        plain = _final_text(source, Source(skeleton), tree, names, references, {})
-        plain = _with_braces(plain, session, has_frames=True)
+        plain = _final_text(source, bare, tree, names, references, {})
+        plain = _with_braces(plain, has_frames=True)
     return Plan(session, source, reads, text, plain)
 
 
@@ -200,6 +202,11 @@ def _final_text(
         starts = {each.start: number for number, each in enumerate(tokens)}
         for start, _, merged in aggregation.merged:
             edits.append((start, _call_stop(tokens, starts[start]), merged))
+    edits += [
+        (token.start, token.stop, f"\0{{{token.text.removeprefix(_GIVEN)}}}\0")
+        for token in tokens
+        if token.kind == "IDENTIFIER" and token.text.startswith(_GIVEN)
+    ]
     made, done = [], 0
     for start, stop, text in sorted(edits):
         made += [skeleton.text[done:start], text]
@@ -318,7 +325,7 @@ def _without_row_columns(source: Source, tree: exp.Query | None, text: str) -> s
     return f"{text[:stop]} EXCEPT ({', '.join(extra)}){text[stop:]}"
 
 
-def _with_braces(text: str, session: Session, *, has_frames: bool) -> str:
+def _with_braces(text: str, *, has_frames: bool) -> str:
     """Double the braces that stand for themselves, since Spark formats texts with frames."""
     if not has_frames:
         return text
@@ -327,10 +334,7 @@ def _with_braces(text: str, session: Session, *, has_frames: bool) -> str:
         piece if number % 2 else _BRACES.sub(lambda found: found[0] * 2, piece)
         for number, piece in enumerate(pieces)
     ]
-    made = "".join(doubled)
-    for name in session.frames:
-        made = made.replace(f"{{{{{name}}}}}", f"{{{name}}}")
-    return made
+    return "".join(doubled)
 
 
 def quoted(name: str) -> str:
