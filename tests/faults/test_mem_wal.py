@@ -10,14 +10,23 @@ import itertools
 import uuid
 from collections import Counter
 from dataclasses import replace
+from datetime import timedelta
 
 import lance
 import pyarrow as pa
 import pytest
 
 import lancelet
-from lancelet.errors import CommitOutcomeUnknownError, StorageError
+from lancelet.errors import (
+    CommitError,
+    CommitOutcomeUnknownError,
+    NotFoundError,
+    StorageError,
+)
 from lancelet.format.shard_manifest import SEALED
+from lancelet.io.wrapped import WrappedStore
+from lancelet.ops.mem_wal.compact import compact_log
+from lancelet.ops.mem_wal.discovery import note_shards
 from lancelet.ops.mem_wal.shard import Shard
 from lancelet.ops.mem_wal.upkeep import collect_log, seal_shard
 from lancelet.ops.mem_wal.writer import MemWalWriter
@@ -109,3 +118,108 @@ def test_collecting_and_sealing_lose_nothing_whatever_fails(tmp_path, fault):
             break
     assert request > 10
     assert Shard(plain, SHARD).latest().status == SEALED
+
+
+class _Paused(WrappedStore):
+    """A store at whose request `at` its client is stopped, while `others` do what they like."""
+
+    def __init__(self, inner, at, others):
+        self.place, self.others, self.seen, self.fired = at, others, 0, False
+        super().__init__(inner, self)
+
+    def request(self, request, action):
+        del request
+        number, self.seen = self.seen, self.seen + 1
+        if number == self.place:
+            self.fired = True
+            self.others()
+        return action()
+
+
+def merged(uri):
+    """Return how often each row is in the table, once all that shards have is merged."""
+    snapshot = open_snapshot(TableLocation.open(uri, NO_SYNC))
+    last = MemWalWriter(snapshot, SHARD, {})
+    last.close()
+    compact_log(snapshot)
+    return Counter(lance.dataset(uri).to_table()["id"].to_pylist())
+
+
+def live(store, snapshot, confirmed):
+    """Write, flush and write again, and note what was confirmed."""
+    writer = MemWalWriter(store(snapshot), SHARD, {})
+    for key in range(3):
+        writer.put([batch(key)])
+        confirmed.append(key)
+    writer.flush()
+    writer.put([batch(3)])
+    confirmed.append(3)
+
+
+WORK = {
+    "write": live,
+    "merge": lambda store, snapshot, _: compact_log(store(snapshot)),
+    "collect": lambda store, snapshot, _: collect_log(store(snapshot)),
+    "note": lambda store, snapshot, _: note_shards(store(snapshot)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("work", WORK)
+def test_nothing_is_lost_or_doubled_by_who_is_stopped_for_a_while(tmp_path, work):
+    """Goal: a writer, merger or collector may be stopped at any request, while others write, flush,
+    merge, clean up and collect. Method: that happens at request 0, then at 1, and so on."""
+    for request in itertools.count():
+        uri = str(tmp_path / str(request))
+        begun(uri)
+        plain = TableLocation.open(uri, NO_SYNC)
+        snapshot = open_snapshot(plain)
+        confirmed, fresh = [], itertools.count(100)
+
+        def put_one(snapshot=snapshot, confirmed=confirmed, fresh=fresh):
+            key = next(fresh)
+            writer = MemWalWriter(snapshot, SHARD, {})
+            writer.put([batch(key)])
+            confirmed.append(key)
+            writer.close()
+
+        def others(uri=uri, put_one=put_one, snapshot=snapshot):
+            put_one()
+            compact_log(snapshot)
+            put_one()
+            lancelet.dataset(uri).cleanup_old_versions(timedelta(0), delete_unverified=True)
+            collect_log(open_snapshot(TableLocation.open(uri, NO_SYNC)))
+
+        put_one()
+        put_one()
+        paused = _Paused(plain.store, request, others)
+        with contextlib.suppress(CommitError, StorageError, NotFoundError):
+            WORK[work](
+                lambda s, p=paused, plain=plain: replace(s, location=replace(plain, store=p)),
+                snapshot,
+                confirmed,
+            )
+        assert merged(uri) == Counter(confirmed), request
+        if not paused.fired:
+            break
+    assert request > 5
+
+
+@FAULTS
+def test_merging_is_done_once_whatever_fails(tmp_path, fault):
+    for request in itertools.count():
+        uri = str(tmp_path / str(request))
+        begun(uri)
+        plain = TableLocation.open(uri, NO_SYNC)
+        snapshot = open_snapshot(plain)
+        for key in range(2):
+            writer = MemWalWriter(snapshot, SHARD, {})
+            writer.put([batch(key)])
+            writer.close()
+        store = FaultyStore(plain.store, fault, at=request)
+        with contextlib.suppress(StorageError, CommitError):
+            compact_log(replace(snapshot, location=replace(plain, store=store)))
+        assert merged(uri) == Counter(range(2)), request
+        if not store.fired:
+            break
+    assert request > 10

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from lancelet.format.schema import Schema
     from lancelet.format.shard_manifest import ShardManifest
     from lancelet.ops.dry_run import ChangeReport
+    from lancelet.ops.mem_wal.compact import CompactedLog
     from lancelet.ops.mem_wal.sharding import ShardingSpec
     from lancelet.ops.mem_wal.upkeep import CollectedLog
     from lancelet.ops.mem_wal.writer import MemWalWriter
@@ -277,6 +278,28 @@ class MemWalMethods:
                 ),
             )
         return ops.mem_wal.upkeep.collect_log(snapshot)
+
+    @overload
+    def compact_mem_wal(self, *, dry_run: Literal[False] = False) -> CompactedLog: ...
+
+    @overload
+    def compact_mem_wal(self, *, dry_run: Literal[True]) -> ChangeReport: ...
+
+    def compact_mem_wal(self, *, dry_run: bool = False) -> CompactedLog | ChangeReport:
+        """Merge what shards have flushed into the dataset, generation by generation.
+
+        Rows that are in memory or in the log alone stay there. Several may do so at once: what
+        another one merged meanwhile is passed over.
+
+        Args:
+            dry_run: Whether to change nothing and return what would change, as if each flushed
+                table were merged alone.
+        """
+        handle = self._handle
+        if dry_run:
+            return ops.mem_wal.compact.report_compaction(handle.snapshot)
+        handle.snapshot, done = ops.mem_wal.compact.compact_log(handle.snapshot)
+        return done
 
     def seal_mem_wal_shard(self, shard_id: str, *, dry_run: bool = False) -> ChangeReport | None:
         """See to it that nobody writes a shard any more; its writer has to be closed before."""

@@ -19,9 +19,11 @@ from lancelet.errors import CorruptDataError, FieldNotFoundError, InvalidInputEr
 from lancelet.format.index_metadata import MEM_WAL_INDEX
 from lancelet.format.protos import index_details_pb
 from lancelet.format.shard_manifest import ShardManifest, SsTable
-from lancelet.ops.mem_wal import discovery, nearest
+from lancelet.ops.mem_wal import compact, discovery, nearest
 from lancelet.ops.mem_wal.discovery import note_shards, noted_shards
+from lancelet.ops.mem_wal.shard import FencedError, Shard
 from lancelet.ops.mem_wal.upkeep import UnmergedShardsError
+from lancelet.ops.mem_wal.writer import MemWalWriter
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import open_snapshot
 from lancelet.testing.faults import FaultyStore
@@ -514,3 +516,88 @@ def test_what_could_not_be_flushed_is_collected_with_the_shard(tmp_path):
     assert not (left / "x.lance").exists()
     with warnings.catch_warnings(action="error"):
         assert ids_of(fresh, fresh.mem_wal_shards()) == [*range(50), 100]
+
+
+def test_ids_of_columns_that_are_gone_are_not_given_again(tmp_path):
+    """A column of which no file has values leaves no trace, but rows of shards have its id."""
+    for where in ("flushed", "logged"):
+        dataset = begun(tmp_path / where)
+        dataset.add_columns(pa.schema([("a", pa.int64())]))
+        writer = dataset.mem_wal_writer(str(SHARD))
+        writer.put(rows([100]).append_column("a", pa.array([7])))
+        if where == "flushed":
+            writer.close()
+        dataset.drop_columns(["a"])
+        dataset.add_columns(pa.schema([("b", pa.int64())]))
+        with lancelet.dataset(dataset.uri).mem_wal_writer(str(SHARD)) as again:
+            found = again.lsm_scanner().filter("id = 100").to_table()
+        assert found["b"].to_pylist() == [None]
+        assert lance.dataset(dataset.uri).schema.names == ["id", "s", "x", "b"]
+    plain = lancelet.write_dataset(rows([1]), str(tmp_path / "plain"))
+    plain.add_columns(pa.schema([("a", pa.int64())]))
+    plain.drop_columns(["a"])
+    assert plain.schema.metadata is None
+
+
+@pytest.mark.parametrize("has_key", [True, False])
+def test_what_is_flushed_is_merged_in_order(tmp_path, has_key):
+    schema = rows([]).schema if has_key else rows([]).schema.remove_metadata()
+    if not has_key:
+        schema = pa.schema([field.remove_metadata() for field in schema])
+    uri = str(tmp_path / "t")
+    dataset = lancelet.write_dataset(rows(range(3)).cast(schema), uri)
+    dataset.initialize_mem_wal(unsharded=True)
+    for shard, ids, far in ((SHARD, [2, 3], 1.0), (SHARD, [2, 4], 2.0), (OTHER, [9], 3.0)):
+        with dataset.mem_wal_writer(str(shard)) as writer:
+            writer.put(rows(ids, far=far).cast(schema))
+            if has_key:
+                writer.delete(pa.table({"id": [ids[0] - 1]}))
+    before = lancelet.dataset(uri)
+    report = dataset.compact_mem_wal(dry_run=True)
+    assert (report.operation, report.rows) == ("CompactMemWal", 7 if has_key else 5)
+    assert lancelet.dataset(uri).version == 2
+    done = before.compact_mem_wal()
+    assert (done.sstables, done.rows, done.deletions) == (3, 5, 3 if has_key else 0)
+    assert dataset.compact_mem_wal().sstables == 0
+    table = lance.dataset(uri).to_table().sort_by("id")
+    if has_key:
+        assert table["id"].to_pylist() == [0, 2, 3, 4, 9]
+        assert [each[0] for each in table["x"].to_pylist()] == [0, 4, 4, 6, 12]
+    else:
+        assert table["id"].to_pylist() == [0, 1, 2, 2, 2, 3, 4, 9]
+
+
+def test_two_that_merge_pass_over_what_the_other_merged(tmp_path, monkeypatch):
+    dataset = begun(tmp_path)
+    put(dataset, [100])
+    put(dataset, [101])
+    merging = compact.merge_rows
+
+    def and_another(*given):
+        monkeypatch.setattr(compact, "merge_rows", merging)
+        lancelet.dataset(dataset.uri).compact_mem_wal()
+        return merging(*given)
+
+    monkeypatch.setattr(compact, "merge_rows", and_another)
+    assert lancelet.dataset(dataset.uri).compact_mem_wal().sstables == 0
+    assert lancelet.dataset(dataset.uri).count_rows() == 52
+
+
+def test_positions_that_were_collected_are_not_free(tmp_path):
+    """A writer that stopped behind its claim finds its entries collected, and must not write."""
+    dataset = begun(tmp_path)
+    put(dataset, [100])
+    location = TableLocation.open(dataset.uri)
+    snapshot, shard = open_snapshot(location), Shard(location, SHARD)
+    claimed = shard.claim(1)
+
+    def late(self, spec_id, *, first_generation):
+        put(lancelet.dataset(dataset.uri), [101])
+        put(lancelet.dataset(dataset.uri), [102])
+        assert lancelet.dataset(dataset.uri).collect_mem_wal().wal_entries
+        return claimed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Shard, "claim", lambda *given, **how: (patch.undo(), late(*given, **how))[1])
+        with pytest.raises(FencedError):
+            MemWalWriter(snapshot, SHARD, {})

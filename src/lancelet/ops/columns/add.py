@@ -27,7 +27,11 @@ from lancelet.ops.columns.job import ColumnJob, Committing, report_merge
 from lancelet.ops.columns.plan import ColumnPlan, grown_schema, no_values
 from lancelet.ops.columns.sources import Expressions, Function, NewColumns, Nulls, Rows
 from lancelet.ops.dry_run import ChangeReport
-from lancelet.ops.mem_wal.guard import refuse_names_of_log, refuse_with_log
+from lancelet.ops.mem_wal.guard import (
+    refuse_names_of_log,
+    refuse_with_log,
+    with_used_field_ids,
+)
 from lancelet.ops.rows import RowStream
 from lancelet.table.snapshot import Snapshot
 
@@ -112,7 +116,8 @@ def _plan_nulls(snapshot: Snapshot, source: Nulls) -> ColumnPlan:
                 f"All-null columns must be nullable, but field '{field.name}' is not",
                 column=field.name,
             )
-    return ColumnPlan(grown.schema, Schema(()), no_values)
+    schema = with_used_field_ids(snapshot, grown.schema, grown.schema.max_field_id)
+    return ColumnPlan(schema, Schema(()), no_values)
 
 
 def _outermost(fields: Iterable[Field], known: Container[int]) -> Iterator[Field]:

@@ -16,10 +16,10 @@ from lancelet.format import logical_type
 from lancelet.format.field import Field
 from lancelet.format.operation import Project
 from lancelet.format.schema import Schema
-from lancelet.ops.columns.fields import find_chain
+from lancelet.ops.columns.fields import find_chain, next_field_id
 from lancelet.ops.columns.job import Committing
 from lancelet.ops.dry_run import ChangeReport, Rehearsal
-from lancelet.ops.mem_wal.guard import refuse_change_of_key
+from lancelet.ops.mem_wal.guard import refuse_change_of_key, with_used_field_ids
 from lancelet.ops.publish import publish, with_retries
 from lancelet.table.snapshot import Snapshot
 
@@ -45,6 +45,7 @@ def _dropping(snapshot: Snapshot, paths: Sequence[str]) -> Project:
     schema = without_columns(snapshot.schema, paths)
     for path in paths:
         refuse_change_of_key(snapshot, find_chain(snapshot.schema, path)[-1], "drop")
+    schema = with_used_field_ids(snapshot, schema, next_field_id(snapshot) - 1)
     return Project(schema, preserves_nullability=True)
 
 

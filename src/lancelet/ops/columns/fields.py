@@ -24,6 +24,7 @@ from lancelet.format.field import NO_ID, Field, FieldId, check_primary_key
 from lancelet.format.fragment import Fragment
 from lancelet.format.schema import Schema, check_names
 from lancelet.format.version import FileVersion
+from lancelet.ops.mem_wal.guard import used_field_id
 from lancelet.query.data_types import print_arrow_type
 from lancelet.query.names import similar_names
 from lancelet.query.row_columns import ROW_FIELDS
@@ -59,7 +60,8 @@ class Grown:
 def next_field_id(snapshot: Snapshot) -> int:
     """Return the first id that neither the schema nor any file has."""
     in_files = max(_ids_in_files(snapshot.fragments), default=-1)
-    return max(snapshot.manifest.max_field_id, in_files) + 1
+    used = used_field_id(snapshot.schema)
+    return max(snapshot.manifest.max_field_id, in_files, used) + 1
 
 
 def find_chain(schema: Schema, path: str) -> tuple[Field, ...]:

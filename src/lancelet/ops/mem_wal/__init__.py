@@ -9,6 +9,7 @@ from lancelet.on_demand import import_on_demand
 if TYPE_CHECKING:
     from lancelet.ops.mem_wal import (
         catch_up,
+        compact,
         discovery,
         indices,
         lookup,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "catch_up",
+    "compact",
     "discovery",
     "indices",
     "lookup",

@@ -6,26 +6,54 @@ Such rows were acknowledged, but the table has not got them yet, so a change see
     forbid nulls        rows in a log may have some
     another type        columns of rows in a log are known by ids, and a cast takes a new one
     rename, drop a key  a writer tells rows apart by it
+
+A column of which no file has values leaves nothing behind when it is dropped, so that its id would
+be given to the next one, which then had the values of the first in rows of shards. Tables with a
+log therefore note the ids that were used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
 
 from lancelet.errors import InvalidInputError
 from lancelet.format.field import Field
 from lancelet.format.index_metadata import MEM_WAL_INDEX
+from lancelet.format.schema import Schema
 from lancelet.ops.mem_wal.reconcile import TOMBSTONE
 from lancelet.table.snapshot import Snapshot
+
+_USED: Final = "lancelet:max_field_id"
+"""Where the schema of a table with a log notes the highest id that a field of it ever had."""
 
 
 class MemWalAttachedError(InvalidInputError, OSError):
     """The table has a write-ahead log, whose rows the change would lose or spoil."""
 
 
+def used_field_id(schema: Schema) -> int:
+    """Return the highest id that is noted as used, -1 if none is."""
+    text = schema.metadata.get(_USED, "")
+    return int(text) if text.isdecimal() else -1
+
+
+def with_used_field_ids(snapshot: Snapshot, schema: Schema, highest: int) -> Schema:
+    """Return the next schema of a table, with a note of the ids that were used if it has a log."""
+    if not _has_log(snapshot):
+        return schema
+    used = max(highest, used_field_id(schema), used_field_id(snapshot.schema))
+    return replace(schema, metadata={**schema.metadata, _USED: str(used)})
+
+
+def _has_log(snapshot: Snapshot) -> bool:
+    return any(index.name == MEM_WAL_INDEX for index in snapshot.indices.indices)
+
+
 def refuse_with_log(snapshot: Snapshot, change: str, instead: str) -> None:
     """Raise if a table has a log, naming a change and what to do instead."""
-    if any(index.name == MEM_WAL_INDEX for index in snapshot.indices.indices):
+    if _has_log(snapshot):
         raise MemWalAttachedError(
             f"cannot {change} on a table with a MemWAL attached: rows that are still in its log "
             f"could not follow; {instead}",

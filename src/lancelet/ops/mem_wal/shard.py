@@ -192,7 +192,7 @@ class Shard:
         try:
             put(shard_manifest_path(manifest.version), manifest.render())
         except AlreadyExistsError as error:
-            raise self._fenced(manifest.writer_epoch) from error
+            raise self.fenced(manifest.writer_epoch) from error
         # The state counts from here on; a hint that is missing or old does no harm.
         with suppress(StorageError):
             self.store.put_note(HINT_PATH, json.dumps({"version": manifest.version}).encode())
@@ -218,7 +218,7 @@ class Shard:
                 self._put(wal_entry_path(position), data)
             except AlreadyExistsError as error:
                 if not self._is_late_mark(position, epoch):
-                    raise self._fenced(epoch) from error
+                    raise self.fenced(epoch) from error
                 position += 1
             else:
                 return position, len(data)
@@ -316,7 +316,8 @@ class Shard:
         except (ObjectNotFoundError, ValueError, KeyError, TypeError):
             return 0
 
-    def _fenced(self, epoch: int) -> FencedError:
+    def fenced(self, epoch: int) -> FencedError:
+        """Return what the writer of an epoch is told when another one has come."""
         latest = self.latest()
         return FencedError(
             "Writer fenced: another writer has claimed the shard",

@@ -243,9 +243,15 @@ class MemWalWriter:
             self._memory.add(found[1])
             generations.add(found[0].generation)
         for entry in shard.entries(self._position):
+            if entry.writer_epoch > self.manifest.writer_epoch:
+                raise shard.fenced(self.manifest.writer_epoch)
             self._position = entry.position
             self._memory.add(self._replayed(entry))
             generations.add(entry.generation)
+        if self._position < self.manifest.last_seen:
+            # Entries are missing before our own mark: a later writer flushed them, and they were
+            # collected. Positions that are free now are not for us.
+            raise shard.fenced(self.manifest.writer_epoch)
         if generations - {None, self.manifest.current_generation}:
             # Entries of one generation must follow each other, and those that are to come have
             # the one that is counted now.

@@ -1,0 +1,159 @@
+"""Merging what shards flushed into the table, generation by generation.
+
+    generation 1    1 a   2 b             upsert 1 2, recorded as merged up to 1 by the same commit
+    generation 2    2 deleted   3 c       delete 2, then upsert 3, recorded up to 2
+
+What is deleted goes first, in a commit of its own: until the second one the flushed table still
+counts, which says the same. Somebody else may merge the same shard meanwhile; what is in the table
+already is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+
+from lancelet.errors import CommitConflictError
+from lancelet.format.operation import CompactedSsTable, Update
+from lancelet.format.shard_manifest import ShardManifest, SsTable
+from lancelet.ops.dry_run import ChangeReport, rehearse
+from lancelet.ops.mem_wal.discovery import latest_shards
+from lancelet.ops.mem_wal.reconcile import TOMBSTONE
+from lancelet.ops.mem_wal.shard import Shard
+from lancelet.ops.mem_wal.sstable import open_sstable
+from lancelet.ops.mem_wal.state import require_mem_wal
+from lancelet.ops.merge_insert.execute import merge_rows, report_merge
+from lancelet.ops.merge_insert.spec import Matched, MergeSpec
+from lancelet.ops.moved_rows import RowFiles, write_rows
+from lancelet.ops.publish import Retries, publish, with_retries
+from lancelet.ops.rows import RowStream
+from lancelet.query.execute import execute_to_table
+from lancelet.query.plan import plan_scan
+from lancelet.query.scan_options import ScanOptions
+from lancelet.table.apply.mem_wal import StaleCompactionError, check_generations
+from lancelet.table.snapshot import Snapshot, open_snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class CompactedLog:
+    """What was merged: flushed tables, and their rows and deletions."""
+
+    sstables: int = 0
+    rows: int = 0
+    deletions: int = 0
+
+
+def compact_log(snapshot: Snapshot) -> tuple[Snapshot, CompactedLog]:
+    """Merge all that shards have flushed into the table, and return the version that has it."""
+    require_mem_wal(snapshot)
+    current, done = open_snapshot(snapshot.location), CompactedLog()
+    for shard in latest_shards(current):
+        for table in sorted(shard.sstables, key=lambda each: each.generation):
+            current, merged = _merge(current, shard, table)
+            done = CompactedLog(
+                done.sstables + merged.sstables,
+                done.rows + merged.rows,
+                done.deletions + merged.deletions,
+            )
+    return current, done
+
+
+def report_compaction(snapshot: Snapshot) -> ChangeReport:
+    """Return what merging would do, as if each flushed table were merged alone."""
+    require_mem_wal(snapshot)
+    current = open_snapshot(snapshot.location)
+    reports = []
+    for shard in latest_shards(current):
+        for table in shard.sstables:
+            if _is_merged(current, shard, table):
+                continue
+            live, deleted = _rows(current, shard, table)
+            mark = CompactedSsTable(shard.shard_id, table.generation)
+            if not current.schema.primary_key:
+                append = partial(_append, live=live, mark=mark)
+                reports.append(rehearse(current, append, len(live)))
+                continue
+            merges = _merges(current, live, deleted, mark)
+            reports += [report_merge(current, stream, spec) for stream, spec in merges]
+    return ChangeReport(
+        "CompactMemWal",
+        sum(each.rows for each in reports),
+        sum(each.files for each in reports),
+        sum(each.bytes for each in reports),
+        tuple(reason for each in reports for reason in each.conflicts),
+    )
+
+
+def _merge(
+    current: Snapshot, shard: ShardManifest, table: SsTable
+) -> tuple[Snapshot, CompactedLog]:
+    if _is_merged(current, shard, table):
+        return current, CompactedLog()
+    live, deleted = _rows(current, shard, table)
+    mark = CompactedSsTable(shard.shard_id, table.generation)
+    try:
+        merged = _publish(current, live, deleted, mark)
+    except (StaleCompactionError, CommitConflictError):
+        latest = open_snapshot(current.location)
+        if not _is_merged(latest, shard, table):
+            raise
+        return latest, CompactedLog()
+    return merged, CompactedLog(1, len(live), len(deleted))
+
+
+def _rows(current: Snapshot, shard: ShardManifest, table: SsTable) -> tuple[pa.Table, pa.Table]:
+    """Return the rows of a flushed table, as the table has them now, and those it deletes."""
+    schema = current.schema.to_arrow()
+    opened = open_sstable(Shard(current.location, shard.shard_id), table.path, current.schema)
+    rows = execute_to_table(plan_scan(opened, ScanOptions()))
+    gone = rows.column(TOMBSTONE) if TOMBSTONE in rows.schema.names else None
+    deleted = rows.slice(0, 0) if gone is None else rows.filter(gone)
+    live = rows if gone is None else rows.filter(pa.compute.invert(gone))
+    return live.select(schema.names).cast(schema), deleted
+
+
+def _publish(
+    current: Snapshot, live: pa.Table, deleted: pa.Table, mark: CompactedSsTable
+) -> Snapshot:
+    if not current.schema.primary_key:
+        return _append(current, live, mark)
+    for stream, spec in _merges(current, live, deleted, mark):
+        current = merge_rows(current, stream, spec).snapshot
+    return current
+
+
+def _merges(
+    current: Snapshot, live: pa.Table, deleted: pa.Table, mark: CompactedSsTable
+) -> Iterator[tuple[RowStream, MergeSpec]]:
+    """Yield what merges a flushed table, in order: first it deletes, then it is recorded."""
+    keys = tuple(field.name for field in current.schema.primary_key)
+    if len(deleted):
+        found = deleted.select(keys).cast(live.select(keys).schema)
+        yield _stream(found), MergeSpec(keys, matched=Matched.DELETE)
+    yield (
+        _stream(live),
+        MergeSpec(keys, matched=Matched.UPDATE, inserts=True, compacted=(mark,)),
+    )
+
+
+def _append(snapshot: Snapshot, live: pa.Table, mark: CompactedSsTable) -> Snapshot:
+    """Add rows that have no key, and record in the same commit that they are there."""
+
+    def attempt(current: Snapshot) -> Snapshot:
+        check_generations(current.indices.indices, (mark,))
+        fragments = write_rows(current, live.to_batches(), RowFiles()) if len(live) else ()
+        operation = Update(new_fragments=fragments, compacted_sstables=(mark,))
+        return publish(current, operation)
+
+    return with_retries(snapshot, attempt, Retries())
+
+
+def _stream(rows: pa.Table) -> RowStream:
+    return RowStream(rows.schema, iter(rows.to_batches()), is_in_memory=True)
+
+
+def _is_merged(snapshot: Snapshot, shard: ShardManifest, table: SsTable) -> bool:
+    return require_mem_wal(snapshot).compacted.get(shard.shard_id, 0) >= table.generation
