@@ -1,4 +1,5 @@
-// How often values of many small groups repeat, such as the columns of a wide table.
+// How often values of many small groups repeat, such as the columns of a wide table, and which of
+// its different values each value is, as a dictionary needs to know.
 //
 // Values that differ are counted by a table of places, made anew for each group and given up once
 // there are more of them than anybody wants to know. A group of a thousand numbers that all
@@ -15,12 +16,27 @@ LANCELET_INLINE uint64_t mix(uint64_t word) {
   return word ^ word >> 32;
 }
 
+// All of up to 8 bytes in a word, in an order that depends on how many there are.
+LANCELET_INLINE uint64_t few_bytes(const uint8_t* at, int64_t size) {
+  if (size >= 4)
+    return load<uint32_t>(at) | static_cast<uint64_t>(load<uint32_t>(at + size - 4)) << 32;
+  if (size == 0) return 0;
+  return at[0] | static_cast<uint64_t>(at[size / 2]) << 8 |
+         static_cast<uint64_t>(at[size - 1]) << 16;
+}
+
 LANCELET_INLINE uint64_t hash_bytes(const uint8_t* at, int64_t size) {
   uint64_t hash = static_cast<uint64_t>(size);
-  for (; size >= 8; at += 8, size -= 8) hash = mix(hash ^ load<uint64_t>(at));
-  uint64_t rest = 0;
-  for (int64_t k = 0; k < size; ++k) rest |= static_cast<uint64_t>(at[k]) << 8 * k;
-  return mix(hash ^ rest);
+  for (; size > 8; at += 8, size -= 8) hash = mix(hash ^ load<uint64_t>(at));
+  return mix(hash ^ few_bytes(at, size));
+}
+
+// Whether two strings of one size are equal.
+LANCELET_INLINE bool equal_bytes(const uint8_t* a, const uint8_t* b, int64_t size) {
+  if (size <= 8) return few_bytes(a, size) == few_bytes(b, size);
+  if (size > 16) return memcmp(a, b, static_cast<size_t>(size)) == 0;
+  return load<uint64_t>(a) == load<uint64_t>(b) &&
+         load<uint64_t>(a + size - 8) == load<uint64_t>(b + size - 8);
 }
 
 // Values of a width that a register holds.
@@ -32,13 +48,22 @@ struct Words {
   bool equal(int64_t a, int64_t b) const { return at(a) == at(b); }
 };
 
+// Values of two registers.
+struct Pairs {
+  const uint8_t* values;
+  uint64_t low(int64_t row) const { return load<uint64_t>(values + row * 16); }
+  uint64_t high(int64_t row) const { return load<uint64_t>(values + row * 16 + 8); }
+  uint64_t hash(int64_t row) const { return mix(mix(low(row)) ^ high(row)); }
+  bool equal(int64_t a, int64_t b) const { return low(a) == low(b) && high(a) == high(b); }
+};
+
 // Values of any other width.
 struct Wide {
   const uint8_t* values;
   int64_t bytes;
   uint64_t hash(int64_t row) const { return hash_bytes(values + row * bytes, bytes); }
   bool equal(int64_t a, int64_t b) const {
-    return memcmp(values + a * bytes, values + b * bytes, static_cast<size_t>(bytes)) == 0;
+    return equal_bytes(values + a * bytes, values + b * bytes, bytes);
   }
 };
 
@@ -52,8 +77,7 @@ struct Strings {
   int64_t size(int64_t row) const { return start(row + 1) - start(row); }
   uint64_t hash(int64_t row) const { return hash_bytes(data + start(row), size(row)); }
   bool equal(int64_t a, int64_t b) const {
-    return size(a) == size(b) &&
-           memcmp(data + start(a), data + start(b), static_cast<size_t>(size(a))) == 0;
+    return size(a) == size(b) && equal_bytes(data + start(a), data + start(b), size(a));
   }
 };
 
@@ -99,11 +123,49 @@ int64_t survey(const Values& values, int64_t count, int64_t rows, int64_t most, 
   return runs.size;
 }
 
+// Which of its different values each value is. Places hold numbers of values, from 1 on.
+template <class Values>
+int64_t index(const Values& values, int64_t count, Bytes indices, Ints first) {
+  uint64_t slots = 16;
+  while (slots < static_cast<uint64_t>(2 * smaller(count, first.size))) slots *= 2;
+  auto* places = static_cast<uint32_t*>(calloc(slots, sizeof(uint32_t)));
+  if (places == nullptr) return fail(kNoMemory, 0);
+  int64_t found = 0;
+  uint32_t place = 0;
+  for (int64_t row = 0; row < count; ++row) {
+    if (row == 0 || !values.equal(row, row - 1)) {
+      uint64_t slot = values.hash(row) & (slots - 1);
+      while ((place = places[slot]) != 0 && !values.equal(first.data[place - 1], row))
+        slot = (slot + 1) & (slots - 1);
+      if (place == 0) {
+        if (found == first.size) {
+          free(places);
+          return found + 1;
+        }
+        first.data[found++] = row;
+        places[slot] = place = static_cast<uint32_t>(found);
+      }
+    }
+    store<uint32_t>(indices.data + row * 4, place - 1);
+  }
+  free(places);
+  return found;
+}
+
 // Whether there is a place for what is found of each group; how large one may be, places say.
 LANCELET_INLINE bool fits(int64_t count, int64_t rows, int64_t most, Ints runs, Ints distinct) {
   if (rows <= 0 || rows > INT32_MAX || most < 0) return false;
   const int64_t groups = count / rows + (count % rows > 0);
   return runs.size == groups && distinct.size == groups;
+}
+
+// The fault of strings that do not lie in their data, or 0.
+template <class Offset>
+int64_t check(const Strings<Offset>& texts, int64_t count, int64_t bytes) {
+  for (int64_t row = 0; row < count; ++row)
+    if (texts.start(row) < 0 || texts.size(row) < 0 || texts.start(row + 1) > bytes)
+      return fail(kBadOffsets, row);
+  return 0;
 }
 
 template <class Offset>
@@ -112,10 +174,18 @@ int64_t survey_texts(ConstBytes offsets, ConstBytes data, int64_t rows, int64_t 
   const int64_t count = offsets.size / static_cast<int64_t>(sizeof(Offset)) - 1;
   if (!fits(larger<int64_t>(count, 0), rows, most, runs, distinct)) return fail(kOutputFull, 0);
   const Strings<Offset> texts = {offsets.data, data.data};
-  for (int64_t row = 0; row < count; ++row)
-    if (texts.start(row) < 0 || texts.size(row) < 0 || texts.start(row + 1) > data.size)
-      return fail(kBadOffsets, row);
-  return survey(texts, count, rows, most, runs, distinct);
+  const int64_t fault = check(texts, count, data.size);
+  return fault != 0 ? fault : survey(texts, count, rows, most, runs, distinct);
+}
+
+template <class Offset>
+int64_t index_texts(ConstBytes offsets, ConstBytes data, Bytes indices, Ints first) {
+  const int64_t count =
+      larger<int64_t>(offsets.size / static_cast<int64_t>(sizeof(Offset)) - 1, 0);
+  if (count > INT32_MAX || indices.size / 4 < count) return fail(kOutputFull, 0);
+  const Strings<Offset> texts = {offsets.data, data.data};
+  const int64_t fault = check(texts, count, data.size);
+  return fault != 0 ? fault : index(texts, count, indices, first);
 }
 
 }  // namespace
@@ -131,6 +201,22 @@ int64_t survey_words(ConstBytes values, int64_t value_bytes, int64_t rows, int64
     case 2: return work(Words<uint16_t>{values.data});
     case 4: return work(Words<uint32_t>{values.data});
     case 8: return work(Words<uint64_t>{values.data});
+    case 16: return work(Pairs{values.data});
+    default: return work(Wide{values.data, value_bytes});
+  }
+}
+
+int64_t index_words(ConstBytes values, int64_t value_bytes, Bytes indices, Ints first) {
+  if (value_bytes <= 0) return fail(kBadWidth, 0);
+  const int64_t count = values.size / value_bytes;
+  if (count > INT32_MAX || indices.size / 4 < count) return fail(kOutputFull, 0);
+  const auto work = [&](const auto& of) { return index(of, count, indices, first); };
+  switch (value_bytes) {
+    case 1: return work(Words<uint8_t>{values.data});
+    case 2: return work(Words<uint16_t>{values.data});
+    case 4: return work(Words<uint32_t>{values.data});
+    case 8: return work(Words<uint64_t>{values.data});
+    case 16: return work(Pairs{values.data});
     default: return work(Wide{values.data, value_bytes});
   }
 }
@@ -139,6 +225,12 @@ int64_t survey_strings(ConstBytes offsets, int64_t offset_bytes, ConstBytes data
                        int64_t most, Ints runs, Ints distinct) {
   return offset_bytes == 4 ? survey_texts<int32_t>(offsets, data, rows, most, runs, distinct)
                            : survey_texts<int64_t>(offsets, data, rows, most, runs, distinct);
+}
+
+int64_t index_strings(ConstBytes offsets, int64_t offset_bytes, ConstBytes data, Bytes indices,
+                      Ints first) {
+  return offset_bytes == 4 ? index_texts<int32_t>(offsets, data, indices, first)
+                           : index_texts<int64_t>(offsets, data, indices, first);
 }
 
 }  // namespace LANCELET_NAMESPACE

@@ -378,8 +378,9 @@ class _Batch:
         """Return pages with a dictionary each, those apart whose indices have other widths."""
         found: dict[int, list[tuple[int, npt.NDArray[np.unsignedinteger], Dictionary]]] = {}
         for page in which.tolist():
-            indices, items = split(self._pages.page(page))
-            if items.count <= self._items_max:
+            parts = split(self._pages.page(page), self._items_max)
+            if parts is not None:
+                indices, items = parts
                 bits = _index_bits(items.count)
                 dictionary = Dictionary(encode_items(items, self._options), items.count)
                 found.setdefault(bits, []).append((page, indices.astype(WORDS[bits]), dictionary))

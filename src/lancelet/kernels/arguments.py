@@ -219,6 +219,7 @@ def check_partition(counts: Int64s, total: int, *, kernel: str) -> None:
 
 
 Levels: TypeAlias = npt.NDArray[np.uint16]
+Indices: TypeAlias = npt.NDArray[np.uint32]
 """Repetition or definition levels."""
 
 
@@ -295,6 +296,12 @@ def check_survey(rows: int, most: int) -> None:
     """Check that groups have rows, and that values are counted."""
     if not 0 < rows <= _ROWS_MAX or most < 0:
         raise InvalidInputError("a group has at least one row", rows=rows, most=most)
+
+
+def check_index(count: int, most: int) -> None:
+    """Check that values can be numbered with 32 bits, and one at least."""
+    if count > _ROWS_MAX or most < 1:
+        raise InvalidInputError("values have numbers of 32 bits", count=count, most=most)
 
 
 def check_zone_values(values: npt.NDArray[Any], zone_rows: int) -> None:

@@ -35,7 +35,12 @@ def test_words_repeat_as_a_set_says(agree, width, count, kinds, rows, most, seed
     assert (runs.tolist(), distinct.tolist()) == found
 
 
-TEXT = st.sampled_from([b"", b"a", b"ab", b"\0", b"\0\0", b"eight by", b"eight bytes", b"eight bz"])
+TEXT = st.sampled_from(
+    [
+        *(b"", b"a", b"ab", b"\0", b"\0\0", b"abc", b"abcd", b"abde", b"eight by", b"eight bz"),
+        *(b"eight bytes", b"eight bytez", b"more than sixteen", b"more than sixteem"),
+    ]
+)
 
 
 @given(st.lists(TEXT, max_size=80), ROWS, MOST, st.booleans())
@@ -46,10 +51,49 @@ def test_strings_repeat_as_a_set_says(agree, texts, rows, most, is_large):
     assert (runs.tolist(), distinct.tolist()) == expected(texts, rows, most)
 
 
+def numbered(values, most):
+    """Which of the different values each is, and where each comes first."""
+    items = list(dict.fromkeys(values))
+    if len(items) > most:
+        return None
+    return [items.index(value) for value in values], [values.index(item) for item in items]
+
+
+@given(
+    st.sampled_from([1, 2, 3, 4, 8, 16, 20]),
+    st.sampled_from([0, 1, 63, 200]),
+    st.sampled_from([1, 3, 100]),
+    st.sampled_from([1, 2, 3, 50, 1000]),
+    st.integers(0, 2**32),
+)
+def test_words_are_numbered_as_they_come(agree, width, count, kinds, most, seed):
+    rng = np.random.default_rng(seed)
+    words = rng.integers(0, 256, (kinds, width), np.uint8)[rng.integers(0, kinds, count)]
+    found = agree("index_words", words.reshape(-1), width, most)
+    parts = None if found is None else tuple(part.tolist() for part in found)
+    assert parts == numbered([word.tobytes() for word in words], most)
+
+
+@given(st.lists(TEXT, max_size=80), st.sampled_from([1, 2, 3, 8, 100]), st.booleans())
+def test_strings_are_numbered_as_they_come(agree, texts, most, is_large):
+    ends = np.cumsum([0, *map(len, texts)]).astype(np.int64 if is_large else np.int32)
+    data = np.frombuffer(b"".join(texts), np.uint8)
+    found = agree("index_strings", ends, data, most)
+    parts = None if found is None else tuple(part.tolist() for part in found)
+    assert parts == numbered(texts, most)
+
+
+def test_values_have_numbers(agree):
+    none = np.zeros(1, np.int32)
+    assert agree("index_words", none.view(np.uint8), 4, 0) is InvalidInputError
+    assert agree("index_strings", none, none.view(np.uint8), 0) is InvalidInputError
+
+
 @pytest.mark.parametrize("offsets", [[0, 5], [2, 1], [-1, 1], [0, 3, 2]])
 def test_strings_lie_in_their_data(agree, offsets):
-    found = agree("survey_strings", np.array(offsets, np.int32), np.zeros(3, np.uint8), 4, 4)
-    assert found is CorruptDataError
+    texts = np.array(offsets, np.int32), np.zeros(3, np.uint8)
+    assert agree("survey_strings", *texts, 4, 4) is CorruptDataError
+    assert agree("index_strings", *texts, 4) is CorruptDataError
 
 
 @pytest.mark.parametrize(("rows", "most"), [(0, 1), (-1, 1), (1 << 31, 1), (1, -1)])

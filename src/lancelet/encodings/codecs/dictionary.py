@@ -14,22 +14,18 @@ Inside of a chunk no writer is known to keep a dictionary, so nothing is guessed
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from lancelet import kernels
 from lancelet.buffers import Bytes, Int64s, Slices
-from lancelet.encodings.arrow import block_from_arrow
 from lancelet.encodings.base import Block, Fields, FixedSizeList, FixedWidth, Variable
 from lancelet.encodings.codecs.base import Codec, Codecs
 from lancelet.encodings.codecs.cut import NO_BYTES
 from lancelet.encodings.codecs.words import WORDS, as_words
 from lancelet.errors import CorruptDataError, UnsupportedError
-
-_ARROW_WORDS: Final = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
 
 
 class Dictionary(Codec):
@@ -63,26 +59,27 @@ class Dictionary(Codec):
         return look_up(items, indices)
 
 
-def split(block: Block) -> tuple[npt.NDArray[np.int32], Block]:
+def split(block: Block, most: int) -> tuple[npt.NDArray[np.uint32], Block] | None:
     """Return which item each value is, and the items, in the order of their first appearance.
 
-    Equal means equal bytes, so that every NaN and both zeros come back as they were.
+    Equal means equal bytes, so that every NaN and both zeros come back as they were. With more
+    than `most` items there is nothing to return.
     """
     match block:
-        case Variable():
-            offsets = pa.py_buffer(np.ascontiguousarray(block.offsets))
-            kind = pa.binary() if block.offsets.dtype == np.int32 else pa.large_binary()
-            buffers = [None, offsets, pa.py_buffer(block.data)]
-            array = pa.Array.from_buffers(kind, block.count, buffers)
-        case FixedWidth() if block.bits % 8 == 0:
-            kind = _ARROW_WORDS.get(block.bits, pa.binary(block.bits // 8))
-            data = np.require(block.data, None, ["C", "A"])
-            array = pa.Array.from_buffers(kind, block.count, [None, pa.py_buffer(data)])
+        case Variable(offsets=offsets, data=data):
+            found = kernels.index_strings(offsets, data, most)
+        case FixedWidth(bits=bits, data=data) if bits % 8 == 0:
+            found = kernels.index_words(data[: block.count * (bits // 8)], bits // 8, most)
         case _:
             raise UnsupportedError("values of this kind have no dictionary")
-    encoded = array.dictionary_encode()
-    indices = np.frombuffer(encoded.indices.buffers()[1], np.int32, block.count)
-    return indices, block_from_arrow(encoded.dictionary)
+    if found is None:
+        return None
+    indices, first = found
+    if isinstance(block, Variable):
+        return indices, Variable(*kernels.take_variable(block.offsets, block.data, first))
+    width = block.bits // 8
+    items = kernels.take_fixed(block.data, first * width, width)
+    return indices, FixedWidth(block.bits, items, len(first))
 
 
 def look_up(items: Block, indices: npt.NDArray[Any], validity: Bytes | None = None) -> Block:

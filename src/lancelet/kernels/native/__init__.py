@@ -64,7 +64,12 @@ from lancelet.kernels.native.segments import find_segments
 from lancelet.kernels.native.sort_words import sort_words
 from lancelet.kernels.native.split_block import ask_filters, fill_filters
 from lancelet.kernels.native.split_bytes import join_bytes_chunks, split_bytes_chunks
-from lancelet.kernels.native.survey import survey_strings, survey_words
+from lancelet.kernels.native.survey import (
+    index_strings,
+    index_words,
+    survey_strings,
+    survey_words,
+)
 from lancelet.kernels.native.text_search import search_phrase, search_postings
 from lancelet.kernels.native.variable import concat_variable, cut_variable, pick_variable
 from lancelet.kernels.native.vectors import (
@@ -117,6 +122,8 @@ __all__ = [
     "fsst_decode_chunks",
     "fsst_encode",
     "fsst_train",
+    "index_strings",
+    "index_words",
     "join_bytes_chunks",
     "join_slices",
     "locate_rows",

@@ -6,7 +6,13 @@ import numpy as np
 
 from lancelet.buffers import Bytes, Int64s
 from lancelet.kernels import _native
-from lancelet.kernels.arguments import as_bytes, check_survey, check_whole_values
+from lancelet.kernels.arguments import (
+    Indices,
+    as_bytes,
+    check_index,
+    check_survey,
+    check_whole_values,
+)
 from lancelet.kernels.faults import checked
 from lancelet.kernels.offsets import Offsets
 
@@ -34,3 +40,29 @@ def survey_strings(offsets: Offsets, data: Bytes, rows: int, most: int) -> tuple
     )
     checked(status, kernel="survey_strings")
     return runs, distinct
+
+
+def index_words(values: Bytes, value_bytes: int, most: int) -> tuple[Indices, Int64s] | None:
+    """Return which of the different values each is, and the rows where these come first.
+
+    Values are numbered in the order in which they come first. If more than `most` differ, there
+    is nothing to return.
+    """
+    count = check_whole_values(values, value_bytes)
+    check_index(count, most)
+    indices, first = np.empty(count, np.uint32), np.empty(min(count, most), np.int64)
+    status = _native.index_words(as_bytes(values), value_bytes, as_bytes(indices), first)
+    found = checked(status, kernel="index_words")
+    return (indices, first[:found]) if found <= most else None
+
+
+def index_strings(offsets: Offsets, data: Bytes, most: int) -> tuple[Indices, Int64s] | None:
+    """Return the same of strings."""
+    count = max(len(offsets) - 1, 0)
+    check_index(count, most)
+    indices, first = np.empty(count, np.uint32), np.empty(min(count, most), np.int64)
+    status = _native.index_strings(
+        as_bytes(offsets), offsets.itemsize, as_bytes(data), as_bytes(indices), first
+    )
+    found = checked(status, kernel="index_strings")
+    return (indices, first[:found]) if found <= most else None

@@ -181,7 +181,9 @@ def test_a_table_that_is_switched_off_leaves_strings_alone() -> None:
 
 def test_a_dictionary_keeps_the_bytes_of_every_value() -> None:
     floats = np.array([0.0, -0.0, np.nan, -np.nan, 0.0])
-    indices, items = split(FixedWidth(64, floats.view(np.uint8), 5))
+    parts = split(FixedWidth(64, floats.view(np.uint8), 5), 5)
+    assert parts is not None
+    indices, items = parts
     assert indices.tolist() == [0, 1, 2, 3, 0]
     assert look_up(items, indices.view(np.uint32)).data.tobytes() == floats.tobytes()
 
