@@ -63,6 +63,33 @@ class BaseMethods:
         handle.snapshot = ops.bases.add_bases(handle.snapshot, bases, remarks)
         return self
 
+    def update_base_paths(
+        self,
+        paths: Mapping[int | str, str | os.PathLike[str]],
+        transaction_properties: Mapping[str, str] | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> Any:
+        """Say where base paths are now, and look at the version that says it.
+
+        The files must be at the new places already, and nobody may be writing to the old ones.
+
+        Args:
+            paths: The new path of each base that moved, by its id, its name or its old path.
+            transaction_properties: Noted with the transaction.
+            dry_run: Whether to publish nothing and return what would change.
+        """
+        remarks = ops.publish.Remarks(properties=dict(transaction_properties or {}))
+        handle, moved = self._handle, {key: os.fspath(path) for key, path in paths.items()}
+        if dry_run:
+            return ops.dry_run.rehearse(
+                handle.snapshot,
+                lambda now: ops.bases.update_base_paths(now, moved, remarks),
+                0,
+            )
+        handle.snapshot = ops.bases.update_base_paths(handle.snapshot, moved, remarks)
+        return self
+
 
 def base_to_user(base: BasePath) -> DatasetBasePath:
     """Return a base as users see it."""

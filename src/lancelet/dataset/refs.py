@@ -293,7 +293,8 @@ class RefMethods:
         """Start a table whose files are those of a version, where they are."""
         source = open_reference(self._handle, reference)
         uri, options = self._clone_target(target_path, storage_options)
-        location, clone = locate(uri, options)[0], partial(shallow_clone, source)
+        tag = reference if isinstance(reference, str) else None
+        location, clone = locate(uri, options)[0], partial(shallow_clone, source, tag=tag)
         if dry_run:
             return ops.dry_run.rehearse_write(location, clone)
         clone(location)

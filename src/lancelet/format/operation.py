@@ -222,9 +222,14 @@ class Clone:
 
 @dataclass(frozen=True, slots=True)
 class UpdateBases:
-    """Adds base paths; those with id 0 get theirs at the commit."""
+    """Adds base paths; those with id 0 get theirs at the commit.
+
+    With `replaces` they take the places of those that have their ids. That is not stored: the
+    format knows additions alone, and either conflicts with another base of the id, name or path.
+    """
 
     new_bases: tuple[BasePath, ...]
+    replaces: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,6 +96,29 @@ def add_bases(
     return publish(snapshot, UpdateBases(tuple(bases)), remarks=remarks)
 
 
+def update_base_paths(
+    snapshot: Snapshot, paths: Mapping[int | str, str], remarks: Remarks | None = None
+) -> Snapshot:
+    """Say where bases are now, each named by its id, its name or its path."""
+    bases = snapshot.manifest.bases
+    moved: dict[int, BasePath] = {}
+    for key, path in paths.items():
+        base = base_with_id(bases, key) if isinstance(key, int) else find_base(bases, key)
+        if base.id in moved:
+            raise BaseError("a base is named twice", id=base.id, name=base.name)
+        moved[base.id] = replace(base, path=absolute_path(path))
+    if not moved:
+        raise BaseError("no base path is given", known=sorted(bases))
+    return publish(snapshot, UpdateBases(tuple(moved.values()), replaces=True), remarks=remarks)
+
+
+def base_with_id(bases: Mapping[int, BasePath], base_id: int) -> BasePath:
+    """Return the base with an id that a caller names."""
+    if base_id not in bases:
+        raise BaseError("no base has the id", id=base_id, known=sorted(bases))
+    return bases[base_id]
+
+
 def absolute_path(path: str) -> str:
     """Return the path of a base so that it means the same from everywhere.
 

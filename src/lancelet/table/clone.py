@@ -49,15 +49,22 @@ _COPY_BYTES: Final = 32 << 20
 
 
 def shallow_clone(
-    source: Snapshot, target: TableLocation, *, branch: str | None = None
+    source: Snapshot,
+    target: TableLocation,
+    *,
+    branch: str | None = None,
+    tag: str | None = None,
 ) -> Snapshot:
     """Start a table at `target` whose files are those of `source`, where they are.
 
-    `branch` is the name of the branch that the clone is, if it is one.
+    `branch` is the name of the branch that the clone is, if it is one, and `tag` the name by which
+    the version was asked for, which is kept as the name of the base.
     """
     source.check_changeable()
     _check_nothing_at(target)
     base = base_path_of(source)
+    if tag is not None:
+        base = replace(base, name=tag)
     manifest = source.manifest
     state = with_bases(
         replace(

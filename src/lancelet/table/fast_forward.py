@@ -25,7 +25,7 @@ from lancelet.format.operation import Overwrite
 from lancelet.format.transaction import Transaction
 from lancelet.rowids.versions import VersionSequence
 from lancelet.table.apply import State
-from lancelet.table.clone import base_path_of, copy_files, with_bases
+from lancelet.table.clone import copy_files, with_bases
 from lancelet.table.commit import publish_first
 from lancelet.table.location import TableLocation
 from lancelet.table.refs import branch_location, get_branch
@@ -60,8 +60,13 @@ def fast_forward(main: TableLocation, name: str) -> Snapshot:
 
 def _as_of_parent(source: Snapshot, parent: Snapshot) -> State:
     """Return what the branch is, with files and bases as the parent names them."""
-    version, root = parent.version + 1, base_path_of(parent).path
-    home = {base.id for base in source.manifest.base_paths if base.path == root}
+    version, root = parent.version + 1, parent.location.store.uri
+    location = source.location
+    home = {
+        base.id
+        for base in source.manifest.base_paths
+        if base.is_dataset_root and location.base_store(base).uri == root
+    }
     bases: Mapping[int, BasePath] = {
         **parent.manifest.bases,
         **{key: base for key, base in source.manifest.bases.items() if key not in home},

@@ -14,9 +14,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
+from urllib.parse import unquote
 
 from lancelet.format.base_paths import BasePath, base_of
-from lancelet.format.paths import check_relative_path
+from lancelet.format.paths import TREE, branch_path, check_relative_path
 from lancelet.io import Store, open_folder
 from lancelet.io.cache import CACHE, CacheScope
 from lancelet.io.credentials import OptionsProvider
@@ -112,8 +113,37 @@ class TableLocation:
         """Return a store whose root is a base."""
         store = self._bases.get(base.path)
         if store is None:
-            store = self._bases.setdefault(base.path, open_folder(base.path, self.options_of(base)))
+            store = self._bases.setdefault(base.path, self._open_base(base))
         return store
+
+    def _open_base(self, base: BasePath) -> Store:
+        """Open a base, or what it is now that a table was moved with its branches.
+
+        A branch borrows from its table, or from the branch it was made of, by an absolute path.
+        """
+        store = open_folder(base.path, self.options_of(base))
+        root = self._root_store() if base.is_dataset_root else None
+        if root is None or _has_anything(store):
+            return store
+        for found in re.finditer(f"/(?={TREE}/)", base.path):
+            branch = root.at(base.path[found.end() :])
+            if _has_anything(branch):
+                return branch
+        return root if _has_anything(root) else store
+
+    def _root_store(self) -> Store | None:
+        """Return the store of the main table if this is a branch, else None."""
+        if self.main is not None:
+            return self.main.store
+        uri = (
+            self.uri.partition("?")[0].rstrip("/") if "+ddb:" in self.uri else self.uri.rstrip("/")
+        )
+        for found in re.finditer(f"/{TREE}/", uri):
+            name = unquote(uri[found.end() :]) if "://" in uri else uri[found.end() :]
+            root = open_folder(uri[: found.start()], self.storage_options)
+            if root.exists(branch_path(name)):
+                return root
+        return None
 
     def options_of(self, base: BasePath) -> Mapping[str, str]:
         """Return the options of a base: its own, or those of the table.
@@ -132,3 +162,9 @@ class TableLocation:
             if key.startswith(prefix)
         }
         return {**shared, **own}
+
+
+def _has_anything(store: Store) -> bool:
+    """Return whether a folder is there and not empty."""
+    found = store.list_delimited("")
+    return bool(found.folders or found.objects)

@@ -47,13 +47,14 @@ def apply_reserve_fragments(
 
 
 def apply_update_bases(operation: UpdateBases, state: State, context: CommitContext) -> State:
-    """Return the state with more bases; those with id 0 get the next one."""
+    """Return the state with more or other bases; new ones with id 0 get the next one."""
     del context
-    bases = list(state.manifest.base_paths)
+    replaced = {base.id for base in operation.new_bases} if operation.replaces else set()
+    bases = [base for base in state.manifest.base_paths if base.id not in replaced]
     for base in operation.new_bases:
         _check_new_base(base, bases)
         base_id = base.id or max((other.id for other in bases), default=0) + 1
-        bases.append(replace(base, id=base_id))
+        bases.append(replace(base, id=base.id if operation.replaces else base_id))
     return replace(state, manifest=replace(state.manifest, base_paths=tuple(bases)))
 
 
