@@ -45,6 +45,9 @@ LATEST_VERSION_HINT: Final = f"{VERSIONS}/latest_version_hint.json"
 RENAMING: Final = f"{VERSIONS}/.renaming"
 """There while the manifests of a table get the other scheme of names."""
 
+LATEST_MANIFEST: Final = "_latest.manifest"
+"""A copy of the newest manifest, which the first releases of the reference wrote."""
+
 VERSION_MAX: Final = 2**64 - 1
 DETACHED_BIT: Final = 1 << 63
 

@@ -11,6 +11,8 @@ listing: what cleaning up removed (`removals`), what is held against it, and tha
 scheme is under way.
 
 The newest version is what one listing shows. The hint that each commit leaves is for others.
+Beside the folder the first releases left `_latest.manifest`, a copy of the newest one. Where a
+table came without its folder of versions, that is its one version, as its number says.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from lancelet.format.manifest_file import (
     read_manifest,
 )
 from lancelet.format.paths import (
+    LATEST_MANIFEST,
     MANIFEST_SUFFIX,
     RENAMING,
     V2_DIGITS,
@@ -190,6 +193,8 @@ def list_versions(store: Store) -> list[ManifestEntry]:
     """
     entries = sorted(list_manifests(store), key=lambda entry: entry.naming.value)
     by_version = {entry.version: entry for entry in entries}
+    if not by_version and (alone := find_lone_latest(store)) is not None:
+        return [alone]
     return [by_version[version] for version in sorted(by_version)]
 
 
@@ -204,7 +209,7 @@ def find_latest(store: Store) -> ManifestEntry | None:
     """
     for _ in range(_LOOKS_MAX):
         try:
-            return VersionFolder.of(store).newest(store)
+            return VersionFolder.of(store).newest(store) or find_lone_latest(store)
         except ObjectNotFoundError as error:
             missing = error
     raise missing
@@ -220,10 +225,27 @@ def find_version(store: Store, version: int, *, uri: str) -> ManifestEntry:
             continue
         if info.size:
             return ManifestEntry(version, naming, path, info.size, info.modified, info.etag)
+    alone = find_lone_latest(store)
+    if alone is not None and alone.version == version:
+        return alone
     raise VersionNotFoundError(
         f"version {version} was not found: it was never committed, or was cleaned up",
         uri=uri,
         version=version,
+    )
+
+
+def find_lone_latest(store: Store) -> ManifestEntry | None:
+    """Return the manifest that a table of the first releases has beside its folder of versions."""
+    try:
+        info = store.info(LATEST_MANIFEST)
+        data = np.frombuffer(store.read(LATEST_MANIFEST), np.uint8)
+    except ObjectNotFoundError:
+        return None
+    with corrupt_within(path=LATEST_MANIFEST, uri=store.uri):
+        version = parse_manifest_file(data).manifest.version
+    return ManifestEntry(
+        version, ManifestNaming.V1, LATEST_MANIFEST, info.size, info.modified, info.etag
     )
 
 
@@ -276,6 +298,8 @@ def _parsed(data: bytes, cache: LruCache) -> StoredManifest:
 
 def _entry_of(info: ObjectInfo) -> ManifestEntry | None:
     found = parse_manifest_name(name(info.path))
+    if info.path.count("/") > 1:  # a branch of the reference among the files of this one
+        return None
     if found is None or found.staging_id is not None or is_detached(found.version):
         return None
     if not info.size:

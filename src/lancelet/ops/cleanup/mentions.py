@@ -36,7 +36,7 @@ from lancelet.io.store import ObjectInfo
 from lancelet.io.uri import name as last_part
 from lancelet.io.uri import parent
 from lancelet.table.location import TableLocation
-from lancelet.table.manifests import ManifestEntry
+from lancelet.table.manifests import ManifestEntry, find_lone_latest
 from lancelet.table.refs import list_branches
 
 
@@ -116,10 +116,11 @@ def all_versions(
         CorruptDataError: A version cannot be read, so nobody knows what it needs.
         UnsupportedError: A version has features of a newer release, which may need any file.
     """
-    for info in location.store.list(VERSIONS) if listed is None else listed:
-        entry = manifest_entry(info)
-        if entry is None:
-            continue
+    infos = location.store.list(VERSIONS) if listed is None else listed
+    entries = [entry for info in infos if (entry := manifest_entry(info)) is not None]
+    if not entries and (alone := find_lone_latest(location.store)) is not None:
+        entries = [alone]
+    for entry in entries:
         try:
             yield open_entry_surely(location, entry)
         except ObjectNotFoundError:
