@@ -1,4 +1,7 @@
-"""`lancelet check TABLE`: what is wrong with it. The exit code is 1 if there is an error."""
+"""`lancelet check TABLE`: what is wrong with it. The exit code is 1 if there is an error.
+
+With `--require-checksums` it is 1 too if a data file could not be verified by checksums.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,11 @@ import argparse
 from collections.abc import Iterator
 
 from lancelet.cli.exit_codes import ExitCode
-from lancelet.cli.output import Output, ProgressLine
+from lancelet.cli.output import Form, Output, ProgressLine
 from lancelet.cli.table_arguments import add_table, add_version, open_table
+from lancelet.errors import InvalidInputError
 from lancelet.format.fragment import Fragment
-from lancelet.ops.check import Finding, Level, Severity, iter_findings
+from lancelet.ops.check import Coverage, Finding, Level, Severity, iter_findings
 from lancelet.ops.check.run import check_beside_fragments, check_fragments
 from lancelet.table.snapshot import Snapshot
 
@@ -27,33 +31,55 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how deep to look; each includes those before it",
     )
     parser.add_argument("--all-versions", action="store_true", help="check every version")
+    parser.add_argument(
+        "--require-checksums",
+        action="store_true",
+        help="take a data file that was not verified by checksums for an error",
+    )
 
 
 def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
     """Print what was found."""
     snapshot, level = open_table(arguments).snapshot, Level.parse(arguments.level)
+    if arguments.require_checksums and level < Level.CHECKSUMS:
+        raise InvalidInputError("checksums are verified from the level `checksums` on")
+    coverage = Coverage(level)
     found = list(
-        iter_findings(snapshot, level, all_versions=True)
+        iter_findings(snapshot, level, all_versions=True, coverage=coverage)
         if arguments.all_versions
-        else _findings(snapshot, level, out.progress("check", len(snapshot.fragments)))
+        else _findings(snapshot, coverage, out.progress("check", len(snapshot.fragments)))
     )
-    if found or not out.is_for_people:
-        rows = (
-            (each.severity.value, each.path, each.what, each.advice, each.fragment_id, each.index)
-            for each in found
-        )
-        out.table(_COLUMNS, rows)
-    else:
-        out.text("sound", [])
     is_error = any(each.severity is Severity.ERROR for each in found)
+    is_error |= arguments.require_checksums and not coverage.is_complete
+    rows = [
+        (each.severity.value, each.path, each.what, each.advice, each.fragment_id, each.index)
+        for each in found
+    ]
+    if out.form is Form.JSON:
+        out.facts(
+            {
+                "findings": [dict(zip(_COLUMNS, row, strict=True)) for row in rows],
+                "level": level.name.lower(),
+                "files": coverage.files,
+                "verified_files": coverage.verified_files,
+                "files_without_checksums": coverage.files_without_checksums,
+            }
+        )
+    elif not out.is_for_people:
+        out.table(_COLUMNS, rows)
+        out.warn(str(coverage))
+    else:
+        if found:
+            out.table(_COLUMNS, rows)
+        out.text(f"{'errors were found' if is_error else 'OK'}: {coverage}", None)
     return ExitCode.FOUND if is_error else ExitCode.DONE
 
 
-def _findings(snapshot: Snapshot, level: Level, progress: ProgressLine) -> Iterator[Finding]:
+def _findings(snapshot: Snapshot, coverage: Coverage, progress: ProgressLine) -> Iterator[Finding]:
     def counted() -> Iterator[Fragment]:
         for fragment in snapshot.fragments:
             yield fragment
             progress.advance()
 
-    yield from check_fragments(snapshot, counted(), level)
-    yield from check_beside_fragments(snapshot, level)
+    yield from check_fragments(snapshot, counted(), coverage.level, coverage)
+    yield from check_beside_fragments(snapshot, coverage.level)

@@ -26,7 +26,7 @@ from lancelet.table.snapshot import Snapshot, open_snapshot
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
     from lancelet.ops import compact
-    from lancelet.ops.check import Finding
+    from lancelet.ops.check import Findings
     from lancelet.ops.cleanup import CleanupPolicy, CleanupStats
     from lancelet.ops.dry_run import ChangeReport
     from lancelet.ops.repair import RepairReport
@@ -224,8 +224,11 @@ class MaintenanceMethods:
 
     def check(
         self, level: str | int | Level = Level.DECODE, *, all_versions: bool = False
-    ) -> list[Finding]:
+    ) -> Findings:
         """Return what is wrong with the version that is looked at, or with all versions.
+
+        It is a list, and its `coverage` says how many files were verified by checksums: those of
+        other writers have none.
 
         Args:
             level: How deep to look: `present`, `footers`, `checksums`, `decode` or `indices`.

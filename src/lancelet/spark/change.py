@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any, Final, Unpack
 
 from lancelet.format.version import FileVersion
-from lancelet.ops.check.finding import Finding, Level
+from lancelet.ops.check.finding import Findings, Level
 from lancelet.ops.cleanup.policy import CleanupPolicy, policy_of
 from lancelet.ops.cleanup.run import CleanupStats, cleanup_old_versions
 from lancelet.ops.compact.options import CompactionOptions
@@ -108,7 +108,7 @@ def check(
     *,
     version: int | None = None,
     **running: Unpack[Running],
-) -> list[Finding]:
+) -> Findings:
     """Return what is wrong with a version, by default the latest; see `dataset.check`.
 
     Fragments without any live row are not looked at.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
 
+import lance
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -198,12 +200,52 @@ def test_differences_end_with_their_own_exit_code(table: str, told, call) -> Non
     assert call("diff", table, "9")[0] == ExitCode.NOT_FOUND
 
 
+def test_files_that_nobody_can_verify_are_counted(tmp_path: Path, told, call) -> None:
+    """Damage in the last file: of the reference, so without checksums, and not seen."""
+    uri = str(tmp_path / "mixed.lance")
+    rows = pa.table({"x": pa.array(range(1000), pa.int64())})
+    lancelet.write_dataset(rows, uri)
+    lance.write_dataset(rows, uri, mode="append")
+    path = next(
+        tmp_path / "mixed.lance" / "data" / fragment.files[0].path
+        for fragment in lancelet.dataset(uri).snapshot.fragments[1:]
+    )
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    counted = "1 of 2 files verified by their checksums; 1 of 2 files have no checksums"
+    assert call("check", uri) == (ExitCode.DONE, f"OK: {counted}\n", "")
+    code, out, _ = call("check", uri, "--require-checksums")
+    assert (code, out) == (ExitCode.FOUND, f"errors were found: {counted}\n")
+    found = told("check", uri, "--require-checksums", code=ExitCode.FOUND)
+    assert (found["verified_files"], found["files_without_checksums"]) == (1, 1)
+    shallow = call("check", uri, "--level", "footers")[1]
+    assert shallow == "OK: 2 files; no bytes were verified at the level footers\n"
+    assert call("check", uri, "--level", "footers", "--require-checksums")[0] == ExitCode.USAGE
+    report = lancelet.dataset(uri).check("checksums", all_versions=True)
+    assert report == []
+    assert (report.coverage.files, report.coverage.verified_files) == (2, 1)
+    assert not report.coverage.is_complete
+    assert pickle.loads(pickle.dumps(report)).coverage == report.coverage
+
+
 def test_damage_is_found_and_repaired(table: str, told, call) -> None:
-    assert call("check", table, "--level", "indices") == (ExitCode.DONE, "sound\n", "")
-    assert told("check", table) == []
+    whole = "OK: 2 of 2 files verified by their checksums\n"
+    assert call("check", table, "--level", "indices", "--require-checksums") == (
+        ExitCode.DONE,
+        whole,
+        "",
+    )
+    assert told("check", table) == {
+        "findings": [],
+        "level": "decode",
+        "files": 2,
+        "verified_files": 2,
+        "files_without_checksums": 0,
+    }
     path = next(row["path"] for row in told("files", table) if row["type"] == "data file")
     (Path(table) / path).unlink()
-    found = told("check", table, "--level", "present", code=ExitCode.FOUND)
+    found = told("check", table, "--level", "present", code=ExitCode.FOUND)["findings"]
     assert (found[0]["severity"], found[0]["fragment_id"]) == ("error", 0)
     assert told("check", table, "--all-versions", code=ExitCode.FOUND)
     code, out, err = call("repair", table, "--drop-fragment", "0")
@@ -211,7 +253,7 @@ def test_damage_is_found_and_repaired(table: str, told, call) -> None:
     assert "rows_after" in out
     assert told("count", table) == {"rows": 4}
     assert told("repair", table, "--drop-fragment", "0", "--apply")["rows_after"] == 2
-    assert told("check", table) == []
+    assert told("check", table)["findings"] == []
     source = ("--restore-fragment", "0", "--source", "1")
     assert call("repair", table, *source)[0] != ExitCode.DONE
 

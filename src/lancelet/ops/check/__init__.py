@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 from lancelet.on_demand import import_on_demand
 
 if TYPE_CHECKING:
-    from lancelet.ops.check.finding import Finding, Level, Severity
+    from lancelet.ops.check.finding import Coverage, Finding, Findings, Level, Severity
     from lancelet.ops.check.run import check, iter_findings
 
-__all__ = ["Finding", "Level", "Severity", "check", "iter_findings"]
+__all__ = ["Coverage", "Finding", "Findings", "Level", "Severity", "check", "iter_findings"]
 
 import_on_demand(
     __name__,
     {
+        "Coverage": "lancelet.ops.check.finding",
         "Finding": "lancelet.ops.check.finding",
+        "Findings": "lancelet.ops.check.finding",
         "Level": "lancelet.ops.check.finding",
         "Severity": "lancelet.ops.check.finding",
         "check": "lancelet.ops.check.run",

@@ -6,6 +6,7 @@ again, whatever was verified earlier in this process.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -25,7 +26,7 @@ from lancelet.format.paths import DATA, DELETIONS
 from lancelet.io.store import Store
 from lancelet.io.uri import name
 from lancelet.ops.check.bytes_of_file import decoded, wrong_bytes
-from lancelet.ops.check.finding import Finding, Level, Severity
+from lancelet.ops.check.finding import Coverage, Finding, Level, Severity
 from lancelet.query.blobs import places_of
 from lancelet.rowids.address import addresses_of
 from lancelet.rowids.deletion import DeletionVector
@@ -42,6 +43,11 @@ class FragmentCheck:
     snapshot: Snapshot
     fragment: Fragment
     level: Level
+    coverage: Coverage = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin to count."""
+        object.__setattr__(self, "coverage", Coverage(self.level))
 
     def findings(self) -> Iterator[Finding]:
         """Yield what is wrong."""
@@ -63,6 +69,7 @@ class FragmentCheck:
             yield self._error(str(error), path)
 
     def _of_file(self, file: DataFile) -> Iterator[Finding]:
+        self.coverage.files += 1
         place = self._place(DATA, file.path, file.base_id)
         size = place.store.size(place.path)
         path = f"{DATA}/{file.path}"
@@ -100,9 +107,12 @@ class FragmentCheck:
                 f"{file.version.value}",
                 path,
             )
-        if self.level >= Level.CHECKSUMS and isinstance(reader, FileReader):
-            checksums = reader.metadata.checksums
-            if checksums is not None:
+        if self.level >= Level.CHECKSUMS:
+            checksums = reader.metadata.checksums if isinstance(reader, FileReader) else None
+            if checksums is None:
+                self.coverage.files_without_checksums += 1
+            else:
+                self.coverage.verified_files += 1
                 place = self._place(DATA, file.path, file.base_id)
                 for what in wrong_bytes(place, checksums):
                     yield self._error(what, path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
@@ -53,6 +54,47 @@ class Severity(Enum):
     """Something could not be checked."""
 
 
+@dataclass(slots=True)
+class Coverage:
+    """How much a check looked at: no findings in files without checksums say little.
+
+    Attributes:
+        level: How deep the check went.
+        files: How many data files it looked at.
+        verified_files: In how many of them every byte was compared with its checksum.
+        files_without_checksums: How many have none, as other writers leave them.
+    """
+
+    level: Level
+    files: int = 0
+    verified_files: int = 0
+    files_without_checksums: int = 0
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every byte of every data file was compared with a checksum."""
+        return self.verified_files == self.files
+
+    def add(self, other: Coverage) -> None:
+        """Add what a check of other files looked at."""
+        self.files += other.files
+        self.verified_files += other.verified_files
+        self.files_without_checksums += other.files_without_checksums
+
+    def __str__(self) -> str:
+        """Return what was and was not verified, as a sentence."""
+        if self.level < Level.CHECKSUMS:
+            return (
+                f"{self.files} files; no bytes were verified at the level {self.level.name.lower()}"
+            )
+        if not self.files_without_checksums:
+            return f"{self.verified_files} of {self.files} files verified by their checksums"
+        return (
+            f"{self.verified_files} of {self.files} files verified by their checksums; "
+            f"{self.files_without_checksums} of {self.files} files have no checksums"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """Something that a check found.
@@ -76,3 +118,15 @@ class Finding:
     def __str__(self) -> str:
         """Return the finding as a line."""
         return f"{self.severity.value}: {self.path}: {self.what}; {self.advice}"
+
+
+class Findings(list[Finding]):
+    """What a check found, and as `coverage` how much it looked at."""
+
+    def __init__(self, findings: Iterable[Finding], coverage: Coverage) -> None:
+        """Hold findings."""
+        super().__init__(findings)
+        self.coverage = coverage
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (Findings, (list(self), self.coverage))

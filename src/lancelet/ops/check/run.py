@@ -18,7 +18,7 @@ from lancelet.file.pool import map_ordered
 from lancelet.format.fragment import Fragment
 from lancelet.format.paths import TRANSACTIONS
 from lancelet.ops.check.files import FragmentCheck
-from lancelet.ops.check.finding import Finding, Level, Severity
+from lancelet.ops.check.finding import Coverage, Finding, Findings, Level, Severity
 from lancelet.ops.check.ids import check_ids, check_manifest
 from lancelet.ops.check.indices import check_indices
 from lancelet.query.nodes.source import waits_for_storage
@@ -27,18 +27,25 @@ from lancelet.table.snapshot import Snapshot, open_entry
 
 def check(
     snapshot: Snapshot, level: Level = Level.DECODE, *, all_versions: bool = False
-) -> list[Finding]:
+) -> Findings:
     """Return what is wrong with a version, or with every version of the table."""
-    return list(iter_findings(snapshot, level, all_versions=all_versions))
+    coverage = Coverage(level)
+    found = iter_findings(snapshot, level, all_versions=all_versions, coverage=coverage)
+    return Findings(found, coverage)
 
 
 def iter_findings(
-    snapshot: Snapshot, level: Level, *, all_versions: bool = False
+    snapshot: Snapshot,
+    level: Level,
+    *,
+    all_versions: bool = False,
+    coverage: Coverage | None = None,
 ) -> Iterator[Finding]:
-    """Yield what is wrong as it is found."""
+    """Yield what is wrong as it is found; `coverage` counts what was looked at."""
+    coverage = coverage or Coverage(level)
     seen: set[bytes] = set()
     if not all_versions:
-        yield from _check_version(snapshot, level, seen)
+        yield from _check_version(snapshot, level, seen, coverage)
         return
     location = snapshot.location
     for entry in location.handler.list_versions(location.store):
@@ -48,18 +55,24 @@ def iter_findings(
             advice = "restore the manifest from a copy; other versions can be read"
             yield Finding(Severity.ERROR, entry.path, str(error), advice)
             continue
-        yield from _check_version(version, level, seen)
+        yield from _check_version(version, level, seen, coverage)
 
 
 def check_fragments(
-    snapshot: Snapshot, fragments: Iterable[Fragment], level: Level
+    snapshot: Snapshot,
+    fragments: Iterable[Fragment],
+    level: Level,
+    coverage: Coverage | None = None,
 ) -> Iterator[Finding]:
-    """Yield what is wrong with the files of fragments."""
+    """Yield what is wrong with the files of fragments; `coverage` counts what was looked at."""
 
-    def check_one(fragment: Fragment) -> list[Finding]:
-        return list(FragmentCheck(snapshot, fragment, level).findings())
+    def check_one(fragment: Fragment) -> Findings:
+        check = FragmentCheck(snapshot, fragment, level)
+        return Findings(check.findings(), check.coverage)
 
     for findings in map_ordered(check_one, fragments, waits=waits_for_storage(snapshot)):
+        if coverage is not None:
+            coverage.add(findings.coverage)
         yield from findings
 
 
@@ -72,9 +85,11 @@ def check_beside_fragments(snapshot: Snapshot, level: Level) -> Iterator[Finding
         yield from check_ids(snapshot)
 
 
-def _check_version(snapshot: Snapshot, level: Level, seen: set[bytes]) -> Iterator[Finding]:
+def _check_version(
+    snapshot: Snapshot, level: Level, seen: set[bytes], coverage: Coverage
+) -> Iterator[Finding]:
     fragments = (fragment for fragment in snapshot.fragments if _is_new(fragment, seen))
-    yield from check_fragments(snapshot, fragments, level)
+    yield from check_fragments(snapshot, fragments, level, coverage)
     yield from check_beside_fragments(snapshot, level)
 
 

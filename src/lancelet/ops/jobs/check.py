@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import chain
 
-from lancelet.ops.check.finding import Finding, Level
+from lancelet.ops.check.finding import Coverage, Findings, Level
 from lancelet.ops.check.run import check_beside_fragments, check_fragments
 from lancelet.ops.jobs.engine import Done, Job
 from lancelet.ops.jobs.part import Part, plan_parts
 from lancelet.ops.jobs.table_ref import TableRef
 
 
-def check(job: Job, table: TableRef, level: Level) -> list[Finding]:
+def check(job: Job, table: TableRef, level: Level) -> Findings:
     """Return what is wrong with a version."""
     snapshot = table.open()
     parts = plan_parts(table, snapshot)
     found = job.run("check", partial(check_part, level), parts)
-    own = list(check_beside_fragments(snapshot, level))
-    return own + [finding for part in found for finding in part]
+    coverage = Coverage(level)
+    for part in found:
+        coverage.add(part.coverage)
+    own = check_beside_fragments(snapshot, level)
+    return Findings(chain(own, *found), coverage)
 
 
-def check_part(level: Level, part: Part) -> Done[list[Finding]]:
+def check_part(level: Level, part: Part) -> Done[Findings]:
     """Check the files of a part."""
     snapshot = part.open()
-    found = list(check_fragments(snapshot, snapshot.fragments, level))
+    coverage = Coverage(level)
+    found = Findings(check_fragments(snapshot, snapshot.fragments, level, coverage), coverage)
     return Done(found, sum(map(snapshot.live_rows, snapshot.fragments)))
