@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lancelet.dataset.asked_columns import asked_columns
 from lancelet.dataset.row_numbers import whole_numbers
@@ -20,13 +21,13 @@ from lancelet.query.scan_options import Columns
 from lancelet.query.take import live_addresses, take_addresses, take_places
 from lancelet.table.snapshot import Snapshot
 
-_OF_ARROW: Final = frozenset(
-    {"cache_metadata", "fragment_scan_options", "memory_pool", "use_threads"}
-)
-
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
+    from lancelet.dataset.fragment import LanceFragment
     from lancelet.dataset.handle import Handle
+    from lancelet.dataset.scanner import ColumnOrdering
+    from lancelet.query.explain import ScanMetrics
+    from lancelet.query.full_text import FullTextQuery
 
 
 class ReadingMethods:
@@ -41,7 +42,7 @@ class ReadingMethods:
     def scanner(
         self,
         columns: Sequence[str] | Mapping[str, str] | None = None,
-        filter: Any = None,  # noqa: A002 - pylance's name
+        filter: str | pc.Expression | None = None,  # noqa: A002 - pylance's name
         limit: int | None = None,
         offset: int | None = None,
         nearest: Mapping[str, Any] | None = None,
@@ -50,9 +51,9 @@ class ReadingMethods:
         batch_readahead: int | None = None,
         fragment_readahead: int | None = None,
         scan_in_order: bool | None = None,
-        fragments: Sequence[Any] | None = None,
+        fragments: Sequence[LanceFragment] | None = None,
         index_segments: Sequence[Any] | None = None,
-        full_text_query: Any = None,
+        full_text_query: str | Mapping[str, Any] | FullTextQuery | None = None,
         *,
         prefilter: bool | None = None,
         with_row_id: bool | None = None,
@@ -64,15 +65,71 @@ class ReadingMethods:
         blob_handling: str | None = None,
         use_scalar_index: bool | None = None,
         include_deleted_rows: bool | None = None,
-        scan_stats_callback: Any = None,
+        scan_stats_callback: Callable[[ScanMetrics], None] | None = None,
         strict_batch_size: bool | None = None,
-        order_by: Sequence[Any] | None = None,
+        order_by: str | Sequence[ColumnOrdering | str] | None = None,
         disable_scoring_autoprojection: bool | None = None,
-        row_addr_allowlist: Any = None,
-        row_addr_blocklist: Any = None,
+        row_addr_allowlist: bytes | None = None,
+        row_addr_blocklist: bytes | None = None,
         memory_limit: int | None = None,
     ) -> LanceScanner:
-        """Return a scanner; see `ScanRequest` for the arguments."""
+        """Return a scan that is ready to run, as often as one likes.
+
+        Args:
+            columns: Names of columns, paths within structs, or expressions of SQL by the name
+                each shall have; by default all columns.
+            filter: Text of SQL or an expression of pyarrow; only rows for which it is true are
+                returned.
+            limit: The most rows to return.
+            offset: How many of the first rows to leave out.
+            nearest: A search for vectors: a dict with `column`, `q` and `k`, and what
+                `ScannerBuilder.nearest` takes beside.
+            batch_size: The most rows of a batch.
+            batch_size_bytes: The most bytes of a batch, about.
+            batch_readahead: Has no effect: reading ahead is bounded by bytes.
+            fragment_readahead: Has no effect, for the same reason.
+            scan_in_order: Has no effect: rows always come in order.
+            prefilter: Whether a search looks only at rows that pass the filter.
+            with_row_id: Whether to return a column `_rowid`.
+            with_row_address: Whether to return a column `_rowaddr`.
+            use_stats: Whether statistics may rule out rows.
+            fast_search: Whether to leave out rows that an index in use does not cover.
+            full_text_query: Words, or a query of `lancelet.query`, that texts must match.
+            io_buffer_size: Has no effect: reading ahead is bounded by bytes.
+            late_materialization: Has no effect: what a filter does not need is read for the
+                rows that match.
+            blob_handling: What blobs are read as: `blobs_descriptions`, which says where their
+                bytes are, or `all_binary`, the bytes.
+            use_scalar_index: Whether indices may answer the filter.
+            include_deleted_rows: Whether to return deleted rows too, with a null row id.
+            scan_stats_callback: Called with what was read when the scan has ended.
+            strict_batch_size: Whether every batch but the last must be full.
+            order_by: What to sort by: names, `ColumnOrdering`s, or text such as
+                `"price desc, name"`.
+            disable_scoring_autoprojection: Whether scores of a search are returned only where
+                they are asked for by name.
+            fragments: The fragments to read, by default all.
+            index_segments: The segments of an index of vectors to search.
+            row_addr_allowlist: The rows to return at most, as `serialize_row_addrs` makes them.
+            row_addr_blocklist: Rows that are not returned, in the same form.
+            memory_limit: The bytes that the scan may take, about, beside what it returned.
+
+        Returns:
+            The scan; nothing is read yet.
+
+        Raises:
+            FieldNotFoundError: If a column is not in the table.
+            ExpressionError: If the filter, or an expression, cannot be understood.
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```
+            scanner = dataset.scanner(["name"], filter="price > 3")
+            for batch in scanner.to_batches():
+                print(batch.num_rows)
+            print(scanner.explain_plan())
+            ```
+        """
         return ScanRequest(
             columns,
             filter,
@@ -106,32 +163,259 @@ class ReadingMethods:
             memory_limit,
         ).scanner(self._dataset)
 
-    @shows_arguments(
-        "columns filter limit offset nearest batch_size batch_size_bytes batch_readahead "
-        "fragment_readahead scan_in_order",
-        "prefilter with_row_id with_row_address use_stats fast_search full_text_query "
-        "io_buffer_size late_materialization blob_handling use_scalar_index "
-        "include_deleted_rows order_by disable_scoring_autoprojection memory_limit",
-    )
-    def to_table(self, *arguments: Any, **options: Any) -> pa.Table:
-        """Return rows as a table; see `ScanRequest` for the arguments, which have its order."""
-        return self.scanner(*arguments, **options).to_table()
+    def to_table(
+        self,
+        columns: Sequence[str] | Mapping[str, str] | None = None,
+        filter: str | pc.Expression | None = None,  # noqa: A002 - pylance's name
+        limit: int | None = None,
+        offset: int | None = None,
+        nearest: Mapping[str, Any] | None = None,
+        batch_size: int | None = None,
+        batch_size_bytes: int | None = None,
+        batch_readahead: int | None = None,
+        fragment_readahead: int | None = None,
+        scan_in_order: bool | None = None,
+        *,
+        prefilter: bool | None = None,
+        with_row_id: bool | None = None,
+        with_row_address: bool | None = None,
+        use_stats: bool | None = None,
+        fast_search: bool | None = None,
+        full_text_query: str | Mapping[str, Any] | FullTextQuery | None = None,
+        io_buffer_size: int | None = None,
+        late_materialization: bool | Sequence[str] | None = None,
+        blob_handling: str | None = None,
+        use_scalar_index: bool | None = None,
+        include_deleted_rows: bool | None = None,
+        scan_stats_callback: Callable[[ScanMetrics], None] | None = None,
+        strict_batch_size: bool | None = None,
+        order_by: str | Sequence[ColumnOrdering | str] | None = None,
+        disable_scoring_autoprojection: bool | None = None,
+        fragments: Sequence[LanceFragment] | None = None,
+        index_segments: Sequence[Any] | None = None,
+        row_addr_allowlist: bytes | None = None,
+        row_addr_blocklist: bytes | None = None,
+        memory_limit: int | None = None,
+    ) -> pa.Table:
+        """Return rows as a table.
 
-    @shows_arguments(
-        "columns filter limit offset nearest batch_size batch_size_bytes batch_readahead "
-        "fragment_readahead scan_in_order",
-        "prefilter with_row_id with_row_address use_stats full_text_query io_buffer_size "
-        "late_materialization blob_handling use_scalar_index strict_batch_size order_by "
-        "disable_scoring_autoprojection memory_limit",
-        takes_more=True,
-    )
-    def to_batches(self, *arguments: Any, **options: Any) -> Iterator[pa.RecordBatch]:
-        """Yield rows in batches; see `ScanRequest` for the arguments, which have its order.
+        Args:
+            columns: Names of columns, paths within structs, or expressions of SQL by the name
+                each shall have; by default all columns.
+            filter: Text of SQL or an expression of pyarrow; only rows for which it is true are
+                returned.
+            limit: The most rows to return.
+            offset: How many of the first rows to leave out.
+            nearest: A search for vectors: a dict with `column`, `q` and `k`, and what
+                `ScannerBuilder.nearest` takes beside.
+            batch_size: The most rows of a batch.
+            batch_size_bytes: The most bytes of a batch, about.
+            batch_readahead: Has no effect: reading ahead is bounded by bytes.
+            fragment_readahead: Has no effect, for the same reason.
+            scan_in_order: Has no effect: rows always come in order.
+            prefilter: Whether a search looks only at rows that pass the filter.
+            with_row_id: Whether to return a column `_rowid`.
+            with_row_address: Whether to return a column `_rowaddr`.
+            use_stats: Whether statistics may rule out rows.
+            fast_search: Whether to leave out rows that an index in use does not cover.
+            full_text_query: Words, or a query of `lancelet.query`, that texts must match.
+            io_buffer_size: Has no effect: reading ahead is bounded by bytes.
+            late_materialization: Has no effect: what a filter does not need is read for the
+                rows that match.
+            blob_handling: What blobs are read as: `blobs_descriptions`, which says where their
+                bytes are, or `all_binary`, the bytes.
+            use_scalar_index: Whether indices may answer the filter.
+            include_deleted_rows: Whether to return deleted rows too, with a null row id.
+            scan_stats_callback: Called with what was read when the scan has ended.
+            strict_batch_size: Whether every batch but the last must be full.
+            order_by: What to sort by: names, `ColumnOrdering`s, or text such as
+                `"price desc, name"`.
+            disable_scoring_autoprojection: Whether scores of a search are returned only where
+                they are asked for by name.
+            fragments: The fragments to read, by default all.
+            index_segments: The segments of an index of vectors to search.
+            row_addr_allowlist: The rows to return at most, as `serialize_row_addrs` makes them.
+            row_addr_blocklist: Rows that are not returned, in the same form.
+            memory_limit: The bytes that the scan may take, about, beside what it returned.
 
-        What datasets of Arrow take beside, such as `use_threads`, has no effect.
+        Returns:
+            The rows, in memory.
+
+        Raises:
+            FieldNotFoundError: If a column is not in the table.
+            ExpressionError: If the filter, or an expression, cannot be understood.
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```
+            dataset.to_table(["name", "price"], filter="price > 3", limit=10)
+            dataset.to_table({"total": "price * amount"}, order_by="price desc")
+            dataset.to_table(nearest={"column": "vector", "q": [0.1, 0.2], "k": 5})
+            ```
         """
-        own = {name: value for name, value in options.items() if name not in _OF_ARROW}
-        return self.scanner(*arguments, **own).to_batches()
+        return self.scanner(
+            columns,
+            filter,
+            limit,
+            offset,
+            nearest,
+            batch_size,
+            batch_size_bytes,
+            batch_readahead,
+            fragment_readahead,
+            scan_in_order,
+            prefilter=prefilter,
+            with_row_id=with_row_id,
+            with_row_address=with_row_address,
+            use_stats=use_stats,
+            fast_search=fast_search,
+            full_text_query=full_text_query,
+            io_buffer_size=io_buffer_size,
+            late_materialization=late_materialization,
+            blob_handling=blob_handling,
+            use_scalar_index=use_scalar_index,
+            include_deleted_rows=include_deleted_rows,
+            scan_stats_callback=scan_stats_callback,
+            strict_batch_size=strict_batch_size,
+            order_by=order_by,
+            disable_scoring_autoprojection=disable_scoring_autoprojection,
+            fragments=fragments,
+            index_segments=index_segments,
+            row_addr_allowlist=row_addr_allowlist,
+            row_addr_blocklist=row_addr_blocklist,
+            memory_limit=memory_limit,
+        ).to_table()
+
+    def to_batches(
+        self,
+        columns: Sequence[str] | Mapping[str, str] | None = None,
+        filter: str | pc.Expression | None = None,  # noqa: A002 - pylance's name
+        limit: int | None = None,
+        offset: int | None = None,
+        nearest: Mapping[str, Any] | None = None,
+        batch_size: int | None = None,
+        batch_size_bytes: int | None = None,
+        batch_readahead: int | None = None,
+        fragment_readahead: int | None = None,
+        scan_in_order: bool | None = None,
+        *,
+        prefilter: bool | None = None,
+        with_row_id: bool | None = None,
+        with_row_address: bool | None = None,
+        use_stats: bool | None = None,
+        fast_search: bool | None = None,
+        full_text_query: str | Mapping[str, Any] | FullTextQuery | None = None,
+        io_buffer_size: int | None = None,
+        late_materialization: bool | Sequence[str] | None = None,
+        blob_handling: str | None = None,
+        use_scalar_index: bool | None = None,
+        include_deleted_rows: bool | None = None,
+        scan_stats_callback: Callable[[ScanMetrics], None] | None = None,
+        strict_batch_size: bool | None = None,
+        order_by: str | Sequence[ColumnOrdering | str] | None = None,
+        disable_scoring_autoprojection: bool | None = None,
+        fragments: Sequence[LanceFragment] | None = None,
+        index_segments: Sequence[Any] | None = None,
+        row_addr_allowlist: bytes | None = None,
+        row_addr_blocklist: bytes | None = None,
+        memory_limit: int | None = None,
+        use_threads: bool | None = None,
+        cache_metadata: bool | None = None,
+        fragment_scan_options: Any = None,
+        memory_pool: pa.MemoryPool | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield rows in batches, so that only some are in memory at a time.
+
+        Args:
+            columns: Names of columns, paths within structs, or expressions of SQL by the name
+                each shall have; by default all columns.
+            filter: Text of SQL or an expression of pyarrow; only rows for which it is true are
+                returned.
+            limit: The most rows to return.
+            offset: How many of the first rows to leave out.
+            nearest: A search for vectors: a dict with `column`, `q` and `k`, and what
+                `ScannerBuilder.nearest` takes beside.
+            batch_size: The most rows of a batch.
+            batch_size_bytes: The most bytes of a batch, about.
+            batch_readahead: Has no effect: reading ahead is bounded by bytes.
+            fragment_readahead: Has no effect, for the same reason.
+            scan_in_order: Has no effect: rows always come in order.
+            prefilter: Whether a search looks only at rows that pass the filter.
+            with_row_id: Whether to return a column `_rowid`.
+            with_row_address: Whether to return a column `_rowaddr`.
+            use_stats: Whether statistics may rule out rows.
+            fast_search: Whether to leave out rows that an index in use does not cover.
+            full_text_query: Words, or a query of `lancelet.query`, that texts must match.
+            io_buffer_size: Has no effect: reading ahead is bounded by bytes.
+            late_materialization: Has no effect: what a filter does not need is read for the
+                rows that match.
+            blob_handling: What blobs are read as: `blobs_descriptions`, which says where their
+                bytes are, or `all_binary`, the bytes.
+            use_scalar_index: Whether indices may answer the filter.
+            include_deleted_rows: Whether to return deleted rows too, with a null row id.
+            scan_stats_callback: Called with what was read when the scan has ended.
+            strict_batch_size: Whether every batch but the last must be full.
+            order_by: What to sort by: names, `ColumnOrdering`s, or text such as
+                `"price desc, name"`.
+            disable_scoring_autoprojection: Whether scores of a search are returned only where
+                they are asked for by name.
+            fragments: The fragments to read, by default all.
+            index_segments: The segments of an index of vectors to search.
+            row_addr_allowlist: The rows to return at most, as `serialize_row_addrs` makes them.
+            row_addr_blocklist: Rows that are not returned, in the same form.
+            memory_limit: The bytes that the scan may take, about, beside what it returned.
+            use_threads: Has no effect: datasets of pyarrow take it.
+            cache_metadata: Has no effect, for the same reason.
+            fragment_scan_options: Has no effect, for the same reason.
+            memory_pool: Has no effect, for the same reason.
+
+        Returns:
+            An iterator of batches.
+
+        Raises:
+            FieldNotFoundError: If a column is not in the table.
+            ExpressionError: If the filter, or an expression, cannot be understood.
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```
+            for batch in dataset.to_batches(["price"], batch_size=10_000):
+                print(batch.num_rows)
+            ```
+        """
+        del use_threads, cache_metadata, fragment_scan_options, memory_pool
+        return self.scanner(
+            columns,
+            filter,
+            limit,
+            offset,
+            nearest,
+            batch_size,
+            batch_size_bytes,
+            batch_readahead,
+            fragment_readahead,
+            scan_in_order,
+            prefilter=prefilter,
+            with_row_id=with_row_id,
+            with_row_address=with_row_address,
+            use_stats=use_stats,
+            fast_search=fast_search,
+            full_text_query=full_text_query,
+            io_buffer_size=io_buffer_size,
+            late_materialization=late_materialization,
+            blob_handling=blob_handling,
+            use_scalar_index=use_scalar_index,
+            include_deleted_rows=include_deleted_rows,
+            scan_stats_callback=scan_stats_callback,
+            strict_batch_size=strict_batch_size,
+            order_by=order_by,
+            disable_scoring_autoprojection=disable_scoring_autoprojection,
+            fragments=fragments,
+            index_segments=index_segments,
+            row_addr_allowlist=row_addr_allowlist,
+            row_addr_blocklist=row_addr_blocklist,
+            memory_limit=memory_limit,
+        ).to_batches()
 
     @shows_arguments(
         "columns filter limit offset nearest batch_size batch_readahead fragment_readahead "

@@ -12,19 +12,12 @@ from itertools import compress, repeat
 from operator import is_not
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from lancelet.dataset.scanner import LanceScanner, ScannerBuilder
+from lancelet.dataset.scanner import SETTERS, LanceScanner, ScannerBuilder
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_SETTERS: Final = {
-    "fragments": "with_fragments",
-    "index_segments": "with_index_segments",
-    "full_text_query": "full_text_search",
-}
-"""Methods of the builder that have other names than the arguments."""
 
 
 class ScanRequest(NamedTuple):
@@ -91,7 +84,7 @@ class ScanRequest(NamedTuple):
     include_deleted_rows: bool | None = None
     scan_stats_callback: Any = None
     strict_batch_size: bool | None = None
-    order_by: Sequence[Any] | None = None
+    order_by: str | Sequence[Any] | None = None
     disable_scoring_autoprojection: bool | None = None
     row_addr_allowlist: bytes | None = None
     row_addr_blocklist: bytes | None = None
@@ -117,7 +110,7 @@ class ScanRequest(NamedTuple):
         return builder.to_scanner()
 
 
-_SETTER_OF_EACH: Final = tuple(_SETTERS.get(name, name) for name in ScanRequest._fields)
+_SETTER_OF_EACH: Final = tuple(SETTERS.get(name, name) for name in ScanRequest._fields)
 
 
 def shows_arguments(positional: str, named: str, *, takes_more: bool = False) -> Callable[[F], F]:

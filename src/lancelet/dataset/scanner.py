@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
@@ -19,6 +20,7 @@ from lancelet.dataset.search_filter import (
     SearchFilter,
     check_vector_search,
     split_filter,
+    warn_of_unused,
     with_search_filter,
 )
 from lancelet.errors import FieldNotFoundError, InvalidInputError, UnsupportedError
@@ -34,6 +36,7 @@ from lancelet.query.blob_scan import (
 )
 from lancelet.query.execute import count_rows, execute, execute_to_table
 from lancelet.query.explain import ScanMetrics, analyze_plan, explain_plan, measure_scan
+from lancelet.query.names import similar_names
 from lancelet.query.near_text import MinHashQuery
 from lancelet.query.plan import ScanPlan, plan_scan
 from lancelet.query.row_mask import read_row_mask
@@ -46,7 +49,29 @@ if TYPE_CHECKING:
     from lancelet.query.search.hits import Search
 
 _BATCH_SIZE_VARIABLE: Final = "LANCE_DEFAULT_BATCH_SIZE"
+_ORDER: Final = re.compile(
+    r"\s*(?P<name>.+?)(?:\s+(?P<way>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?\s*",
+    re.IGNORECASE,
+)
 _BLOB_MODES: Final = ("lazy", "bytes", "descriptions")
+SETTERS: Final = {
+    "fragments": "with_fragments",
+    "index_segments": "with_index_segments",
+    "full_text_query": "full_text_search",
+}
+"""Methods of the builder that have other names than the arguments of a scan."""
+
+_OPTIONS: Final = frozenset(SETTERS) | {
+    *("columns", "filter", "limit", "offset", "batch_size", "batch_size_bytes", "memory_limit"),
+    *("strict_batch_size", "with_row_id", "with_row_address", "with_fragments", "order_by"),
+    *("include_deleted_rows", "use_stats", "blob_handling", "minhash_search", "fast_search"),
+    *("substrait_aggregate", "use_scalar_index", "scan_stats_callback", "nearest", "prefilter"),
+    *("disable_scoring_autoprojection", "full_text_search", "with_index_segments"),
+    *("batch_readahead", "fragment_readahead", "io_buffer_size", "scan_in_order"),
+    *("late_materialization", "row_addr_prefilter"),
+}
+"""What may be set by name, as default options of a dataset are."""
+
 _BLOB_HANDLING: Final = ("all_binary", "blobs_descriptions", "all_descriptions")
 
 
@@ -89,10 +114,10 @@ class ScannerBuilder:
     def apply_defaults(self, default_opts: Mapping[str, Any]) -> Self:
         """Set options by the names of the methods."""
         for name, value in default_opts.items():
-            setter = getattr(self, name, None)
-            if setter is None:
-                raise InvalidInputError("no option of a scan has that name", name=name)
-            setter(value)
+            if name not in _OPTIONS:
+                hint = similar_names(name, sorted(_OPTIONS))
+                raise InvalidInputError(f"no option of a scan has that name{hint}", name=name)
+            getattr(self, SETTERS.get(name, name))(value)
         return self
 
     def columns(self, cols: Sequence[str] | Mapping[str, str] | None = None) -> Self:
@@ -152,9 +177,13 @@ class ScannerBuilder:
         ids = None if fragments is None else tuple(map(_fragment_id, fragments))
         return self._set(fragments=ids)
 
-    def order_by(self, orderings: Sequence[ColumnOrdering | str] | None) -> Self:
-        """Sort the rows."""
-        return self._set(order_by=tuple(map(_ordering, orderings or ())))
+    def order_by(self, orderings: Sequence[ColumnOrdering | str] | str | None) -> Self:
+        """Sort the rows by columns, or by text such as `price desc nulls last, name`."""
+        names = frozenset(self._dataset.schema.names)
+        given: Sequence[ColumnOrdering | str] = orderings or ()
+        if isinstance(given, str):
+            given = [given] if given in names else given.split(",")
+        return self._set(order_by=tuple(_ordering(each, names) for each in given))
 
     def include_deleted_rows(self, flag: bool | None) -> Self:
         """Return deleted rows too, with a null row id."""
@@ -253,6 +282,7 @@ class ScannerBuilder:
             "search_effort": search_effort,
         }
         check_vector_search({**wanted, **asked})
+        warn_of_unused(asked)
         return self._search(
             searches.vector.read_vector_search(self._dataset.snapshot.schema, wanted)
         )
@@ -521,9 +551,13 @@ def _fragment_id(fragment: Any) -> int:
     return int(fragment.fragment_id)
 
 
-def _ordering(ordering: ColumnOrdering | str) -> Ordering:
+def _ordering(ordering: ColumnOrdering | str, names: frozenset[str]) -> Ordering:
     if isinstance(ordering, str):
-        return Ordering(ordering)
+        match = None if ordering in names else _ORDER.fullmatch(ordering)
+        if match is None:
+            return Ordering(ordering)
+        first = (match["nulls"] or "").lower() == "first"
+        return Ordering(match["name"], (match["way"] or "").lower() != "desc", first)
     if not hasattr(ordering, "column_name"):
         raise ArgumentTypeError(
             "a column to sort by is its name or a ColumnOrdering", found=type(ordering).__name__

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import operator
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -181,3 +182,14 @@ def _found(snapshot: Snapshot, options: ScanOptions, search: Search) -> RowMask:
     wanted = replace(options, columns=(RowColumn.ID.value,), search=search, adds_scores=False)
     ids = execute_to_table(plan_scan(snapshot, wanted)).column(RowColumn.ID.value)
     return RowMask(RowSet.of(ids.to_numpy().astype(np.uint64, copy=False)))
+
+
+def warn_of_unused(given: Mapping[str, Any]) -> None:
+    """Warn of options of a search that other values than the default of have no effect here."""
+    asked = [name for name, value in given.items() if value not in (None, "normal")]
+    if asked:
+        warnings.warn(
+            f"{', '.join(asked)} of a search for vectors has no effect: every partition that is "
+            "looked at is searched in full by all threads; set nprobes, ef or refine_factor",
+            stacklevel=4,
+        )

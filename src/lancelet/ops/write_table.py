@@ -198,7 +198,11 @@ def prepare_write(
 ) -> PreparedWrite:
     """Write the files and return what is left to be committed."""
     if latest is not None and mode is WriteMode.CREATE:
-        raise AlreadyExistsError("Dataset already exists", uri=location.uri)
+        raise AlreadyExistsError(
+            "Dataset already exists; append to it or replace its rows with mode='append' or "
+            "mode='overwrite'",
+            uri=location.uri,
+        )
     if latest is not None and options.bases:
         raise BaseError(
             f"Cannot register new bases in {mode.value.capitalize()} mode. "
