@@ -92,6 +92,15 @@ def _local_store(anchor: str, sync: bool) -> LocalStore:
 
 
 def _is_sync(storage_options: StorageOptions) -> bool:
+    """Return whether what is written to a disk must survive a loss of power.
+
+    `local_sync` is what `durability` was called before.
+    """
+    durability = option_of(storage_options, "durability")
+    if durability is not None:
+        if durability.lower() not in {"flushed", "written"}:
+            raise InvalidInputError("`durability` is flushed or written", found=durability)
+        return durability.lower() == "flushed"
     text = option_of(storage_options, "local_sync") or "true"
     if text.lower() not in {"true", "false"}:
         raise InvalidInputError("`local_sync` is true or false", found=text)

@@ -4,7 +4,7 @@
     client_max_retries, client_retry_timeout    our retries
     expires_at_millis                           when the credentials among the options expire
     aws_..., google_..., azure_...              the store; so are short forms such as `region`
-    local_sync                                  files: whether to flush what is written
+    durability                                  files: whether to flush what is written
     anything else                               nobody: ignored, as the reference does
 
 Names may be in any case. What the environment says (`AWS_ENDPOINT`, ...) is read by the store

@@ -479,3 +479,20 @@ def test_store_in_memory_stays_in_its_process(tmp_path: Path):
         check=True,
     )
     assert "another process" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "flushes"),
+    [
+        ({}, True),
+        ({"durability": "flushed"}, True),
+        ({"durability": "written"}, False),
+        ({"local_sync": "false"}, False),
+    ],
+)
+def test_durability_says_whether_the_disk_is_waited_for(tmp_path, monkeypatch, options, flushes):
+    done = spy_on_syncs(monkeypatch)
+    open_folder(str(tmp_path), options).put_if_absent("v/1", b"x")
+    assert any(each.startswith("flush") for each in done) == flushes
+    with pytest.raises(InvalidInputError, match="flushed or written"):
+        open_folder(str(tmp_path), {"durability": "maybe"})
