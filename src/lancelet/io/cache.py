@@ -1,7 +1,7 @@
 """The cache of a session: metadata of files, parts of indices and plans in one budget of bytes.
 
 The least recently used entry goes first. An entry says what it weighs when it is put; one whose
-value has `memory_bytes` is weighed again whenever it is used, since such values grow.
+value has `memory_bytes` is weighed again as it is used, since such values grow.
 
     budget 100    put a 10, put b 10, get a, ... put z 10     b is the first to go
 
@@ -49,6 +49,9 @@ _OBJECT_BYTES: Final = 400
 _DEPTH: Final = 3
 """How far into a value its parts are weighed."""
 
+_WEIGHED_EVERY: Final = 4
+"""A value that may grow is weighed again when it was used so often; what grows much says so."""
+
 _LARGEST_SHARE: Final = 2
 """An entry may take one part in so many of its limit, so that one cannot push out all others."""
 
@@ -70,13 +73,13 @@ class CacheStats:
 class _Entry:
     """What a cache knows of a value that a scope holds."""
 
-    __slots__ = ("key", "kind", "scope", "used", "weight")
+    __slots__ = ("key", "kind", "scope", "used", "uses", "weight")
 
     def __init__(
         self, scope: weakref.ref[CacheScope], key: Hashable, weight: int, kind: str
     ) -> None:
         self.scope, self.key, self.weight, self.kind = scope, key, weight, kind
-        self.used = 0
+        self.used = self.uses = 0
 
 
 class _Load:
@@ -217,9 +220,11 @@ class LruCache:
             entry.used = self._used
             self._order[entry.kind].move_to_end(entry)
             value = scope.values[key]
-            now = getattr(value, "memory_bytes", None)
-            if now is not None:
-                self._weigh(entry, now, dropped)
+            entry.uses += 1
+            if not entry.uses % _WEIGHED_EVERY:
+                now = getattr(value, "memory_bytes", None)
+                if now is not None:
+                    self._weigh(entry, now, dropped)
         # What was dropped dies here, outside of the lock, since its end may run any code.
         del dropped
         return value

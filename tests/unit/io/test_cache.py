@@ -1,13 +1,16 @@
+import gc
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lancelet.config import CACHE_BYTES
-from lancelet.io.cache import _ENTRY_BYTES, CACHE, LruCache, read_cached
+from lancelet.io.cache import _ENTRY_BYTES, CACHE, INDEX, LruCache, read_cached, weight_of
 from lancelet.io.memory import MemoryStore
 from lancelet.testing.faults import FaultyStore
 
@@ -165,3 +168,89 @@ def test_objects_without_a_tag_are_read_each_time():
     for _ in range(2):
         assert read_cached(store, info, cache=LruCache(100_000)) == b"x"
     assert [request.operation for request in store.log].count("read") == 2
+
+
+class Growing:
+    memory_bytes = 0
+
+
+def test_what_grows_is_weighed_again_and_dropped_when_it_has_no_room():
+    cache = LruCache(10_000)
+    scope, value = cache.scope(), Growing()
+    assert scope.get_or_make("a", lambda: value) is value
+    value.memory_bytes = 1000
+    scope.weigh("a")
+    before = cache.stats.bytes - 1000
+    assert 0 < before < 400
+    value.memory_bytes = 2000
+    for _ in range(4):
+        assert scope.get("a") is value
+    assert cache.stats.bytes == before + 2000
+    value.memory_bytes = 9000
+    scope.weigh("a")
+    assert scope.get("a") is None
+    assert cache.stats.bytes == 0
+
+
+def test_entries_go_with_their_scope_even_if_they_refer_to_it():
+    cache = LruCache(10_000)
+    scope = cache.scope(INDEX)
+    scope.put("a", [scope], value_bytes=100)
+    cache.put("b", 1, value_bytes=100)
+    assert cache.stats.index_bytes > 0
+    del scope
+    gc.collect()
+    assert cache.stats.index_bytes == 0
+    assert cache.get("b") == 1
+
+
+def test_scopes_of_one_key_are_one_as_long_as_somebody_has_it():
+    cache = LruCache(10_000)
+    first = cache.scope_of("table")
+    first.put("a", 1, value_bytes=1)
+    assert cache.scope_of("table").get("a") == 1
+    inner = first.within("segment", INDEX)
+    assert cache.scope_of("table").within("segment", INDEX) is inner
+    assert cache.scope().within("segment", INDEX) is not inner
+    del first
+    gc.collect()
+    assert cache.scope_of("table").get("a") is None
+
+
+def test_kinds_have_limits_within_the_budget():
+    cache = LruCache(10_000, {INDEX: 2000})
+    scope, other = cache.scope(INDEX), cache.scope()
+    for number in range(10):
+        scope.put(number, number, value_bytes=500)
+        other.put(number, number, value_bytes=500)
+    assert cache.stats.index_bytes <= 2000
+    assert cache.stats.bytes - cache.stats.index_bytes == 10 * (500 + _ENTRY_BYTES)
+    assert scope.get(9) == 9
+
+
+def test_threads_share_scopes_that_come_and_go():
+    """More threads than the budget has room for, whose scopes die while others are evicted."""
+    cache = LruCache(50_000, {INDEX: 20_000})
+
+    def work(seed):
+        for number in range(300):
+            scope = cache.scope_of((seed + number) % 5, INDEX)
+            for key in range(8):
+                assert scope.get_or_make(key, lambda key=key: bytes(1000 + key)) == bytes(
+                    1000 + key
+                )
+            scope.within("x", INDEX).put(number, number, value_bytes=700)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    gc.collect()
+    stats = cache.stats
+    assert (stats.entries, stats.bytes, stats.index_bytes) == (0, 0, 0)
+
+
+def test_weights_are_of_arrays_and_of_what_holds_them():
+    array = np.zeros(1000)
+    for value in (array, [array], {"a": array}, (1, (array,)), pa.array(array)):
+        assert 8000 <= weight_of(value) < 12_000
+    assert weight_of(Growing()) == 0
+    assert weight_of(None) < 100

@@ -235,10 +235,12 @@ class StoredPartition:
         self, tokens: Sequence[int], norms: Float32s, *, with_position: bool = False
     ) -> PostingLists:
         """Return the lists of tokens that documents have, for a search with these norms."""
+        read = self._loads.parts
         found = self._arena.lists(
             tokens, norms, self._read_list, with_position=with_position, loads=self._loads
         )
-        self._kept.weigh(self._key(_LISTS))
+        if self._loads.parts != read:
+            self._kept.weigh(self._key(_LISTS))
         return found
 
     def expected_reads(self, tokens: Sequence[str], *, with_position: bool) -> IoCounts:

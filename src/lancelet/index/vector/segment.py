@@ -148,8 +148,10 @@ class IvfSegment:
 
     def load(self, partitions: Int64s) -> Loaded:
         """Return the rows of partitions that have any, among others; they are kept."""
+        read = self._loads.parts
         loaded = self._arena.load(partitions, self._read, self._loads)
-        self._kept.weigh(_ARENA)
+        if self._loads.parts != read:
+            self._kept.weigh(_ARENA)
         return loaded
 
     @property
