@@ -24,11 +24,10 @@ from lancelet.buffers import Ranges
 from lancelet.errors import (
     AlreadyExistsError,
     InvalidInputError,
-    UnsupportedError,
     VersionRemovedError,
 )
 from lancelet.format.base_paths import BasePath
-from lancelet.format.fragment import DataFile, External, Fragment
+from lancelet.format.fragment import DataFile, External, Fragment, Inline, StoredSequence
 from lancelet.format.fragment_list import FragmentList
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.format.operation import Clone
@@ -40,6 +39,7 @@ from lancelet.io.uri import name, parse_uri
 from lancelet.table.apply import State
 from lancelet.table.apply.mem_wal import forget_shards
 from lancelet.table.commit import publish_first
+from lancelet.table.lineage import sequence_bytes
 from lancelet.table.location import Place, TableLocation
 from lancelet.table.removals import Removals
 from lancelet.table.snapshot import Snapshot, latest_snapshot
@@ -67,6 +67,7 @@ def shallow_clone(
         base = replace(base, name=tag)
     manifest = source.manifest
     state = with_bases(
+        source,
         replace(
             State(manifest, forget_shards(source.indices.indices)),
             manifest=replace(manifest, base_paths=(*manifest.base_paths, base), branch=branch),
@@ -92,7 +93,9 @@ def deep_clone(source: Snapshot, target: TableLocation) -> Snapshot:
     _check_nothing_at(target)
     copy_files(source, target)
     manifest = replace(source.manifest, base_paths=(), branch=None)
-    state = with_bases(State(manifest, forget_shards(source.indices.indices)), lambda _: None)
+    state = with_bases(
+        source, State(manifest, forget_shards(source.indices.indices)), lambda _: None
+    )
     operation = Clone(
         is_shallow=False,
         ref_version=source.version,
@@ -147,26 +150,26 @@ def base_path_of(source: Snapshot) -> BasePath:
     return BasePath(base_id, path, is_dataset_root=True, name=source.manifest.branch)
 
 
-def with_bases(state: State, rebase: Callable[[int | None], int | None]) -> State:
-    """Return a state in which every file has the base that `rebase` makes of its base."""
+def with_bases(source: Snapshot, state: State, rebase: Callable[[int | None], int | None]) -> State:
+    """Return a state of a version in which every file has the base that `rebase` makes of its base.
+
+    Sequences of row ids and versions that are in files of their own come into the manifest.
+    """
     fragments = FragmentList.of(
-        _rebased_fragment(fragment, rebase) for fragment in state.manifest.fragments
+        _rebased_fragment(source, fragment, rebase) for fragment in state.manifest.fragments
     )
     indices = tuple(replace(index, base_id=rebase(index.base_id)) for index in state.indices)
     return State(replace(state.manifest, fragments=fragments), indices)
 
 
-def _rebased_fragment(fragment: Fragment, rebase: Callable[[int | None], int | None]) -> Fragment:
-    sequences = (
-        fragment.row_ids,
-        fragment.last_updated_at_versions,
-        fragment.created_at_versions,
-    )
-    if any(isinstance(sequence, External) for sequence in sequences):
-        raise UnsupportedError(
-            "row ids in files of their own cannot be cloned; compact the table first",
-            fragment_id=fragment.id,
-        )
+def _rebased_fragment(
+    source: Snapshot, fragment: Fragment, rebase: Callable[[int | None], int | None]
+) -> Fragment:
+    def inlined(stored: StoredSequence | None) -> StoredSequence | None:
+        # A file of sequences has no base: its path is below the root of the table it is in.
+        if not isinstance(stored, External):
+            return stored
+        return Inline(sequence_bytes(source, stored))
 
     def based(file: DataFile) -> DataFile:
         return replace(file, base_id=rebase(file.base_id))
@@ -175,6 +178,9 @@ def _rebased_fragment(fragment: Fragment, rebase: Callable[[int | None], int | N
     return replace(
         fragment,
         files=tuple(map(based, fragment.files)),
+        row_ids=inlined(fragment.row_ids),
+        last_updated_at_versions=inlined(fragment.last_updated_at_versions),
+        created_at_versions=inlined(fragment.created_at_versions),
         overlays=tuple(
             replace(overlay, data_file=based(overlay.data_file)) for overlay in fragment.overlays
         ),

@@ -80,6 +80,7 @@ def _as_of_parent(source: Snapshot, parent: Snapshot) -> State:
         version_aux_data=0,
     )
     state = with_bases(
+        source,
         State(manifest, source.indices.indices),
         lambda base_id: None if base_id in home else base_id,
     )

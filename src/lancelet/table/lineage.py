@@ -68,7 +68,7 @@ def row_ids_of(snapshot: Snapshot, fragment: Fragment) -> RowIdSequence:
         return snapshot.location.kept.get_or_make(
             key, lambda: RowIdSequence.of(_column(snapshot, fragment, ROW_ID_FIELD))
         )
-    data = _bytes_of(snapshot, stored)
+    data = sequence_bytes(snapshot, stored)
     return snapshot.location.kept.get_or_make(
         ("row ids", data), partial(RowIdSequence.parse, data, expected_rows=rows)
     )
@@ -107,13 +107,14 @@ def _versions_of(
             ("row versions", fragment.files, field_id),
             lambda: VersionSequence.of(_column(snapshot, fragment, field_id)),
         )
-    data = _bytes_of(snapshot, stored)
+    data = sequence_bytes(snapshot, stored)
     return snapshot.location.kept.get_or_make(
         ("row versions", data, rows), partial(VersionSequence.parse, data, expected_rows=rows)
     )
 
 
-def _bytes_of(snapshot: Snapshot, stored: Inline | External) -> bytes:
+def sequence_bytes(snapshot: Snapshot, stored: Inline | External) -> bytes:
+    """Return a sequence as it is stored, in the manifest or in a file of its own."""
     if isinstance(stored, Inline):
         return stored.data
     reader = snapshot.location.store.open_reader(stored.path)

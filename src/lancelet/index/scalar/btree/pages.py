@@ -10,6 +10,7 @@ Pages that are missing are read together. They are in the cache for as long as i
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -25,6 +26,7 @@ from lancelet.index.folder import IndexLoads, StoredFile
 from lancelet.index.parts.ordering import Order
 from lancelet.index.parts.spans import Span
 from lancelet.io.cache import CacheScope
+from lancelet.io.fork import renew_after_fork
 from lancelet.io.metered import IoCounts
 from lancelet.rowids.address import UInt64s
 
@@ -70,6 +72,8 @@ class Pages:
     def __post_init__(self) -> None:
         """Begin with none in memory."""
         self._num_read = 0
+        self._counting = threading.Lock()
+        renew_after_fork(self, Pages._renew)
 
     @property
     def whole(self) -> Page | None:
@@ -94,7 +98,7 @@ class Pages:
             return True
         spans = np.array([self.rows_of(number, number + 1) for number in missing], np.int64)
         self.loads.parts += len(missing)
-        self._num_read += len(missing)
+        self._count(len(missing))
         values, ids = self._read(RowIndices(rows_within(spans[:, 0], spans[:, 1])))
         borders = [0, *np.cumsum(spans[:, 1] - spans[:, 0]).tolist()]
         for number, (first, _), (start, stop) in zip(
@@ -151,8 +155,16 @@ class Pages:
         return self.count if rows * row_bytes <= self.kept.largest_bytes else math.inf
 
     def _read_page(self, number: int) -> Page:
-        self._num_read += 1
+        self._count(1)
         return self._read_rows(*self.rows_of(number, number + 1))
+
+    def _count(self, pages: int) -> None:
+        """Count pages that are read, by any number of threads at once."""
+        with self._counting:
+            self._num_read += pages
+
+    def _renew(self) -> None:
+        self._counting = threading.Lock()
 
     def _read_rows(self, first: int, stop: int) -> Page:
         self.loads.parts += 1
