@@ -65,7 +65,7 @@ TINY_BYTES: Final = 512
 COMPRESS_ITEMS_FROM_BYTES: Final = 4096
 """Fewer bytes of a dictionary's items are not worth a general compression."""
 
-INDICES_MAX: Final = 0.95
+INDICES_MAX: Final = 0.88
 """Indices must be expected to take less than this share of the best without a dictionary."""
 
 

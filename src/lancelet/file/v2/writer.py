@@ -363,8 +363,8 @@ class FileWriter:
     def _write_page(self, pending: _Pending, first_row: int, page: EncodedPage) -> None:
         places = self._container.write_buffers(page.buffers)
         written = WrittenPage(
-            positions=[position for position, _ in places],
-            sizes=[size for _, size in places],
+            positions=tuple([position for position, _ in places]),
+            sizes=tuple([size for _, size in places]),
             length=page.length,
             encoding=page.encoding,
             priority=first_row + page.first_row,
