@@ -18,6 +18,7 @@ import pyarrow.dataset
 import pyarrow.fs
 
 from lancelet.dataset.reading import ReadingMethods
+from lancelet.dataset.results import ArrowResult
 from lancelet.errors import UnsupportedError
 
 
@@ -53,12 +54,16 @@ def _refusing_dataset() -> pa.dataset.Dataset:
     return pa.dataset.FileSystemDataset([fragment], pa.schema([]), form, files)
 
 
-class ArrowMethods(ReadingMethods, pa.dataset.UnionDataset):  # type: ignore[misc]  # as above
+class ArrowMethods(ReadingMethods, ArrowResult, pa.dataset.UnionDataset):  # type: ignore[misc]  # as above
     """Takes the place of what pyarrow would do to its own datasets."""
 
     def __init__(self) -> None:
         """Give pyarrow a dataset of C++ that refuses to be read."""
         pa.dataset.UnionDataset.__init__(self, pa.schema([]), [_refusing_dataset()])
+
+    def stream(self) -> pa.RecordBatchReader:
+        """Return all rows as they are found."""
+        return self.scanner().to_reader()
 
     @property
     def children(self) -> NoReturn:

@@ -186,6 +186,18 @@ class MergeInsertBuilder:
         operation = operation_to_user(done.operation)
         return Transaction(snapshot.version, operation), _result(done.statistics)
 
+    def execute_batches(self, data_obj: Any) -> ExecuteResult:
+        """Merge rows that are in memory; the same as `execute`, under a name of pylance."""
+        return self.execute(data_obj)
+
+    def execute_uncommitted_batches(self, data_obj: Any) -> tuple[Transaction, ExecuteResult]:
+        """Write what a merge of rows in memory changes; the same as `execute_uncommitted`."""
+        return self.execute_uncommitted(data_obj)
+
+    def analyze_plan_batches(self, data_obj: Any) -> str:
+        """Return the measured steps for rows in memory; the same as `analyze_plan`."""
+        return self.analyze_plan(data_obj)
+
     def explain_plan(self, schema: pa.Schema | None = None, verbose: bool = False) -> str:  # noqa: ARG002 - there is no more to say
         """Return the steps of a merge.
 

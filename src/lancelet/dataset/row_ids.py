@@ -29,6 +29,18 @@ class RowIdRangeError(InvalidInputError, OverflowError):
     """A number cannot be a row id."""
 
 
+class RowIdSequenceIterator(Iterator[int]):
+    """Yields the ids of a sequence in order."""
+
+    def __init__(self, ids: Iterable[int]) -> None:
+        """Yield these ids."""
+        self._rest = iter(ids)
+
+    def __next__(self) -> int:
+        """Return the next id."""
+        return next(self._rest)
+
+
 class RowIdSequence:
     """The stable row ids of the rows of one fragment, in order.
 
@@ -73,9 +85,9 @@ class RowIdSequence:
         """Return how many ids there are."""
         return len(self._ids)
 
-    def __iter__(self) -> Iterator[int]:
+    def __iter__(self) -> RowIdSequenceIterator:
         """Yield the ids in order."""
-        return iter(self._ids.tolist())
+        return RowIdSequenceIterator(self._ids.tolist())
 
     def __eq__(self, other: object) -> bool:
         """Compare the ids and their order."""

@@ -16,6 +16,7 @@ import pyarrow.dataset
 from lancelet.dataset import display
 from lancelet.dataset.asked_columns import asked_columns
 from lancelet.dataset.blob_file import BlobFile
+from lancelet.dataset.results import ArrowResult
 from lancelet.dataset.search_filter import (
     SearchFilter,
     check_vector_search,
@@ -404,7 +405,7 @@ class ScannerBuilder:
         return self
 
 
-class LanceScanner(pa.dataset.Scanner):  # type: ignore[misc]  # pyarrow has no types for it
+class LanceScanner(ArrowResult, pa.dataset.Scanner):  # type: ignore[misc]  # pyarrow has no types for it
     """A scan that is ready to run, as often as one likes."""
 
     def __init__(
@@ -470,6 +471,8 @@ class LanceScanner(pa.dataset.Scanner):  # type: ignore[misc]  # pyarrow has no 
     def to_reader(self) -> pa.RecordBatchReader:
         """Return the rows as a stream."""
         return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
+
+    stream = to_reader
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows in batches."""

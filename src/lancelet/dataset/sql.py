@@ -11,14 +11,19 @@ nothing else: neither files nor the variables of the program.
 from __future__ import annotations
 
 import os
+import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast
 
 import pyarrow as pa
 import pyarrow.dataset
 
+from lancelet import ops
 from lancelet.dataset.handle import Handle
+from lancelet.dataset.results import ArrowResult
 from lancelet.dataset.sql_database import duckdb_module
 from lancelet.dataset.sql_prepared import Prepared, give_back, prepare
 from lancelet.dataset.sql_scan import scan_of_query
@@ -35,6 +40,7 @@ SqlTable: TypeAlias = (
 
 _DEFAULT_NAME: Final = "dataset"
 _BATCH_ROWS: Final = 65536
+_WORD: Final = re.compile(r"[^\W\d]\w*")
 _WIDE: Final = frozenset({"HUGEINT", "UHUGEINT"})
 _BATCH_ROWS_MAX: Final = 2**32 - 1
 
@@ -44,7 +50,7 @@ class SqlError(ExpressionError):
 
 
 @dataclass(frozen=True, slots=True)
-class SqlQuery:
+class SqlQuery(ArrowResult):
     """A query that is ready to run; it runs anew each time that rows are asked for."""
 
     text: str
@@ -56,6 +62,12 @@ class SqlQuery:
         """Return the rows as they are found."""
         schema, batches = self._start()
         return pa.RecordBatchReader.from_batches(schema, batches)
+
+    stream = to_stream_reader
+
+    def to_pandas(self, **kwargs: Any) -> Any:
+        """Return the rows as a pandas data frame; arguments are those of `Table.to_pandas`."""
+        return self.to_table().to_pandas(**kwargs)
 
     def to_batch_records(self) -> list[pa.RecordBatch]:
         """Return the rows as batches, none if there are no rows."""
@@ -152,14 +164,46 @@ class SqlMethods:
         return SqlQueryBuilder(cast("LanceDataset", self), sql)
 
 
-def sql(query: str, tables: Mapping[str, SqlTable]) -> SqlQuery:
+def sql(query: str, tables: Mapping[str, SqlTable] | None = None) -> SqlQuery:
     """Return a query over several tables; needs the extra `sql`.
 
     Args:
         query: One statement of DuckDB's SQL.
-        tables: The tables by the names that the query has for them.
+        tables: The tables by the names that the query has for them. Without it they are the
+            variables of the caller that have these names, and then those of its module.
+
+    Returns:
+        The query, which runs when its rows are asked for.
+
+    Example:
+        ```
+        animals = lancelet.dataset("animals.lance")
+        prices = polars.DataFrame({"animal": ["cat"], "price": [3]})
+        lancelet.sql("SELECT * FROM animals JOIN prices USING (animal)").to_polars()
+        ```
     """
+    if tables is None:
+        tables = _tables_of_caller(query, sys._getframe(1))  # noqa: SLF001 - as DuckDB does
     return SqlQuery(query, {name: _table(given) for name, given in tables.items()})
+
+
+def _tables_of_caller(query: str, frame: FrameType) -> dict[str, Any]:
+    """Return the variables with rows that a query mentions, the nearest scope first."""
+    found: dict[str, Any] = {}
+    for scope in (frame.f_locals, frame.f_globals):
+        known = {name.lower(): name for name in scope}
+        for word in dict.fromkeys(_WORD.findall(query)):
+            name = word if word in scope else known.get(word.lower())
+            if name is not None and word not in found and _has_rows(scope[name]):
+                found[word] = scope[name]
+    return found
+
+
+def _has_rows(value: object) -> bool:
+    is_frame = type(value).__module__.split(".")[0] in {"pandas", "polars"} and hasattr(
+        value, "columns"
+    )
+    return is_frame or isinstance(value, pa.dataset.Dataset | pa.Table | pa.RecordBatchReader)
 
 
 def _table(given: SqlTable) -> Any:
@@ -167,6 +211,9 @@ def _table(given: SqlTable) -> Any:
         from lancelet.dataset.write import dataset  # noqa: PLC0415 - made of this module's methods
 
         return dataset(given)
+    if type(given).__module__.split(".")[0] in {"pandas", "polars"}:
+        rows = ops.rows.read_rows_of(given)
+        return pa.Table.from_batches(rows.batches, rows.schema)
     return given
 
 

@@ -21,6 +21,11 @@ __all__ = ["DirectoryNamespace", "DynamicContextProvider", "RestAdapter", "RestN
 import_on_demand(
     __name__,
     {
+        "PyDirectoryNamespace": "lancelet.namespace.dict_forms",
+        "PyRestAdapter": "lancelet.namespace.adapter:RestAdapter",
+        "PyRestNamespace": "lancelet.namespace.dict_forms",
+    }
+    | {
         name: "lance_namespace"
         for name in lance_namespace.__all__
         if name.endswith(("Request", "Response", "LanceNamespace"))

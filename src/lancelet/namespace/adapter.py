@@ -193,8 +193,9 @@ def _run(
         return json.dumps(method(fields)).encode()
     request = kind.from_dict(fields)
     found = method(request, body) if route.body is Body.ARROW else method(request)
-    if isinstance(found, bytes):
-        return found
+    if route.operation in BINARY:
+        data: bytes = found.data
+        return data
     if isinstance(found, str):
         return json.dumps({route.plain: found}).encode()
     shown = found.model_dump(mode="json", by_alias=True, exclude_none=True)

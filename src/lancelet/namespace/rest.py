@@ -142,7 +142,7 @@ def _as_text(value: Any) -> str:
 
 def _answer(route: Route, found: Any) -> Any:
     if route.operation in BINARY:
-        return found
+        return lance_namespace.QueryTableResponse(data=found)
     if route.plain is not None:
         if isinstance(found, Mapping) and route.plain in found:
             found = found[route.plain]

@@ -37,6 +37,7 @@ from lance_namespace import (
     MergeInsertIntoTableRequest,
     MergeInsertIntoTableResponse,
     QueryTableRequest,
+    QueryTableResponse,
     TableColumnNotFoundError,
     TableIndexAlreadyExistsError,
     TableIndexNotFoundError,
@@ -126,14 +127,13 @@ class TableOperations(Operations):
         dataset.delete(request.predicate)
         return DeleteFromTableResponse(version=dataset.version)
 
-    def query_table(self, request: QueryTableRequest) -> bytes:
-        """Return rows in Arrow's file format."""
+    def query_table(self, request: QueryTableRequest) -> QueryTableResponse:
+        """Return rows in Arrow's file format, as the `data` of the answer."""
         table = self._dataset("query_table", request).scanner(**scan_arguments(request)).to_table()
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
-        data: bytes = sink.getvalue().to_pybytes()
-        return data
+        return QueryTableResponse(data=sink.getvalue().to_pybytes())
 
     def explain_table_query_plan(self, request: ExplainTableQueryPlanRequest) -> str:
         """Return the steps of a query."""

@@ -17,7 +17,8 @@ def table(namespace, rows):
 
 
 def _query(namespace, **options):
-    data = namespace.query_table(ln.QueryTableRequest(id=ID, **{"k": 0, "vector": {}, **options}))
+    asked = ln.QueryTableRequest(id=ID, **{"k": 0, "vector": {}, **options})
+    data = namespace.query_table(asked).data
     return pa.ipc.open_file(data).read_all()
 
 
@@ -63,7 +64,7 @@ def test_vectors_and_texts_are_searched(namespace, stream_of):
 
     def ids(**options):
         asked = ln.QueryTableRequest(id=["v"], **{"k": 2, "vector": {}, **options})
-        return pa.ipc.open_file(namespace.query_table(asked)).read_all()["id"].to_pylist()
+        return pa.ipc.open_file(namespace.query_table(asked).data).read_all()["id"].to_pylist()
 
     assert ids(vector={"single_vector": [6.0, 6.0]}) == [2, 3]
     index = ln.CreateTableIndexRequest(id=["v"], column="t", index_type="INVERTED")

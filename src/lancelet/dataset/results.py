@@ -1,0 +1,59 @@
+"""Rows as the libraries of frames want them, from whatever has rows.
+
+dataset.to_polars()      polars.DataFrame(scanner)      query.to_pandas()
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lancelet.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+class ArrowResult:
+    """Gives its rows to other libraries; whoever has rows says how they are streamed."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def stream(self) -> pa.RecordBatchReader:
+        """Return the rows as they are found."""
+
+    def to_arrow(self) -> pa.Table:
+        """Return the rows as a table of Arrow.
+
+        Example:
+            ```
+            dataset.to_arrow()
+            ```
+        """
+        return self.stream().read_all()
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return the rows as a frame of Polars, which shares the memory of the columns.
+
+        Raises:
+            UnsupportedError: If Polars is not installed.
+
+        Example:
+            ```
+            dataset.scanner(filter="price > 3").to_polars()
+            ```
+        """
+        try:
+            import polars as pl  # noqa: PLC0415 - not needed by anything else
+        except ImportError as error:
+            raise UnsupportedError("to_polars needs Polars; install `polars`") from error
+        found = pl.from_arrow(self.to_arrow())
+        assert isinstance(found, pl.DataFrame), "a table is a frame"
+        return found
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        """Export the rows as a stream, for libraries that read each other's by this method."""
+        return self.stream().__arrow_c_stream__(requested_schema)
