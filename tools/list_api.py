@@ -1,7 +1,7 @@
-"""Write the page that lists every public name of pylance as done or planned.
+"""Write the page of differences from pylance, by comparing its names and arguments with ours.
 
-`pylance_names.txt` has the names, by tier, module and path. A name is done if it is found under
-our module of the same name. Names that pylance refuses to serve are done by refusing them too.
+`pylance_names.txt` has the names, by tier, module and path. A name is there if it is found under
+our module of the same name. Names that pylance refuses to serve are there by refusing them too.
 """
 
 from __future__ import annotations
@@ -10,11 +10,16 @@ import argparse
 import dataclasses
 import importlib
 import inspect
+import json
+import re
+import subprocess
 import sys
-from collections import Counter
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
+
+from lancelet.about import PYLANCE_VERSION
 
 NAMES = Path(__file__).parent / "pylance_names.txt"
 PAGE = Path(__file__).parent.parent / "docs/reference/pylance.md"
@@ -31,12 +36,26 @@ REFUSED_BY_PYLANCE = {
 }
 """Names that pylance refuses as well, so that refusing them is all there is to do."""
 
-HEAD = """# Names of pylance
+HEAD = """# Differences from pylance
 
-Programs written for pylance call these names. Tier 1 is what they use without thinking, tier 2
-what platforms use, tier 3 what is experimental or thin. `import lancelet as lance` finds what is
-done under the same name and module; what is planned is not there yet, or says that it is not
-available. This page is written by `tools/list_api.py` from what the code has.
+What a program written for pylance {version} finds otherwise in lancelet, by a comparison of all
+{count} public names of pylance with those here: which names and arguments are absent, and which
+arguments are taken and change nothing. That a name is here says that it can be called; that it does
+the same is the work of the tests beside the reference implementation. This page is written by
+`tools/list_api.py`, which needs pylance.
+
+## Behaviour that differs on purpose
+
+- Rows that are added to a table are converted to its types where that loses nothing, and a value
+  that would change is refused with its row ([rows in and out](../guide/frames.md)).
+- A `datasets.Dataset` whose rows were chosen or shuffled is written in that order; pylance writes
+  the rows as they are stored.
+- A name that only some dicts of a list have is a column; pylance drops it.
+- `create_index` warns of arguments that it does not know; options of a vector search that change
+  nothing warn as well.
+- In expressions `digest` has no blake3, `version()` is that of lancelet, and there are no functions
+  of unions.
+- `pyarrow.dataset.Scanner.from_dataset(dataset)` raises an error; with pylance it ends the process.
 """
 
 
@@ -84,21 +103,86 @@ def _has_fields(owner: Any) -> bool:
     return isinstance(owner, type) and dataclasses.is_dataclass(owner)
 
 
+def absent_arguments(name: Name) -> list[str]:
+    """Return the arguments that a function of pylance takes and ours of that name does not."""
+    theirs, ours = arguments_of_pylance().get(name), arguments(_our_module(name.module), name.path)
+    if theirs is None or ours is None or "**" in ours:
+        return []
+    return [each for each in theirs if each not in ours and each != "**"]
+
+
+@cache
+def arguments_of_pylance() -> dict[Name, list[str]]:
+    """Return the arguments of each name, asked in a process of its own.
+
+    Two readers of Lance in one process would register the same types of Arrow.
+    """
+    program = f"import runpy; runpy.run_path({__file__!r})['print_arguments']()"
+    command = [sys.executable, "-W", "ignore", "-c", program]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    found = json.loads(done.stdout)
+    return {
+        name: given for name, given in zip(read_names(), found, strict=True) if given is not None
+    }
+
+
+def print_arguments() -> None:
+    """Print the arguments of each name of pylance as JSON."""
+    sys.stdout.write(json.dumps([arguments(name.module, name.path) for name in read_names()]))
+
+
+def arguments(module: str, path: str) -> list[str] | None:
+    """Return the names of a function's arguments, `**` for any others; None if unknown."""
+    try:
+        found: Any = importlib.import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+        parameters = inspect.signature(found).parameters.values()
+    except (ImportError, AttributeError, TypeError, ValueError):
+        return None
+    names = ["**" if each.kind is each.VAR_KEYWORD else each.name for each in parameters]
+    return [each for each in names if each not in {"self", "cls", "_handle", "args"}]
+
+
+def without_effect(name: Name) -> list[tuple[str, str]]:
+    """Return the arguments of ours whose documentation says that they have no effect, and why."""
+    try:
+        found: Any = importlib.import_module(_our_module(name.module))
+        for part in name.path.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError):
+        return []
+    text = inspect.getdoc(found) or ""
+    if inspect.isclass(found):
+        text = inspect.getdoc(found.__init__) or ""
+    return [(one, " ".join(why.split())) for one, why in _NO_EFFECT.findall(text)]
+
+
+_NO_EFFECT = re.compile(r"^ +(\w+): (Has no effect[^\n]*(?:\n {8,}[^\n]+)*)", re.MULTILINE)
+
+
+def _our_module(module: str) -> str:
+    return "lancelet" + module.removeprefix("lance")
+
+
 def render() -> str:
     """Return the page."""
     names = read_names()
-    done = {name: is_done(name) for name in names}
-    parts = [HEAD, "## In numbers\n", "| Tier | Done | Planned |", "| --- | --- | --- |"]
-    for tier in sorted({name.tier for name in names}):
-        counts = Counter(done[name] for name in names if name.tier == tier)
-        parts.append(f"| {tier} | {counts[True]} | {counts[False]} |")
-    for module in dict.fromkeys(name.module for name in names):
-        parts += [f"\n## {module}\n", "| Name | Tier | State |", "| --- | --- | --- |"]
-        parts += [
-            f"| `{name.path}` | {name.tier} | {'done' if done[name] else 'planned'} |"
-            for name in names
-            if name.module == module
-        ]
+    absent = [name for name in names if not is_done(name)]
+    parts = [HEAD.format(version=PYLANCE_VERSION, count=len(names))]
+    parts += ["## Names that are absent\n"]
+    parts += [f"- `{name.module}.{name.path}`" for name in absent] or ["None."]
+    parts += ["\n## Arguments that are absent\n", "| Name | Arguments |", "| --- | --- |"]
+    for name in names:
+        lacking = absent_arguments(name)
+        if lacking:
+            shown = ", ".join(f"`{one}`" for one in lacking)
+            parts.append(f"| `{name.module}.{name.path}` | {shown} |")
+    parts += ["\n## Arguments that change nothing\n"]
+    parts += ["| Name | Argument | |", "| --- | --- | --- |"]
+    for name in names:
+        for argument, why in without_effect(name):
+            parts.append(f"| `{name.module}.{name.path}` | `{argument}` | {why} |")
     return "\n".join(parts) + "\n"
 
 

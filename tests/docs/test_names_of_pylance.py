@@ -1,4 +1,4 @@
-"""Goal: the page that lists pylance's names as done or planned says what is true."""
+"""Goal: the page of differences from pylance says what is true."""
 
 import runpy
 from pathlib import Path
@@ -28,6 +28,14 @@ def test_names_are_told_apart():
     ]
     assert all(map(TOOL["is_done"], known))
     assert not any(map(TOOL["is_done"], unknown))
+
+
+def test_absent_arguments_and_those_without_effect_are_found():
+    name = TOOL["Name"]
+    scanner = name(1, "lance.dataset", "LanceDataset.to_table")
+    assert TOOL["absent_arguments"](scanner) == []
+    assert "batch_readahead" in dict(TOOL["without_effect"](scanner))
+    assert TOOL["absent_arguments"](name(1, "lance", "no_such_name")) == []
 
 
 def test_every_tier_has_names_and_no_name_is_listed_twice():
