@@ -24,6 +24,8 @@ from lancelet.format.seal import sealed, unsealed
 from lancelet.format.wire import parse_message, render_message, unknown_fields
 
 _BITS: Final = 64
+_COUNT_END: Final = 1 << 63
+"""Numbers from here on leave no room for the next one."""
 _WAL_ENTRY: Final = re.compile(r"wal/([01]{64})\.arrow")
 
 ACTIVE: Final = int(index_details_pb.ShardManifest.ACTIVE)
@@ -95,6 +97,11 @@ class ShardManifest:
             )
             for each in proto.flushed_generations
         )
+        counts = [each.generation for each in sstables]
+        counts += [proto.version, proto.writer_epoch, proto.current_generation]
+        counts += [proto.replay_after_wal_entry_position, proto.wal_entry_position_last_seen]
+        if max(counts) >= _COUNT_END:
+            raise CorruptDataError("a shard cannot have come so far", found=max(counts))
         wrong = [each.path for each in sstables if not is_below_shard(each.path)]
         if wrong:
             raise CorruptDataError("a flushed table lies outside of its shard", path=wrong[0])

@@ -57,6 +57,13 @@ def test_tables_outside_of_the_shard_are_refused():
     assert ShardManifest.parse(sealed(stored())).version == 3
 
 
+def test_states_that_leave_no_room_for_the_next_one_are_refused():
+    for field in ("version", "writer_epoch", "current_generation", "last_seen", "replay_after"):
+        wrong = replace(ShardManifest(uuid.UUID(int=7)), **{field: 1 << 63})
+        with pytest.raises(CorruptDataError, match="so far"):
+            ShardManifest.parse(wrong.render())
+
+
 def test_entries_have_positions():
     assert wal_entry_position(wal_entry_path(1 << 40)) == 1 << 40
     assert wal_entry_position("wal/notes.txt") is None

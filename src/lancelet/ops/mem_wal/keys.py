@@ -8,20 +8,23 @@ own width, little-endian; text with a byte 255 behind it); of a null a byte 1 al
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lancelet.buffers import Int64s
 from lancelet.rowids.address import UInt64s
 
 _ROW: Final = "__row"
 _WORDS: Final = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
-_MASK: Final = (1 << 64) - 1
-_SIGN: Final = 1 << 63
+_SIGN: Final = np.uint64(1 << 63)
+_NOT_NULL: Final = pa.scalar(b"\x00")
+_NULL: Final = pa.scalar(b"\x01")
+_END_OF_TEXT: Final = pa.scalar(b"\xff")
 
 
 def last_rows(keys: pa.Table) -> Int64s:
@@ -38,9 +41,20 @@ def last_rows(keys: pa.Table) -> Int64s:
 
 def key_hashes(keys: pa.Table) -> UInt64s:
     """Return the hash of each key."""
-    texts = [_encoded(column.combine_chunks()) for column in keys.columns]
-    joined = [b"".join(parts) for parts in zip(*texts, strict=True)]
-    return np.array([sip_hash(data) for data in joined], np.uint64)
+    joined = _joined([_hashed_form(column.combine_chunks()) for column in keys.columns])
+    hashes = np.empty(len(joined), np.uint64)
+    for rows, texts in rows_by_length(joined):
+        hashes[rows] = sip_hashes(texts)
+    return hashes
+
+
+def rows_by_length(texts: pa.Array) -> Iterator[tuple[Int64s, npt.NDArray[np.uint8]]]:
+    """Yield the rows of a column of bytes that are of one length, and their bytes as a matrix."""
+    offsets, data = _offsets_and_data(texts)
+    lengths = np.diff(offsets)
+    for length in np.unique(lengths):
+        rows = np.flatnonzero(lengths == length)
+        yield rows, data[offsets[rows][:, None] + np.arange(length)]
 
 
 def ordered_keys(keys: pa.Table) -> pa.Array:
@@ -48,60 +62,101 @@ def ordered_keys(keys: pa.Table) -> pa.Array:
     if keys.num_columns == 1:
         only = keys.column(0)
         return only.combine_chunks() if isinstance(only, pa.ChunkedArray) else only
-    texts = [_ordered(column.combine_chunks()) for column in keys.columns]
-    return pa.array([b"".join(parts) for parts in zip(*texts, strict=True)], pa.binary())
+    return _joined([_ordered_form(column.combine_chunks()) for column in keys.columns])
 
 
-def sip_hash(data: bytes) -> int:
-    """Return SipHash-1-3 of bytes, with a key of zeros."""
-    v0, v1, v2, v3 = _WORDS
-    padded = data + bytes(-(len(data) + 1) % 8) + bytes([len(data) & 0xFF])
-    for start in range(0, len(padded), 8):
-        word = int.from_bytes(padded[start : start + 8], "little")
-        v3 ^= word
-        v0, v1, v2, v3 = _sip_round(v0, v1, v2, v3)
-        v0 ^= word
-    v2 ^= 0xFF
+def sip_hashes(texts: npt.NDArray[np.uint8]) -> UInt64s:
+    """Return SipHash-1-3 of rows of bytes of one length, with a key of zeros."""
+    num_rows, length = texts.shape
+    padded = np.zeros((num_rows, length // 8 * 8 + 8), np.uint8)
+    padded[:, :length] = texts
+    padded[:, -1] = length & 0xFF
+    state = [np.full(num_rows, word, np.uint64) for word in _WORDS]
+    for word in padded.view("<u8").T:
+        state[3] ^= word
+        state = _sip_round(*state)
+        state[0] ^= word
+    state[2] ^= np.uint64(0xFF)
     for _ in range(3):
-        v0, v1, v2, v3 = _sip_round(v0, v1, v2, v3)
+        state = _sip_round(*state)
+    v0, v1, v2, v3 = state
     return v0 ^ v1 ^ v2 ^ v3
 
 
-def _sip_round(v0: int, v1: int, v2: int, v3: int) -> tuple[int, int, int, int]:
-    v0 = (v0 + v1) & _MASK
+def _sip_round(v0: UInt64s, v1: UInt64s, v2: UInt64s, v3: UInt64s) -> list[UInt64s]:
+    v0 = v0 + v1
     v1 = _turn(v1, 13) ^ v0
     v0 = _turn(v0, 32)
-    v2 = (v2 + v3) & _MASK
+    v2 = v2 + v3
     v3 = _turn(v3, 16) ^ v2
-    v0 = (v0 + v3) & _MASK
+    v0 = v0 + v3
     v3 = _turn(v3, 21) ^ v0
-    v2 = (v2 + v1) & _MASK
+    v2 = v2 + v1
     v1 = _turn(v1, 17) ^ v2
-    return v0, v1, _turn(v2, 32), v3
+    return [v0, v1, _turn(v2, 32), v3]
 
 
-def _turn(word: int, bits: int) -> int:
-    return ((word << bits) | (word >> (64 - bits))) & _MASK
+def _turn(words: UInt64s, bits: int) -> UInt64s:
+    return (words << np.uint64(bits)) | (words >> np.uint64(64 - bits))
 
 
-def _encoded(column: pa.Array) -> list[bytes]:
-    return [b"\x01" if value is None else b"\x00" + value for value in _raw(column, b"\xff")]
+def _joined(parts: Sequence[pa.Array]) -> pa.Array:
+    """Return the bytes of several columns of bytes, row by row."""
+    return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, b"")
 
 
-def _raw(column: pa.Array, behind: bytes) -> Sequence[bytes | None]:
+def _hashed_form(column: pa.Array) -> pa.Array:
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return [None if text is None else text.encode() + behind for text in column.to_pylist()]
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        sized = ((each, len(each).to_bytes(8, "little")) for each in column.drop_null().to_pylist())
-        found = iter([size + data for data, size in sized])
-        return [next(found) if valid else None for valid in column.is_valid().to_pylist()]
+        parts = [_bytes_of(column), _END_OF_TEXT]
+    elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        sizes = pc.binary_length(column).fill_null(0).cast(pa.int64())
+        parts = [_fixed(sizes.to_numpy()), _bytes_of(column)]
+    else:
+        numbers = _numbers(column)
+        parts = [_fixed(numbers)]
+    return _marked([_NOT_NULL, *parts], _NULL, column)
+
+
+def _ordered_form(column: pa.Array) -> pa.Array:
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        column = _bytes_of(column)
+    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+        escaped = pc.replace_substring(_bytes_of(column), b"\x00", b"\x00\xff")
+        return _marked([_NULL, escaped, pa.scalar(b"\x00\x00")], _NOT_NULL, column)
     numbers = _numbers(column)
-    width = numbers.dtype.itemsize
-    data = numbers.tobytes()
-    parts = [data[at : at + width] for at in range(0, len(data), width)]
-    valid = column.is_valid().to_pylist()
-    return [part if is_valid else None for part, is_valid in zip(parts, valid, strict=True)]
+    if pa.types.is_boolean(kind):
+        own = _fixed(numbers.astype(np.uint8))
+    elif numbers.dtype.kind == "i":
+        own = _fixed((numbers.astype(np.int64).view(np.uint64) ^ _SIGN).astype(">u8"))
+    else:
+        own = _fixed(numbers.astype(">u8"))
+    return _marked([_NULL, own], _NOT_NULL, column)
+
+
+def _marked(parts: Sequence[pa.Array], null: pa.Scalar, column: pa.Array) -> pa.Array:
+    """Join parts of each row; where the column is null it is one byte alone."""
+    joined = pc.binary_join_element_wise(*parts, b"")
+    return pc.if_else(column.is_valid(), joined, null) if column.null_count else joined
+
+
+def _bytes_of(column: pa.Array) -> pa.Array:
+    return column.cast(pa.binary())
+
+
+def _fixed(numbers: npt.NDArray[np.generic]) -> pa.Array:
+    """Return the bytes of each number."""
+    data = pa.py_buffer(np.ascontiguousarray(numbers))
+    kind = pa.binary(numbers.dtype.itemsize)
+    return pa.Array.from_buffers(kind, len(numbers), [None, data]).cast(pa.binary())
+
+
+def _offsets_and_data(column: pa.Array) -> tuple[Int64s, npt.NDArray[np.uint8]]:
+    _, offsets, data = column.buffers()
+    starts = np.frombuffer(offsets, np.int32)[column.offset :][: len(column) + 1].astype(np.int64)
+    empty = np.empty(0, np.uint8)
+    return starts, empty if data is None else np.frombuffer(data, np.uint8)
 
 
 def _numbers(column: pa.Array) -> npt.NDArray[np.generic]:
@@ -112,25 +167,3 @@ def _numbers(column: pa.Array) -> npt.NDArray[np.generic]:
         column = column.view(pa.int32() if kind.bit_width == 32 else pa.int64())
     filled: npt.NDArray[np.generic] = column.fill_null(0).to_numpy(zero_copy_only=False)
     return filled
-
-
-def _ordered(column: pa.Array) -> list[bytes]:
-    kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        column = column.cast(pa.binary())
-    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
-        return [
-            b"\x00" if data is None else b"\x01" + data.replace(b"\x00", b"\x00\xff") + b"\x00\x00"
-            for data in column.to_pylist()
-        ]
-    numbers = _numbers(column)
-    is_signed = numbers.dtype.kind == "i"
-    if pa.types.is_boolean(kind):
-        encoded = [bytes([value]) for value in numbers.tolist()]
-    else:
-        shift = _SIGN if is_signed else 0
-        encoded = [(int(value) + shift).to_bytes(8, "big") for value in numbers.tolist()]
-    return [
-        b"\x01" + data if valid else b"\x00"
-        for data, valid in zip(encoded, column.is_valid().to_pylist(), strict=True)
-    ]

@@ -23,10 +23,13 @@ import pyarrow.compute as pc
 
 from lancelet.errors import FieldNotFoundError, InvalidInputError, UnsupportedError
 from lancelet.format.schema import Schema
+from lancelet.ops.mem_wal.keys import rows_by_length
 from lancelet.query.compile import compile_value
 from lancelet.query.data_types import parse_arrow_type, print_arrow_type
 from lancelet.query.evaluate import project
 
+_T = pa.types
+_TEXTS: Final = (_T.is_string, _T.is_large_string, _T.is_binary, _T.is_large_binary)
 _BUCKETS_MAX: Final = 1024
 _RESULT_TYPES: Final = (
     pa.bool_(),
@@ -38,7 +41,6 @@ _RESULT_TYPES: Final = (
 _NEVER_NULL: Final = frozenset({"unsharded", "bucket"})
 _NAN32: Final = np.uint32(0x7FC00000)
 _NAN64: Final = np.uint64(0x7FF8000000000000)
-_T = pa.types
 
 Words = npt.NDArray[np.uint32]
 
@@ -168,10 +170,11 @@ def _zero(data_type: pa.DataType) -> pa.Scalar:
 
 def _hashes(values: pa.Array) -> Words:
     kind = values.type
-    if _T.is_string(kind) or _T.is_large_string(kind):
-        return np.array([_hash_bytes(text.encode()) for text in values.to_pylist()], np.uint32)
-    if _T.is_binary(kind) or _T.is_large_binary(kind):
-        return np.array([_hash_bytes(data) for data in values.to_pylist()], np.uint32)
+    if any(each(kind) for each in _TEXTS):
+        hashes = np.empty(len(values), np.uint32)
+        for rows, texts in rows_by_length(values.cast(pa.binary())):
+            hashes[rows] = _hash_texts(texts)
+        return hashes
     if _T.is_boolean(kind):
         return _mix([values.cast(pa.uint8()).to_numpy().astype(np.uint32)], 4)
     if _T.is_floating(kind) and kind.bit_width == 32:
@@ -196,16 +199,18 @@ def _two_words(numbers: npt.NDArray[np.uint64]) -> Words:
     return _mix([low, (numbers >> np.uint64(32)).astype(np.uint32)], 8)
 
 
-def _hash_bytes(data: bytes) -> int:
-    whole = len(data) // 4 * 4
-    words = [np.array([word], np.uint32) for word in np.frombuffer(data[:whole], "<u4")]
-    rest = np.frombuffer(data[whole:], np.int8).astype(np.int32).view(np.uint32)
-    return int(_mix([*words, *(np.array([word], np.uint32) for word in rest)], len(data))[0])
+def _hash_texts(texts: npt.NDArray[np.uint8]) -> Words:
+    """Return the hash of each row of bytes, which are of one length."""
+    num_rows, length = texts.shape
+    whole = length // 4 * 4
+    words = np.ascontiguousarray(texts[:, :whole]).view("<u4").T if whole else ()
+    rest = texts[:, whole:].astype(np.int8).astype(np.int32).view(np.uint32).T
+    return _mix([*words, *rest], length, num_rows)
 
 
-def _mix(words: Sequence[Words], length: int) -> Words:
+def _mix(words: Sequence[Words], length: int, num_rows: int | None = None) -> Words:
     """Mix words into a hash, for many values at once; a word of each value per array."""
-    found = np.zeros(len(words[0]) if words else 1, np.uint32)
+    found = np.zeros(len(words[0]) if num_rows is None else num_rows, np.uint32)
     with np.errstate(over="ignore"):
         for word in words:
             mixed = _rotate(word * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
