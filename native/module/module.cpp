@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "columns.hpp"
 #include "cpu.hpp"
 #include "kernel.hpp"
 
@@ -77,6 +78,12 @@ struct Parameter<Span<T>> {
   }
 };
 
+template <>
+struct Parameter<KnownColumns> {
+  using Type = const columns::Columns&;
+  static KnownColumns pass(const columns::Columns& columns) { return columns.get(); }
+};
+
 // A call through a slot, with the interpreter free to go on.
 template <class... Spans>
 int64_t call(int64_t (*function)(Spans...), Spans... spans) {
@@ -111,6 +118,7 @@ NB_MODULE(_native, module) {
   module.def("supported_sets", &supported_sets, "The instruction sets of this machine, worst first.");
   module.def("set_in_use", [] { return std::string(in_use.instruction_set); });
   module.def("use_set", &use_set, "Call the code of another instruction set from now on.");
+  columns::define(module);
 #define KERNEL(name, ...) define(module, #name, &in_use.name);
 #include "topics.inc"
 #undef KERNEL

@@ -182,7 +182,7 @@ struct Reader {
   }
 };
 
-int64_t take(const File& file, ConstInts rows, ConstInts columns, const Wanted& wanted,
+int64_t take(const File& file, ConstInts rows, KnownColumns columns, const Wanted& wanted,
              Output* out, Scratch* scratch, Ints result) {
   int64_t reads = 0, bytes = 0;
   const int64_t count = rows.size, all = count * columns.size;
@@ -218,7 +218,7 @@ int64_t take(const File& file, ConstInts rows, ConstInts columns, const Wanted& 
 }  // namespace
 }  // namespace few
 
-int64_t take_few(ConstBytes file, ConstInts rows, ConstInts columns, Bytes known,
+int64_t take_few(ConstBytes file, ConstInts rows, KnownColumns columns, Bytes known,
                  ConstInts blocks, Span<const uint32_t> sums, Bytes verified, Bytes out,
                  Ints result) {
   using namespace few;

@@ -1,7 +1,7 @@
 // The records by which `take_few` finds its way: words of 64 bits, of which some are addresses.
 //
-// They are made of what was checked when pages were opened (encodings/few_rows.py has the same
-// words in the same order), and never of bytes that a file holds.
+// They are made by module/columns.hpp of what was checked when pages were opened, with the arrays
+// that addresses point to, and never of bytes that a file holds.
 #pragma once
 
 #include "kernel.hpp"

@@ -1,9 +1,9 @@
 """What the kernel for a few rows must know of a column: what its values become, and its runs.
 
-    runs       rows 0 .. 99999   100000 .. 199999    records of those that were read already
-    words      strings of 32 bits | text | 2 runs | where first_row is | where their records are
+    runs    rows 0 .. 99999   100000 .. 199999    what is known of those that were read already
+    form    strings with offsets of 32 bits, which must be text
 
-A run that was not read yet has no record, and rows of it are read in the general way.
+Of a run that was not read yet nothing is known, and rows of it are read in the general way.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 
 from lancelet.buffers import Int64s
-from lancelet.encodings.run_record import BITS, FIXED, Form, Record, address, form_of
+from lancelet.encodings.run_record import BITS, FIXED, Form, form_of
+from lancelet.kernels import ChunkRun, KnownColumn, KnownRun
 
 _STRING_BYTES: Final = 128
 """A guess of what a string takes, with what decoding it needs beside."""
@@ -27,13 +27,11 @@ _COLUMN_BYTES: Final = 32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnRecord:
-    """The words of a column, with what they point to."""
+    """What is known of a column, and the type it becomes."""
 
     data_type: pa.DataType
     form: Form
-    words: Int64s
-    records: tuple[Record, ...]
-    kept: tuple[object, ...]
+    column: KnownColumn
 
     @staticmethod
     def of(
@@ -46,32 +44,19 @@ class ColumnRecord:
         form = form_of(data_type)
         if form is None:
             return None
-        places = np.zeros(len(first_row) - 1, np.int64)
-        records: list[Record] = []
+        runs: list[KnownRun | None] = [None] * (len(first_row) - 1)
         for run, pages in tuple(opened.items()):
-            make = getattr(pages, "run_record", None)
-            record = None if make is None else make(form)
-            if record is not None:
-                places[run] = address(record.words)
-                records.append(record)
-        if not records:
+            make = getattr(pages, "known_run", None)
+            runs[run] = None if make is None else make(form)
+        if not any(runs):
             return None
-        words = [
-            form.kind,
-            form.width,
-            int(form.is_text),
-            len(places),
-            address(first_row),
-            address(places),
-        ]
-        return ColumnRecord(
-            data_type, form, np.array(words, np.int64), tuple(records), (first_row, places)
-        )
+        column = KnownColumn(form.kind, form.width, form.is_text, first_row, tuple(runs))
+        return ColumnRecord(data_type, form, column)
 
     @property
     def num_chunks(self) -> int:
         """Of how many chunks is kept where they are."""
-        return sum(record.num_chunks for record in self.records)
+        return sum(len(run.position) for run in self.column.runs if isinstance(run, ChunkRun))
 
     def room(self, num_rows: int) -> int:
         """Guess how many bytes rows take."""

@@ -18,14 +18,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from lancelet import kernels
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import FieldReader
 from lancelet.encodings.column_record import ColumnRecord
-from lancelet.kernels import MappedFile
+from lancelet.kernels import FewColumns, MappedFile
 
 ROWS_MAX: Final = 256
 """Of more rows, so much is decoded that what it takes to get there does not matter; and rows that
@@ -47,7 +46,7 @@ class _Prepared:
     """Columns that the kernel can read, by their places among all."""
 
     columns: dict[int, ColumnRecord]
-    addresses: Int64s
+    prepared: FewColumns
     others: tuple[int, ...]
 
     @staticmethod
@@ -59,9 +58,9 @@ class _Prepared:
             record = None if make is None else make()
             if record is not None and record.num_chunks <= _CHUNKS_MAX:
                 columns[place] = record
-        places = [record.words.ctypes.data for record in columns.values()]
+        prepared = kernels.prepare_few([record.column for record in columns.values()])
         others = tuple(place for place in range(len(readers)) if place not in columns)
-        return _Prepared(columns, np.array(places, np.int64), others)
+        return _Prepared(columns, prepared, others)
 
 
 class FoundRows(NamedTuple):
@@ -102,7 +101,7 @@ class FewRowsReader:
         columns = prepared.columns
         count = len(rows)
         room = sum(column.room(count) for column in columns.values())
-        found = kernels.take_few(file, rows, prepared.addresses, room)
+        found = kernels.take_few(file, rows, prepared.prepared, room)
         if found is None:
             self._misses += 1
             return None

@@ -1,11 +1,9 @@
-"""What the kernel for a few rows must know of a run of pages, as words.
+"""What the kernel for a few rows must know of a run of pages.
 
-    words    2 | 196 chunks | where first_value is | ... | inline packing | 64 bits | no items
-    kept     the arrays that words point to
+    ChunkRun    first_value [0 1024 ...]  position [...]  inline packing  64 bits  no items
 
-The words are those of `native/src/few_rows.hpp`, in its order. A record is made when the pages of
-a run were read once, of what was checked then. What the kernel does not read has no record, and is
-read in the general way.
+It is known when the pages of a run were read once, of what was checked then. What the kernel does
+not read is not made known to it, and is read in the general way.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from lancelet.buffers import Bytes, Int64s
@@ -25,6 +22,7 @@ from lancelet.encodings.codecs.fsst import join_tables, message_with_table, spli
 from lancelet.encodings.codecs.words import WORDS
 from lancelet.encodings.layout import ConstantLayout
 from lancelet.encodings.levels import Layers
+from lancelet.kernels import ConstantRun, KnownItems, KnownSymbols
 
 POSITION_MAX: Final = 1 << 61
 """Positions and sizes beyond it cannot be added; no file has them."""
@@ -32,14 +30,10 @@ POSITION_MAX: Final = 1 << 61
 FIXED, BITS, STRINGS_32, STRINGS_64 = range(4)
 """What a column becomes."""
 
-CHUNKS, ITEMS, ZIPPED_STRINGS, CONSTANT = range(1, 5)
-"""How the pages of a run are laid out."""
-
 _FLAT, _INLINE, _SPLIT, _RUNS, VARIABLE, FSST = range(6)
 
 _SYMBOL_BYTES_MAX: Final = 8
-_NO_ITEMS: Final = (-1, 0, 0, 0, 0)
-_NO_SYMBOLS: Final = (0, 0, 0, 0)
+_TABLE_CODES: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +48,6 @@ class Form:
     def is_strings(self) -> bool:
         """Whether values are bytes between offsets."""
         return self.kind in (STRINGS_32, STRINGS_64)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Record:
-    """The words of a run, with the arrays that they point to."""
-
-    words: Int64s
-    kept: tuple[object, ...] = ()
-    num_chunks: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,26 +122,12 @@ def is_optional(layers: Layers, *, has_definition: bool) -> bool:
     return is_single and (layers.def_max == 1 or not has_definition)
 
 
-def address(array: npt.NDArray[np.generic]) -> int:
-    """Return where an array is; it must have its items side by side."""
-    assert array.flags.carray or array.flags.c_contiguous
-    return int(array.ctypes.data)
-
-
-def symbol_words(
-    tables: Bytes | None, first_chunk: Int64s
-) -> tuple[tuple[int, ...], tuple[object, ...]] | None:
-    """Return the words of tables of symbols, each for the chunks of a page, and what is kept.
-
-    `None` if the kernel cannot read them.
-    """
-    if tables is None:
-        return _NO_SYMBOLS, ()
+def known_symbols(tables: Bytes, first_chunk: Int64s) -> KnownSymbols | None:
+    """Return tables of symbols, each for the chunks of a page; `None` for those of other sizes."""
     symbols, lengths = split_tables(tables)
-    if int(lengths.max()) > _SYMBOL_BYTES_MAX:
+    if int(lengths.max()) > _SYMBOL_BYTES_MAX or len(first_chunk) <= len(lengths) // _TABLE_CODES:
         return None
-    words = (len(lengths) // 256, address(symbols), address(lengths), address(first_chunk))
-    return words, (tables, first_chunk)
+    return KnownSymbols(symbols, lengths, first_chunk)
 
 
 def own_table(encoding: Encoding) -> Bytes | None:
@@ -165,31 +136,28 @@ def own_table(encoding: Encoding) -> Bytes | None:
     return None if message is None else join_tables([message.symbol_table])
 
 
-def item_words(block: Block | None) -> tuple[int, ...] | None:
-    """Return the words of the items of a dictionary, or `None` if the kernel cannot read them."""
+def known_items(block: Block) -> KnownItems | None:
+    """Return the items of a dictionary, or `None` if the kernel cannot read them."""
     match block:
-        case None:
-            return _NO_ITEMS
         case FixedWidth(bits=bits, data=data, count=count) if bits % 8 == 0:
-            return (count, bits // 8, address(data), 0, data.nbytes)
+            return KnownItems(count, bits // 8, data)
         case Variable(offsets=offsets, data=data):
-            return (block.count, offsets.itemsize, address(offsets), address(data), data.nbytes)
+            return KnownItems(block.count, offsets.itemsize, offsets.view(np.uint8), data)
     return None
 
 
-def constant_record(layout: ConstantLayout, form: Form, *, has_bytes: bool) -> Record | None:
-    """Return the record of a page that needs nothing but its message."""
+def constant_run(layout: ConstantLayout, form: Form, *, has_bytes: bool) -> ConstantRun | None:
+    """Return what is known of a page that needs nothing but its message."""
     value = layout.inline_value
     if has_bytes or layout.has_value_buffer or layout.num_definition or layout.num_repetition:
         return None
     if not is_optional(layout.layers, has_definition=False):
         return None
     if value is None:
-        return Record(np.array([CONSTANT, 1, 0, 0], np.int64))
+        return ConstantRun(None)
     if form.kind != FIXED or len(value) != form.width:
         return None
-    data = np.frombuffer(value, np.uint8)
-    return Record(np.array([CONSTANT, 0, address(data), len(data)], np.int64), (data,))
+    return ConstantRun(np.frombuffer(value, np.uint8))
 
 
 def _plain_codec(encoding: Encoding) -> tuple[int, int] | None:

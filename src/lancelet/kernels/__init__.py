@@ -6,7 +6,19 @@
 from lancelet.kernels.arguments import Levels
 from lancelet.kernels.faults import OffsetOverflowError
 from lancelet.kernels.graph import Comparison, Graph
-from lancelet.kernels.mapped import FewRows, MappedFile
+from lancelet.kernels.mapped import (
+    ChunkRun,
+    ConstantRun,
+    FewColumns,
+    FewRows,
+    ItemRun,
+    KnownColumn,
+    KnownItems,
+    KnownRun,
+    KnownSymbols,
+    MappedFile,
+    ZippedRun,
+)
 from lancelet.kernels.metric import Metric
 from lancelet.kernels.offsets import Offsets
 from lancelet.kernels.partitions import (
@@ -98,6 +110,7 @@ if NATIVE:
         pick_variable,
         place_chunks,
         place_slices,
+        prepare_few,
         rank_slots,
         read_ahead,
         read_automaton,
@@ -202,6 +215,7 @@ else:
         pick_variable,
         place_chunks,
         place_slices,
+        prepare_few,
         rank_slots,
         read_ahead,
         read_automaton,
@@ -249,12 +263,20 @@ __all__ = [
     "BLOCK_ROWS",
     "NATIVE",
     "CharacterClass",
+    "ChunkRun",
     "ClusterPart",
     "CodeKind",
     "CodeQuery",
     "Comparison",
+    "ConstantRun",
+    "FewColumns",
     "FewRows",
     "Graph",
+    "ItemRun",
+    "KnownColumn",
+    "KnownItems",
+    "KnownRun",
+    "KnownSymbols",
     "Language",
     "LevelLimits",
     "Levels",
@@ -271,6 +293,7 @@ __all__ = [
     "SegmentRules",
     "SlowKernelsWarning",
     "ZipShape",
+    "ZippedRun",
     "admit_rows",
     "ask_filters",
     "backend",
@@ -334,6 +357,7 @@ __all__ = [
     "pick_variable",
     "place_chunks",
     "place_slices",
+    "prepare_few",
     "rank_slots",
     "read_ahead",
     "read_automaton",

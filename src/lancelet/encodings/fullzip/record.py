@@ -1,4 +1,4 @@
-"""The record of full-zip pages, by which a kernel reads single values of them."""
+"""What a kernel must know of full-zip pages to read single values of them."""
 
 from __future__ import annotations
 
@@ -9,25 +9,22 @@ from lancelet.encodings.layout import FullZipLayout
 from lancelet.encodings.run_record import (
     FIXED,
     FSST,
-    ITEMS,
     POSITION_MAX,
     VARIABLE,
-    ZIPPED_STRINGS,
     Form,
-    Record,
-    address,
     is_optional,
+    known_symbols,
     own_table,
-    symbol_words,
     value_codec,
 )
 from lancelet.encodings.stored_pages import StoredPages
+from lancelet.kernels import ItemRun, ZippedRun
 
 
-def zipped_record(
+def zipped_run(
     layout: FullZipLayout, pages: StoredPages, bounds: Int64s, form: Form
-) -> Record | None:
-    """Return the record of pages whose rows begin at `bounds`."""
+) -> ItemRun | ZippedRun | None:
+    """Return what is known of pages whose rows begin at `bounds`."""
     has_definition = layout.bits_def > 0
     codec = value_codec(layout.values)
     if codec is None or codec.compression or layout.bits_rep or layout.bits_def > 1:
@@ -45,36 +42,29 @@ def zipped_record(
     if form.kind != FIXED or not codec.fits(form) or layout.value_bits != codec.bits:
         return None
     positions, _ = pages.buffers(0)
-    words = [
-        ITEMS,
-        len(pages),
-        address(bounds),
-        address(positions),
-        int(has_definition),
-        int(has_definition) + form.width,
-    ]
-    return Record(np.array(words, np.int64), (bounds, positions))
+    return ItemRun(bounds, positions, has_definition, has_definition + form.width)
 
 
-def _strings(layout: FullZipLayout, pages: StoredPages, codec: int) -> Record | None:
-    """Return the record of a page of strings, which has an index of where its rows begin."""
+def _strings(layout: FullZipLayout, pages: StoredPages, codec: int) -> ZippedRun | None:
+    """Return what is known of a page of strings, with an index of where its rows begin."""
     rows = int(pages.length[0])
     width, rest = divmod(int(pages.size[1]), rows + 1)
-    tables = own_table(layout.values) if codec == FSST else None
-    symbols = symbol_words(tables, np.zeros(2, np.int64))
-    if rest or width not in (1, 2, 4, 8) or symbols is None:
+    if rest or width not in (1, 2, 4, 8):
         return None
-    symbol_numbers, kept = symbols
-    words = [
-        ZIPPED_STRINGS,
-        rows,
-        int(pages.position[1]),
-        width,
-        int(pages.position[0]),
-        int(pages.size[0]),
-        int(layout.bits_def > 0),
-        (layout.length_bits or 0) // 8,
-        codec,
-        *symbol_numbers,
-    ]
-    return Record(np.array(words, np.int64), kept)
+    symbols = None
+    if codec == FSST:
+        tables = own_table(layout.values)
+        symbols = None if tables is None else known_symbols(tables, np.zeros(2, np.int64))
+        if symbols is None:
+            return None
+    return ZippedRun(
+        rows=rows,
+        index_position=int(pages.position[1]),
+        index_width=width,
+        position=int(pages.position[0]),
+        size=int(pages.size[0]),
+        has_definition=layout.bits_def > 0,
+        length_bytes=(layout.length_bits or 0) // 8,
+        codec=codec,
+        symbols=symbols,
+    )

@@ -40,13 +40,14 @@ from lancelet.encodings.leaf import (
 from lancelet.encodings.levels import Layers, Levels, check_levels, visible_validity
 from lancelet.encodings.miniblock.frame import ChunkParts, FrameShape, split_chunks
 from lancelet.encodings.miniblock.head import Dictionary, MiniBlockHead
-from lancelet.encodings.miniblock.record import chunk_record
+from lancelet.encodings.miniblock.record import chunk_run
 from lancelet.encodings.miniblock.repetition_index import DEPTH, ChunkLevels, RepetitionIndex
-from lancelet.encodings.run_record import Form, Record
+from lancelet.encodings.run_record import Form
 from lancelet.encodings.spans import expand
 from lancelet.encodings.stored_pages import StoredPages, bounds_of
 from lancelet.encodings.stretches import Stretches
 from lancelet.errors import CorruptDataError, UnsupportedError
+from lancelet.kernels import KnownRun
 
 DENSE_PICKS = 4
 """If one in so many values of the chunks is wanted, they are decoded as a whole."""
@@ -277,14 +278,14 @@ class MiniBlockPages:
             return None
         return self._bits, self._shape.size_bytes, head
 
-    def run_record(self, form: Form) -> Record | None:
+    def known_run(self, form: Form) -> KnownRun | None:
         """Return what a kernel needs to read values of a form by itself; None if it cannot."""
         layout, head = self._layout, None if self._head is None else self._head()
         if head is None or layout.repetition is not None or head.rows is not None:
             return None
         if layout.definition is not None and packed_level_bits(layout.definition) != 1:
             return None
-        return chunk_record(layout, head, form, self._tables)
+        return chunk_run(layout, head, form, self._tables)
 
     def read_slots(
         self, head: MiniBlockHead, slots: Rows, validity: Bytes | None

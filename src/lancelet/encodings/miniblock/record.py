@@ -1,4 +1,4 @@
-"""The record of a run of mini-block pages, by which a kernel reads single values of them."""
+"""What a kernel must know of mini-block pages to read single values of them."""
 
 from __future__ import annotations
 
@@ -8,28 +8,26 @@ from lancelet.buffers import Bytes
 from lancelet.encodings.layout import MiniBlockLayout
 from lancelet.encodings.miniblock.head import MiniBlockHead
 from lancelet.encodings.run_record import (
-    CHUNKS,
     FIXED,
     FSST,
     Form,
-    Record,
     ValueCodec,
-    address,
     is_optional,
-    item_words,
+    known_items,
+    known_symbols,
     own_table,
-    symbol_words,
     value_codec,
 )
+from lancelet.kernels import ChunkRun, KnownItems
 
 
-def chunk_record(
+def chunk_run(
     layout: MiniBlockLayout, head: MiniBlockHead, form: Form, tables: Bytes | None
-) -> Record | None:
-    """Return the record of pages whose levels are a bit each, if there are any.
+) -> ChunkRun | None:
+    """Return what is known of pages whose levels are a bit each, if there are any.
 
     `tables` are the tables of symbols of pages that differ in them. What becomes known of the
-    pages later is not in the record.
+    pages later is not in it.
     """
     has_definition = layout.definition is not None
     codec = value_codec(layout.values)
@@ -37,45 +35,42 @@ def chunk_record(
         return None
     if not is_optional(layout.layers, has_definition=has_definition):
         return None
-    items = _items(layout, head, form, codec)
+    items, symbols = None, None
+    if layout.dictionary is not None:
+        items = _items(head, form, codec)
+        if items is None:
+            return None
+    elif not codec.fits(form):
+        return None
     if codec.codec == FSST and tables is None:
         tables = own_table(layout.values)
-    symbols = symbol_words(tables, head.first_chunk)
-    if items is None or symbols is None:
-        return None
-    # A page counts as known after its chunks are, so what it says is read first.
-    known = np.empty(0, np.uint8) if head.is_complete else head.known_chunks().view(np.uint8)
-    symbol_numbers, kept = symbols
-    words = [
-        CHUNKS,
-        len(head.position),
-        address(head.first_value),
-        address(known) if len(known) else 0,
-        address(head.position),
-        address(head.size),
-        address(head.count),
-        int(has_definition),
-        4 if layout.has_large_chunks else 2,
-        codec.compression,
-        codec.codec,
-        codec.bits,
-        *symbol_numbers,
-        *items,
-    ]
-    return Record(np.array(words, np.int64), (head, known, *kept), len(head.position))
+    if tables is not None:
+        symbols = known_symbols(tables, head.first_chunk)
+        if symbols is None:
+            return None
+    return ChunkRun(
+        first_value=head.first_value,
+        # A page counts as known after its chunks are, so what it says is read first.
+        known=None if head.is_complete else head.known_chunks().view(np.uint8),
+        position=head.position,
+        size=head.size,
+        count=head.count,
+        has_definition=has_definition,
+        size_bytes=4 if layout.has_large_chunks else 2,
+        compression=codec.compression,
+        codec=codec.codec,
+        bits=codec.bits,
+        symbols=symbols,
+        items=items,
+    )
 
 
-def _items(
-    layout: MiniBlockLayout, head: MiniBlockHead, form: Form, codec: ValueCodec
-) -> tuple[int, ...] | None:
-    """Return the words of the dictionary, or of none; None if the kernel cannot read it."""
-    if layout.dictionary is None:
-        return item_words(None) if codec.fits(form) else None
+def _items(head: MiniBlockHead, form: Form, codec: ValueCodec) -> KnownItems | None:
+    """Return the items of the dictionary; None if the kernel cannot read them."""
     dictionary = head.only_dictionary()
     if dictionary is None or codec.is_strings or codec.bits not in (8, 16, 32, 64):
         return None
-    block = dictionary.items.block
-    words = item_words(block)
-    if words is None or (form.kind == FIXED and words[1] != form.width):
+    items = known_items(dictionary.items.block)
+    if items is None or (form.kind == FIXED and items.width != form.width):
         return None
-    return words if form.kind == FIXED or form.is_strings else None
+    return items if form.kind == FIXED or form.is_strings else None

@@ -25,7 +25,7 @@ from lancelet.kernels.native.copies import (
     take_variable,
 )
 from lancelet.kernels.native.dictionary import look_up_fixed, look_up_variable
-from lancelet.kernels.native.few_rows import take_few
+from lancelet.kernels.native.few_rows import prepare_few, take_few
 from lancelet.kernels.native.fsst import fsst_decode, fsst_decode_chunks, fsst_encode, pick_fsst
 from lancelet.kernels.native.fsst_training import fsst_train
 from lancelet.kernels.native.full_zip import unzip_fixed, unzip_variable, zip_fixed, zip_variable
@@ -147,6 +147,7 @@ __all__ = [
     "pick_variable",
     "place_chunks",
     "place_slices",
+    "prepare_few",
     "rank_slots",
     "read_ahead",
     "read_automaton",

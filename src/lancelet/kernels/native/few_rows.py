@@ -6,7 +6,8 @@ reading, where it is found out what is wrong.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final, assert_never
 
 import numpy as np
 
@@ -14,7 +15,19 @@ from lancelet.buffers import Int64s
 from lancelet.kernels import _native
 from lancelet.kernels.arguments import as_int64s
 from lancelet.kernels.faults import Fault
-from lancelet.kernels.mapped import FewRows, MappedFile
+from lancelet.kernels.mapped import (
+    ChunkRun,
+    ConstantRun,
+    FewColumns,
+    FewRows,
+    ItemRun,
+    KnownColumn,
+    KnownItems,
+    KnownRun,
+    KnownSymbols,
+    MappedFile,
+    ZippedRun,
+)
 from lancelet.kernels.native.allocate import empty_bytes
 
 _PLACE_WORDS: Final = 5
@@ -24,20 +37,38 @@ _SPARE_BYTES: Final = 4096
 """So much memory may be held for nothing."""
 
 
-def take_few(file: MappedFile, rows: Int64s, columns: Int64s, room: int) -> FewRows | None:
-    """Return rows, in any order, of columns that are known by the addresses of their records.
+def prepare_few(columns: Sequence[KnownColumn]) -> FewColumns:
+    """Return columns as `take_few` takes them, which keep what they are made of.
+
+    Arrays that are shorter than the numbers beside them say are a `ValueError`.
+    """
+    handles = [
+        _native.Column(
+            form=column.form,
+            width=column.width,
+            is_text=column.is_text,
+            first_row=column.first_row,
+            runs=[None if run is None else _run(run) for run in column.runs],
+        )
+        for column in columns
+    ]
+    return FewColumns(_native.Columns(handles), len(columns))
+
+
+def take_few(file: MappedFile, rows: Int64s, columns: FewColumns, room: int) -> FewRows | None:
+    """Return rows, in any order, of columns that were prepared.
 
     `None` stands for whatever is not known, not supported or not sound. `room` is a guess of how
     many bytes the result has.
     """
-    result = np.empty(2 + _PLACE_WORDS * len(columns), np.int64)
+    result = np.empty(2 + _PLACE_WORDS * columns.num_columns, np.int64)
     wanted = as_int64s(rows)
     while True:
         out = empty_bytes(room)
         used = _native.take_few(
             file.source,
             wanted,
-            columns,
+            columns.handle,
             file.known,
             file.blocks,
             file.sums,
@@ -55,3 +86,56 @@ def take_few(file: MappedFile, rows: Int64s, columns: Int64s, room: int) -> FewR
     num_ranges, num_bytes, *places = result.tolist()
     each = zip(*[iter(places)] * _PLACE_WORDS, strict=True)
     return FewRows(out, tuple(each), num_ranges, num_bytes)
+
+
+def _run(run: KnownRun) -> Any:
+    match run:
+        case ChunkRun():
+            return _native.chunk_run(
+                first_value=run.first_value,
+                known=run.known,
+                position=run.position,
+                size=run.size,
+                count=run.count,
+                has_definition=run.has_definition,
+                size_bytes=run.size_bytes,
+                compression=run.compression,
+                codec=run.codec,
+                bits=run.bits,
+                symbols=_symbols(run.symbols),
+                items=_items(run.items),
+            )
+        case ItemRun():
+            return _native.item_run(
+                first_row=run.first_row,
+                position=run.position,
+                has_definition=run.has_definition,
+                item_bytes=run.item_bytes,
+            )
+        case ZippedRun():
+            return _native.zipped_run(
+                rows=run.rows,
+                index_position=run.index_position,
+                index_width=run.index_width,
+                position=run.position,
+                size=run.size,
+                has_definition=run.has_definition,
+                length_bytes=run.length_bytes,
+                codec=run.codec,
+                symbols=_symbols(run.symbols),
+            )
+        case ConstantRun():
+            return _native.constant_run(value=run.value)
+    assert_never(run)
+
+
+def _symbols(known: KnownSymbols | None) -> Any:
+    if known is None:
+        return None
+    return _native.Symbols(known.symbols, known.lengths, known.first_chunk)
+
+
+def _items(known: KnownItems | None) -> Any:
+    if known is None:
+        return None
+    return _native.Items(known.count, known.width, known.values, known.data)
