@@ -245,7 +245,7 @@ def forget_from(path: Path, version: int) -> None:
 def content(snapshot: Snapshot) -> dict[str, object]:
     """Return everything that a version says but who wrote it and when."""
     manifest = snapshot.manifest
-    apart = {"timestamp_ns", "transaction_file", "writer_version", "fragments"}
+    apart = {"timestamp_ns", "transaction_file", "writer_version", "fragments", "ancestors"}
     found = {f.name: getattr(manifest, f.name) for f in fields(manifest) if f.name not in apart}
     indices = [replace(index, created_at=None) for index in snapshot.indices.indices]
     return {

@@ -109,7 +109,7 @@ def _check_base(published: Snapshot, base: Snapshot | None, folder: VersionFolde
     if base is None or published.version != base.version + 1:
         return
     store = published.location.store
-    if base.version in folder.names:
+    if folder.file_of(base.version) is not None:
         found = folder.entry(store, base.version)
         if None in (found.etag, base.entry.etag) or found.is_that_of(base.entry):
             return
@@ -117,7 +117,7 @@ def _check_base(published: Snapshot, base: Snapshot | None, folder: VersionFolde
             return
     else:
         recorded = Removals.of(store, folder).transactions.get(base.version)
-        if recorded == base.manifest.transaction_file or len(folder.names) > 1:
+        if recorded == base.manifest.transaction_file or folder.others(published.version):
             return
         if recorded is None and _has_files(base):
             return

@@ -17,7 +17,7 @@ table came without its folder of versions, that is its one version, as its numbe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -47,6 +47,7 @@ from lancelet.format.paths import (
     VERSIONS,
     ManifestNaming,
     is_detached,
+    manifest_name,
     manifest_path,
     parse_manifest_name,
 )
@@ -56,6 +57,8 @@ from lancelet.io.uri import name
 
 _JUST_WRITTEN: Final = timedelta(seconds=1)
 """For so long the times of a file may not tell it from another one."""
+
+_V2_LENGTH: Final = V2_DIGITS + len(MANIFEST_SUFFIX)
 
 _PAGE: Final = 1000
 """How many names one request to list them brings."""
@@ -92,11 +95,12 @@ class ManifestEntry:
 class VersionFolder:
     """What one listing of the folder of versions showed.
 
-    `names` has the file of each version that was listed; where names of V2 fill a page, older
-    versions are not. `dotted` are the names that begin with a dot.
+    `newer` and `older` are the files of manifests with names of V2 and of V1. Where names of V2
+    fill a page, older versions are not among them. `dotted` are the names that begin with a dot.
     """
 
-    names: Mapping[int, str]
+    newer: list[str]
+    older: dict[int, str]
     dotted: tuple[str, ...]
     infos: Mapping[str, ObjectInfo]
 
@@ -113,38 +117,53 @@ class VersionFolder:
         infos = {name(info.path): info for info in islice(listing, _PAGE)}
         if len(infos) == _PAGE and not all(map(_comes_first, infos)):
             infos |= {name(info.path): info for info in listing}
-        return VersionFolder._of(store, infos, infos)
+        return VersionFolder._of(store, list(infos), infos)
 
     @staticmethod
-    def _of(store: Store, names: Iterable[str], infos: Mapping[str, ObjectInfo]) -> VersionFolder:
-        found: dict[int, str] = {}
-        older: dict[int, str] = {}
+    def _of(store: Store, names: list[str], infos: Mapping[str, ObjectInfo]) -> VersionFolder:
+        # A table may have many thousands of versions, so most names get one look.
+        newer = [each for each in names if len(each) == _V2_LENGTH and _is_v2(each)]
         dotted: list[str] = []
-        for each in names:
-            if each[0] == ".":
-                dotted.append(each)
-                continue
-            # A table may have many thousands of versions, of which only numbers are wanted.
-            digits = each.removesuffix(MANIFEST_SUFFIX)
-            if len(digits) != len(each) and digits.isascii() and digits.isdecimal():
-                if len(digits) == V2_DIGITS:
-                    found[VERSION_MAX - int(digits)] = each
-                elif len(digits) < V2_DIGITS:
-                    older[int(digits)] = each
-        if found and older and name(RENAMING) not in dotted:
+        older: dict[int, str] = {}
+        if len(newer) < len(names):
+            for each in names:
+                if each[0] == ".":
+                    dotted.append(each)
+                elif len(each) < _V2_LENGTH and (found := parse_manifest_name(each)) is not None:
+                    older[found.version] = each
+        if newer and older and name(RENAMING) not in dotted:
             raise MixedNamesError(
                 "the manifests have names of both schemes, as after a change of names that was "
                 "cut short; open a version by its number and call `migrate_manifest_paths_v2()` "
                 "to finish it",
                 uri=store.uri,
-                newest_of_new_names=max(found),
+                newest_of_new_names=_number_of(min(newer)),
                 newest_of_old_names=max(older),
             )
-        return VersionFolder(older | found, tuple(dotted), infos)
+        return VersionFolder(newer, older, tuple(dotted), infos)
+
+    @property
+    def has_versions(self) -> bool:
+        """Whether any manifest was listed."""
+        return bool(self.newer or self.older)
+
+    def file_of(self, version: int) -> str | None:
+        """Return the manifest that was listed for a version."""
+        file = manifest_name(version)
+        return file if file in self.newer else self.older.get(version)
+
+    def others(self, version: int) -> bool:
+        """Return whether any other version than one was listed."""
+        return len(self.newer) + len(self.older) > (self.file_of(version) is not None)
 
     def above(self, version: int) -> int | None:
         """Return the lowest version that was listed above one."""
-        return min((each for each in self.names if each > version), default=None)
+        limit = manifest_name(version)
+        # Names of V2 count down.
+        newer = max((each for each in self.newer if each < limit), default=None)
+        older = min((each for each in self.older if each > version), default=None)
+        found = [each for each in (older, _number_of(newer) if newer else None) if each is not None]
+        return min(found, default=None)
 
     def newest(self, store: Store) -> ManifestEntry | None:
         """Return the newest manifest, or None if there is none.
@@ -152,25 +171,40 @@ class VersionFolder:
         Raises:
             ObjectNotFoundError: It was removed since the listing.
         """
-        version = max(self.names, default=None)
+        newer = _number_of(min(self.newer)) if self.newer else None
+        version = max(self.older, default=newer) if newer is None else newer
+        if self.older and newer is not None:
+            version = max(newer, *self.older)
         while version is not None:
             entry = self.entry(store, version)
             if entry.size:
                 return entry
-            version = max((each for each in self.names if each < version), default=None)
+            # An empty file is the claim of somebody who may be dead.
+            version = self._below(version)
         return None
 
     def entry(self, store: Store, version: int) -> ManifestEntry:
         """Return the manifest of a version that was listed."""
-        file = self.names[version]
+        file = self.file_of(version)
+        assert file is not None, "the version was listed"
         path = f"{VERSIONS}/{file}"
         info = self.infos[file] if file in self.infos else store.info(path)
-        naming = ManifestNaming.V2 if _is_v2(file) else ManifestNaming.V1
+        naming = ManifestNaming.V2 if len(file) == _V2_LENGTH else ManifestNaming.V1
         return ManifestEntry(version, naming, path, info.size, info.modified, info.etag)
+
+    def _below(self, version: int) -> int | None:
+        """Return the highest version that was listed below one."""
+        numbers = [*map(_number_of, self.newer), *self.older]
+        return max((each for each in numbers if each < version), default=None)
+
+
+def _number_of(file: str) -> int:
+    """Return the version of a name of V2."""
+    return VERSION_MAX - int(file[:V2_DIGITS])
 
 
 def _is_v2(file: str) -> bool:
-    return len(file) == V2_DIGITS + len(MANIFEST_SUFFIX) and file[0] != "d"
+    return "0" <= file[0] < "2" and file.endswith(MANIFEST_SUFFIX) and len(file) == _V2_LENGTH
 
 
 def _comes_first(file: str) -> bool:

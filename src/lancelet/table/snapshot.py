@@ -421,7 +421,7 @@ def latest_snapshot(
             return open_entry(location, entry)
         except ObjectNotFoundError as error:
             missing = error
-            if not VersionFolder.of(location.store).names:
+            if not VersionFolder.of(location.store).has_versions:
                 return None
     raise missing
 
