@@ -1,6 +1,8 @@
 """Spark jobs on Lance beside Spark's own Parquet: the same rows, in turn, in one session.
 
-python benchmarks/bench_spark.py [--scale 1.0] [--rounds 5]
+python benchmarks/bench_spark.py [--scale 1.0] [--rounds 5] [--tpch 1.0] [--only tpch]
+
+TPC-H's 22 queries are among the cases, at a scale of their own.
 
 Times are medians by the clock, since the work is done in other processes. A ratio below 1 means
 that Lance took less time; the last column is the most that is wanted. Results are saved for
@@ -19,9 +21,12 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
+import tpch
 from compare import save
 from pyspark.sql import DataFrame, SparkSession
 
+import lancelet
 from lancelet import spark as ls
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "demo"))
@@ -41,17 +46,33 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--tpch", type=float, default=1.0, help="scale of TPC-H; 0 leaves it out")
+    parser.add_argument("--only", default="", help="cases whose names begin so")
     parser.add_argument("--save", type=Path, default=Path(__file__).parent / "results")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         spark = open_session(Path(folder))
         found = []
         print(f"{'case':<36}{'lance s':>9}{'parquet s':>11}{'lance/parquet':>15}{'target':>8}")
-        for name, target, ours, theirs in cases(spark, folder, arguments.scale):
+        chosen: list[Case] = []
+        if not arguments.only.startswith("tpch"):
+            chosen += cases(spark, folder, arguments.scale)
+        if arguments.tpch:
+            chosen += tpch_cases(spark, folder, arguments.tpch)
+        for name, target, ours, theirs in chosen:
+            if not name.startswith(arguments.only):
+                continue
             mine, other = in_turn(ours, theirs, arguments.rounds)
             line = f"{name:<36}{mine:>9.3f}{other:>11.3f}{mine / other:>14.2f}x{target:>7.1f}x"
             print(line, flush=True)
             found.append({"name": name, "lance_s": mine, "parquet_s": other, "target": target})
+        ratios = [
+            each["lance_s"] / each["parquet_s"] for each in found if each["name"].startswith("tpch")
+        ]
+        if ratios:
+            print(
+                f"{'tpch, geometric mean':<54}{statistics.geometric_mean(ratios):>16.2f}x    0.9x"
+            )
         spark.stop()
     extra = {"scale": arguments.scale, "rounds": arguments.rounds, "spark_cases": found}
     save("spark", [], extra, arguments.save)
@@ -106,7 +127,19 @@ def cases(spark: SparkSession, folder: str, scale: float) -> list[Case]:
             lambda: noop(ls.scan(spark, lance, columns=["c0"])),
             lambda: noop(theirs().select("c0")),
         ),
-        ("count", 1.0, lambda: ls.count(lance), lambda: theirs().count()),
+        ("count", 0.05, lambda: ls.count(lance), lambda: theirs().count()),
+        (
+            "SELECT a, sum(b) GROUP BY a, sql()",
+            0.4,
+            lambda: ls.sql(spark, f"SELECT c1, sum(c4) FROM lance.`{lance}` GROUP BY c1").collect(),
+            lambda: theirs().groupBy("c1").sum("c4").collect(),
+        ),
+        (
+            "point lookup, sql()",
+            0.3,
+            lambda: ls.sql(spark, f"SELECT * FROM lance.`{lance}` WHERE {one}").collect(),
+            lambda: theirs().where(one).collect(),
+        ),
         (
             "1 % filter on an unsorted key",
             0.5,
@@ -132,6 +165,32 @@ def cases(spark: SparkSession, folder: str, scale: float) -> list[Case]:
             lambda: wide.write.mode("overwrite").parquet(f"{folder}/v.parquet"),
         ),
     ]
+
+
+def tpch_cases(spark: SparkSession, folder: str, scale: float) -> list[Case]:
+    """Make the tables of TPC-H, and return its queries over Lance and over Parquet."""
+    lance, plain = {}, {}
+    for name, table in tpch.tables(scale):
+        rows = max(1, table.num_rows // 8)
+        lancelet.write_dataset(table, f"{folder}/{name}.lance", max_rows_per_file=rows + 1)
+        Path(f"{folder}/{name}.parquet").mkdir()
+        for number in range(0, table.num_rows, rows + 1):
+            part = table.slice(number, rows + 1)
+            pq.write_table(part, f"{folder}/{name}.parquet/{number}.parquet")
+        spark.read.parquet(f"{folder}/{name}.parquet").createOrReplaceTempView(name)
+        lance[name], plain[name] = f"lance.`{folder}/{name}.lance`", name
+    targets = {1: 0.5, 6: 0.5}
+
+    def case(number: int, text: str) -> Case:
+        ours, theirs = text.format(**lance), text.format(**plain)
+        return (
+            f"tpch {number}",
+            targets.get(number, 0.9),
+            lambda: ls.sql(spark, ours).collect(),
+            lambda: spark.sql(theirs).collect(),
+        )
+
+    return [case(number, text) for number, text in tpch.QUERIES.items()]
 
 
 def noop(frame: DataFrame) -> None:

@@ -153,9 +153,10 @@ def test_columns_of_rows_are_read_when_they_are_named(spark, table):
 
 def test_values_and_frames_are_parameters(spark, table):
     few = spark.createDataFrame([(3,), (4,)], "id long")
-    text = f"SELECT t.name, '{{x}}' FROM lance.`{table}` t JOIN {{few}} USING (id) WHERE id >= :low"
+    join = f"lance.`{table}` t JOIN {{few}} USING (id)"
+    text = f"SELECT t.name, '{{x}}{{few}}' FROM {join} WHERE id >= :low"
     found = ls.sql(spark, text, low=4, few=few).collect()
-    assert [tuple(row) for row in found] == [("n4", "{x}")] * 2
+    assert [tuple(row) for row in found] == [("n4", "{x}{few}")] * 2
 
 
 def test_what_is_not_about_lance_goes_to_spark_as_it_is(spark):

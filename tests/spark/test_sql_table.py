@@ -59,11 +59,16 @@ def test_what_has_no_text_is_refused(spark, path):
     table = LanceTable.for_path(spark, path)
     with pytest.raises(InvalidInputError, match="SQL text"):
         table.delete(spark.range(1).id == 1)
+    few = spark.createDataFrame([(3, 9)], "id long, n long")
+    text = (
+        f"MERGE INTO lance.`{path}` t USING {{few}} ON t.id = few.id WHEN MATCHED THEN UPDATE SET *"
+    )
+    assert ls.sql(spark, text, few=few).collect()[0][1] == 1
     with pytest.raises(InvalidInputError, match="and one source"):
         table.merge(spark.range(1), "target.id = a.id AND b.id = 1")
     with pytest.raises(DatasetNotFoundError):
         LanceTable.for_path(spark, path + ".none")
-    assert lance.dataset(path).version == 1
+    assert lance.dataset(path).version == 2
 
 
 def test_cells_of_notebooks_run_statements(spark, path):

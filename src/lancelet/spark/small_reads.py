@@ -49,8 +49,12 @@ def small_frame(
     wanted: ReadOptions,
     schema: StructType,
     bytes_max: int,
+    held_max: int | None = None,
 ) -> DataFrame | None:
-    """Return the rows that match as a data frame of values, or None if tasks should find them."""
+    """Return the rows that match as a data frame of values, or None if tasks should find them.
+
+    At most `bytes_max` are looked at, and `held_max` kept, by default as many.
+    """
     if not bytes_max or not _is_plain(schema):
         return None
     names = tuple(schema.fieldNames())
@@ -66,7 +70,7 @@ def small_frame(
     for batch in execute(plan):
         batches.append(convert_batch(batch, arrow_schema(schema)))
         held += max(batch.nbytes, 1)
-        if held > bytes_max:
+        if held > (bytes_max if held_max is None else held_max):
             return None
     if not held:
         return spark.createDataFrame([], schema)  # Spark refuses tables without a row

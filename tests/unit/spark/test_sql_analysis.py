@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 
 from lancelet.spark.sql.analysis import TableColumns, analyse
+from lancelet.spark.sql.names import find_references
 from lancelet.spark.sql.source import Source, StatementError, parse_query
 
 T = TableColumns(
@@ -185,6 +186,25 @@ def test_limits_stop_a_scan_where_any_rows_will_do():
 def test_samples_are_taken_of_all_rows():
     text = "SELECT id FROM t TABLESAMPLE (10 PERCENT) REPEATABLE (1) WHERE id > 3"
     assert uses(text)["t"].filter is None
+
+
+def test_tables_are_found_where_the_grammar_wants_them():
+    def found(text):
+        references = find_references(Source(text), {"lake": None})
+        return [(each.title, each.branch, each.version) for each in references]
+
+    assert found("SELECT lance.`a` FROM t AS lance") == []
+    assert found("SELECT 1 FROM lance.`a`, lake.b.c@dev d") == [
+        ("a", None, None),
+        ("lake.b.c", "dev", None),
+    ]
+    assert found("SELECT lake.b.x, lake.b.y FROM lake.b VERSION AS OF 3") == [("lake.b", None, "3")]
+    assert found("SELECT 1 FROM t GROUP BY a, lake.b.c ORDER BY x, lake.b.c") == []
+    assert found("SELECT extract(year FROM lake.b.c) FROM (lake.b.c JOIN lake.d)") == [
+        ("lake.b.c", None, None),
+        ("lake.d", None, None),
+    ]
+    assert found("SELECT 'lance.`/x`' -- lance.`/y`\nFROM lance.`/z`") == [("/z", None, None)]
 
 
 def test_errors_point_at_the_place():

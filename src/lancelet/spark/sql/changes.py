@@ -278,7 +278,10 @@ def _merge_source(session: Session, words: Words) -> tuple[DataFrame, str]:
         default = "source"
     else:
         reference = words.table()
-        if reference is None:
+        if words.take("L_BRACE"):
+            default = words.name("a data frame")
+            words.need("R_BRACE")
+        elif reference is None:
             default = words.path("a table or a query in parentheses").rpartition(".")[2]
             if words.at("L_PAREN"):
                 words.number += 1

@@ -112,7 +112,9 @@ def find_references(source: Source, catalogs: Mapping[str, Any]) -> list[Referen
     in_tables = _table_places(tokens)
     while number < len(tokens):
         made = reference_at(source, number, catalogs)
-        if made is None or (not made[0].is_path and number not in in_tables):
+        # `lance` may also be what a query calls a table of its own.
+        is_sure = made is not None and made[0].is_path and "/" in made[0].parts[1]
+        if made is None or (not is_sure and number not in in_tables):
             number += 1
             continue
         reference, number = made

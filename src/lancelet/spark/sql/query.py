@@ -143,9 +143,7 @@ def plan_query(session: Session, source: Source) -> Plan:
     seen: dict[ReadOptions, Opened] = {}
     opened = tuple(_open(session, source, each, seen) for each in references)
     names = [f"{_FRAME}{number}" for number in range(len(references))]
-    skeleton = _spliced(source, references, [f"`{name}`" for name in names])
-    for name in session.frames:
-        skeleton = skeleton.replace(f"{{{name}}}", f"`{_GIVEN}{name}`")
+    skeleton = _spliced(source, references, [f"`{name}`" for name in names], session.frames)
     tree = parse_query(skeleton) if references and _is_plain(session, source) else None
     tables = {name: each.columns for name, each in zip(names, opened, strict=True)}
     uses = analyse(source, tree, tables, session.values)
@@ -270,10 +268,19 @@ def _is_on(value: str | None) -> bool:
     return str(value).lower() == "true"
 
 
-def _spliced(source: Source, references: tuple[Reference, ...], texts: list[str]) -> str:
-    """Return the text with other texts in place of the tables, and of their names elsewhere."""
+def _spliced(
+    source: Source,
+    references: tuple[Reference, ...],
+    texts: list[str],
+    frames: Mapping[str, DataFrame],
+) -> str:
+    """Return the text with names in place of tables and of `{frame}`, and without qualifiers."""
     edits = [(each.start, each.stop, text) for each, text in zip(references, texts, strict=True)]
     edits += _qualifiers(source, references)
+    tokens = source.tokens
+    for first, name, last in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        if first.kind == "L_BRACE" and last.kind == "R_BRACE" and name.text in frames:
+            edits.append((first.start, last.stop, f"`{_GIVEN}{name.text}`"))
     made, done = [], 0
     for start, stop, text in sorted(edits):
         made += [source.text[done:start], text]

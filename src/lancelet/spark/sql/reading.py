@@ -33,8 +33,8 @@ from lancelet.table.snapshot import Snapshot
 
 T = TypeVar("T")
 
-SMALL_BYTES: Final = 4 * 1024 * 1024
-"""How much of a table without a filter the driver reads by itself."""
+SMALL_BYTES: Final = 2 * 1024 * 1024
+"""How much the driver reads by itself, and Spark then keeps in its plan."""
 FILTERED_BYTES: Final = 32 * 1024 * 1024
 """How much it looks at to find what a filter leaves."""
 _ROWS_MAX: Final = 1 << 26
@@ -78,6 +78,7 @@ def frame_of(spark: SparkSession, opened: Opened, use: Use) -> DataFrame:
         wanted,
         schema,
         FILTERED_BYTES if use.filter is not None else SMALL_BYTES,
+        SMALL_BYTES,
     )
     if small is not None:
         return small
@@ -100,7 +101,7 @@ def partial_frame(
     assert wanted.columns is not None
     tasks = plan_tasks(opened.snapshot, wanted, wanted.columns)
     run = partial(_aggregate, replace(aggregation, select=None), shown)
-    if opened.bytes_read(wanted.columns) > SMALL_BYTES:
+    if opened.bytes_read(wanted.columns) > FILTERED_BYTES // 8:
         return task_frame(spark, lambda _, task: run(task), tasks, schema)
     batches = [batch for task in tasks for batch in run(task)]
     table = pa.Table.from_batches(batches, shown)
