@@ -40,6 +40,19 @@ def test_cleaning_up_the_main_table_keeps_what_branches_borrow(uri, name):
     assert lance.dataset(uri).checkout_version((name, None)).to_table() == ROWS
 
 
+@pytest.mark.parametrize("module", [lance, lancelet])
+def test_the_version_that_a_branch_started_from_stays(uri, module):
+    for _ in range(3):
+        lancelet.dataset(uri).insert(ROWS)
+    lancelet.dataset(uri).checkout_version(2).create_branch("dev")
+    module.dataset(uri).cleanup_old_versions(timedelta(0), delete_unverified=True)
+    assert [each["version"] for each in lancelet.dataset(uri).versions()] == [2, 4]
+    assert lancelet.dataset(uri, version=2).count_rows() == 6
+    lancelet.dataset(uri).branches.delete("dev")
+    clean(lancelet.dataset(uri))
+    assert [each["version"] for each in lancelet.dataset(uri).versions()] == [4]
+
+
 @pytest.mark.parametrize("name", ["x/data", "x/_versions", "a/b/_indices", "x/_refs/y"])
 def test_no_branch_is_made_among_the_files_of_another(uri, name):
     with pytest.raises(InvalidInputError, match="among the files of another"):

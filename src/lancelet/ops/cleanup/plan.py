@@ -30,6 +30,7 @@ from lancelet.format.paths import (
     lies_within_files,
     parse_manifest_name,
 )
+from lancelet.format.refs import Branch
 from lancelet.io.store import ObjectInfo
 from lancelet.io.uri import name as last_part
 from lancelet.io.uri import parent
@@ -137,10 +138,12 @@ def plan_cleanup(snapshot: Snapshot, policy: CleanupPolicy) -> CleanupPlan:
     """
     location, main = snapshot.location, main_location(snapshot)
     branch = snapshot.manifest.branch
-    _check_apart(main, branch)
+    branches = list_branches(main)
+    _check_apart(branches, branch)
+    started = {each.parent_version for each in branches.values() if each.parent_branch == branch}
     tags = _tags_here(main, branch)
     listed = tuple(location.store.list(VERSIONS))
-    versions = _sort_versions(snapshot, listed, policy, tags)
+    versions = _sort_versions(snapshot, listed, policy, tags, started)
     if versions.kept_by_tags and policy.error_if_tagged_old_versions:
         kept = {name: version for name, version in tags.items() if version in versions.kept_by_tags}
         raise CleanupInputError(
@@ -164,7 +167,7 @@ def plan_cleanup(snapshot: Snapshot, policy: CleanupPolicy) -> CleanupPlan:
         versions=tuple(entry.version for entry in versions.going),
         manifests=tuple(_manifests(versions)),
         files=tuple(_files(location, listed, versions, policy)),
-        branches=tuple(_branches(snapshot, main, gone)),
+        branches=tuple(_branches(snapshot, branches, gone)),
         newest_version=versions.newest,
         removed=versions.removed,
         seen=frozenset(seen),
@@ -204,11 +207,9 @@ def _tags_here(main: TableLocation, branch: str | None) -> dict[str, int]:
     return {name: tag.version for name, tag in list_tags(main).items() if tag.branch == branch}
 
 
-def _check_apart(main: TableLocation, branch: str | None) -> None:
+def _check_apart(branches: Iterable[str], branch: str | None) -> None:
     """Refuse to clean up a branch among whose files another branch lies."""
-    within = sorted(
-        name for name in list_branches(main) if branch and lies_within_files(name, branch)
-    )
+    within = sorted(name for name in branches if branch and lies_within_files(name, branch))
     if within:
         raise CleanupInputError(
             "other branches lie among the files of this one; delete them first, or copy them",
@@ -222,7 +223,9 @@ def _sort_versions(
     listed: Iterable[ObjectInfo],
     policy: CleanupPolicy,
     tags: dict[str, int],
+    started: Collection[int],
 ) -> _Versions:
+    """Sort the versions; one that a branch started from stays, as whoever compares needs it."""
     tagged = set(tags.values())
     known = Mentions()
     sorted_ = _Versions(known=known, needed=Mentions(known.known), newest=snapshot.version)
@@ -239,7 +242,7 @@ def _sort_versions(
         is_detached = is_on_no_branch(version.entry)
         if not is_detached:
             sorted_.newest = max(sorted_.newest, number)
-        may_go = number < snapshot.version and not is_detached
+        may_go = number < snapshot.version and number not in started and not is_detached
         may_go = may_go and policy.selects(number, version.outline.timestamp)
         if may_go and number in tagged:
             sorted_.kept_by_tags.add(number)
@@ -264,9 +267,9 @@ def _others(
 
 
 def _branches(
-    snapshot: Snapshot, main: TableLocation, gone: Collection[int]
+    snapshot: Snapshot, branches: Mapping[str, Branch], gone: Collection[int]
 ) -> Iterator[CleanupReferencedBranch]:
-    for name, branch in sorted(list_branches(main).items()):
+    for name, branch in sorted(branches.items()):
         if branch.parent_branch == snapshot.manifest.branch:
             is_gone = branch.parent_version in gone
             yield CleanupReferencedBranch(name, branch.parent_version, is_gone)
