@@ -217,8 +217,8 @@ class Client:
         try:
             with self.errors(path):
                 yield
-        except StorageUnavailableError as error:
-            if error.facts.get("sent") is False:
+        except StorageError as error:
+            if not error.facts.get("sent"):
                 raise
             raise CommitOutcomeUnknownError(
                 "the store did not say whether the object was stored; look before trying again",
@@ -294,14 +294,15 @@ class Client:
             )
         if "Generic Config error" in reason or "MissingCredentials" in text:
             return InvalidInputError("the storage options are not sound", path=path, reason=reason)
-        if not isinstance(error, kinds.GenericError) or not _is_passing(status, text):
+        if not isinstance(error, kinds.GenericError):
             return StorageError("the store refused a request", path=path, reason=reason)
-        return StorageUnavailableError(
-            "the store did not answer as it should",
-            path=path,
-            reason=reason,
-            sent="kind: Connect" not in text,
-        )
+        # Words that nobody knows yet, without a reply of the store, leave open what happened.
+        sent = "kind: Connect" not in text
+        if _is_passing(status, text):
+            message = "the store did not answer as it should"
+            return StorageUnavailableError(message, path=path, reason=reason, sent=sent)
+        sent = sent and status is None
+        return StorageError("the store refused a request", path=path, reason=reason, sent=sent)
 
 
 def open_client(

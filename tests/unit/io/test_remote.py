@@ -2,12 +2,14 @@
 
 import itertools
 import pickle
+import socket
 import threading
 import time
 from collections.abc import Iterator
 from urllib.parse import unquote
 
 import numpy as np
+import obstore.exceptions
 import pytest
 
 from lancelet.buffers import Ranges
@@ -153,6 +155,26 @@ def test_conditional_put_whose_connection_breaks_is_unknown():
     with server, pytest.raises(CommitOutcomeUnknownError):
         store.put_if_absent("v/1", b"x")
     assert len(server.requests) == 1
+
+
+def test_conditional_put_that_never_left_is_tried_again():
+    # A port that nobody listens at: the words for it are those of the library's errors.
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        endpoint = f"http://127.0.0.1:{free.getsockname()[1]}"
+        _, store = scripted([], aws_endpoint=endpoint)
+        with pytest.raises(StorageUnavailableError) as caught:
+            store.put_if_absent("v/1", b"x")
+    assert caught.value.facts["sent"] is False
+
+
+def test_words_that_nobody_knows_leave_the_outcome_of_a_conditional_put_unknown():
+    client = open_client("s3", "bucket", {"aws_region": "r", "skip_signature": "true"})
+    with pytest.raises(CommitOutcomeUnknownError), client.outcome("v/1"):
+        raise obstore.exceptions.GenericError("something that a later release says")
+    with pytest.raises(StorageError) as caught, client.outcome("v/1"):
+        raise obstore.exceptions.PermissionDeniedError("no")
+    assert not isinstance(caught.value, CommitOutcomeUnknownError)
 
 
 @pytest.mark.parametrize("status", [409, 412])
@@ -367,6 +389,7 @@ def test_provider_without_credentials_is_named(s3_server):
 FORK_AFTER_REQUESTS = """
 import multiprocessing, sys
 import numpy as np
+import obstore.exceptions
 from lancelet.buffers import Ranges
 from lancelet.io import open_folder
 
