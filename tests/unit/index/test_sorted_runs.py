@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lancelet.index.parts import sorted_runs
 from lancelet.index.parts.ordering import floats_as_keys, keys_as_floats, order_of
 from lancelet.index.parts.sorted_runs import sorted_parts
 from lancelet.index.parts.text_order import sort_texts
@@ -40,6 +41,35 @@ def test_sorting_in_runs_is_sorting_at_once(data_type, data):
     ids = np.concatenate([np.empty(0, np.uint64), *(part[1] for part in parts)])
     assert ids.tolist() == order.tolist()
     assert str(values) == str(whole.take(pa.array(order)))
+
+
+@pytest.mark.parametrize(
+    "data_type", [pa.int32(), pa.float64(), pa.timestamp("us"), pa.uint8()], ids=str
+)
+@given(data=st.data())
+def test_rows_that_come_in_order_are_handed_on(data_type, data):
+    """All of them, or all but the last part, or with a null in it: the result is the same."""
+    items = VALUES.get(data_type, st.integers(0, 9))
+    found = data.draw(st.lists(items, max_size=30))
+    ordered = pa.array(found, data_type)
+    ordered = ordered.take(pa.array(order_of(data_type).sort(ordered)))
+    last = pa.array(data.draw(st.lists(st.none() | items, max_size=2)), data_type)
+    cut = data.draw(st.integers(0, len(ordered)))
+    arrays = [ordered.slice(0, cut), ordered.slice(cut), last]
+    whole = pa.concat_arrays(arrays)
+    numbers = np.arange(len(whole)).astype(np.uint64)
+    bounds = np.cumsum([0, *map(len, arrays)])
+    parts = [
+        (own, numbers[start : start + len(own)]) for own, start in zip(arrays, bounds, strict=False)
+    ]
+    order = order_of(data_type).sort(whole)
+    is_ordered = order.tolist() == list(range(len(whole))) and not whole.null_count
+    with pytest.MonkeyPatch.context() as patch:
+        if is_ordered:
+            patch.setattr(sorted_runs, "SpillFolder", None)  # nothing is written to be sorted
+        got = list(sorted_parts(parts, data_type))
+    assert np.concatenate([part[1] for part in got]).tolist() == order.tolist()
+    assert str(pa.concat_arrays([part[0] for part in got])) == str(whole.take(pa.array(order)))
 
 
 @given(st.lists(st.binary(max_size=3).map(lambda end: b"shared-beginning-of-all-" * 2 + end)))

@@ -24,13 +24,23 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from lancelet.index.parts.ordering import Order, Side, floats_as_keys, keys_as_floats, order_of
+from lancelet.index.parts.ordering import (
+    Order,
+    Side,
+    bits_of,
+    floats_as_keys,
+    keys_as_floats,
+    number_type,
+    order_of,
+)
 from lancelet.io.spill_folder import SpillFolder
 from lancelet.rowids.address import UInt64s
 
 Part: TypeAlias = tuple[pa.Array, UInt64s]
 
 RUN_BYTES: Final = 2 * 1024 * 1024
+_HELD_BYTES: Final = 32 * 1024 * 1024
+"""So much may come in order before it is sorted on disk as anything else."""
 _BATCHES: Final = 64
 """A run is written in so many batches, each of which is read at once."""
 _PART_ROWS: Final = 1 << 16
@@ -40,7 +50,47 @@ _PART_ROWS: Final = 1 << 16
 def sorted_parts(
     parts: Iterable[Part], data_type: pa.DataType, run_bytes: int = RUN_BYTES
 ) -> Iterator[Part]:
-    """Yield rows in the order of their values, nulls first and equals as they come."""
+    """Yield rows in the order of their values, nulls first and equals as they come.
+
+    Rows that are not too many and come in order already are handed on as they are.
+    """
+    held: list[Part] = []
+    coming = iter(parts)
+    if _are_in_order(coming, data_type, held):
+        filled = [part for part in held if len(part[1])]
+        yield from filled or [(pa.array([], data_type), np.empty(0, np.uint64))]
+    else:
+        yield from _sorted_by_runs(chain(held, coming), data_type, run_bytes)
+
+
+def _are_in_order(coming: Iterator[Part], data_type: pa.DataType, held: list[Part]) -> bool:
+    """Take rows as long as they are numbers in order and not too many; say if that was all."""
+    is_float = pa.types.is_floating(data_type)
+    dtype = number_type(data_type)
+    if dtype is None and not is_float:
+        return False
+    if is_float:
+        dtype = np.dtype(f"i{data_type.bit_width // 8}")
+    assert dtype is not None, "they are numbers"
+    last = None
+    size = 0
+    for values, numbers in coming:
+        held.append((values, numbers))
+        size += values.nbytes + numbers.nbytes
+        if values.null_count or size > _HELD_BYTES:
+            return False
+        if not len(values):
+            continue
+        keys = bits_of(floats_as_keys(values) if is_float else values, dtype)
+        if (last is not None and keys[0] < last) or bool((keys[1:] < keys[:-1]).any()):
+            return False
+        last = keys[-1]
+    return True
+
+
+def _sorted_by_runs(
+    parts: Iterable[Part], data_type: pa.DataType, run_bytes: int
+) -> Iterator[Part]:
     is_float = pa.types.is_floating(data_type)
     key_type = pa.from_numpy_dtype(f"i{data_type.bit_width // 8}") if is_float else data_type
     order = order_of(key_type)
