@@ -14,7 +14,8 @@ Each class is also the built-in one that a program written for pylance would cat
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import difflib
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -66,6 +67,17 @@ def corrupt_within(**facts: object) -> Iterator[None]:
     except CorruptDataError as error:
         error.with_facts(**facts)
         raise
+
+
+def similar_names(name: str, names: Sequence[str]) -> str:
+    """Return a question that suggests names, or nothing.
+
+    >>> similar_names("lowr", ["lower", "upper"])
+    '; did you mean lower?'
+    """
+    spelled = {each.lower(): each for each in names}
+    close = difflib.get_close_matches(name.lower(), spelled, n=1)
+    return f"; did you mean {spelled[close[0]]}?" if close else ""
 
 
 def _rebuild(

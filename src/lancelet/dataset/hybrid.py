@@ -29,7 +29,7 @@ class HybridMethods:
     def hybrid_search(
         self,
         text: Any,
-        nearest: Mapping[str, Any],
+        nearest: Any,
         k: int = 10,
         *,
         columns: Sequence[str] | Mapping[str, str] | None = None,
@@ -47,7 +47,8 @@ class HybridMethods:
 
         Args:
             text: Words, or a query of `lancelet.query`, as for `full_text_query` of a scan.
-            nearest: The vector and its column, as for `nearest` of a scan; `k` in it is ignored.
+            nearest: A vector, of a table with one column of vectors; else the vector and its
+                column, as for `nearest` of a scan, where `k` is ignored.
             k: The most rows.
             columns: What to return, by default all columns.
             filter: SQL text or an expression of pyarrow; rows for which it is true are returned.
@@ -75,7 +76,7 @@ class HybridMethods:
 def hybrid_search(
     snapshot: Snapshot,
     text: Any,
-    nearest: Mapping[str, Any],
+    nearest: Any,
     count: int,
     *,
     fusion: Fusion | None = None,
@@ -88,6 +89,8 @@ def hybrid_search(
             k=count,
             depth=depth,
         )
+    if not isinstance(nearest, Mapping):
+        nearest = {"column": _vector_column(snapshot), "q": nearest}
     depth = depth or searches.hybrid.depth_for(count)
     return searches.hybrid.HybridSearch(
         searches.text.read_text_search(snapshot, text),
@@ -96,3 +99,19 @@ def hybrid_search(
         depth,
         fusion or searches.fusion.ReciprocalRank(),
     )
+
+
+def _vector_column(snapshot: Snapshot) -> str:
+    """Return the one column of vectors."""
+    names: list[str] = [
+        field.name
+        for field in snapshot.schema.to_arrow()
+        if pa.types.is_fixed_size_list(field.type) and pa.types.is_floating(field.type.value_type)
+    ]
+    if len(names) != 1:
+        raise InvalidInputError(
+            "a vector alone is for a table with one column of vectors; pass "
+            "nearest={'column': ..., 'q': ...}",
+            columns=names,
+        )
+    return names[0]

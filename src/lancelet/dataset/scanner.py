@@ -24,7 +24,7 @@ from lancelet.dataset.search_filter import (
     warn_of_unused,
     with_search_filter,
 )
-from lancelet.errors import FieldNotFoundError, InvalidInputError, UnsupportedError
+from lancelet.errors import FieldNotFoundError, InvalidInputError, UnsupportedError, similar_names
 from lancelet.file.arguments import ArgumentTypeError, flag, integer, texts
 from lancelet.format.field import Field
 from lancelet.query import search as searches
@@ -37,7 +37,6 @@ from lancelet.query.blob_scan import (
 )
 from lancelet.query.execute import count_rows, execute, execute_to_table
 from lancelet.query.explain import ScanMetrics, analyze_plan, explain_plan, measure_scan
-from lancelet.query.names import similar_names
 from lancelet.query.near_text import MinHashQuery
 from lancelet.query.plan import ScanPlan, plan_scan
 from lancelet.query.row_mask import read_row_mask

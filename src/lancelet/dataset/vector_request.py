@@ -22,12 +22,11 @@ import pyarrow as pa
 from lancelet import index as kinds
 from lancelet import ops
 from lancelet.dataset.handle import OpenOptions, locate, text_of
-from lancelet.errors import InvalidInputError, UnsupportedError
+from lancelet.errors import InvalidInputError, UnsupportedError, similar_names
 from lancelet.format.schema import Schema
 from lancelet.io.open import open_store
 from lancelet.kernels import Metric
 from lancelet.query.execute import execute_to_table
-from lancelet.query.names import similar_names
 from lancelet.query.plan import plan_scan
 from lancelet.query.scan_options import ScanOptions
 from lancelet.table.snapshot import open_snapshot

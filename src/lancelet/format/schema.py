@@ -23,6 +23,7 @@ from lancelet.errors import (
     FieldNotFoundError,
     InvalidInputError,
     UnsupportedError,
+    similar_names,
 )
 from lancelet.format import logical_type
 from lancelet.format.field import (
@@ -149,8 +150,9 @@ class Schema:
                 alike = [each for each in siblings if each.name.casefold() == name.casefold()]
                 node = alike[0] if len(alike) == 1 else None
             if node is None:
+                hint = similar_names(name, [sibling.name for sibling in siblings])
                 raise FieldNotFoundError(
-                    "no field has that name",
+                    f"no field has that name{hint}",
                     path=path,
                     missing=name,
                     known=[sibling.name for sibling in siblings][:100],

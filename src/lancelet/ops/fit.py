@@ -16,11 +16,10 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
-from lancelet.errors import InvalidInputError, SchemaMismatchError
+from lancelet.errors import InvalidInputError, SchemaMismatchError, similar_names
 from lancelet.format import logical_type
 from lancelet.format.field import Field
 from lancelet.format.schema import Schema
-from lancelet.query.names import similar_names
 from lancelet.query.row_columns import ROW_FIELDS
 
 _SCHEMAS_KEPT: Final = 64

@@ -16,7 +16,7 @@ from typing import Final, assert_never
 import pyarrow as pa
 
 from lancelet.arrow.geometry import WKB, geometry_kind
-from lancelet.errors import ExpressionError
+from lancelet.errors import ExpressionError, similar_names
 from lancelet.query import expression as ex
 from lancelet.query.adapt import adapted, as_double, beside_gap, fit_all
 from lancelet.query.bound import Bound
@@ -29,7 +29,7 @@ from lancelet.query.functions.times import current
 from lancelet.query.kinds import is_bytes, is_number, is_text
 from lancelet.query.literal_text import UnfitError
 from lancelet.query.literals import Gap, fit
-from lancelet.query.names import extension_at, is_json, resolve, similar_names
+from lancelet.query.names import extension_at, is_json, resolve
 from lancelet.query.operands import Source
 from lancelet.query.traversal import columns_of
 

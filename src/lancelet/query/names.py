@@ -76,16 +76,6 @@ def _suggestion(name: str, names: Sequence[str]) -> str:
     return f"there are {shown}{', ...' if len(names) > 20 else ''}"
 
 
-def similar_names(name: str, names: Sequence[str]) -> str:
-    """Return a question that suggests names, or nothing.
-
-    >>> similar_names("lowr", ["lower", "upper"])
-    '; did you mean lower?'
-    """
-    close = _close(name, names, 1)
-    return f"; did you mean {close[0]}?" if close else ""
-
-
 def _close(name: str, names: Sequence[str], most: int) -> list[str]:
     spelled = {each.lower(): each for each in names}
     return [spelled[each] for each in difflib.get_close_matches(name.lower(), spelled, n=most)]

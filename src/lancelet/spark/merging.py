@@ -35,11 +35,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 from pyspark.sql.types import StructType
 
-from lancelet.errors import FieldNotFoundError, InvalidInputError, UnsupportedError
+from lancelet.errors import FieldNotFoundError, InvalidInputError, UnsupportedError, similar_names
 from lancelet.ops.jobs.engine import Job, JobReport
 from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.ops.publish import Retries, with_retries
-from lancelet.query.names import similar_names
 from lancelet.spark.files import plan_files
 from lancelet.spark.frames import run_over
 from lancelet.spark.merge_tasks import (

@@ -19,13 +19,17 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import ArrayType, DataType, StructType, VariantType
 
 from lancelet.dataset.handle import find_snapshot
-from lancelet.errors import FieldNotFoundError, SchemaMismatchError, VersionNotFoundError
+from lancelet.errors import (
+    FieldNotFoundError,
+    SchemaMismatchError,
+    VersionNotFoundError,
+    similar_names,
+)
 from lancelet.io.mapped import forget_mapped_pages
 from lancelet.ops.jobs.scan_task import ScanTask, scan
 from lancelet.ops.jobs.split import Split, plan_splits
 from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.query.indexing.choose import choose_parts
-from lancelet.query.names import similar_names
 from lancelet.query.plan import plan_scan
 from lancelet.query.row_columns import ROW_FIELDS
 from lancelet.query.scan_options import ScanOptions

@@ -20,9 +20,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from lancelet.errors import FieldNotFoundError
+from lancelet.errors import FieldNotFoundError, similar_names
 from lancelet.ops.jobs.scan_task import ScanTask
-from lancelet.query.names import similar_names
 from lancelet.spark.options import StreamOptions
 from lancelet.spark.read_limits import (
     AvailableNow,

@@ -17,10 +17,9 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import types as spark
 
-from lancelet.errors import InvalidInputError, SchemaMismatchError
+from lancelet.errors import InvalidInputError, SchemaMismatchError, similar_names
 from lancelet.format.schema import Schema
 from lancelet.ops.fit import check_new_schema
-from lancelet.query.names import similar_names
 from lancelet.spark.options import WriteSettings, unused
 from lancelet.spark.types import (
     DIMENSION_KEY,

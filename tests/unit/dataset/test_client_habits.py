@@ -117,3 +117,30 @@ def test_pandas_knows_the_dtype_once_the_types_of_arrow_are_imported():
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
     )
     assert done.stdout.strip() == "lance.bfloat16"
+
+
+def test_a_misspelt_column_is_answered_with_the_nearest(tmp_path):
+    dataset = lancelet.write_dataset({"price": [1.0], "name": ["cat"]}, tmp_path / "t")
+    for ask in (
+        lambda: dataset.to_table(["prce"]),
+        lambda: dataset.take([0], ["prce"]),
+        lambda: dataset.to_table(order_by="prce"),
+        lambda: dataset.to_table(filter="prce > 1"),
+        lambda: dataset.create_scalar_index("prce", "BTREE"),
+    ):
+        with pytest.raises(ValueError, match="did you mean price"):
+            ask()
+    with pytest.raises(OSError, match=r"already exists; append to it .* mode='append'"):
+        lancelet.write_dataset({"price": [1.0]}, tmp_path / "t")
+
+
+def test_a_vector_alone_is_searched_in_the_one_column_of_vectors(tmp_path):
+    vectors = pa.array([[0.0, 1.0], [1.0, 0.0]], pa.list_(pa.float32(), 2))
+    rows = pa.table({"text": ["a fox", "a dog"], "v": vectors})
+    dataset = lancelet.write_dataset(rows, tmp_path / "t")
+    dataset.create_scalar_index("text", "INVERTED")
+    found = dataset.hybrid_search("fox", np.array([0.0, 1.0]), k=1)
+    assert found["text"].to_pylist() == ["a fox"]
+    dataset.add_columns({"w": "v"})
+    with pytest.raises(ValueError, match="one column of vectors"):
+        dataset.hybrid_search("fox", [0.0, 1.0])

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from lancelet.errors import FieldNotFoundError, InvalidInputError, UnsupportedError
+from lancelet.errors import FieldNotFoundError, InvalidInputError, UnsupportedError, similar_names
 from lancelet.format import logical_type
 from lancelet.format.field import NO_ID, Field, FieldId, check_primary_key
 from lancelet.format.fragment import Fragment
@@ -26,7 +26,6 @@ from lancelet.format.schema import Schema, check_names
 from lancelet.format.version import FileVersion
 from lancelet.ops.mem_wal.guard import used_field_id
 from lancelet.query.data_types import print_arrow_type
-from lancelet.query.names import similar_names
 from lancelet.query.row_columns import ROW_FIELDS
 from lancelet.table.snapshot import Snapshot
 

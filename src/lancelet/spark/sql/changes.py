@@ -21,9 +21,8 @@ from pyspark.sql import types as spark_types
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 from sqlglot import exp
 
-from lancelet.errors import UnsupportedError
+from lancelet.errors import UnsupportedError, similar_names
 from lancelet.ops.jobs.table_ref import TableRef
-from lancelet.query.names import similar_names
 from lancelet.spark import change
 from lancelet.spark.merge_tasks import ACTION, ADDRESS, Action
 from lancelet.spark.merging import MergeResult, change_rows, target_schema

@@ -17,9 +17,8 @@ from pyspark.sql.types import StructType
 from lancelet.dataset.dataset import LanceDataset
 from lancelet.dataset.evolution import AlterColumn
 from lancelet.dataset.named_table import NamedTable, namespace_module
-from lancelet.errors import AlreadyExistsError, NotFoundError
+from lancelet.errors import AlreadyExistsError, NotFoundError, similar_names
 from lancelet.ops.jobs.table_ref import TableRef
-from lancelet.query.names import similar_names
 from lancelet.spark.files import latest_of
 from lancelet.spark.options import DIMENSION_SUFFIX, ENCODING_PREFIX, VECTOR_PREFIX, WRITE_NAMES
 from lancelet.spark.sql.changes import Target

@@ -19,9 +19,8 @@ from zoneinfo import ZoneInfo
 from pyspark.sql import SparkSession
 
 from lancelet.dataset.named_table import NamedTable, namespace_module
-from lancelet.errors import InvalidInputError, NotFoundError, UnsupportedError
+from lancelet.errors import InvalidInputError, NotFoundError, UnsupportedError, similar_names
 from lancelet.ops.jobs.table_ref import TableRef
-from lancelet.query.names import similar_names
 from lancelet.spark.options import ReadOptions
 from lancelet.spark.sql.source import Source, Token
 
