@@ -61,7 +61,8 @@ def load_orders(demo: Demo) -> None:
     with demo.report.step("write orders") as step:
         frame = demo.orders(0, demo.rows)
         step.job(ls.write(frame, demo.table, options={"enable_stable_row_ids": True}))
-    lancelet.dataset(demo.table).tags.create(TAG, step.version)
+    with demo.report.step("tag it") as step:
+        demo.sql(step, f"CREATE TAG {TAG} ON <orders>")
     parquet = demo.folder / "orders.parquet"
     with demo.report.step("the same as Parquet") as step:
         demo.orders(0, demo.rows).write.mode("overwrite").parquet(str(parquet))
@@ -132,28 +133,36 @@ def change_orders(demo: Demo) -> None:
     step_size = 50
     with demo.report.step("upsert late orders") as step:
         late = demo.orders(0, total + total // 10, step_size, is_late=True)
-        merge = ls.merge(late, demo.table, on="id")
-        done = merge.when_matched_update().when_not_matched_insert().execute()
-        step.job_report(done.version, done.counts.total, done.report)
-    expect("late orders were merged", done.counts.inserted + done.counts.updated, late.count())
+        values = ", ".join(f"t.{name} = s.{name}" for name in late.columns)
+        names = ", ".join(late.columns)
+        text = f"""MERGE INTO <orders> AS t USING (SELECT * FROM {{late}}) AS s ON t.id = s.id
+WHEN MATCHED THEN UPDATE SET {values}
+WHEN NOT MATCHED THEN INSERT ({names}) VALUES (s.{", s.".join(late.columns)})"""
+        changed = demo.sql(step, text, late=late)
+    expect("late orders were merged", changed, late.count())
     with demo.report.step("delete cancelled") as step:
-        step.job(ls.delete(demo.table, "status = 'cancelled'", spark=demo.spark))
-    gone = ls.count(demo.table, filter="status = 'cancelled'", spark=demo.spark)
-    expect("cancelled orders are gone", gone, 0)
+        demo.sql(step, "DELETE FROM <orders> WHERE status = 'cancelled'")
+    with demo.report.step("orders by status") as step:
+        text = "SELECT status, count(*) AS orders, max(id) AS latest FROM <orders> GROUP BY status"
+        found = {row.status: row.orders for row in demo.query(step, text).collect()}
+        step.rows = sum(found.values())
+    expect("cancelled orders are gone", found.get("cancelled", 0), 0)
+    expect("every other order is counted", step.rows, ls.count(demo.table))
 
 
 def keep_in_shape(demo: Demo) -> None:
     live = ls.count(demo.table)
     with demo.report.step("compact") as step:
         size = max(live // FRAGMENTS, ROWS_PER_FRAGMENT_MIN)
-        done = ls.compact(demo.table, options={"target_rows_per_fragment": size}, spark=demo.spark)
-        step.job_report(done.version, live, done.report)
+        demo.sql(step, f"OPTIMIZE <orders> WITH (target_rows_per_fragment = {size})")
+        step.rows = live
     with demo.report.step("check every value") as step:
         findings = ls.check(demo.table, spark=demo.spark)
         step.rows = live
     expect("findings of the check", len(findings), 0)
     with demo.report.step(f"read version {TAG}") as step:
-        step.rows = ls.scan(demo.spark, demo.table, tag=TAG, columns=["id"]).count()
+        text = f"SELECT count(*) FROM <orders> VERSION AS OF '{TAG}'"
+        step.rows = demo.query(step, text).collect()[0][0]
     expect("the tagged version is as it was", step.rows, demo.rows)
     demo.report.versions = demo.versions()
     with demo.report.step("clean up") as step:

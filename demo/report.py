@@ -65,6 +65,7 @@ class Report:
     versions: list[Version] = field(default_factory=list)
     similar: list[list[list[float]]] = field(default_factory=list)
     found: dict[str, list[tuple[int, str, float]]] = field(default_factory=dict)
+    statements: dict[str, str] = field(default_factory=dict)
     memory: int = 0
 
     @contextmanager
@@ -111,6 +112,10 @@ def print_report(report: Report) -> None:
         print(f"\nfound {name}:")
         for number, comment, score in rows:
             print(f"{number:>10}  {comment:<36}{score:>9.4f}")
+    print("\nthe statements of SQL, without a JAR:")
+    for name, text in report.statements.items():
+        shown = text.replace("\n", f"\n{'':<20}")
+        print(f"{name:<20}{shown}")
     print(f"\nmemory of the driver's Python: {report.memory / 1e6:,.0f} MB at most")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import data
-from report import Report, Version
+from report import Report, Step, Version
 
 import lancelet
 from lancelet import spark as ls
@@ -39,6 +39,19 @@ class Demo:
         columns = "version, operation, rows, fragments, bytes"
         sql = f"SELECT {columns} FROM lance_versions('{self.table}')"
         return [Version(*row) for row in self.spark.sql(sql).collect()]
+
+    def sql(self, step: Step, text: str, **frames: DataFrame) -> int:
+        """Run a statement that changes the orders, and return how many rows it changed."""
+        row = self.query(step, text, **frames).collect()
+        step.version = lancelet.dataset(self.table).version
+        changed = row[0].asDict().get("num_affected_rows", 0) if row else 0
+        step.rows = changed
+        return changed
+
+    def query(self, step: Step, text: str, **frames: DataFrame) -> DataFrame:
+        """Run SQL in which `<orders>` is the table, and keep it for the report."""
+        self.report.statements[step.name] = text
+        return ls.sql(self.spark, text.replace("<orders>", f"lance.`{self.table}`"), **frames)
 
     def orders(self, first: int, stop: int, step: int = 1, *, is_late: bool = False) -> DataFrame:
         """Return a data frame of orders, which is made in tasks."""
