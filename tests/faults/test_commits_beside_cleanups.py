@@ -38,6 +38,7 @@ from lancelet.table.location import TableLocation
 from lancelet.table.refs import create_branch, create_tag, open_reference
 from lancelet.table.removals import Removals
 from lancelet.table.snapshot import open_snapshot
+from lancelet.testing.s3_server import S3Server
 from lancelet.testing.tables import (
     SIMPLE_SCHEMA,
     append_rows,
@@ -77,10 +78,19 @@ def nobody_is_held_up():
     HeldUp.meanwhile = None
 
 
-@pytest.fixture(params=["local", "memory"])
+@pytest.fixture(scope="module")
+def s3():
+    with S3Server("bucket") as server:
+        yield server
+
+
+@pytest.fixture(params=["local", "memory", "s3"])
 def location(tmp_path, request):
     if request.param == "local":
         return TableLocation.open(str(tmp_path / "t"), NO_SYNC)
+    if request.param == "s3":
+        options = request.getfixturevalue("s3").storage_options
+        return TableLocation.open(f"s3://bucket/{tmp_path.name}", options)
     return TableLocation(f"memory://{tmp_path.name}/t", MemoryStore(f"{tmp_path}", "t"))
 
 
