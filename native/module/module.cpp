@@ -114,6 +114,8 @@ void define_once(nb::module_& module, const char* name, int64_t (*function)(P...
 }  // namespace
 
 NB_MODULE(_native, module) {
+  // Caches hold objects of ours until the process ends, which is no fault of their counts.
+  nb::set_leak_warnings(false);
   module.doc() = "Native kernels of lancelet; call them through lancelet.kernels.";
   module.def("supported_sets", &supported_sets, "The instruction sets of this machine, worst first.");
   module.def("set_in_use", [] { return std::string(in_use.instruction_set); });

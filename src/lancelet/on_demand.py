@@ -107,7 +107,7 @@ class Package(ModuleType):
         return sorted({*super().__dir__(), *self._homes})
 
     def _is_module(self, name: str) -> bool:
-        if name.startswith("_"):
+        if name.startswith("_") or "__path__" not in vars(self):
             return False
         return importlib.util.find_spec(f"{self.__name__}.{name}") is not None
 

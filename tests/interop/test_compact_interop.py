@@ -274,7 +274,9 @@ def test_cleanup_deletes_what_that_of_the_reference_does(tmp_path):
             "deletion_files_removed",
         ):
             assert getattr(found, name) == getattr(expected, name), name
-        assert files_of(ours_uri) == files_of(theirs_uri)
+        # Ours keeps a record of what was removed, so that its numbers are never versions again.
+    ours = {name for name in files_of(ours_uri) if not name.startswith("_versions/.removed-")}
+    assert ours == files_of(theirs_uri)
 
 
 def files_of(root):

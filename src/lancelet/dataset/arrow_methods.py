@@ -70,6 +70,14 @@ class ArrowMethods(ReadingMethods, ArrowResult, pa.dataset.UnionDataset):  # typ
         """Not available: a table is not made of datasets."""
         raise AttributeError("a table of Lance is not made of datasets")
 
+    def replace_schema(self, schema: pa.Schema) -> None:
+        """Refuse: fields change by adding, altering and dropping columns."""
+        raise UnsupportedError(
+            "the schema of a dataset cannot be replaced as a whole; use add_columns, "
+            "alter_columns, drop_columns, or the methods for metadata",
+            fields=schema.names[:100],
+        )
+
     def filter(self, expression: pc.Expression | str) -> pa.dataset.Dataset:
         """Return the rows for which an expression is true, as a dataset in memory."""
         return pa.dataset.dataset(self.to_table(filter=expression))

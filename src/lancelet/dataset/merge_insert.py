@@ -186,9 +186,11 @@ class MergeInsertBuilder:
         operation = operation_to_user(done.operation)
         return Transaction(snapshot.version, operation), _result(done.statistics)
 
-    def execute_batches(self, data_obj: Any) -> ExecuteResult:
+    def execute_batches(
+        self, data_obj: Any, *, dry_run: bool = False
+    ) -> ExecuteResult | ChangeReport:
         """Merge rows that are in memory; the same as `execute`, under a name of pylance."""
-        return self.execute(data_obj)
+        return self.execute(data_obj, dry_run=True) if dry_run else self.execute(data_obj)
 
     def execute_uncommitted_batches(self, data_obj: Any) -> tuple[Transaction, ExecuteResult]:
         """Write what a merge of rows in memory changes; the same as `execute_uncommitted`."""

@@ -6,11 +6,8 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, overload
 
-import pyarrow as pa
-
 from lancelet import ops
 from lancelet.dataset.argument_kinds import checks_kinds
-from lancelet.errors import UnsupportedError
 from lancelet.file.arguments import edits, mapping, texts
 
 if TYPE_CHECKING:
@@ -133,14 +130,6 @@ class SettingsMethods:
         return self._changed(
             lambda current: ops.settings.update_field_metadata(current, updates, replace=replace),
             dry_run=dry_run,
-        )
-
-    def replace_schema(self, schema: pa.Schema) -> None:
-        """Refuse: fields change by adding, altering and dropping columns."""
-        raise UnsupportedError(
-            "the schema of a dataset cannot be replaced as a whole; use add_columns, "
-            "alter_columns, drop_columns, or the methods for metadata",
-            fields=schema.names[:100],
         )
 
     def replace_schema_metadata(

@@ -127,7 +127,8 @@ def encode_plain(
 
 @lru_cache(_FIELDS_KEPT)
 def _is_plain_type(name: str) -> bool:
-    return logical_type.storage_type_of(name).id in _PLAIN_TYPES
+    # A struct without fields has no type of storage.
+    return name != "struct" and logical_type.storage_type_of(name).id in _PLAIN_TYPES
 
 
 def encode_columns(

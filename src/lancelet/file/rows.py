@@ -81,6 +81,8 @@ class RowReader(ABC):
     """The map of the file, if there is one."""
     _watched: MappedFile | None = None
     """What kernels need that read from the map by themselves."""
+    _block_bytes: int = 0
+    """Requests are for whole blocks of so many bytes, which are verified; 0 for any range."""
 
     @property
     @abstractmethod
@@ -195,7 +197,9 @@ class RowReader(ABC):
                     tasks.append(rows)
                 else:
                     tasks += self._splits(selection, rows)
-            return expected_of_units(selection, tasks)
+            found = expected_of_units(selection, tasks)
+            # A range begins and ends within blocks, some of which others want as well.
+            return found + IoCounts(0, found.read_iops * self._block_bytes // 2)
 
     def opening_reads(self) -> IoCounts:
         """Return what opening the file once more would ask of storage, where that is known."""

@@ -49,6 +49,9 @@ class ReadsOnly:
         """Run an action unless it changes what is stored."""
         return None if request.is_change else action()  # type: ignore[return-value]  # changes return nothing
 
+    def count_reads(self, num_ranges: int, num_bytes: int) -> None:
+        """Let files be read from their maps: reading changes nothing."""
+
 
 class DiscardingStore(WrappedStore):
     """Reads from `inner`; writes and deletions are counted and have no effect."""

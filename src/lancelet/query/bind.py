@@ -15,8 +15,8 @@ from typing import Final, assert_never
 
 import pyarrow as pa
 
-from lancelet.arrow.geometry import WKB, geometry_kind
 from lancelet.errors import ExpressionError, similar_names
+from lancelet.format.geometry import WKB, geometry_kind
 from lancelet.query import expression as ex
 from lancelet.query.adapt import adapted, as_double, beside_gap, fit_all
 from lancelet.query.bound import Bound

@@ -340,9 +340,10 @@ LOOKING = {
         *("latest_version", "list_indices", "look_at", "max_field_id", "mem_wal_index_details"),
         *("mem_wal_shards",),
         *("metadata", "meter", "new_file_session", "open_options", "optimize", "prewarm_index"),
-        *("partition_expression", "read_blob_ranges", "read_blobs", "read_transaction"),
+        *("partition_expression", "plot", "read_blob_ranges", "read_blobs", "read_transaction"),
         *("recall_report", "remap_row_addrs", "sample", "scanner", "schema", "schema_metadata"),
         *("session", "slice", "snapshot", "sort_by", "sql", "stats", "storage_options_accessor"),
+        *("children", "stream", "to_arrow", "to_polars"),
         *("tags", "take", "take_blobs", "to_batches", "to_pandas", "to_table", "tracked_files"),
         *("tune", "uri", "validate", "version", "version_refs", "versions"),
     },
@@ -350,7 +351,13 @@ LOOKING = {
     Branches: {"list", "list_ordered"},
     DatasetOptimizer: set(),
     lancelet.MergeInsertBuilder: {
-        *("analyze_plan", "explain_plan", "conflict_retries", "data_storage_version"),
+        *(
+            "analyze_plan",
+            "analyze_plan_batches",
+            "explain_plan",
+            "conflict_retries",
+            "data_storage_version",
+        ),
         *("mark_sstables_as_compacted", "memory_limit", "retry_timeout", "skip_auto_cleanup"),
         *("source_dedupe_behavior", "target_all_bases", "target_bases", "use_index"),
         *("when_matched_delete", "when_matched_fail", "when_matched_update_all", "write_mode"),
@@ -361,7 +368,7 @@ LOOKING = {
 """What changes nothing: it looks, or says how something else is to be done."""
 FILES_ALONE = {
     *("create_index_uncommitted", "merge_existing_index_segments", "merge_index_metadata"),
-    "execute_uncommitted",
+    *("execute_uncommitted", "execute_uncommitted_batches"),
 }
 """What writes files that no version lists, for a commit, which can be tried."""
 OTHERS = {

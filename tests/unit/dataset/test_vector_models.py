@@ -78,7 +78,6 @@ def test_a_segment_needs_to_know_its_fragments(dataset):
         ({"num_sub_vectors": 3}, "must be divisible"),
         ({"num_partitions": 0}, "above 0"),
         ({"metric": "manhattan"}, "not supported"),
-        ({"num_sub_vectors": None}, "num_sub_vectors are required"),
     ],
 )
 def test_arguments_that_mean_nothing_are_refused(dataset, options, message):

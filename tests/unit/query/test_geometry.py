@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 import lancelet
-from lancelet.arrow.geometry import boxes_of, is_geometry_type, to_wkb
 from lancelet.errors import ExpressionError, InvalidInputError, UnsupportedError
+from lancelet.format.geometry import boxes_of, is_geometry_type, to_wkb
 from lancelet.indices import IndexConfig
 
 shapely = pytest.importorskip("shapely")

@@ -88,6 +88,8 @@ class FileReader(RowReader):
             if tail is not None:
                 verified.verify_tail(tail)
             self._fetch = verified.read_ranges
+            if self._mapped is None:
+                self._block_bytes = metadata.checksums.block_bytes
         if self._mapped is not None:
             source_bytes, known_pages = self._mapped.source, self._mapped.known
             self._watched = (

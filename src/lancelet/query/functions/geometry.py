@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lancelet.arrow.geometry import (
+from lancelet.format.geometry import (
     GeometryError,
     from_wkb,
     from_wkt,

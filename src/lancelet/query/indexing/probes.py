@@ -17,7 +17,7 @@ from typing import Final, assert_never
 
 import pyarrow as pa
 
-from lancelet.arrow.geometry import boxes_of
+from lancelet.format.geometry import boxes_of
 from lancelet.index.parts.spans import interval_within
 from lancelet.index.question import (
     Contains,

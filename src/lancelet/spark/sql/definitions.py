@@ -171,9 +171,9 @@ def _place(
     try:
         uri, options, _ = named.opened(None)
     except Exception as error:
-        if not is_missing(error):
-            raise
-        return None, named
+        if is_missing(error):
+            return None, named
+        raise
     return TableRef.of(uri, options), named
 
 
@@ -223,8 +223,9 @@ def drop(session: Session, words: Words) -> DataFrame | None:
     except Exception as error:
         if not is_missing(error):
             raise
-        if not may_be_missing:
-            raise NotFoundError("there is no table to drop", table=reference.title) from error
+        if may_be_missing:
+            return nothing(session)
+        raise NotFoundError("there is no table to drop", table=reference.title) from error
     return nothing(session)
 
 
@@ -255,8 +256,9 @@ def _create_namespace(session: Session, words: Words) -> DataFrame | None:
     try:
         client.create_namespace(request)
     except Exception as error:
-        if not (may_be_there and "AlreadyExists" in type(error).__name__):
-            raise
+        if may_be_there and "AlreadyExists" in type(error).__name__:
+            return nothing(session)
+        raise
     return nothing(session)
 
 
@@ -273,8 +275,9 @@ def _drop_namespace(session: Session, words: Words) -> DataFrame | None:
     try:
         client.drop_namespace(request)
     except Exception as error:
-        if not (may_be_missing and is_missing(error)):
-            raise
+        if may_be_missing and is_missing(error):
+            return nothing(session)
+        raise
     return nothing(session)
 
 

@@ -223,9 +223,9 @@ def locate(spark: SparkSession, source: Source, reference: Reference) -> TableRe
         try:
             uri, options, known = named.opened(None)
         except Exception as error:  # what others' namespaces raise has no common class
-            if not _is_missing(error):
-                raise
-            source.fail(_unknown(named), reference.start, table=reference.title)
+            if _is_missing(error):
+                source.fail(_unknown(named), reference.start, table=reference.title)
+            raise
         if known.is_managed:
             raise UnsupportedError(
                 "the namespace decides who publishes versions of this table; use lancelet.dataset",

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lancelet.arrow.geometry import boxes_of, is_geometry_type
 from lancelet.encodings.base import RowRange
 from lancelet.errors import CorruptDataError
+from lancelet.format.geometry import boxes_of, is_geometry_type
 from lancelet.index.base import (
     Found,
     IndexedRows,
