@@ -7,8 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 from lancelet.cli.exit_codes import ExitCode
-from lancelet.cli.output import Output, bytes_text
+from lancelet.cli.output import Output
 from lancelet.cli.table_arguments import add_table, open_table
+from lancelet.dataset.display import size_text
 from lancelet.ops.cleanup import parse_duration
 
 _FILES_SHOWN = 10_000
@@ -53,7 +54,7 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
             (
                 file.kind,
                 file.path,
-                file.size_bytes if not out.is_for_people else bytes_text(file.size_bytes),
+                file.size_bytes if not out.is_for_people else size_text(file.size_bytes),
                 file.reason,
             )
             for file in plan.candidate_files

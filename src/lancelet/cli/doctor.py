@@ -10,7 +10,8 @@ from typing import Final
 from lancelet import config
 from lancelet.about import __version__
 from lancelet.cli.exit_codes import ExitCode
-from lancelet.cli.output import Output, bytes_text
+from lancelet.cli.output import Output
+from lancelet.dataset.display import size_text
 from lancelet.format.version import DEFAULT_VERSION, FileVersion
 from lancelet.kernels.select import backend, instruction_sets
 
@@ -62,4 +63,4 @@ def _installed(name: str) -> str:
 
 
 def _bytes(count: int, out: Output) -> int | str:
-    return count if not out.is_for_people else bytes_text(count)
+    return count if not out.is_for_people else size_text(count)

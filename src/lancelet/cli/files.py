@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from lancelet.cli.exit_codes import ExitCode
-from lancelet.cli.output import Output, bytes_text
+from lancelet.cli.output import Output
 from lancelet.cli.table_arguments import add_table, add_version, open_table
 from lancelet.dataset import LanceDataset
+from lancelet.dataset.display import size_text
 from lancelet.ops.list_files import files_of, stored_files
 
 _COLUMNS = ("type", "path", "base", "bytes")
@@ -61,4 +62,4 @@ def _others(table: LanceDataset, stored: dict[str, int]) -> Iterator[tuple[Any, 
 
 def _shown(row: tuple[Any, ...], out: Output) -> tuple[Any, ...]:
     *rest, size = row
-    return (*rest, size if not out.is_for_people or size is None else bytes_text(size))
+    return (*rest, size if not out.is_for_people or size is None else size_text(size))

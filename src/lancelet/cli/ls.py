@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from lancelet.cli.exit_codes import ExitCode
-from lancelet.cli.output import Output, bytes_text
+from lancelet.cli.output import Output
 from lancelet.cli.table_arguments import add_storage_options, storage_options_of
 from lancelet.cli.versions import committed_at
 from lancelet.dataset import dataset
+from lancelet.dataset.display import size_text
 from lancelet.errors import LanceletError, NotFoundError
 from lancelet.format.paths import VERSIONS
 from lancelet.io.open import open_folder
@@ -80,6 +81,6 @@ def _described(snapshot: Snapshot, out: Output) -> tuple[Any, ...]:
         snapshot.version,
         snapshot.num_rows,
         len(fragments),
-        size if not out.is_for_people else bytes_text(size),
+        size if not out.is_for_people else size_text(size),
         committed_at(snapshot),
     )

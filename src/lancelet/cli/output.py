@@ -229,20 +229,6 @@ def json_value(value: Any) -> Any:
     return str(value)
 
 
-def bytes_text(count: int) -> str:
-    """Return a number of bytes for people.
-
-    >>> bytes_text(17), bytes_text(1_500_000)
-    ('17 B', '1.4 MiB')
-    """
-    size = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"
-
-
 def _text(value: Any) -> str:
     match value:
         case None:

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from lancelet.cli.exit_codes import ExitCode
-from lancelet.cli.output import Output, bytes_text
+from lancelet.cli.output import Output
 from lancelet.cli.table_arguments import (
     add_table,
     add_version,
     open_table,
     storage_options_of,
 )
+from lancelet.dataset.display import size_text
 from lancelet.errors import ObjectNotFoundError, UnsupportedError
 from lancelet.file.api import open_file
 from lancelet.file.messages import encoding_text
@@ -103,4 +104,4 @@ def _shown(row: tuple[Any, ...], out: Output) -> tuple[Any, ...]:
     *rest, size, encoding = row
     if not out.is_for_people:
         return row
-    return (*rest, bytes_text(size), " > ".join(_KIND.findall(encoding)))
+    return (*rest, size_text(size), " > ".join(_KIND.findall(encoding)))

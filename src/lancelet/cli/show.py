@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 
 from lancelet.cli.exit_codes import ExitCode
-from lancelet.cli.output import Output, bytes_text
+from lancelet.cli.output import Output
 from lancelet.cli.table_arguments import add_table, add_version, open_table
 from lancelet.cli.versions import committed_at, operation_of
+from lancelet.dataset.display import size_text
 from lancelet.debug import format_manifest
 from lancelet.format.flags import Feature
 
@@ -40,7 +41,7 @@ def run(arguments: argparse.Namespace, out: Output) -> ExitCode:
             "rows": snapshot.num_rows,
             "deleted_rows": int(fragments.num_deleted_rows.sum()),
             "fragments": len(fragments),
-            "bytes": size if not out.is_for_people else bytes_text(size),
+            "bytes": size if not out.is_for_people else size_text(size),
             "columns": len(snapshot.schema.fields),
             "file_version": manifest.data_version.value,
             "features": _names(manifest.reader_flags | manifest.writer_flags),

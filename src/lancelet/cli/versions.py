@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lancelet.cli.exit_codes import ExitCode
-from lancelet.cli.output import Output, bytes_text
+from lancelet.cli.output import Output
 from lancelet.cli.table_arguments import add_table, open_table
 from lancelet.dataset import LanceDataset
+from lancelet.dataset.display import size_text
 from lancelet.table.snapshot import Snapshot, open_entry
 
 _COLUMNS = ("version", "committed", "operation", "rows", "fragments", "bytes", "tags")
@@ -45,7 +46,7 @@ def _rows(table: LanceDataset, last: int | None, out: Output) -> Iterator[tuple[
             operation_of(snapshot),
             snapshot.num_rows,
             len(fragments),
-            size if not out.is_for_people else bytes_text(size),
+            size if not out.is_for_people else size_text(size),
             sorted(tags.get(snapshot.version, [])) or None,
         )
 

@@ -4,7 +4,8 @@ import io
 import json
 from datetime import UTC, datetime
 
-from lancelet.cli.output import Form, Output, bytes_text
+from lancelet.cli.output import Form, Output
+from lancelet.dataset.display import size_text
 
 
 class Terminal(io.StringIO):
@@ -74,7 +75,7 @@ def test_bars_are_drawn_for_people_only() -> None:
 
 
 def test_bytes_are_told_in_the_unit_that_fits() -> None:
-    assert [bytes_text(1024**power) for power in range(5)] == [
+    assert [size_text(1024**power) for power in range(5)] == [
         "1 B",
         "1.0 KiB",
         "1.0 MiB",
