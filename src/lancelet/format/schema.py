@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final
 
 import pyarrow as pa
@@ -51,7 +51,7 @@ _NESTING_MAX: Final = 100
 _ENCODINGS: Final = {int(encoding): encoding for encoding in Encoding}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Schema:
     """The fields of a table or file, and the metadata of the schema itself."""
 
@@ -103,6 +103,11 @@ class Schema:
         for node in self.fields:
             yield from node.walk()
 
+    @cached_property
+    def by_name(self) -> Mapping[str, Field]:
+        """The top-level fields by their names, and the first of those that share one."""
+        return {node.name: node for node in reversed(self.fields)}
+
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the top-level fields."""
@@ -145,7 +150,9 @@ class Schema:
             if passes_lists and found and found[-1].is_list and siblings[0].name != name:
                 found.append(siblings[0])
                 siblings = siblings[0].children
-            node = next((sibling for sibling in siblings if sibling.name == name), None)
+            # A table may have ten thousand columns, and all of them may be asked for.
+            named = {each.name: each for each in reversed(siblings)} if found else self.by_name
+            node = named.get(name)
             if node is None and folds_case:
                 alike = [each for each in siblings if each.name.casefold() == name.casefold()]
                 node = alike[0] if len(alike) == 1 else None

@@ -14,6 +14,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Final
 
 import pyarrow as pa
 
@@ -29,6 +30,9 @@ from lancelet.query.row_columns import ROW_FIELDS
 from lancelet.query.scan_options import Columns
 from lancelet.query.scan_types import scan_field
 from lancelet.query.traversal import columns_of
+
+_COLUMN_BYTES: Final = 1024
+"""What a column or a field of a projection weighs, about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,11 @@ class Projection:
     fields: tuple[Field, ...]
     row_columns: tuple[str, ...]
     metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory it takes, about; to look at every column costs more than to project."""
+        return _COLUMN_BYTES * (len(self.columns) + len(self.fields))
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -170,13 +179,14 @@ def needed(
 
 def _stored_path(schema: Schema, path: tuple[str, ...]) -> str:
     """Return the part of a path that the schema has: keys of maps are no fields."""
-    siblings, kept = schema.fields, 0
+    named, kept = schema.by_name, 0
     for name in path:
-        node = next((each for each in siblings if each.name == name), None)
+        node = named.get(name)
         if node is None or node.is_blob:
             break
         kept += 1
-        siblings = node.children if node.logical_type == "struct" else ()
+        children = node.children if node.logical_type == "struct" else ()
+        named = {child.name: child for child in reversed(children)}
     return format_path(path[: max(kept, 1)])
 
 
