@@ -165,6 +165,37 @@ def test_the_first_release_of_the_oldest_python_is_enough():
     assert offenders == []
 
 
+def test_time_and_chance_come_from_one_place():
+    """A simulation takes the place of `surroundings`; what asks elsewhere would escape it."""
+    refused = {
+        "time": {"time", "time_ns", "sleep", "monotonic", "monotonic_ns"},
+        "datetime": {"now", "utcnow", "today"},
+        "uuid": {"uuid1", "uuid4"},
+        "os": {"urandom"},
+        "threading": {"Thread", "Timer"},
+        "secrets": None,
+        "random": None,
+    }
+    offenders = []
+    for path, tree in trees():
+        # Processes that work on jobs are started by the machine, whoever asks.
+        if path.parts[1] not in {"io", "table", "ops"} or "jobs" in path.parts:
+            continue
+        imported = {top for top, _ in imported_tops(tree)}
+        for node in ast.walk(tree):
+            match node:
+                case ast.Attribute(value=ast.Name(id=module), attr=name) if (
+                    module in refused and module in imported
+                ):
+                    words = refused[module]
+                    if words is None or name in words:
+                        offenders.append(f"{path}:{node.lineno} {module}.{name}")
+                case ast.Name(id="ThreadPoolExecutor") if path.name != "pool.py":
+                    offenders.append(f"{path}:{node.lineno} ThreadPoolExecutor")
+    # What is written of a trace is the time of day for people, and decides nothing.
+    assert [each for each in offenders if "trace_events" not in each] == []
+
+
 def test_no_property_has_a_deadline_in_wall_time():
     """Neither of its own, nor by the check of hypothesis for data that are slow to make."""
     offenders = [

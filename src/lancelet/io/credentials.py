@@ -16,12 +16,12 @@ from __future__ import annotations
 import configparser
 import os
 import threading
-import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from lancelet import surroundings
 from lancelet.errors import InvalidInputError
 from lancelet.io.fork import renew_after_fork
 from lancelet.io.options import EXPIRES_AT, option_of
@@ -50,7 +50,10 @@ class RefreshedOptions:
     """Options from a provider, kept until shortly before they expire."""
 
     def __init__(
-        self, provider: OptionsProvider, *, clock: Callable[[], float] = time.time
+        self,
+        provider: OptionsProvider,
+        *,
+        clock: Callable[[], float] = lambda: surroundings.time_ns() / 1e9,
     ) -> None:
         """Ask `provider` when first needed; `clock` gives seconds since 1970."""
         self._provider = provider

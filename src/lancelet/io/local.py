@@ -13,7 +13,6 @@ import contextlib
 import os
 import shutil
 import stat
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Final
 
 import numpy as np
 
+from lancelet import surroundings
 from lancelet.buffers import Bytes
 from lancelet.errors import StorageError
 from lancelet.io.durable import (
@@ -262,7 +262,7 @@ class LocalStore(Store):
 
         Folders below it that have been empty for so long go too: nobody is about to fill them.
         """
-        limit = time.time() - older_than_seconds
+        limit = surroundings.time_ns() / 1e9 - older_than_seconds
         root = self._native_folder(folder)
         swept = 0
         for parent, _, names in os.walk(root, topdown=False):

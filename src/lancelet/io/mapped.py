@@ -31,13 +31,13 @@ from __future__ import annotations
 
 import os
 import stat
-import time
 import weakref
 from collections.abc import Hashable
 from typing import Final
 
 import numpy as np
 
+from lancelet import surroundings
 from lancelet.buffers import Bytes, Ranges, Slices
 from lancelet.errors import CorruptDataError
 from lancelet.io.store import MappedObject, ObjectReader, check_ranges, not_stored
@@ -178,6 +178,6 @@ def _identity(found: os.stat_result) -> Hashable | None:
     """
     changed = max(found.st_mtime_ns, found.st_ctime_ns)
     is_coarse = changed % _SECOND_NS == 0
-    if time.time_ns() - changed < (3 * _SECOND_NS if is_coarse else _CLOCK_NS):
+    if surroundings.time_ns() - changed < (3 * _SECOND_NS if is_coarse else _CLOCK_NS):
         return None
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)

@@ -10,13 +10,13 @@ where it would silently be empty.
 from __future__ import annotations
 
 import threading
-import uuid
 import weakref
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 
 import numpy as np
 
+from lancelet import surroundings
 from lancelet.buffers import Bytes, Ranges, Slices
 from lancelet.errors import InvalidInputError
 from lancelet.io.fork import renew_after_fork
@@ -48,7 +48,7 @@ class _Objects:
         self.lock = threading.Lock()
 
 
-_PROCESS = uuid.uuid4().hex
+_PROCESS = surroundings.new_uuid().hex
 _BUCKETS: dict[str, _Objects] = {}
 _UNNAMED: weakref.WeakValueDictionary[str, _Objects] = weakref.WeakValueDictionary()
 """Buckets that only stores know; such a bucket lives as long as one of them."""
@@ -68,7 +68,7 @@ class MemoryStore(Store):
     @staticmethod
     def unnamed() -> MemoryStore:
         """Open a bucket of its own, which no other call can open."""
-        bucket = f"~{uuid.uuid4().hex}"
+        bucket = f"~{surroundings.new_uuid().hex}"
         objects = _UNNAMED[bucket] = _Objects()
         store = MemoryStore(bucket)
         assert store._objects is objects
@@ -102,13 +102,13 @@ class MemoryStore(Store):
 
     def put(self, path: str, data: BytesLike) -> None:
         """Store an object whole, in place of whatever had the name."""
-        entry = (bytes(as_memoryview(data)), datetime.now(UTC))
+        entry = (bytes(as_memoryview(data)), surroundings.now())
         with self._objects.lock:
             self._objects.stored[self._key(path)] = entry
 
     def put_if_absent(self, path: str, data: BytesLike) -> None:
         """Store an object if the name is free."""
-        entry = (bytes(as_memoryview(data)), datetime.now(UTC))
+        entry = (bytes(as_memoryview(data)), surroundings.now())
         with self._objects.lock:
             if self._objects.stored.setdefault(self._key(path), entry) is not entry:
                 raise name_taken(path)

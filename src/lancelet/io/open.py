@@ -10,7 +10,7 @@ import os
 from functools import lru_cache
 from typing import Final
 
-from lancelet import io
+from lancelet import io, surroundings
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.io.credentials import OptionsProvider
 from lancelet.io.local import LocalStore
@@ -43,7 +43,7 @@ def open_store(
     ('memory://shelf', 'tables/t.lance')
     """
     location = parse_uri(uri)
-    store = _store_of(location, storage_options or {}, provider)
+    store = surroundings.watched(_store_of(location, storage_options or {}, provider))
     store = REQUEST_METRICS.watched(store, location.scheme)
     return LISTENERS.watched(store), location.path
 

@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
+from lancelet import surroundings
 from lancelet.config import IO_THREADS
 from lancelet.io.fork import renew_after_fork
 
@@ -91,7 +92,7 @@ def started(pool: ThreadPoolExecutor, task: Callable[[T], R], item: T) -> Future
     That is so in threads that go on after the main one has ended, and in what `atexit` calls.
     """
     try:
-        return pool.submit(task, item)
+        return surroundings.submit(pool, task, item)
     except RuntimeError:
         return _WhenAsked(partial(task, item))
 

@@ -12,12 +12,11 @@ patience. Whoever raises it for a write knows that doing the write twice does no
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from lancelet import surroundings
 from lancelet.errors import StorageUnavailableError
 
 T = TypeVar("T")
@@ -46,9 +45,9 @@ def with_retries(
     request: Callable[[], T],
     policy: RetryPolicy,
     *,
-    sleep: Callable[[float], None] = time.sleep,
-    clock: Callable[[], float] = time.monotonic,
-    jitter: Callable[[float, float], float] = random.uniform,
+    sleep: Callable[[float], None] = surroundings.sleep,
+    clock: Callable[[], float] = surroundings.monotonic,
+    jitter: Callable[[float, float], float] = surroundings.uniform,
 ) -> T:
     """Run a request until it succeeds, fails for good, or the policy gives up.
 

@@ -17,8 +17,9 @@ import contextlib
 import errno
 import os
 import sys
-import uuid
 from typing import Final, Protocol
+
+from lancelet import surroundings
 
 if sys.platform != "win32":
     import fcntl
@@ -199,4 +200,4 @@ def _close(file: UnfinishedFile) -> None:
 
 
 def _temporary_name(folder: str) -> str:
-    return os.path.join(folder, TEMPORARY_PREFIX + uuid.uuid4().hex)
+    return os.path.join(folder, TEMPORARY_PREFIX + surroundings.new_uuid().hex)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import time
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from lancelet import surroundings
 from lancelet.errors import CommitConflictError, InternalError
 from lancelet.format.operation import Operation
 from lancelet.format.transaction import COMMIT_MESSAGE_KEY, Transaction
@@ -47,7 +46,7 @@ def new_transaction(
 ) -> Transaction:
     """Return a transaction with an id of its own."""
     properties = {} if remarks is None else remarks.to_properties()
-    return Transaction(read_version, str(uuid.uuid4()), operation, properties)
+    return Transaction(read_version, str(surroundings.new_uuid()), operation, properties)
 
 
 def publish(
@@ -95,12 +94,12 @@ def with_retries(
 
     `can_redo` says whether the work can be done from that version, which not all work can.
     """
-    deadline = time.monotonic() + retries.seconds
+    deadline = surroundings.monotonic() + retries.seconds
     for attempt in itertools.count():
         try:
             return work(snapshot)
         except CommitConflictError as error:
-            is_last = attempt >= retries.most or time.monotonic() > deadline
+            is_last = attempt >= retries.most or surroundings.monotonic() > deadline
             if is_last or not error.facts.get("retryable"):
                 raise error.with_facts(retries=attempt) from None
             latest = open_snapshot(snapshot.location)

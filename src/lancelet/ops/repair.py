@@ -13,13 +13,13 @@ operation of the format does both.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
+from lancelet import surroundings
 from lancelet.buffers import Ranges
 from lancelet.errors import IndexNotFoundError, InvalidInputError
 from lancelet.file.memo import CachedHeads
@@ -222,7 +222,7 @@ def _copied(
     files: list[DataFile] = []
     for file in fragment.files:
         place = source.location.place(DATA, file.path, file.base_id, bases)
-        new = data_file_name(uuid.uuid4())
+        new = data_file_name(surroundings.new_uuid())
         files.append(replace(file, path=new, base_id=None))
         stem = place.path.removesuffix(DATA_SUFFIX)
         blobs = [info.path for info in place.store.list(stem)]

@@ -9,7 +9,6 @@ Nothing that readers see changes here. A write that fails takes its files away a
 from __future__ import annotations
 
 import contextlib
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -17,6 +16,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from lancelet import surroundings
 from lancelet.errors import InvalidInputError, StorageError
 from lancelet.file import v0_1
 from lancelet.file.arguments import OutOfRangeError
@@ -154,7 +154,7 @@ class _FragmentWriter:
 
     def _begin(self) -> tuple[Target, str, DataFileWriter]:
         target = self._targets[len(self._done) % len(self._targets)]
-        name = data_file_name(uuid.uuid4())
+        name = data_file_name(surroundings.new_uuid())
         writer = self._create(target.store, _path(target, name))
         self._open = (target, name, writer)
         if self._options.on_begin is not None:

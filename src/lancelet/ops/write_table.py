@@ -9,12 +9,12 @@ Append and overwrite create the table where there is none.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
+from lancelet import surroundings
 from lancelet.errors import (
     AlreadyExistsError,
     CommitConflictError,
@@ -136,7 +136,7 @@ def write_table(
     beside = None if latest is None else replace(latest, location=lazy)
     prepared = prepare_write(lazy, beside, rows, mode, options)
     prepared = replace(prepared, options=replace(prepared.options, settle=lazy.store.settle))
-    deadline = time.monotonic() + _RETRY_SECONDS
+    deadline = surroundings.monotonic() + _RETRY_SECONDS
     while True:
         transaction = new_transaction(prepared.read_version, prepared.operation, options.remarks)
         try:
@@ -147,7 +147,7 @@ def write_table(
             # Both say that nothing was committed.
             before, latest = latest, latest_snapshot(location)
             again = None if latest is None else _appended_to(latest, before, prepared, mode, error)
-            if again is None or time.monotonic() > deadline:
+            if again is None or surroundings.monotonic() > deadline:
                 raise
             prepared = again
 

@@ -12,7 +12,6 @@ write-ahead log if its source has one, but no shard yet, and none of its rows ar
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -20,6 +19,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from lancelet import surroundings
 from lancelet.buffers import Ranges
 from lancelet.errors import (
     AlreadyExistsError,
@@ -113,7 +113,7 @@ def copy_files(source: Snapshot, target: TableLocation, *, own: bool = False) ->
 
 
 def _publish(source: Snapshot, target: TableLocation, state: State, operation: Clone) -> Snapshot:
-    transaction = Transaction(source.version, str(uuid.uuid4()), operation)
+    transaction = Transaction(source.version, str(surroundings.new_uuid()), operation)
     manifest = replace(state.manifest, tag="", version_aux_data=0).with_flags()
     state = replace(state, manifest=manifest)
     return publish_first(target, transaction, state, source.entry.naming)

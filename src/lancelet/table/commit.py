@@ -18,13 +18,11 @@ of the latest version is only advice; the disk may write both when it likes.
 
 from __future__ import annotations
 
-import random
-import secrets
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from lancelet import surroundings
 from lancelet.about import __version__
 from lancelet.errors import (
     AlreadyExistsError,
@@ -161,9 +159,9 @@ def _commit(location: TableLocation, transaction: Transaction, options: CommitOp
         keeps_order=options.keeps_order,
         keys_are_new=options.keys_are_new,
     )
-    deadline = None if options.seconds is None else time.monotonic() + options.seconds
+    deadline = None if options.seconds is None else surroundings.monotonic() + options.seconds
     for attempt in range(max(1, options.attempts)):
-        if attempt and deadline is not None and time.monotonic() > deadline:
+        if attempt and deadline is not None and surroundings.monotonic() > deadline:
             break
         try:
             published = _attempt(location, resolver, options)
@@ -226,7 +224,7 @@ def _attempt(
     check_writable(latest.manifest.reader_flags, latest.manifest.writer_flags)
     if options.detached:
         base = open_snapshot(location, ours.read_version)
-        version = secrets.randbits(63) | DETACHED_BIT
+        version = surroundings.random_bits(63) | DETACHED_BIT
         return _publish(location, _prepare(ours, base, version, options), options)
     try:
         return _follow(location, resolver, options, latest)
@@ -300,7 +298,7 @@ def check_same_table(known: Snapshot, latest: Snapshot) -> None:
 
 def _prepare_first(transaction: Transaction, options: CommitOptions) -> PreparedCommit:
     context = CommitContext(
-        version=DETACHED_BIT | secrets.randbits(63) if options.detached else 1,
+        version=DETACHED_BIT | surroundings.random_bits(63) if options.detached else 1,
         stable_row_ids=options.stable_row_ids,
         data_version=options.data_version,
     )
@@ -419,7 +417,7 @@ def _stamped(prepared: PreparedCommit, mark: Mark | None) -> Manifest:
     return replace(
         manifest,
         config=manifest.config if mark is None else mark.put(manifest.config),
-        timestamp_ns=time.time_ns(),
+        timestamp_ns=surroundings.time_ns(),
         transaction_file=transaction.file_name,
         ancestors=b"" if base is None else base.manifest.descent(),
         writer_version=WriterVersion.of(_LIBRARY, __version__),
@@ -447,4 +445,4 @@ def _write_hint(store: Store, version: int) -> None:
 def _wait(attempt: int) -> None:
     """Wait a random time that grows with every attempt, so that writers spread out."""
     bound = min(_WAIT_MS_FIRST * 2**attempt, _WAIT_MS_MAX)
-    time.sleep(random.uniform(0, bound) / 1000)  # noqa: S311 - not a secret
+    surroundings.sleep(surroundings.uniform(0, bound) / 1000)

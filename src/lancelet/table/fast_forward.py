@@ -11,12 +11,12 @@ the branch would lie in the future of the parent; they become the new version.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
+from lancelet import surroundings
 from lancelet.errors import AlreadyExistsError, CommitConflictError
 from lancelet.format.base_paths import BasePath
 from lancelet.format.fragment import Fragment, Inline, StoredSequence
@@ -49,7 +49,7 @@ def fast_forward(main: TableLocation, name: str) -> Snapshot:
         return parent
     copy_files(source, parent.location, own=True)
     operation = Overwrite(tuple(source.fragments), source.schema)
-    transaction = Transaction(parent.version, str(uuid.uuid4()), operation)
+    transaction = Transaction(parent.version, str(surroundings.new_uuid()), operation)
     state = _as_of_parent(source, parent)
     try:
         naming = parent.entry.naming

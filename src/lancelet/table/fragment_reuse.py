@@ -12,14 +12,13 @@ all are, and those of fragments that were never rewritten stay the same.
 
 from __future__ import annotations
 
-import time
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pyroaring import FrozenBitMap
 
+from lancelet import surroundings
 from lancelet.buffers import Ranges
 from lancelet.format.fragment_reuse import (
     DETAILS_FILE,
@@ -144,7 +143,7 @@ def _knows(index: IndexMetadata, version: ReuseVersion) -> bool:
 def _new_entry(
     versions: Sequence[ReuseVersion], base: Snapshot, before: IndexMetadata | None
 ) -> IndexMetadata:
-    identity = uuid.uuid4()
+    identity = surroundings.new_uuid()
     content = render_content(versions)
     details = inline_details(versions)
     files: tuple[IndexFile, ...] = ()
@@ -162,7 +161,7 @@ def _new_entry(
         fragment_bitmap=FrozenBitMap(new),
         details=details,
         index_version=INDEX_VERSION if before is None else before.index_version,
-        created_at=time.time_ns() // _MILLION,
+        created_at=surroundings.time_ns() // _MILLION,
         files=files,
     )
 

@@ -19,12 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final
 
 import numpy as np
 
+from lancelet import surroundings
 from lancelet.buffers import Ranges, Slices, run
 from lancelet.errors import (
     CorruptDataError,
@@ -295,7 +296,7 @@ def open_manifest(store: Store, entry: ManifestEntry, cache: LruCache = CACHE) -
 
 def _open_manifest(store: Store, entry: ManifestEntry, cache: LruCache) -> StoredManifest:
     is_small = entry.size <= TAIL_BYTES
-    if is_small and datetime.now(UTC) - entry.modified < _JUST_WRITTEN:
+    if is_small and surroundings.now() - entry.modified < _JUST_WRITTEN:
         return _parsed(store.read(entry.path), cache)
     reader = store.open_reader(entry.path, entry.size)
     if reader.identity is None:

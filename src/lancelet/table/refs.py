@@ -11,14 +11,13 @@ branch removes it.
 
 from __future__ import annotations
 
-import secrets
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from typing import TypeAlias
 
+from lancelet import surroundings
 from lancelet.errors import (
     AlreadyExistsError,
     CommitError,
@@ -221,11 +220,11 @@ def _create_branch(
             name=name,
             uri=main.uri,
         ) from error
-    step = BranchStep(source.version, secrets.token_hex(16))
+    step = BranchStep(source.version, f"{surroundings.random_bits(128):032x}")
     branch = Branch(
         parent_branch=source.manifest.branch,
         parent_version=source.version,
-        created_at=int(time.time()),
+        created_at=surroundings.time_ns() // 1_000_000_000,
         manifest_bytes=source.entry.size,
         identifier=None if above is None else (*above, step),
     )
@@ -313,7 +312,7 @@ def _tag_of(main: TableLocation, version: int, branch: str | None, before: Tag) 
                 branch=branch,
                 version=version,
                 manifest_bytes=entry.size,
-                updated_at_ns=time.time_ns(),
+                updated_at_ns=surroundings.time_ns(),
             )
     except VersionNotFoundError as error:
         raise VersionNotFoundError(

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import json
 import re
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,6 +28,7 @@ from typing import Final
 
 import numpy as np
 
+from lancelet import surroundings
 from lancelet.errors import (
     CorruptDataError,
     ObjectNotFoundError,
@@ -174,7 +174,7 @@ def held(location: TableLocation, version: int) -> Iterator[ManifestEntry]:
         VersionNotFoundError: It is not there, or a cleanup is about to remove it.
     """
     store = location.store
-    path = f"{VERSIONS}/.hold-{version:020}-{uuid.uuid4().hex}"
+    path = f"{VERSIONS}/.hold-{version:020}-{surroundings.new_uuid().hex}"
     store.put_note(path, b"{}")
     try:
         if version in Removals.of(store).transactions:
@@ -197,6 +197,6 @@ def _read(store: Store, name: str) -> Removals:
 def _put(store: Store, record: Removals) -> str:
     record = record.bounded()
     lowest, highest = min(record.transactions), max(record.transactions)
-    path = f"{VERSIONS}/.removed-{lowest:020}-{highest:020}-{uuid.uuid4().hex}.json"
+    path = f"{VERSIONS}/.removed-{lowest:020}-{highest:020}-{surroundings.new_uuid().hex}.json"
     store.put(path, record.render())
     return path

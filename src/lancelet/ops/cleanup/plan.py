@@ -13,10 +13,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from enum import Enum
 from typing import Final
 
+from lancelet import surroundings
 from lancelet.format.paths import (
     DATA,
     DATA_SUFFIX,
@@ -298,7 +298,7 @@ def _files(
             own[folder] = location.store.is_own(path)
         return own[folder]
 
-    now = datetime.now(UTC)
+    now = surroundings.now()
     for entry in versions.late:
         temporary, reason = FileKind.TEMPORARY_MANIFEST, "it came too late to be a version"
         yield CleanupCandidateFile(entry.path, temporary, entry.size, True, reason)

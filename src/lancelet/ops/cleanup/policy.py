@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
+from lancelet import surroundings
 from lancelet.errors import InvalidInputError
 from lancelet.table.manifests import list_versions
 from lancelet.table.snapshot import Snapshot
@@ -88,7 +89,7 @@ def policy_of(
         before_version = numbers[max(0, len(numbers) - retain_versions)]
     return replace(
         policy or CleanupPolicy(),
-        before=None if older_than is None else datetime.now(UTC) - older_than,
+        before=None if older_than is None else surroundings.now() - older_than,
         before_version=before_version,
         versions=None if versions is None else frozenset(versions),
     )

@@ -14,12 +14,11 @@ A cleanup that ends at any point leaves files too many, which a later one delete
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
+from lancelet import surroundings
 from lancelet.config import IO_THREADS
 from lancelet.errors import StorageError
 from lancelet.format.paths import DATA, DELETIONS, INDICES, TRANSACTIONS, VERSIONS
@@ -137,7 +136,7 @@ class _Deleter:
         if self._may_go_alone and _are_gone_at_once(files):
             outcomes = list(map(self._delete, files))
         else:
-            with ThreadPoolExecutor(min(self._threads, len(files))) as pool:
+            with surroundings.executor(min(self._threads, len(files)), "lancelet-delete") as pool:
                 outcomes = list(pool.map(self._delete, files))
         self.failed += outcomes.count(False)
         return [file for file, is_gone in zip(files, outcomes, strict=True) if is_gone]
@@ -160,7 +159,9 @@ def _are_gone_at_once(files: Sequence[CleanupCandidateFile]) -> bool:
 class _Pace:
     """Lets so many go in a second."""
 
-    def __init__(self, per_second: int | None, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, per_second: int | None, now: Callable[[], float] = surroundings.monotonic
+    ) -> None:
         self._between = 0.0 if per_second is None else 1 / per_second
         self._now = now
         self._next = now()
@@ -173,4 +174,4 @@ class _Pace:
         with self._lock:
             due = max(self._next, self._now())
             self._next = due + self._between
-        time.sleep(max(0.0, due - self._now()))
+        surroundings.sleep(max(0.0, due - self._now()))

@@ -8,11 +8,11 @@ Every file of a fragment has all its rows, those deleted too, and in version 0.1
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable
 
 import pyarrow as pa
 
+from lancelet import surroundings
 from lancelet.errors import InternalError
 from lancelet.file import v0_1
 from lancelet.file.base import DataFileWriter
@@ -40,7 +40,7 @@ def write_column_file(
 ) -> DataFile:
     """Write values for all rows of a fragment, deleted ones too, and return the file's entry."""
     version = file_version_of(snapshot)
-    name = data_file_name(uuid.uuid4())
+    name = data_file_name(surroundings.new_uuid())
     writer = _create(snapshot, fragment, schema, f"{DATA}/{name}")
     try:
         policy = BlobPolicy(

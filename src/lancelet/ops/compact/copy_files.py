@@ -7,9 +7,9 @@ force_binary_copy   or it is an error that says why not
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 
+from lancelet import surroundings
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.file.v2.copy import check_joinable, join_files
 from lancelet.file.v2.generation import place_columns
@@ -37,7 +37,7 @@ def copied(
             raise
         return None
     version = sources[0].version
-    name = data_file_name(uuid.uuid4())
+    name = data_file_name(surroundings.new_uuid())
     writer = snapshot.location.store.open_writer(f"{DATA}/{name}")
     try:
         read_bytes = task.options.binary_copy_read_batch_bytes

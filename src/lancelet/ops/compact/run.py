@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from typing import Final
 
 import numpy as np
 
+from lancelet import surroundings
 from lancelet.config import CPU_THREADS
 from lancelet.errors import CommitConflictError
 from lancelet.format.operation import Rewrite
@@ -113,7 +114,7 @@ def run_tasks(
     threads = max(1, min(plan.options.num_threads or CPU_THREADS, len(plan.tasks)))
     run = partial(execute_task, snapshot)
     running: list[Future[RewriteResult]] = []
-    with ThreadPoolExecutor(threads, thread_name_prefix="lancelet-compact") as pool:
+    with surroundings.executor(threads, "lancelet-compact") as pool:
         try:
             running += [pool.submit(run, task) for task in plan.tasks]
             for future in running:

@@ -8,7 +8,6 @@ commit       CreateIndex              by_id: segment 5f0c covers {0, 1, 2}
 
 from __future__ import annotations
 
-import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 from pyroaring import FrozenBitMap
 
+from lancelet import surroundings
 from lancelet.errors import (
     AlreadyExistsError,
     FieldNotFoundError,
@@ -224,7 +224,7 @@ def build_segment(
         as_text=kind.reads_documents,
         within=kind.path_within,
     )
-    segment_id = request.uuid or uuid.uuid4()
+    segment_id = request.uuid or surroundings.new_uuid()
     folder = folder or new_folder(snapshot, segment_id)
     details = _train(kind, rows, folder, request)
     return describe_segment(
@@ -311,7 +311,7 @@ def describe_segment(
         fragment_bitmap=FrozenBitMap(covered),
         details=AnyDetails(kind.type_url, details),
         index_version=version,
-        created_at=int(time.time() * 1000),
+        created_at=surroundings.time_ns() // 1_000_000,
         files=tuple(folder.written),
     )
 

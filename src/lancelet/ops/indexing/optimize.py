@@ -22,6 +22,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from lancelet import surroundings
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.format.operation import CreateIndex
@@ -299,7 +300,7 @@ class _NewSegment:
         parameters = example.kind.parameters_like(b"" if details is None else details.value, opened)
         stable = snapshot.manifest.uses_stable_row_ids
         version = example.kind.version(parameters, stable_row_ids=stable)
-        own_id = uuid.uuid4()
+        own_id = surroundings.new_uuid()
         folder = new_folder(snapshot, own_id)
         value_type = opened.data_type if isinstance(opened, Typed) else None
         return _NewSegment(snapshot, example, parameters, version, value_type, own_id, folder)
@@ -329,7 +330,7 @@ class _NewSegment:
         """Return the segment, or the same rows in another one where partitions differ too much."""
         if self.example.kind is not IVF:
             return self
-        own_id = uuid.uuid4()
+        own_id = surroundings.new_uuid()
         other = replace(self, id=own_id, folder=new_folder(self.snapshot, own_id))
         is_other = write_rebalanced(
             self.snapshot,

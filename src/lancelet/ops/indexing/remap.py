@@ -9,8 +9,7 @@ missing or damaged: it is warned about, and covers nothing of what moved.
 
 from __future__ import annotations
 
-import uuid
-
+from lancelet import surroundings
 from lancelet.errors import InternalError
 from lancelet.format.index_metadata import AnyDetails, IndexMetadata
 from lancelet.format.operation import RewrittenIndex
@@ -45,7 +44,7 @@ class ScalarRemapper:
         if segment is None:
             raise InternalError("a segment of an unknown kind was to be remapped", name=index.name)
         kind: ScalarKind = segment.kind
-        new_id = uuid.uuid4()
+        new_id = surroundings.new_uuid()
         folder = new_folder(snapshot, new_id)
 
         def move(addresses: UInt64s) -> UInt64s:

@@ -14,6 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from lancelet import surroundings
 from lancelet.errors import InvalidInputError, ObjectNotFoundError, UnsupportedError
 from lancelet.format.paths import index_directory
 from lancelet.index.base import IndexedRows, Progress, silent
@@ -46,7 +47,7 @@ def is_staged(request: IndexRequest) -> bool:
 def stage_segment(snapshot: Snapshot, request: IndexRequest) -> None:
     """Write a part of an index."""
     assert request.uuid is not None, "parts are staged under the id of the whole"
-    build_segment(snapshot, request, _folder(snapshot, request.uuid, uuid.uuid4().hex))
+    build_segment(snapshot, request, _folder(snapshot, request.uuid, surroundings.new_uuid().hex))
 
 
 def merge_staged(

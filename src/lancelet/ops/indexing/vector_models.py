@@ -8,7 +8,6 @@ write_encoded      these, in any order, become a segment
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
@@ -16,6 +15,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from lancelet import surroundings
 from lancelet.errors import InvalidInputError, ObjectNotFoundError
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.index.base import IndexedRows
@@ -155,7 +155,7 @@ def write_encoded(
 ) -> IndexMetadata:
     """Write a segment of rows that were encoded before, which no version lists yet."""
     leaf = snapshot.schema.field_by_path(column)
-    segment_id = uuid.uuid4()
+    segment_id = surroundings.new_uuid()
     folder = new_folder(snapshot, segment_id)
     ids, labels, codes = (rows.column(each).combine_chunks() for each in ENCODED_NAMES)
     matrix = values_of(codes).reshape(len(codes), codes.type.list_size)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pyroaring import FrozenBitMap
 
+from lancelet import surroundings
 from lancelet.errors import FieldNotFoundError, InvalidInputError
 from lancelet.format.field import Field
 from lancelet.format.index_metadata import AnyDetails, IndexMetadata
@@ -67,7 +67,7 @@ def build_vector_segment(snapshot: Snapshot, request: VectorIndexRequest) -> Ind
     unknown = sorted(set(covered) - set(known))
     if unknown:
         raise InvalidInputError("the table has no such fragments", fragments=unknown[:10])
-    segment_id = request.uuid or uuid.uuid4()
+    segment_id = request.uuid or surroundings.new_uuid()
     folder = new_folder(snapshot, segment_id)
     name = request.name or default_name(request.column)
     rows = rows_to_index(snapshot, _path(snapshot, leaf), covered, by_address=_by_address(snapshot))
@@ -115,6 +115,6 @@ def _metadata(
         fragment_bitmap=FrozenBitMap(covered),
         details=AnyDetails(IVF.type_url, details),
         index_version=RQ_VERSION if quantizer_name(kind) == "RQ" else 1,
-        created_at=int(time.time() * 1000),
+        created_at=surroundings.time_ns() // 1_000_000,
         files=tuple(folder.written),
     )

@@ -10,13 +10,13 @@ since, and what they flushed before is skipped if it is in the table already.
 
 from __future__ import annotations
 
-import time
 import uuid
 from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
 
+from lancelet import surroundings
 from lancelet.errors import CorruptDataError, corrupt_within
 from lancelet.format.index_metadata import MEM_WAL_INDEX, AnyDetails, IndexFile, IndexMetadata
 from lancelet.format.operation import CreateIndex
@@ -105,7 +105,7 @@ def _with_shards(
     snapshot: Snapshot, entry: IndexMetadata, shards: list[ShardManifest]
 ) -> IndexMetadata:
     details = _details(entry)
-    details.snapshot_ts_millis = time.time_ns() // 1_000_000
+    details.snapshot_ts_millis = surroundings.time_ns() // 1_000_000
     # A rule of fixed shards says how many there are, whether or not they were written yet.
     if not any(
         field.transform in {"bucket", "unsharded"}
@@ -113,7 +113,7 @@ def _with_shards(
         for field in spec.fields
     ):
         details.num_shards = len(shards)
-    noted = replace(entry, uuid=uuid.uuid4(), files=(), dataset_version=snapshot.version)
+    noted = replace(entry, uuid=surroundings.new_uuid(), files=(), dataset_version=snapshot.version)
     state = mem_wal_state(snapshot)
     merged = {} if state is None else state.compacted
     table = pa.Table.from_pylist(

@@ -20,7 +20,6 @@ from __future__ import annotations
 import itertools
 import json
 import re
-import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -31,6 +30,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from lancelet import surroundings
 from lancelet.errors import (
     AlreadyExistsError,
     CommitError,
@@ -265,7 +265,7 @@ class Shard:
             except (CommitOutcomeUnknownError, StorageUnavailableError) as error:
                 is_unknown = is_unknown or isinstance(error, CommitOutcomeUnknownError)
                 if attempt < self._persistence.retries:
-                    time.sleep(self._persistence.delay_ms * (1 << attempt) / 1000)
+                    surroundings.sleep(self._persistence.delay_ms * (1 << attempt) / 1000)
                 elif is_unknown:
                     raise CommitOutcomeUnknownError(
                         "the store did not answer, so nobody knows whether the object is there",

@@ -12,7 +12,6 @@ alone, and `_tombstone` true.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -20,6 +19,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from lancelet import surroundings
 from lancelet.format.operation import Overwrite
 from lancelet.format.paths import ManifestNaming
 from lancelet.format.schema import Schema
@@ -58,7 +58,7 @@ def write_sstable(
     indices: Sequence[MaintainedIndex] = (),
 ) -> SsTable:
     """Write rows in the order they came as a table below the shard, with indices of them."""
-    name = f"{uuid.uuid4().hex[:8]}_gen_{generation}"
+    name = f"{surroundings.new_uuid().hex[:8]}_gen_{generation}"
     location = shard.location.below(f"{shard.folder}/{name}")
     schema, keys = stored_schema(base.schema), base.schema.primary_key
     version = base.manifest.data_version

@@ -6,12 +6,12 @@ shard has come.
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from lancelet import surroundings
 from lancelet.errors import InvalidInputError
 from lancelet.format.index_metadata import (
     MEM_WAL_INDEX,
@@ -140,7 +140,7 @@ def initialize_mem_wal(
             shards=[str(each) for each in left[:10]],
         )
     details = index_details_pb.MemWalIndexDetails(
-        snapshot_ts_millis=time.time_ns() // 1_000_000,
+        snapshot_ts_millis=surroundings.time_ns() // 1_000_000,
         num_shards=num_shards,
         maintained_indexes=maintained or (),
         maintain_all_indexes=maintained is None,
@@ -150,7 +150,7 @@ def initialize_mem_wal(
         for name, value in {**WRITER_DEFAULTS, **writer_config}.items():
             details.writer_config_defaults[name] = str(value).lower()
     entry = IndexMetadata(
-        uuid=uuid.uuid4(),
+        uuid=surroundings.new_uuid(),
         name=MEM_WAL_INDEX,
         fields=(),
         dataset_version=snapshot.version,

@@ -31,6 +31,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from lancelet import surroundings
 from lancelet.errors import (
     CommitError,
     CommitOutcomeUnknownError,
@@ -156,7 +157,7 @@ class MemWalWriter:
         self._queue: deque[_Pending] = deque()
         self._queued_bytes = 0
         self._memory = MemTable()
-        self._told_at = time.monotonic()
+        self._told_at = surroundings.monotonic()
         self._stop = threading.Event()
         self._claim(state)
         if not self._is_durable and self._config["max_wal_flush_interval_ms"]:
@@ -269,7 +270,7 @@ class MemWalWriter:
         self._check_usable()
         if not batches:
             return
-        began = time.monotonic_ns()
+        began = time.perf_counter_ns()
         write = self._bounded(batches)
         self._make_room(write)
         pending = _Pending(write)
@@ -286,7 +287,7 @@ class MemWalWriter:
                 raise pending.error
         with self._lock:
             self.counts.puts += 1
-            self.counts.put_ns += time.monotonic_ns() - began
+            self.counts.put_ns += time.perf_counter_ns() - began
         self._flush_if_full()
         self._tell()
 
@@ -328,14 +329,14 @@ class MemWalWriter:
     ) -> None:
         """Do what talks to the store when no other thread does, unless it is needless by then."""
         seconds = self._config["backpressure_log_interval_ms"] * _MS or None
-        began = time.monotonic()
+        began = surroundings.monotonic()
         with self._lock:
             while not unless() and self._is_busy:
                 if not self._lock.wait(seconds):
                     LOGGER.warning(
                         "shard %s: a write has waited %.1f s for the log or a flush",
                         self.shard.shard_id,
-                        time.monotonic() - began,
+                        surroundings.monotonic() - began,
                     )
             if unless():
                 return
@@ -378,7 +379,7 @@ class MemWalWriter:
             raise
 
     def _log_group(self, group: list[_Pending]) -> None:
-        began = time.monotonic_ns()
+        began = time.perf_counter_ns()
         position, size = self.shard.append(
             self._position + 1,
             [batch for each in group for batch in each.write.batches],
@@ -393,7 +394,7 @@ class MemWalWriter:
             self._settle(group, None)
             self.counts.wal_flushes += 1
             self.counts.wal_bytes += size
-            self.counts.wal_ns += time.monotonic_ns() - began
+            self.counts.wal_ns += time.perf_counter_ns() - began
 
     def _next_group(self, held: Held) -> list[_Pending]:
         """Return the rows that one entry takes: as many puts as fit it, and one at least."""
@@ -440,7 +441,7 @@ class MemWalWriter:
         if not memory.batches:
             return
         self._check_not_lost()
-        began = time.monotonic_ns()
+        began = time.perf_counter_ns()
         try:
             rows = pa.Table.from_batches(memory.batches, self._arrow)
             generation = self.manifest.current_generation
@@ -464,7 +465,7 @@ class MemWalWriter:
             self.manifest, self._memory = published, MemTable()
             self.counts.flushes += 1
             self.counts.flushed_rows += memory.held.num_rows
-            self.counts.flush_ns += time.monotonic_ns() - began
+            self.counts.flush_ns += time.perf_counter_ns() - began
 
     def _visible(self) -> list[pa.RecordBatch]:
         with self._lock:
@@ -500,7 +501,7 @@ class MemWalWriter:
     def _tell(self) -> None:
         """Say in the log of the program how it goes, once in an interval."""
         seconds = self._config["stats_log_interval_ms"] * _MS
-        now = time.monotonic()
+        now = surroundings.monotonic()
         if seconds and now - self._told_at >= seconds:
             self._told_at = now
             counts = self.counts
@@ -568,7 +569,7 @@ def _start_ticking(writer: MemWalWriter, seconds: float, stop: threading.Event) 
             found.log_pending()
             del found
 
-    threading.Thread(target=tick, name="lancelet-wal", daemon=True).start()
+    surroundings.start_thread(tick, "lancelet-wal")
 
 
 def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:

@@ -13,7 +13,6 @@ Numbers that lie outside of all keys of the source need no hash:
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
@@ -23,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancelet import surroundings
 from lancelet.buffers import Int64s
 from lancelet.kernels import bucket_rows, match_words, mix_words, xxh64_many
 from lancelet.ops.merge_insert.key_bytes import (
@@ -37,7 +37,7 @@ from lancelet.rowids.address import UInt64s
 Int32s: TypeAlias = npt.NDArray[np.int32]
 
 _BITS_MAX: Final = 30
-_SEED: Final = secrets.randbits(64)
+_SEED: Final = surroundings.random_bits(64)
 """Unknown to whoever chose the keys, so that they cannot all fall into one bucket."""
 
 

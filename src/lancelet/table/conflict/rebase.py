@@ -14,13 +14,13 @@ writes elsewhere, so a row that is gone already must not appear twice.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 
+from lancelet import surroundings
 from lancelet.buffers import Int64s
 from lancelet.format.fragment import DeletionFile, Fragment
 from lancelet.format.operation import Delete, Operation, Update
@@ -85,7 +85,7 @@ def with_deletions(fragment: Fragment, deleted: DeletionVector, *, read_version:
     entry = DeletionFile(
         file_type=deleted.file_type,
         read_version=read_version,
-        id=secrets.randbits(64),
+        id=surroundings.random_bits(64),
         num_deleted_rows=len(deleted),
     )
     return replace(fragment, deletion_file=entry)

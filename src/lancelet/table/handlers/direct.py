@@ -7,9 +7,9 @@ UserLock         lock 7, look, put, unlock                 stores without any co
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass
 
+from lancelet import surroundings
 from lancelet.errors import (
     AlreadyExistsError,
     CommitOutcomeUnknownError,
@@ -37,7 +37,7 @@ class RenameIfAbsent(CommitHandler):
     def publish(self, store: Store, path: str, data: bytes, *, version: int) -> None:
         """Stage the manifest under a name of its own, then move it."""
         del version
-        staged = staged_manifest_path(path, uuid.uuid4())
+        staged = staged_manifest_path(path, surroundings.new_uuid())
         store.put(staged, data)
         try:
             store.rename_if_absent(staged, path)

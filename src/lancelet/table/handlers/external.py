@@ -16,11 +16,11 @@ A version that the database does not know is looked for in the folder, and recor
 from __future__ import annotations
 
 import contextlib
-import uuid
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Protocol
 
+from lancelet import surroundings
 from lancelet.errors import (
     AlreadyExistsError,
     CorruptDataError,
@@ -100,7 +100,7 @@ class ExternalStore(CommitHandler):
             # No other writer can want its name, and no reader asks the database for it.
             store.put_if_absent(path, data)
             return
-        staged = staged_manifest_path(path, uuid.uuid4())
+        staged = staged_manifest_path(path, surroundings.new_uuid())
         store.put(staged, data)
         record = ManifestRecord(version, join(self.table, staged), len(data))
         try:
