@@ -18,14 +18,13 @@ from functools import reduce
 import pyarrow as pa
 
 from lancelet.index.folder import IndexLoads
-from lancelet.io.metered import PROCESS_METER, IoMeter, metered
+from lancelet.io.metered import metered
 from lancelet.query import search as searches
 from lancelet.query.execute import count_rows, execute
 from lancelet.query.foresight import Foresight
 from lancelet.query.indexing.column_indices import column_indices, vector_indices
 from lancelet.query.indexing.segments import index_loads
-from lancelet.query.measure import measuring, planning
-from lancelet.query.node_meter import READ, SORT, Measured
+from lancelet.query.node_meter import READ, SORT, Measured, NodeMeter, meter_for
 from lancelet.query.plan import ScanPlan
 from lancelet.query.predict import ASKED, Step, plan_steps
 
@@ -48,7 +47,7 @@ class ScanMetrics:
 
 def explain_plan(plan: ScanPlan, *, verbose: bool = False) -> str:
     """Return the steps of a scan, the last first, each with what it will take."""
-    foresight = Foresight(planning(plan), is_anew=False)
+    foresight = Foresight(plan, is_anew=False)
     return _listed([step.text for step in plan_steps(foresight, verbose=verbose)])
 
 
@@ -56,12 +55,12 @@ def analyze_plan(plan: ScanPlan, *, count_only: bool = False) -> str:
     """Run a scan with nothing kept from before, and return its steps with what each took."""
     loads, before = index_loads(plan.snapshot), replace(index_loads(plan.snapshot))
     started = time.perf_counter()
-    planned = planning(plan)
-    meter = planned.meter
-    steps = plan_steps(Foresight(planned, is_anew=True), verbose=True, counts=count_only)
+    foresight = Foresight(plan, is_anew=True)
+    meter = foresight.meter
+    steps = plan_steps(foresight, verbose=True, counts=count_only)
     # What was only asked to foresee what will be asked is told once.
     before.comparisons, before.found = loads.comparisons, loads.found
-    cold = measuring(planned)
+    cold = _cold(plan, meter)
     rows = count_rows(cold) if count_only else sum(batch.num_rows for batch in execute(cold))
     elapsed_ms = (time.perf_counter() - started) * 1000
     meter.end()
@@ -136,7 +135,8 @@ def measure_scan(
     plan: ScanPlan, callback: Callable[[ScanMetrics], None]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a scan, and at its end say what was read."""
-    cold, meter = _measured(plan)
+    meter = meter_for(plan.snapshot)
+    cold = _cold(plan, meter)
     loads = index_loads(plan.snapshot)
     before = replace(loads)
     yield from execute(cold)
@@ -167,13 +167,10 @@ def _metrics_of(loads: IndexLoads, before: IndexLoads) -> dict[str, int]:
     }
 
 
-def _measured(plan: ScanPlan) -> tuple[ScanPlan, IoMeter]:
-    """Return the plan over a store that is counted on its own, with nothing kept but indices."""
-    meter = PROCESS_METER.scope()
-    location = plan.snapshot.location
-    apart = location.apart(metered(location.store, meter))
-    snapshot = replace(plan.snapshot, location=apart)
+def _cold(plan: ScanPlan, meter: NodeMeter) -> ScanPlan:
+    """Return the plan over a store that is counted, with nothing kept but open indices."""
+    snapshot = plan.snapshot.apart(metered(plan.snapshot.location.store, meter))
     column_indices(snapshot, of=plan.snapshot)
     searches.text_indices.text_indices(snapshot, of=plan.snapshot)
     vector_indices(snapshot, of=plan.snapshot)
-    return replace(plan, snapshot=snapshot), meter
+    return replace(plan, snapshot=snapshot, meter=meter)

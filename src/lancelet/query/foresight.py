@@ -32,12 +32,21 @@ from lancelet.query.looks import (
     share_of,
     spread,
 )
-from lancelet.query.measure import MeasuredPlan, goes_through_vectors, planning, takes_late
-from lancelet.query.node_meter import INDICES, READ, REFINE, SEARCH, TAKE, index_node
+from lancelet.query.node_meter import (
+    INDICES,
+    READ,
+    REFINE,
+    SEARCH,
+    TAKE,
+    UNMETERED,
+    NodeMeter,
+    index_node,
+    meter_for,
+)
 from lancelet.query.nodes.read import windows
 from lancelet.query.nodes.sort import plan_keys, sorted_batch_rows
 from lancelet.query.nodes.source import FragmentSource, sources
-from lancelet.query.plan import ScanPlan, plan_scan
+from lancelet.query.plan import ScanPlan, filter_steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +69,16 @@ def told(reads: IoCounts) -> str:
 
 def predict(plan: ScanPlan) -> Prediction:
     """Return what is expected to be read before rows are chosen, late columns not among it."""
-    return Foresight(planning(plan), is_anew=False).read
+    return Foresight(plan, is_anew=False).read
 
 
 class Foresight:
     """What a plan is expected to read, node by node; `is_anew` says that files are read anew."""
 
-    def __init__(self, planned: MeasuredPlan, *, is_anew: bool) -> None:
-        """Look ahead in a plan that counts what planning reads."""
-        self.plan: ScanPlan = planned
-        self.meter = planned.meter
+    def __init__(self, plan: ScanPlan, *, is_anew: bool, meter: NodeMeter | None = None) -> None:
+        """Look ahead in a plan; the meter counts what that reads."""
+        self.meter = meter or meter_for(plan.snapshot)
+        self.plan = replace(plan, meter=self.meter)
         self.is_anew = is_anew
 
     # --- indices ------------------------------------------------------------------------------
@@ -92,8 +101,7 @@ class Foresight:
         """The same of the plan that reads what to sort by."""
         with self.meter.asking(INDICES):
             keys = plan_keys(self.plan)
-        assert isinstance(keys, MeasuredPlan), "plans that are made of one that counts do too"
-        return Foresight(keys, is_anew=self.is_anew)
+        return Foresight(keys, is_anew=self.is_anew, meter=self.meter)
 
     def of_part(self, part: Part) -> IoCounts:
         """Return what indices will read to answer a part of the filter."""
@@ -173,7 +181,11 @@ class Foresight:
     @cached_property
     def takes_late(self) -> bool:
         """Whether columns are read apart for the rows that pass the filter."""
-        return takes_late(self.plan)
+        # Where indices are asked for all of a filter, rows are read with all of their columns.
+        asked = {each for part in self.parts for each in part.expressions}
+        return self.plan.is_filtered and any(
+            each.expression not in asked for each in self.plan.conjuncts
+        )
 
     @cached_property
     def expected_rows(self) -> int:
@@ -216,7 +228,8 @@ class Foresight:
         """The fields that are read for the filter, but for parts that indices decide."""
         left = set(self._left_to_filter)
         kept = [each for each in self.plan.conjuncts if each.expression in left]
-        return [field for step in self.plan.steps_of(kept) for field in step.fields]
+        steps = filter_steps(self.plan.snapshot, kept)
+        return [field for step in steps for field in step.fields]
 
     @cached_property
     def _left_to_filter(self) -> list[Expression]:
@@ -235,7 +248,7 @@ class Foresight:
         if not parts or any(self.of_part(part.part) != IoCounts() for part in parts):
             return None
         # Nobody is to count what is asked here.
-        return find_candidates(plan_scan(self.plan.snapshot, self.plan.options))
+        return find_candidates(replace(self.plan, meter=UNMETERED))
 
     @cached_property
     def _beside(self) -> Sequence[tuple[Field, frozenset[int]]]:
@@ -277,7 +290,7 @@ class Foresight:
         known: set[int] = set()
         wanted = {field.id for field in fields}
         chosen = [each for each in self.plan.conjuncts if each.expression in set(filtered)]
-        for step in self.plan.steps_of(chosen) if self.plan.is_filtered else ():
+        for step in filter_steps(self.plan.snapshot, chosen) if self.plan.is_filtered else ():
             own = [each for each in step.fields if each.id in wanted - known]
             known.update(field.id for field in own)
             reads += self._reads(looks, own)
@@ -374,6 +387,14 @@ def goes_again(plan: ScanPlan) -> bool:
         and goes_through_vectors(plan)
         and not search.steps(plan)[0].startswith("ANN")
     )
+
+
+def goes_through_vectors(plan: ScanPlan) -> bool:
+    """Say whether a search asks an index of vectors."""
+    search = plan.options.search
+    if not isinstance(search, searches.hits.Explained):
+        return False
+    return any(step.startswith("ANN") for step in search.steps(plan))
 
 
 def _distinct(fields: Iterable[Field]) -> tuple[Field, ...]:

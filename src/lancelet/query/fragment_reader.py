@@ -24,6 +24,7 @@ from lancelet.file.schedule import TASK_BYTES, decoded_row_bytes, fixed_row_byte
 from lancelet.format.field import Field
 from lancelet.format.fragment import TOMBSTONE, DataFile, Fragment
 from lancelet.io.metered import IoCounts
+from lancelet.query.node_meter import meter_of
 from lancelet.query.overlays import Overlays
 from lancelet.query.parts import Piece, assemble, part_within
 from lancelet.query.scan_types import read_as, scan_type
@@ -64,14 +65,16 @@ class FragmentReader:
         """The files of projections that were read lately, which somebody reads again."""
         self._last: tuple[tuple[Field, ...], tuple[FilePart, ...]] | None = None
         self._overlays = Overlays(snapshot, fragment) if fragment.overlays else None
+        self._meter = meter_of(snapshot)
         self.num_rows = snapshot.physical_rows(fragment)
 
     def read(self, fields: Sequence[Field], rows: Rows) -> list[pa.Array]:
         """Return the values of fields as one array each."""
         wanted = tuple(fields)
-        found = [(part, part.reader.read(part.read, rows)) for part in self.file_parts(wanted)]
-        arrays = assembled(wanted, found, len(rows))
-        return arrays if self._overlays is None else self._overlays.over(wanted, arrays, rows)
+        with self._meter.reading(wanted, len(rows)):
+            found = [(part, part.reader.read(part.read, rows)) for part in self.file_parts(wanted)]
+            arrays = assembled(wanted, found, len(rows))
+            return arrays if self._overlays is None else self._overlays.over(wanted, arrays, rows)
 
     def read_chunks(self, fields: Sequence[Field], rows: Rows) -> list[pa.ChunkedArray]:
         """Return the same without joining the pieces in which fields of one file were decoded."""
@@ -80,7 +83,8 @@ class FragmentReader:
         if len(files) == 1 and files[0].parts == wanted and not self._is_overlaid(wanted):
             reader = files[0].reader
             if isinstance(reader, RowReader):
-                return reader.read_chunks(files[0].read, rows)
+                with self._meter.reading(wanted, len(rows)):
+                    return reader.read_chunks(files[0].read, rows)
         return [pa.chunked_array([array]) for array in self.read(wanted, rows)]
 
     def read_in_place(self, field: Field, rows: Int64s) -> Slices | None:
@@ -89,15 +93,21 @@ class FragmentReader:
         if len(files) != 1 or files[0].parts != (field,) or self._is_overlaid((field,)):
             return None
         reader = files[0].reader
-        return (
-            reader.read_in_place(files[0].read[0], rows) if isinstance(reader, RowReader) else None
-        )
+        if not isinstance(reader, RowReader):
+            return None
+        with self._meter.reading((field,), len(rows)):
+            return reader.read_in_place(files[0].read[0], rows)
 
     def iter_batches(
         self, fields: Sequence[Field], rows: RowRange, batch_size: int | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows as batches in their order, decoding a few ahead."""
         wanted = tuple(fields)
+        return self._meter.reading_batches(wanted, self._batches(wanted, rows, batch_size))
+
+    def _batches(
+        self, wanted: tuple[Field, ...], rows: RowRange, batch_size: int | None
+    ) -> Iterator[pa.RecordBatch]:
         files = self.file_parts(wanted)
         if self._is_overlaid(wanted):
             yield from self._overlaid_batches(wanted, rows, batch_size)

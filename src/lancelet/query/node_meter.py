@@ -13,13 +13,18 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Final
 
-from lancelet.io.metered import IoCounts, IoMeter
+import pyarrow as pa
+
+from lancelet.format.field import Field
+from lancelet.io.metered import PROCESS_METER, IoCounts, IoMeter
+from lancelet.io.wrapped import WrappedStore
 from lancelet.query.expression import Expression
 from lancelet.query.traversal import columns_of
+from lancelet.table.snapshot import Snapshot
 
 READ: Final = "LanceRead"
 TAKE: Final = "Take"
@@ -28,6 +33,8 @@ REFINE: Final = "Refine"
 SORT: Final = "Sort"
 INDICES: Final = "indices"
 """What indices read that nobody asked by a question."""
+_READERS: Final = frozenset({READ, TAKE, REFINE})
+"""The nodes that read columns."""
 
 
 def index_node(name: str) -> str:
@@ -70,8 +77,45 @@ class _Entered:
     inner: float = 0.0
 
 
-class NodeMeter(IoMeter):
+class PlanMeter:
+    """What the nodes of a plan say of their work; this one forgets it."""
+
+    is_counting = False
+    """Whether to say how many rows there were."""
+
+    def within(self, name: str) -> AbstractContextManager[None]:  # noqa: ARG002 - see `NodeMeter`
+        """Work on behalf of a node."""
+        return _UNCOUNTED
+
+    def asking(self, name: str) -> AbstractContextManager[None]:  # noqa: ARG002 - see `NodeMeter`
+        """Work on behalf of a node that asks open indices, as the thread that runs the plan."""
+        return _UNCOUNTED
+
+    def reading(self, fields: Sequence[Field], num_rows: int) -> AbstractContextManager[None]:  # noqa: ARG002 - see `NodeMeter`
+        """Read rows of columns on behalf of the node of the calling thread."""
+        return _UNCOUNTED
+
+    def reading_batches(
+        self,
+        fields: Sequence[Field],  # noqa: ARG002 - see `NodeMeter`
+        batches: Iterator[pa.RecordBatch],
+    ) -> Iterator[pa.RecordBatch]:
+        """Return batches of columns, each of which is read when it is asked for."""
+        return batches
+
+    def saw(self, name: str, ids: Sequence[int], num_rows: int) -> None:
+        """Add rows of fields to those that a node had."""
+
+
+_UNCOUNTED: Final = nullcontext()
+UNMETERED: Final = PlanMeter()
+"""The meter of plans that nobody analyses."""
+
+
+class NodeMeter(IoMeter, PlanMeter):
     """Counts for the nodes of one plan, made by the thread that runs it."""
+
+    is_counting = True
 
     def __init__(self, outer: IoMeter, indices: IoMeter | None) -> None:
         """Count from zero, within `outer`; `indices` counts what open indices read."""
@@ -80,7 +124,6 @@ class NodeMeter(IoMeter):
         self._indices_before = IoCounts() if indices is None else indices.counts
         self._told_of_indices = self._of_indices = IoCounts()
         self.nodes: dict[str, Measured] = {}
-        self.has_searched = False
         self._nodes_lock = threading.Lock()
         self._threads = threading.local()
         self._runner = self._stack()
@@ -161,21 +204,63 @@ class NodeMeter(IoMeter):
             self.tell(INDICES, _since(read, self._told_of_indices))
             self._of_indices = read
 
-    @property
-    def is_reading(self) -> bool:
-        """Whether the calling thread is in a node that reads columns."""
-        return any(each.name in {READ, TAKE, REFINE} for each in self._stack())
+    @contextmanager
+    def reading(self, fields: Sequence[Field], num_rows: int) -> Iterator[None]:
+        """Read rows of columns on behalf of the node of the calling thread."""
+        with self._reading() as node:
+            yield
+        if node is not None:
+            self.saw(node, [field.id for field in fields], num_rows)
 
-    @property
-    def is_searching(self) -> bool:
-        """Whether the thread that runs the plan is in a search."""
-        return any(each.name == SEARCH for each in self._runner)
+    def reading_batches(
+        self, fields: Sequence[Field], batches: Iterator[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield batches of columns, each of which is read when it is asked for."""
+        while True:
+            with self._reading() as node:
+                batch = next(batches, None)
+            if batch is None:
+                return
+            if node is not None:
+                self.saw(node, [field.id for field in fields], batch.num_rows)
+            yield batch
+
+    @contextmanager
+    def _reading(self) -> Iterator[str | None]:
+        """Read on behalf of a node, which is None for a part of another read."""
+        if getattr(self._threads, "is_reading", False):
+            yield None
+            return
+        node = self.current if self.current in _READERS else READ
+        self._threads.is_reading = True
+        try:
+            with self.within(node):
+                yield node
+        finally:
+            self._threads.is_reading = False
 
     def _stack(self) -> list[_Entered]:
         if not hasattr(self._threads, "stack"):
             self._threads.stack = []
         stack: list[_Entered] = self._threads.stack
         return stack
+
+
+def meter_of(snapshot: Snapshot) -> PlanMeter:
+    """Return the meter of the plan that reads a version."""
+    around = _meter_around(snapshot)
+    return around if isinstance(around, NodeMeter) else UNMETERED
+
+
+def meter_for(snapshot: Snapshot) -> NodeMeter:
+    """Return a meter for the nodes of a plan, whose indices are open with a version."""
+    return NodeMeter(PROCESS_METER.scope(), _meter_around(snapshot))
+
+
+def _meter_around(snapshot: Snapshot) -> IoMeter | None:
+    store = snapshot.location.store
+    around = store.around if isinstance(store, WrappedStore) else None
+    return around if isinstance(around, IoMeter) else None
 
 
 def _since(counts: IoCounts, before: IoCounts) -> IoCounts:

@@ -11,10 +11,10 @@ A plan is a value; making one reads nothing but the manifest, which is there alr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -31,7 +31,7 @@ from lancelet.query.found_columns import (
     split_columns,
     with_added,
 )
-from lancelet.query.indexing.column_indices import ColumnIndex, column_indices
+from lancelet.query.node_meter import UNMETERED, PlanMeter, filter_node
 from lancelet.query.plain_filter import Plain, read_plain
 from lancelet.query.projection import Projection, needed, project, scan_schema
 from lancelet.query.row_columns import RowColumn
@@ -43,8 +43,6 @@ from lancelet.table.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from lancelet.query.search.hits import Search
-
-T = TypeVar("T")
 
 _KEPT_TEXT_MAX: Final = 4096
 """A longer filter is compiled again each time: what it compiles to may be large."""
@@ -58,9 +56,17 @@ class FilterStep:
     fields: tuple[Field, ...]
     row_columns: tuple[str, ...]
 
-    def passed(self, rows: pa.RecordBatch) -> pa.BooleanArray:
-        """Return for each row whether the part holds."""
-        return evaluate_filter(self.expression, rows)
+    def passed(
+        self, rows: pa.RecordBatch, meter: PlanMeter, node: str | None = None
+    ) -> pa.BooleanArray:
+        """Return for each row whether the part holds, which a node decides; by default its own."""
+        if not meter.is_counting:
+            return evaluate_filter(self.expression, rows)
+        node = node or filter_node(self.expression)
+        with meter.within(node):
+            found = evaluate_filter(self.expression, rows)
+        meter.saw(node, [0], found.true_count)
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +84,8 @@ class ScanPlan:
     """The columns that take what a search finds, in the order in which they are put in."""
     numbers_queries: bool = False
     """Whether what is returned begins with the number of the query."""
+    meter: PlanMeter = UNMETERED
+    """What nodes tell of what they do."""
 
     @property
     def is_filtered(self) -> bool:
@@ -106,32 +114,9 @@ class ScanPlan:
         found = [searches.hits.QUERY_INDEX, *fields] if self.numbers_queries else fields
         return pa.schema(found, metadata=self.projection.schema.metadata)
 
-    # What follows is asked of a plan so that one that is measured can tell of it.
 
-    @property
-    def indices(self) -> Mapping[tuple[str, ...], tuple[ColumnIndex, ...]]:
-        """The indices that can be asked, by the path of their column."""
-        return column_indices(self.snapshot)
-
-    def steps_of(self, conjuncts: Iterable[Conjunct]) -> tuple[FilterStep, ...]:
-        """Return the steps of a part of the filter."""
-        return tuple(filter_steps(self.snapshot, conjuncts))
-
-    def again(self, options: ScanOptions) -> ScanPlan:
-        """Return the plan of another scan of the version that this one needs."""
-        return plan_scan(self.snapshot, options)
-
-    def passed(self, rows: pa.RecordBatch) -> pa.BooleanArray:
-        """Return for each row whether the filter holds."""
-        return evaluate_filter(self.filter, rows)
-
-    def run(self, node: str, work: Callable[[], T]) -> T:  # noqa: ARG002 - see above
-        """Do the work of a node."""
-        return work()
-
-
-def plan_scan(snapshot: Snapshot, options: ScanOptions) -> ScanPlan:
-    """Return the plan of a scan of a version."""
+def plan_scan(snapshot: Snapshot, options: ScanOptions, meter: PlanMeter = UNMETERED) -> ScanPlan:
+    """Return the plan of a scan of a version, whose nodes tell a meter what they do."""
     behind = []
     if options.with_row_id:
         behind.append(RowColumn.ID.value)
@@ -156,6 +141,7 @@ def plan_scan(snapshot: Snapshot, options: ScanOptions) -> ScanPlan:
         tuple(behind),
         columns.found,
         columns.numbers_queries,
+        meter,
     )
 
 

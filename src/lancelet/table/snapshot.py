@@ -188,6 +188,12 @@ class Snapshot:
         vars(other).update({**vars(self), "location": location})
         return other
 
+    def apart(self, store: Store) -> Snapshot:
+        """Return the same version through another store, with nothing of its files in memory."""
+        other = Snapshot(self.location.apart(store), self.entry, self.stored)
+        vars(other)["indices"] = self.indices
+        return other
+
     def deletions(self, fragment: Fragment) -> DeletionVector:
         """Return which rows of a fragment are deleted."""
         deletion = fragment.deletion_file

@@ -148,7 +148,7 @@ def test_an_index_that_is_opened_reads_on_behalf_of_its_own_node(tmp_path):
         assert found[node]["output_rows"] > 0, node
 
 
-def test_a_plan_that_is_not_analysed_is_of_no_measured_kind(tmp_path):
+def test_an_analysis_counts_nothing_of_scans_beside_it(tmp_path):
     dataset = lancelet.write_dataset(table(0), str(tmp_path))
     scanner = dataset.scanner(filter="k > 5", columns=["v"])
     scanner.analyze_plan()

@@ -19,8 +19,9 @@ from typing import Final, TypeAlias
 from lancelet.index.question import Question
 from lancelet.query import expression as ex
 from lancelet.query.expression import Expression, Operator
-from lancelet.query.indexing.column_indices import ColumnIndex
+from lancelet.query.indexing.column_indices import ColumnIndex, column_indices
 from lancelet.query.indexing.probes import Probe, column_of, join_intervals, probe_of
+from lancelet.query.node_meter import INDICES, PlanMeter, index_node
 from lancelet.query.plan import ScanPlan
 from lancelet.query.simplify import Conjunct
 
@@ -32,7 +33,24 @@ _SHARE: Final = 0.03
 _ALIKE: Final = 8192
 """Estimates below this are as good as each other: they are of whole pages or zones."""
 
-Usable: TypeAlias = Mapping[tuple[str, ...], tuple[ColumnIndex, ...]]
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Usable:
+    """The indices that a plan can ask, by the path of their column, and who is told of it."""
+
+    indices: Mapping[tuple[str, ...], tuple[ColumnIndex, ...]]
+    meter: PlanMeter
+
+    @staticmethod
+    def of(plan: ScanPlan) -> Usable:
+        """Return the indices of the version of a plan."""
+        with plan.meter.asking(INDICES):
+            return Usable(column_indices(plan.snapshot), plan.meter)
+
+    def on(self, path: tuple[str, ...]) -> tuple[ColumnIndex, ...]:
+        """Return the indices on a column, which are opened."""
+        with self.meter.asking(INDICES):
+            return self.indices.get(path, ())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,10 +115,10 @@ def choose_parts(plan: ScanPlan, *, counts: bool = False) -> list[ChosenPart]:
     """
     if not plan.options.use_indices or not plan.steps:
         return []
-    usable = plan.indices
-    if not usable:
+    usable = Usable.of(plan)
+    if not usable.indices:
         return []
-    columns = {column_of(path) for path in usable}
+    columns = {column_of(path) for path in usable.indices}
     conjuncts = [each for each in plan.conjuncts if not columns.isdisjoint(each.columns)]
     found = (_chosen(group, usable) for group in _groups(conjuncts))
     if plan.options.indexed_only:
@@ -114,8 +132,8 @@ def choose_whole(plan: ScanPlan) -> Part | None:
     """Return what to ask for all of the filter, whatever it costs; None if it cannot be asked."""
     if not plan.options.use_indices or not plan.steps:
         return None
-    usable = plan.indices
-    if not usable:
+    usable = Usable.of(plan)
+    if not usable.indices:
         return None
     groups = _groups(plan.conjuncts)
     chosen = _chosen(groups[0], usable) if len(groups) == 1 else None
@@ -200,9 +218,10 @@ def _joined_all(known: list[Part], number: int) -> Part | None:
 def _asked(probe: Probe, usable: Usable, *, is_negated: bool = False) -> Asked | None:
     """Return the question to the index of a column that leaves the least to look at."""
     best: tuple[tuple[int, bool], Asked] | None = None
-    for index in usable.get(probe.path, ()):
+    for index in usable.on(probe.path):
         question = probe.question
-        estimate = index.estimate(question, is_negated=is_negated)
+        with usable.meter.asking(index_node(index.name)):
+            estimate = index.estimate(question, is_negated=is_negated)
         if estimate is None:
             continue
         left = max(estimate, _ALIKE) + index.num_rows_elsewhere

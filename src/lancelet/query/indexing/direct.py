@@ -18,9 +18,11 @@ import pyarrow as pa
 from lancelet.buffers import Int64s
 from lancelet.errors import CorruptDataError, ObjectNotFoundError
 from lancelet.index.question import OneOf
+from lancelet.query.indexing.choose import Usable
 from lancelet.query.indexing.column_indices import ColumnIndex
 from lancelet.query.indexing.probes import WITHIN, probe_of
 from lancelet.query.indexing.segments import warn_unusable
+from lancelet.query.node_meter import PlanMeter, index_node
 from lancelet.query.nodes.source import FragmentSource
 from lancelet.query.plan import ScanPlan
 from lancelet.query.take import take_of_source
@@ -41,8 +43,8 @@ def rows_at_once(plan: ScanPlan) -> Iterator[pa.RecordBatch] | None:
     if len(probe.question.values) > _VALUES_MAX:
         return None
     try:
-        for index in plan.indices.get(probe.path, ()):
-            found = _named(index, probe.question)
+        for index in Usable.of(plan).on(probe.path):
+            found = _named(index, probe.question, plan.meter)
             if found is not None:
                 return _taken(plan, found)
     except (ObjectNotFoundError, CorruptDataError) as error:
@@ -50,15 +52,17 @@ def rows_at_once(plan: ScanPlan) -> Iterator[pa.RecordBatch] | None:
     return None
 
 
-def _named(index: ColumnIndex, question: OneOf) -> UInt64s | None:
+def _named(index: ColumnIndex, question: OneOf, meter: PlanMeter) -> UInt64s | None:
     """Return the addresses of all rows that answer a question, if they are few."""
     if index.num_rows_elsewhere:
         return None
-    found: list[UInt64s] = []
+    node, found = index_node(index.name), list[UInt64s]()
     for segment in index.segments:
-        own = segment.named_rows(question, _ROWS_MAX)
+        with meter.asking(node):
+            own = segment.named_rows(question, _ROWS_MAX)
         if own is None:
             return None
+        meter.saw(node, [0], len(own))
         found.append(own)
     return found[0] if len(found) == 1 else np.concatenate(found)
 

@@ -22,6 +22,7 @@ from lancelet.index.base import Sorted
 from lancelet.index.parts.ordering import order_of
 from lancelet.query import expression as ex
 from lancelet.query.expression import Expression, Operator
+from lancelet.query.indexing.choose import Usable
 from lancelet.query.indexing.column_indices import ColumnIndex, column_indices
 from lancelet.query.indexing.segments import TableSegment, physical_rows_of, warn_unusable
 from lancelet.query.plan import ScanPlan
@@ -46,7 +47,7 @@ def bound_of_first_rows(plan: ScanPlan) -> Expression | None:
         return None
     path = tuple(field.name for field in plan.snapshot.schema.fields_on_path(ordering.column))
     try:
-        for index in plan.indices.get(path, ()):
+        for index in Usable.of(plan).on(path):
             bound = _bound(plan, index, count, ascending=ordering.ascending)
             if bound is not None:
                 operator = Operator.LESS_EQUAL if ordering.ascending else Operator.GREATER_EQUAL

@@ -26,9 +26,9 @@ from lancelet.query.indexing.choose import (
     choose_parts,
 )
 from lancelet.query.indexing.segments import physical_rows_of, warn_unusable
-from lancelet.query.plan import FilterStep, ScanPlan
+from lancelet.query.node_meter import index_node
+from lancelet.query.plan import FilterStep, ScanPlan, filter_steps
 from lancelet.rowids.selection import NO_ROWS, RowSet
-from lancelet.table.snapshot import Snapshot
 
 _WORTH_NARROWING: Final = 16
 """An index is not asked for many times the rows that another has left."""
@@ -73,7 +73,7 @@ def find_candidates(plan: ScanPlan, *, counts: bool = False) -> Candidates | Non
 
 def _ask(plan: ScanPlan, chosen: Sequence[ChosenPart]) -> Candidates:
     """Return what the indices say, those that leave the least first."""
-    search = _Search(plan.snapshot)
+    search = _Search(plan)
     found = _ALL_ROWS
     answered: set[Expression] = set()
     asked: list[ChosenPart] = []
@@ -94,7 +94,7 @@ def _ask(plan: ScanPlan, chosen: Sequence[ChosenPart]) -> Candidates:
     return Candidates(
         rows_left,
         covered,
-        plan.steps_of(rest),
+        tuple(filter_steps(plan.snapshot, rest)),
         tuple((index.name, part.expression) for part in asked for index in part.indices),
     )
 
@@ -102,8 +102,9 @@ def _ask(plan: ScanPlan, chosen: Sequence[ChosenPart]) -> Candidates:
 class _Search:
     """Asks the indices for the parts of a filter and joins their answers."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.physical_rows: Mapping[int, int] = physical_rows_of(snapshot)
+    def __init__(self, plan: ScanPlan) -> None:
+        self.physical_rows: Mapping[int, int] = physical_rows_of(plan.snapshot)
+        self._meter = plan.meter
 
     def rows(self, part: Part) -> _Rows:
         """Return the rows for which a part holds."""
@@ -127,12 +128,17 @@ class _Search:
         return part.estimate > _WORTH_NARROWING * max(left, ROWS_ALWAYS)
 
     def _asked(self, part: Asked) -> _Rows:
-        found, is_exact = part.index.search(part.question)
+        node = index_node(part.index.name)
+        with self._meter.asking(node):
+            found, is_exact = part.index.search(part.question)
+        if self._meter.is_counting:
+            self._meter.saw(node, [0], found.num_rows(self.physical_rows))
         if not part.is_negated:
             return _Rows(found, is_complement=False, is_exact=is_exact)
         if isinstance(part.question, IsNull):
             return _Rows(found, is_complement=True, is_exact=is_exact)
-        nulls = part.index.nulls() if is_exact else None
+        with self._meter.asking(node):
+            nulls = part.index.nulls() if is_exact else None
         if nulls is None:
             return _Rows(NO_ROWS, is_complement=True, is_exact=False)
         return _Rows(found | nulls, is_complement=True, is_exact=True)

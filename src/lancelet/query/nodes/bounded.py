@@ -65,7 +65,7 @@ def filter_within(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
     fields = plan.projection.fields
 
     def find(split: Split) -> tuple[Split, Survivors]:
-        return split, survivors_of(split, split.steps, fields)
+        return split, survivors_of(plan, split, split.steps, fields)
 
     found = _side_by_side(plan, early, find, _cut_splits(plan, early))
     pieces = (piece for each in found for piece in _cut_survivors(plan, late, *each))
@@ -80,7 +80,7 @@ def count_within(plan: ScanPlan) -> int:
     if known is not None:
         return known
     pace = pace_of(plan)
-    return sum(_side_by_side(plan, pace, count_split, _cut_splits(plan, pace)))
+    return sum(_side_by_side(plan, pace, partial(count_split, plan), _cut_splits(plan, pace)))
 
 
 def keys_within(plan: ScanPlan, keys: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:

@@ -34,6 +34,7 @@ from lancelet.format.roaring import numbers_of
 from lancelet.query.indexing.counts import count_by_index
 from lancelet.query.indexing.direct import rows_at_once
 from lancelet.query.indexing.search import Candidates, find_candidates
+from lancelet.query.node_meter import READ, TAKE
 from lancelet.query.nodes.pack import Pack, packed
 from lancelet.query.nodes.source import FragmentSource, sources, waits_for_storage
 from lancelet.query.plan import FilterStep, ScanPlan
@@ -177,14 +178,15 @@ def count_matching(plan: ScanPlan) -> int:
         return known
     candidates = find_candidates(plan, counts=True)
     tasks = _splits(plan, candidates)
-    return sum(map_ordered(count_split, tasks, waits=waits_for_storage(plan.snapshot)))
+    task = partial(count_split, plan)
+    return sum(map_ordered(task, tasks, waits=waits_for_storage(plan.snapshot)))
 
 
 def matching_offsets(plan: ScanPlan) -> Iterator[tuple[int, Int64s]]:
     """Yield the id of a fragment and the offsets of rows in it that match, split by split."""
 
     def offsets_of(split: Split) -> list[tuple[int, Int64s]]:
-        found = survivors_of(split, split.steps)
+        found = survivors_of(plan, split, split.steps)
         offsets = found.offsets
         if offsets is None:
             offsets = np.arange(split.rows.start, split.rows.stop)
@@ -195,7 +197,7 @@ def matching_offsets(plan: ScanPlan) -> Iterator[tuple[int, Int64s]]:
 
 
 def _filter_split(plan: ScanPlan, split: Split) -> pa.RecordBatch | None:
-    found = survivors_of(split, split.steps, plan.projection.fields)
+    found = survivors_of(plan, split, split.steps, plan.projection.fields)
     return completed(plan, split, found) if found.num_rows else None
 
 
@@ -203,11 +205,12 @@ def completed(plan: ScanPlan, split: Split, found: Survivors) -> pa.RecordBatch:
     """Return what a scan returns of rows that passed; columns that are missing are read."""
     projection, source = plan.projection, split.source
     missing = [field for field in projection.fields if field not in found.columns]
-    late = dict(
-        zip(missing, source.read(missing, split.rows, found.offsets), strict=True)
-        if missing
-        else ()
-    )
+    late: dict[Field, pa.Array] = {}
+    if missing:
+        # Where indices have decided all of the filter, nothing was read of the rows before.
+        with plan.meter.within(TAKE if split.steps else READ):
+            arrays = source.read(missing, split.rows, found.offsets)
+        late = dict(zip(missing, arrays, strict=True))
     columns = {field.name: found.columns.get(field, late.get(field)) for field in projection.fields}
     columns |= source.row_columns(projection.row_columns, split.rows, found.offsets)
     batch = (
@@ -218,22 +221,22 @@ def completed(plan: ScanPlan, split: Split, found: Survivors) -> pa.RecordBatch:
     return projection.compute(batch)
 
 
-def count_split(split: Split) -> int:
+def count_split(plan: ScanPlan, split: Split) -> int:
     """Count the rows that pass; which ones pass the last step need not be known."""
     if not split.steps and split.offsets is not None:
         return len(split.offsets)
     if not split.steps:
-        return survivors_of(split, ()).num_rows
+        return survivors_of(plan, split, ()).num_rows
     last = split.steps[-1]
-    found = survivors_of(split, split.steps[:-1], last.fields)
+    found = survivors_of(plan, split, split.steps[:-1], last.fields)
     if not found.num_rows:
         return 0
     rows = _rows_of_step(last, split, found.offsets, found.columns)
-    return int(last.passed(rows).true_count)
+    return int(last.passed(rows, plan.meter).true_count)
 
 
 def survivors_of(
-    split: Split, steps: tuple[FilterStep, ...], kept: Sequence[Field] = ()
+    plan: ScanPlan, split: Split, steps: tuple[FilterStep, ...], kept: Sequence[Field] = ()
 ) -> Survivors:
     """Run steps of the filter, each over the rows that the one before left.
 
@@ -252,7 +255,7 @@ def survivors_of(
         if not count:
             break
         rows = _rows_of_step(step, split, offsets, columns)
-        passed = step.passed(rows)
+        passed = step.passed(rows, plan.meter)
         if passed.true_count == count:
             continue
         count = passed.true_count

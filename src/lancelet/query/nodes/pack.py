@@ -29,6 +29,7 @@ from lancelet.file.v2.reader import FileReader
 from lancelet.format.field import Field
 from lancelet.format.fragment import DataFile
 from lancelet.query.fragment_reader import FilePart, HeldFields, assembled, held_fields
+from lancelet.query.node_meter import meter_of
 from lancelet.query.nodes.source import FragmentSource, dense_enough
 from lancelet.rowids.address import UInt64s
 
@@ -139,6 +140,10 @@ class Pack:
                 yield member, own - self._bounds[place]
 
     def _read(self, fields: tuple[Field, ...], rows: Rows) -> list[pa.Array]:
+        with meter_of(self.members[0].snapshot).reading(fields, len(rows)):
+            return self._read_joined(fields, rows)
+
+    def _read_joined(self, fields: tuple[Field, ...], rows: Rows) -> list[pa.Array]:
         try:
             if fields not in self._joined:
                 self._joined[fields] = self._join(fields)

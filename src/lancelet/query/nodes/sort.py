@@ -17,9 +17,10 @@ import pyarrow.compute as pc
 
 from lancelet.buffers import Int64s
 from lancelet.query.indexing.first_rows import bound_of_first_rows
+from lancelet.query.node_meter import SORT, TAKE
 from lancelet.query.nodes.pace import Pace
 from lancelet.query.nodes.sort_keys import sortable
-from lancelet.query.plan import ScanPlan
+from lancelet.query.plan import ScanPlan, plan_scan
 from lancelet.query.row_columns import RowColumn
 from lancelet.query.scan_options import Ordering, ScanOptions
 from lancelet.query.take import take_addresses
@@ -43,7 +44,7 @@ def plan_keys(plan: ScanPlan) -> ScanPlan:
         order_by=(),
         with_row_address=True,
     )
-    return plan.again(options)
+    return plan_scan(plan.snapshot, options, plan.meter)
 
 
 def sorted_rows(
@@ -54,7 +55,8 @@ def sorted_rows(
     A pace says how many are taken at a time.
     """
     options = plan.options
-    order = plan.run("Sort", lambda: sort_order(keys, options.order_by))
+    with plan.meter.within(SORT):
+        order = sort_order(keys, options.order_by)
     stop = None if options.limit is None else options.offset + options.limit
     chosen = order[options.offset : stop]
     addresses = keys.column(RowColumn.ADDRESS.value).to_numpy()[chosen]
@@ -62,7 +64,8 @@ def sorted_rows(
     start = 0
     while start < len(addresses):
         part = addresses[start : start + (size if pace is None else min(size, pace.rows))]
-        table = take_addresses(plan.snapshot, part, plan.projection)
+        with plan.meter.within(TAKE):
+            table = take_addresses(plan.snapshot, part, plan.projection)
         if pace is not None:
             pace.note(len(part), table.nbytes)
         yield from table.to_batches()

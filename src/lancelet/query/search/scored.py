@@ -8,7 +8,7 @@ read        the columns asked for, of these rows alone, with `_distance` beside 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,10 +18,11 @@ from lancelet.buffers import Int64s
 from lancelet.errors import InternalError
 from lancelet.index.text.elements import no_places
 from lancelet.query.found_columns import nameable_columns
+from lancelet.query.node_meter import SEARCH, SORT, TAKE, filter_node
 from lancelet.query.nodes.filter import matching_offsets
 from lancelet.query.nodes.pace import pace_of
 from lancelet.query.nodes.sort import sort_order
-from lancelet.query.plan import ScanPlan
+from lancelet.query.plan import FilterStep, ScanPlan, plan_scan
 from lancelet.query.projection import OutputColumn, project, without_columns
 from lancelet.query.search.hits import QUERY_INDEX, Hits, Search
 from lancelet.query.search.kept_rows import rows_passing
@@ -72,7 +73,8 @@ class ScoredScan:
         sorted_by = table.select([each for each in keys if each not in unread])
         for name, column in self._columns_of(found, unread).items():
             sorted_by = sorted_by.append_column(name, column)
-        order = self._plan.run("Sort", lambda: sort_order(sorted_by, options.order_by))
+        with self._plan.meter.within(SORT):
+            order = sort_order(sorted_by, options.order_by)
         return table.take(pa.array(order)).slice(options.offset, options.limit)
 
     def _found(self) -> Hits:
@@ -80,14 +82,21 @@ class ScoredScan:
         if plan.is_empty:
             return Hits.join([])
         if not plan.is_filtered:
-            return self._search.find(plan, None)
+            return self._find(None)
         options = plan.options
         if options.prefilter or (options.rows is not None and options.filter is None):
-            return self._search.find(plan, rows_passing(plan, lambda: _rows_of(plan)))
+            return self._find(rows_passing(plan, lambda: _rows_of(plan)))
         if options.rows is not None:
-            masked = plan.again(replace(options, filter=None))
-            return self._filtered(self._search.find(plan, _rows_of(masked)))
-        return self._filtered(self._search.find(plan, None))
+            masked = plan_scan(plan.snapshot, replace(options, filter=None), plan.meter)
+            return self._filtered(self._find(_rows_of(masked)))
+        return self._filtered(self._find(None))
+
+    def _find(self, rows: Mapping[int, Int64s] | None) -> Hits:
+        meter = self._plan.meter
+        with meter.asking(SEARCH):
+            found = self._search.find(self._plan, rows)
+        meter.saw(SEARCH, [0], len(found))
+        return found
 
     def _filtered(self, found: Hits) -> Hits:
         names = dict.fromkeys(path[0] for path in sorted(columns_of(self._plan.filter)))
@@ -97,7 +106,10 @@ class ScoredScan:
             if columns
             else without_columns(len(found))
         )
-        passed = self._plan.passed(batch).to_numpy(zero_copy_only=False)
+        plan = self._plan
+        whole = FilterStep(plan.filter, (), ())
+        node = filter_node(plan.steps[-1].expression if plan.steps else plan.filter)
+        passed = whole.passed(batch, plan.meter, node).to_numpy(zero_copy_only=False)
         return found.take(np.flatnonzero(passed))
 
     def _columns_of(self, found: Hits, names: Sequence[str]) -> dict[str, pa.Array]:
@@ -109,13 +121,15 @@ class ScoredScan:
             if each.name in names
         }
         stored = tuple(each for each in names if each not in added)
-        rows = take_addresses(snapshot, found.addresses, project(snapshot.schema, stored))
+        with self._plan.meter.within(TAKE):
+            rows = take_addresses(snapshot, found.addresses, project(snapshot.schema, stored))
         columns = dict(zip(stored, (each.combine_chunks() for each in rows.columns), strict=True))
         return columns | added
 
     def _read(self, found: Hits) -> pa.Table:
         plan = self._plan
-        rows = take_addresses(plan.snapshot, found.addresses, plan.projection)
+        with plan.meter.within(TAKE):
+            rows = take_addresses(plan.snapshot, found.addresses, plan.projection)
         computed = [each.column for each in plan.search_columns if each.source is None]
         values = iter(self._computed(found, computed)) if computed else iter(())
         for each in plan.search_columns:

@@ -30,6 +30,7 @@ from lancelet.io.metered import IoCounts
 from lancelet.kernels import Metric
 from lancelet.query.indexing.column_indices import vector_indices
 from lancelet.query.indexing.segments import TableSegment, kind_of, warn_unusable
+from lancelet.query.node_meter import REFINE, meter_of
 from lancelet.query.nodes.source import sources
 from lancelet.query.plan import ScanPlan, projection_of
 from lancelet.query.search.exact import ExactQuery, exact_search
@@ -291,14 +292,15 @@ def distances_of(
     """Return the exact distance of each row from the query that found it."""
     metric = search.metric_in(snapshot) if metric is None else metric
     column = StoredVectors.of(snapshot, search.field)
-    if len(search.queries) == 1:
-        return column.distances(snapshot, found.addresses, search.queries[0], metric)
-    scores = np.empty(len(found), np.float32)
-    for index, query in enumerate(search.queries):
-        places = np.flatnonzero(found.queries == index)
-        if len(places):
-            scores[places] = column.distances(snapshot, found.addresses[places], query, metric)
-    return scores
+    with meter_of(snapshot).within(REFINE):
+        if len(search.queries) == 1:
+            return column.distances(snapshot, found.addresses, search.queries[0], metric)
+        scores = np.empty(len(found), np.float32)
+        for index, query in enumerate(search.queries):
+            places = np.flatnonzero(found.queries == index)
+            if len(places):
+                scores[places] = column.distances(snapshot, found.addresses[places], query, metric)
+        return scores
 
 
 def _stated_metric(snapshot: Snapshot, field: Field) -> Metric | None:
