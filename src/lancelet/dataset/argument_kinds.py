@@ -22,7 +22,16 @@ from types import CodeType
 from typing import Any, Final, TypeVar
 
 from lancelet.dataset.session import Session
-from lancelet.file.arguments import flag, instance, mapping, settings, text, texts, whole_number
+from lancelet.file.arguments import (
+    flag,
+    instance,
+    mapping,
+    settings,
+    store_settings,
+    text,
+    texts,
+    whole_number,
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 Check = Callable[[str, object], object]
@@ -56,7 +65,8 @@ _NAMES: Final[dict[Check, str]] = {
         field_name compaction_mode
     """,
     texts: "read_columns target_bases",
-    settings: "storage_options metadata",
+    settings: "metadata",
+    store_settings: "storage_options",
     mapping: "read_params",
     _session: "session",
     _span: "retry_timeout timeout commit_timeout",

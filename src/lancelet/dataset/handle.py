@@ -20,7 +20,7 @@ from lancelet.io.metered import PROCESS_METER, IoMeter, metered
 from lancelet.io.options import EXPIRES_AT
 from lancelet.io.uri import parse_uri
 from lancelet.table import refs
-from lancelet.table.handlers import CommitHandler, CommitLock, UserLock
+from lancelet.table.handlers import CommitHandler, CommitLock, PutIfAbsent, UserLock
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import Snapshot, open_snapshot
 
@@ -105,9 +105,10 @@ def locate(
     elif options.named is not None and is_managed:
         named = options.named
         handler = NamespaceVersions(named.client, named.table_id, parse_uri(location.uri).path)
+    decides = isinstance(handler, PutIfAbsent)
     located = replace(
         location,
-        store=metered(location.store, meter),
+        store=metered(location.store.deciding() if decides else location.store, meter),
         handler=handler,
         kept=cache.scope() if provider is not None else cache.scope_of(_identity(location)),
         open_files=cache.scope(),

@@ -238,7 +238,7 @@ def write_dataset(
     )
     refuse_both(uri, namespace_client)
     if mode == "create" and isinstance(uri, str) and not dry_run:
-        renew_memory(uri)
+        renew_memory(uri, storage_options)
     location, meter, options = request.locate()
     known = uri.snapshot if isinstance(uri, LanceDataset) else None
     rows = ops.rows.read_rows_of(data_obj, schema)

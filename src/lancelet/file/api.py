@@ -27,7 +27,7 @@ from lancelet.file.arguments import (
     ArgumentTypeError,
     instance,
     row_numbers,
-    settings,
+    store_settings,
     text,
     texts,
     whole_number,
@@ -238,7 +238,7 @@ def store_of(
 ) -> tuple[Store, str]:
     """Return the store that a path or URI is in, and the path there."""
     if storage_options is not None:
-        storage_options = settings("storage_options", storage_options)
+        storage_options = store_settings("storage_options", storage_options)
     if table_id is not None:
         table_id = texts("table_id", table_id)
     if (namespace_client is None) != (table_id is None):

@@ -21,6 +21,7 @@ import numpy as np
 
 from lancelet.buffers import Int64s
 from lancelet.errors import InvalidInputError
+from lancelet.io.options import FSSPEC
 from lancelet.io.store import BytesLike
 
 T = TypeVar("T")
@@ -61,6 +62,14 @@ def texts(name: str, values: object) -> list[str]:
 def settings(name: str, values: object) -> dict[str, str]:
     """Return values that must be a mapping of strings to strings."""
     return {text(name, key): text(name, value) for key, value in mapping(name, values).items()}
+
+
+def store_settings(name: str, values: object) -> dict[str, Any]:
+    """Return storage options: strings by their names, but for `fsspec`, which has its own check."""
+    return {
+        text(name, key): value if key == FSSPEC else text(name, value)
+        for key, value in mapping(name, values).items()
+    }
 
 
 def edits(name: str, values: object) -> dict[str, str | None]:

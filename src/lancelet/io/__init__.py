@@ -18,7 +18,7 @@ from lancelet.io.store import (
 from lancelet.on_demand import import_on_demand
 
 if TYPE_CHECKING:
-    from lancelet.io import client, remote  # noqa: TC004 - found on demand
+    from lancelet.io import client, fsspec_store, remote  # noqa: TC004 - found on demand
 
 __all__ = [
     "BytesLike",
@@ -29,6 +29,7 @@ __all__ = [
     "StorageOptions",
     "Store",
     "client",
+    "fsspec_store",
     "open_folder",
     "open_store",
     "remote",

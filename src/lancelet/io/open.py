@@ -2,6 +2,7 @@
 
 open_store("s3://bucket/t.lance/data/a.lance")   the store of the bucket, "t.lance/data/a.lance"
 open_folder("s3://bucket/t.lance")               a store whose root is t.lance
+open_store("hf://datasets/org/name/t.lance")     what fsspec alone knows (`fsspec_store`)
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.io.credentials import OptionsProvider
 from lancelet.io.local import LocalStore
 from lancelet.io.memory import MemoryStore
-from lancelet.io.options import option_of
+from lancelet.io.options import FSSPEC, option_of
 from lancelet.io.request_metrics import REQUEST_METRICS
 from lancelet.io.store import StorageOptions, Store
 from lancelet.io.trace_events import LISTENERS
@@ -59,12 +60,14 @@ def open_folder(
     return store.at(path)
 
 
-def renew_memory(uri: str) -> None:
+def renew_memory(uri: str, storage_options: StorageOptions | None = None) -> None:
     """Forget what is in the bucket of a URI of memory that names nothing in it.
 
     A dataset is created there as in the reference, whose buckets of memory are always empty.
     """
     location = parse_uri(uri)
+    if option_of(storage_options or {}, FSSPEC) is not None:
+        return
     if location.scheme == "memory" and location.authority and not location.path:
         MemoryStore.renew(location.authority)
 
@@ -72,6 +75,8 @@ def renew_memory(uri: str) -> None:
 def _store_of(
     location: Location, storage_options: StorageOptions, provider: OptionsProvider | None
 ) -> Store:
+    if option_of(storage_options, FSSPEC) is not None:
+        return _fsspec_store(location, storage_options)
     match location.scheme:
         case "file":
             return _local_store(location.authority, _is_sync(storage_options))
@@ -81,9 +86,27 @@ def _store_of(
         case scheme if (base := scheme.removesuffix("+ddb")) in io.client.REMOTE_SCHEMES:
             client = io.client.open_client(base, location.authority, storage_options, provider)
             return io.remote.RemoteStore(client)
-        case scheme:
-            known = sorted({"file", "memory", "s3+ddb", *io.client.REMOTE_SCHEMES})
-            raise UnknownSchemeError("no store has this scheme", scheme=scheme, known=known)
+        case _:
+            return _fsspec_store(location, storage_options)
+
+
+def _fsspec_store(location: Location, storage_options: StorageOptions) -> Store:
+    base = f"{location.scheme}://{location.authority}"
+    try:
+        filesystem, root = io.fsspec_store.open_filesystem(base, storage_options)
+    except (ImportError, ValueError) as error:
+        if isinstance(error, InvalidInputError):
+            raise
+        known = sorted({"file", "memory", "s3+ddb", *io.client.REMOTE_SCHEMES})
+        raise UnknownSchemeError(
+            "no store has this scheme, and no file system of fsspec that is installed",
+            scheme=location.scheme,
+            known=known,
+            reason=str(error),
+        ) from error
+    if io.fsspec_store.is_local(filesystem):
+        return _local_store(location.authority or "/", _is_sync(storage_options))
+    return io.fsspec_store.FsspecStore(filesystem, base, root)
 
 
 @lru_cache(_ROOTS_KEPT)

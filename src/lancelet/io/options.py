@@ -5,6 +5,7 @@
     expires_at_millis                           when the credentials among the options expire
     aws_..., google_..., azure_...              the store; so are short forms such as `region`
     durability                                  files: whether to flush what is written
+    fsspec                                      a file system of fsspec, which has its own
     anything else                               nobody: ignored, as the reference does
 
 Names may be in any case. What the environment says (`AWS_ENDPOINT`, ...) is read by the store
@@ -22,6 +23,9 @@ from lancelet.io.retry import RetryPolicy
 
 EXPIRES_AT: Final = "expires_at_millis"
 """The option that says when the credentials beside it expire, in milliseconds since 1970."""
+
+FSSPEC: Final = "fsspec"
+"""The option that asks for a file system of fsspec, or is one."""
 
 _CLIENT_KEYS: Final = frozenset(
     {

@@ -275,6 +275,13 @@ class Store(Protocol):
         """
         return self
 
+    def deciding(self) -> Store:
+        """Return the same store for a table whose versions its `put_if_absent` decides.
+
+        One that has no such request refuses all changes, before anything is written.
+        """
+        return self
+
     def settle(self) -> None:
         """Wait until what was written through this store survives a loss of power."""
         return

@@ -94,6 +94,10 @@ class WrappedStore(Store):
         """Return the same store for files that nothing leads to yet, wrapped alike."""
         return WrappedStore(self.inner.lazily(), self.around)
 
+    def deciding(self) -> WrappedStore:
+        """Return the same store for versions that it decides, wrapped alike."""
+        return WrappedStore(self.inner.deciding(), self.around)
+
     def settle(self) -> None:
         """Wait until what was written lazily survives a loss of power."""
         self._request("settle", "", self.inner.settle)

@@ -4,6 +4,8 @@ import itertools
 from pathlib import Path
 
 import pytest
+from fsspec.implementations.dirfs import DirFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
 
 from lancelet.io import Store, open_folder
 from lancelet.io.local import LocalStore
@@ -48,6 +50,21 @@ class TestRemoteFolder(StoreSuite):
         bucket = f"suite-{next(_numbers)}"
         s3_server.make_bucket(bucket)
         return open_folder(f"s3://{bucket}/some/folder.lance", s3_server.storage_options)
+
+
+class TestFsspecStore(StoreSuite):
+    """In fsspec's own memory, which is one for the whole process."""
+
+    @pytest.fixture
+    def store(self) -> Store:
+        return open_folder(f"memory://suite-{next(_numbers)}/some/folder.lance", {"fsspec": "true"})
+
+
+class TestFsspecFolder(StoreSuite):
+    @pytest.fixture
+    def store(self) -> Store:
+        folder = DirFileSystem(f"/suite-{next(_numbers)}", MemoryFileSystem())
+        return open_folder("dir://t.lance", {"fsspec": folder})
 
 
 class TestScratchStore(StoreSuite):
