@@ -62,7 +62,17 @@ class ArrowMethods(ReadingMethods, ArrowResult, pa.dataset.UnionDataset):  # typ
         pa.dataset.UnionDataset.__init__(self, pa.schema([]), [_refusing_dataset()])
 
     def stream(self) -> pa.RecordBatchReader:
-        """Return all rows as they are found."""
+        """Return all rows as a stream of record batches.
+
+        Returns:
+            A `pyarrow.RecordBatchReader`.
+
+        Example:
+            ```python
+            for batch in dataset.stream():
+                print(batch.num_rows)
+            ```
+        """
         return self.scanner().to_reader()
 
     @property
@@ -71,7 +81,14 @@ class ArrowMethods(ReadingMethods, ArrowResult, pa.dataset.UnionDataset):  # typ
         raise AttributeError("a table of Lance is not made of datasets")
 
     def replace_schema(self, schema: pa.Schema) -> None:
-        """Refuse: fields change by adding, altering and dropping columns."""
+        """Raise: use `add_columns`, `alter_columns` and `drop_columns` to change a schema.
+
+        Args:
+            schema: Ignored.
+
+        Raises:
+            NotImplementedError: Always.
+        """
         raise UnsupportedError(
             "the schema of a dataset cannot be replaced as a whole; use add_columns, "
             "alter_columns, drop_columns, or the methods for metadata",
@@ -79,13 +96,41 @@ class ArrowMethods(ReadingMethods, ArrowResult, pa.dataset.UnionDataset):  # typ
         )
 
     def filter(self, expression: pc.Expression | str) -> pa.dataset.Dataset:
-        """Return the rows for which an expression is true, as a dataset in memory."""
+        """Return the rows for which an expression is true, as an in-memory Arrow dataset.
+
+        Args:
+            expression: A pyarrow expression or SQL text.
+
+        Returns:
+            A `pyarrow.dataset.InMemoryDataset`.
+
+        Raises:
+            ExpressionError: If the expression does not parse, or names a column that is not there.
+
+        Example:
+            ```python
+            dataset.filter("price > 3").count_rows()
+            ```
+        """
         return pa.dataset.dataset(self.to_table(filter=expression))
 
     def sort_by(
         self, sorting: str | Sequence[tuple[str, str]], **kwargs: Any
     ) -> pa.dataset.Dataset:
-        """Return the rows in an order, as a dataset in memory; see `pyarrow.Table.sort_by`."""
+        """Return the sorted rows as an in-memory Arrow dataset.
+
+        Args:
+            sorting: A column, or pairs of a column and `ascending` or `descending`.
+            kwargs: Further arguments of `pyarrow.Table.sort_by`.
+
+        Returns:
+            A `pyarrow.dataset.InMemoryDataset`.
+
+        Example:
+            ```python
+            dataset.sort_by([("price", "descending")]).head(3)
+            ```
+        """
         return pa.dataset.dataset(self.to_table().sort_by(sorting, **kwargs))
 
     def join(
@@ -99,7 +144,28 @@ class ArrowMethods(ReadingMethods, ArrowResult, pa.dataset.UnionDataset):  # typ
         coalesce_keys: bool = True,
         use_threads: bool = True,
     ) -> pa.dataset.Dataset:
-        """Return the rows beside those of another dataset, in memory; see `pyarrow.Table.join`."""
+        """Join the rows with another dataset, in memory.
+
+        Args:
+            right_dataset: The dataset to join with.
+            keys: The key columns of this dataset.
+            right_keys: The key columns of the other; by default the same names.
+            join_type: A join type of `pyarrow.Table.join`, such as `inner` or `left outer`.
+            left_suffix: Suffix for columns of this dataset whose names collide.
+            right_suffix: Suffix for columns of the other dataset whose names collide.
+            coalesce_keys: Whether the keys of both sides become one column.
+            use_threads: Whether to join in several threads.
+
+        Returns:
+            A `pyarrow.dataset.InMemoryDataset`.
+
+        Example:
+            ```python
+            prices = lance.write_dataset({"id": [1, 2], "price": [4.5, 2.0]}, "memory://")
+            stock = lance.write_dataset({"id": [1, 2], "stock": [5, 0]}, "memory://")
+            prices.join(stock, "id").count_rows()  # 2
+            ```
+        """
         joined = self.to_table().join(
             right_dataset.to_table(),
             keys,
@@ -121,7 +187,26 @@ class ArrowMethods(ReadingMethods, ArrowResult, pa.dataset.UnionDataset):  # typ
         right_on: str | None = None,
         right_by: str | Sequence[str] | None = None,
     ) -> pa.dataset.Dataset:
-        """Return rows beside the nearest of another dataset; see `pyarrow.Table.join_asof`."""
+        """Join each row with the nearest row of another dataset, in memory.
+
+        Args:
+            right_dataset: The dataset to join with.
+            on: The column to compare by distance, sorted in both datasets.
+            by: Columns that have to be equal.
+            tolerance: The largest distance that matches; negative looks back.
+            right_on: The column of the other dataset; by default `on`.
+            right_by: The columns of the other dataset; by default `by`.
+
+        Returns:
+            A `pyarrow.dataset.InMemoryDataset`.
+
+        Example:
+            ```python
+            left = lance.write_dataset({"at": [1, 5], "k": [0, 0]}, "memory://")
+            right = lance.write_dataset({"at": [0, 4], "k": [0, 0], "x": [10, 40]}, "memory://")
+            left.join_asof(right, on="at", by="k", tolerance=-2).to_table()
+            ```
+        """
         joined = self.to_table().join_asof(
             right_dataset.to_table(), on, by, tolerance, right_on, right_by
         )

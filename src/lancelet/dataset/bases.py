@@ -42,7 +42,16 @@ class BaseMethods:
     _handle: Handle
 
     def base_paths(self) -> dict[int, DatasetBasePath]:
-        """Return the base paths by id."""
+        """Return the base paths of the dataset, by id.
+
+        Returns:
+            The `DatasetBasePath` of each id; empty if all files are in the folder of the dataset.
+
+        Example:
+            ```python
+            dataset.base_paths()  # {}
+            ```
+        """
         bases = self._handle.snapshot.manifest.bases
         return {base_id: base_to_user(base) for base_id, base in bases.items()}
 
@@ -53,7 +62,25 @@ class BaseMethods:
         *,
         dry_run: bool = False,
     ) -> Any:
-        """Register base paths, and look at the version with them; see `delete` for `dry_run`."""
+        """Register base paths: other folders or buckets that data files may be written to.
+
+        Args:
+            new_bases: The bases; ids that are None are assigned.
+            transaction_properties: Properties to record with the transaction.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            AlreadyExistsError: If the name is taken.
+
+        Example:
+            ```python
+            dataset.add_bases([lance.DatasetBasePath("memory://cold", "cold")])
+            dataset.base_paths()
+            ```
+        """
         remarks = ops.publish.Remarks(properties=dict(transaction_properties or {}))
         handle, bases = self._handle, bases_from_user(new_bases)
         if dry_run:
@@ -70,14 +97,26 @@ class BaseMethods:
         *,
         dry_run: bool = False,
     ) -> Any:
-        """Say where base paths are now, and look at the version that says it.
+        """Change where base paths are, after their files were moved.
 
-        The files must be at the new places already, and nobody may be writing to the old ones.
+        The files must be at the new paths already, and nobody may write to the old ones.
 
         Args:
-            paths: The new path of each base that moved, by its id, its name or its old path.
-            transaction_properties: Noted with the transaction.
-            dry_run: Whether to publish nothing and return what would change.
+            paths: The new path of each moved base, by its id, name or old path.
+            transaction_properties: Properties to record with the transaction.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            InvalidInputError: If no base has that id, name or path.
+
+        Example:
+            ```python
+            dataset.add_bases([lance.DatasetBasePath("memory://cold", "cold")])
+            dataset.update_base_paths({"cold": "memory://colder"})
+            ```
         """
         remarks = ops.publish.Remarks(properties=dict(transaction_properties or {}))
         handle, moved = self._handle, {key: os.fspath(path) for key, path in paths.items()}

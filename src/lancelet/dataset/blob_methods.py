@@ -44,14 +44,27 @@ class BlobMethods:
         *,
         buffer_size: int = DEFAULT_BLOB_BUFFER_SIZE,
     ) -> list[BlobFile | None]:
-        """Return blobs as files, of which nothing is read yet; None for null.
+        """Return blobs as file objects; bytes are read on demand.
 
         Args:
             blob_column: The path of the column.
-            ids: The ids of the rows.
-            addresses: Or their addresses.
-            indices: Or their places among the live rows.
-            buffer_size: How far each file reads ahead; 0 for not at all.
+            ids: The row ids.
+            addresses: Or the row addresses.
+            indices: Or the row indices among the live rows.
+            buffer_size: The read-ahead of each file in bytes; 0 for none.
+
+        Returns:
+            A `BlobFile` per row; None where the value is null.
+
+        Raises:
+            FieldNotFoundError: If there is no such column.
+            IndexError: If a row index is out of range.
+
+        Example:
+            ```python
+            with images.take_blobs("image", indices=[1])[0] as file:
+                file.read()  # b"two"
+            ```
         """
         rows = self._rows_of(ids, addresses, indices)
         return [
@@ -69,10 +82,27 @@ class BlobMethods:
         io_buffer_size: int | None = None,
         preserve_order: bool | None = None,
     ) -> list[tuple[int, bytes | None]]:
-        """Return the bytes of blobs beside the addresses of their rows; see `take_blobs`.
+        """Read whole blobs.
 
-        Those that lie in one file are read together, and the order is always kept, so that
-        `io_buffer_size` and `preserve_order` have no effect.
+        Args:
+            blob_column: The path of the column.
+            ids: The row ids.
+            addresses: Or the row addresses.
+            indices: Or the row indices among the live rows.
+            io_buffer_size: Has no effect: blobs of one file are read together.
+            preserve_order: Has no effect: the order is always kept.
+
+        Returns:
+            The row address and the bytes of each row; None for null.
+
+        Raises:
+            FieldNotFoundError: If there is no such column.
+            IndexError: If a row index is out of range.
+
+        Example:
+            ```python
+            images.read_blobs("image", indices=[0, 1])
+            ```
         """
         del preserve_order
         _check_buffer(io_buffer_size)
@@ -89,14 +119,26 @@ class BlobMethods:
         io_buffer_size: int | None = None,
         preserve_order: bool | None = None,
     ) -> list[tuple[int, int, bytes | None]]:
-        """Return parts of blobs: the number of the request, the row's address and the bytes.
+        """Read byte ranges of blobs.
 
         Args:
             blob_column: The path of the column.
-            requests: Row, offset and length of each part.
-            selector: What rows are given by: `ids`, `addresses` or `indices`.
-            io_buffer_size: Has no effect.
+            requests: Row, offset and length of each range.
+            selector: What the rows are given by: `ids`, `addresses` or `indices`.
+            io_buffer_size: Has no effect: ranges of one file are read together.
             preserve_order: Has no effect: the order is always kept.
+
+        Returns:
+            The index of the request, the row address and the bytes of each range.
+
+        Raises:
+            FieldNotFoundError: If there is no such column.
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            images.read_blob_ranges("image", [(0, 1, 2)], selector="indices")  # b"ne"
+            ```
         """
         del preserve_order
         _check_buffer(io_buffer_size)

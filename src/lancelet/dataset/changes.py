@@ -34,19 +34,59 @@ class DatasetDelta:
         self._delta = delta
 
     def list_transactions(self) -> list[Transaction]:
-        """Return what was committed, oldest first."""
+        """Return the transactions of the interval, oldest first.
+
+        Returns:
+            The transactions.
+
+        Example:
+            ```python
+            dataset.delete("id = 3")
+            dataset.delta(compared_against=1).list_transactions()
+            ```
+        """
         return [transaction_to_user(each) for each in self._delta.transactions()]
 
     def get_inserted_rows(self) -> pa.RecordBatchReader:
-        """Return the rows that were created, with their row id and versions behind."""
+        """Return the rows that were inserted, with `_rowid` and the versions of the rows.
+
+        Returns:
+            A stream of record batches.
+
+        Example:
+            ```python
+            dataset.insert(new_books)
+            dataset.delta(compared_against=1).get_inserted_rows().read_all()
+            ```
+        """
         return self._delta.inserted_rows()
 
     def get_updated_rows(self) -> pa.RecordBatchReader:
-        """Return the rows that were changed and not created, with their row id and versions."""
+        """Return the rows that were updated, with `_rowid` and the versions of the rows.
+
+        Returns:
+            A stream of record batches; rows inserted in the interval are not among them.
+
+        Example:
+            ```python
+            dataset.update({"price": "price + 1"}, where="id = 3")
+            dataset.delta(compared_against=1).get_updated_rows().read_all()
+            ```
+        """
         return self._delta.updated_rows()
 
     def get_deleted_row_ids(self) -> pa.RecordBatchReader:
-        """Return the ids of the rows that are gone, as a column `_rowid`."""
+        """Return the ids of the rows that were deleted, as a column `_rowid`.
+
+        Returns:
+            A stream of record batches.
+
+        Example:
+            ```python
+            dataset.delete("id = 3")
+            dataset.delta(compared_against=1).get_deleted_row_ids().read_all()
+            ```
+        """
         return self._delta.deleted_row_ids()
 
 
@@ -62,14 +102,28 @@ class ChangeMethods:
         begin_version: int | None = None,
         end_version: int | None = None,
     ) -> DatasetDelta:
-        """Return what changed after one version, up to another.
+        """Return what changed between two versions, of a table with stable row ids.
 
-        It needs a table with stable row ids; for another see `changes`.
+        See `changes` for tables without.
 
         Args:
-            compared_against: The version after which changes count, up to the one looked at.
+            compared_against: The version to compare the checked-out one with.
             begin_version: The same, with `end_version`; 0 is before the first version.
-            end_version: The last version that counts.
+            end_version: The last version whose changes count.
+
+        Returns:
+            A `DatasetDelta`; nothing is read yet.
+
+        Raises:
+            InvalidInputError: If an argument has a value that it cannot have.
+            VersionNotFoundError: If the version was never committed, or was cleaned up.
+
+        Example:
+            ```python
+            dataset.update({"price": "price + 1"}, where="id < 3")
+            delta = dataset.delta(compared_against=1)
+            delta.get_updated_rows().read_all().num_rows
+            ```
         """
         begin, end = begin_version, end_version
         if compared_against is not None:
@@ -97,17 +151,30 @@ class ChangeMethods:
         kinds: Sequence[Kind] | None = None,
         on: str | Sequence[str] | None = None,
     ) -> pa.RecordBatchReader:
-        """Return which rows differ between two versions, with their values before and after.
+        """Return the row-level changes between two versions, with values before and after.
 
         The columns are `kind` (insert, update or delete), `_rowid`, and the structs `before` and
-        `after`, null where there was no row. See `lancelet.ops.changes.feed`.
+        `after`, null where there was no row.
 
         Args:
             begin: The version to compare with, or a time.
-            end: The version whose changes are told; by default the one that is looked at.
+            end: The version whose changes are returned; by default the checked-out one.
             columns: The columns of `before` and `after`.
-            kinds: What to return.
-            on: Columns by whose values rows are the same row; for tables without stable row ids.
+            kinds: The kinds to return, by default all.
+            on: Key columns that identify a row; for tables without stable row ids.
+
+        Returns:
+            A stream of record batches.
+
+        Raises:
+            VersionNotFoundError: If the version was never committed, or was cleaned up.
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            dataset.update({"price": "price + 1"}, where="id = 3")
+            dataset.changes(1, columns=["price"]).read_all()
+            ```
         """
         wanted = ops.changes.CHANGE_KINDS if kinds is None else tuple(map(_kind, kinds))
         keys = (on,) if isinstance(on, str) else on
@@ -119,7 +186,19 @@ class ChangeMethods:
 
         Args:
             begin: A version to compare with, or a time; it may be the newer one.
-            end: The other version; by default the one that is looked at.
+            end: The other version; by default the checked-out one.
+
+        Returns:
+            The differences.
+
+        Raises:
+            VersionNotFoundError: If the version was never committed, or was cleaned up.
+
+        Example:
+            ```python
+            dataset.delete("id = 3")
+            print(dataset.diff(1))
+            ```
         """
         return ops.diff.diff(self._at(begin), self._at(end))
 

@@ -183,29 +183,43 @@ class CommitMethods:
         commit_timeout: timedelta | None = _TIMEOUT,
         dry_run: bool = False,
     ) -> LanceDataset | ChangeReport:
-        """Publish an operation as a new version, and return the dataset there.
+        """Commit an operation as a new version.
 
         Args:
-            base_uri: The dataset; an overwrite creates it if there is none.
-            operation: What to do, or a transaction.
-            read_version: The version that the operation was computed from; needed unless it
+            base_uri: The dataset or its URI; an overwrite creates it if there is none.
+            operation: The operation, or a transaction.
+            read_version: The version that the operation was computed from; required unless it
                 overwrites or restores.
-            commit_lock: Held while the version is published; see `LanceDataset`.
-            storage_options: Settings of the store.
-            enable_v2_manifest_paths: Whether a new dataset has names of manifests that list
+            commit_lock: A lock held during the commit, for stores without conditional puts.
+            storage_options: Options of the object store.
+            enable_v2_manifest_paths: Whether a new dataset names manifests so that listings are
                 newest first.
-            detached: Publishes a version beside the history, found by its number only.
-            max_retries: How often to adjust to others who were first; with 0 an overwrite fails
+            detached: Whether to commit a version outside the history, found by its number only.
+            max_retries: How many times to rebase on concurrent commits; with 0 an overwrite fails
                 if anything was committed since `read_version`.
-            commit_message: A note for the transaction.
+            commit_message: A message to record with the transaction.
             enable_stable_row_ids: Whether rows of a new dataset keep their ids when they move.
-            namespace_client: Knows what the store of a table asks for.
-            table_id: The id of the table.
-            namespace_client_managed_versioning: Whether the namespace keeps the versions of a
-                table whose `base_uri` is given.
+            namespace_client: The namespace that knows the table.
+            table_id: The id of the table in the namespace.
+            namespace_client_managed_versioning: Whether the namespace keeps the versions of a table
+                whose `base_uri` is given.
             base_store_params: Storage options of base paths, by path.
-            commit_timeout: For how long to adjust to others.
-            dry_run: Whether to publish nothing and return what would change.
+            commit_timeout: How long to retry.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            The dataset at the new version; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            CommitConflictError: If a concurrent commit changed the same thing first.
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            fragments = lance.fragment.write_fragments(new_books, dataset)
+            append = lance.LanceOperation.Append(fragments)
+            dataset = lance.LanceDataset.commit(dataset, append, read_version=dataset.version)
+            ```
         """
         named = named_table(base_uri, namespace_client, table_id)
         if named is not None:
@@ -283,7 +297,39 @@ class CommitMethods:
         *,
         dry_run: bool = False,
     ) -> BulkCommitResult | ChangeReport:
-        """Publish many appends as one version; see `commit` for the other arguments."""
+        """Commit many appends as one version.
+
+        Args:
+            dest: The dataset or its URI.
+            transactions: The transactions, all of them appends.
+            commit_lock: A lock held during the commit, for stores without conditional puts.
+            storage_options: Options of the object store.
+            enable_v2_manifest_paths: Whether a new dataset names manifests so that listings are
+                newest first.
+            detached: Whether to commit a version outside the history.
+            max_retries: How many times to rebase on concurrent commits.
+            base_store_params: Storage options of base paths, by path.
+            commit_timeout: How long to retry.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            The dataset at the new version and the merged transaction; with `dry_run`, the
+            `ChangeReport`.
+
+        Raises:
+            CommitConflictError: If a concurrent commit changed the same thing first.
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            written = [lance.fragment.write_fragments(new_books, dataset) for _ in range(2)]
+            appends = [
+                lance.Transaction(dataset.version, lance.LanceOperation.Append(fragments))
+                for fragments in written
+            ]
+            dataset = lance.LanceDataset.commit_batch(dataset, appends)["dataset"]
+            ```
+        """
         destination = _destination(
             dest,
             OpenOptions(storage_options, base_store_params, commit_lock),
@@ -309,12 +355,39 @@ class CommitMethods:
         return BulkCommitResult(dataset=published, merged=transaction_to_user(merged))
 
     def read_transaction(self, version: int) -> Transaction | None:
-        """Return what was committed as a version, or None where it is not known any more."""
+        """Return the transaction that made a version.
+
+        Args:
+            version: The version number.
+
+        Returns:
+            The transaction, or None if its file was cleaned up.
+
+        Raises:
+            VersionNotFoundError: If the version was never committed, or was cleaned up.
+
+        Example:
+            ```python
+            dataset.read_transaction(1).operation
+            ```
+        """
         return _transaction_of(open_reference(self._handle, version))
 
     @checks_kinds
     def get_transactions(self, recent_transactions: int = 10) -> list[Transaction | None]:
-        """Return what was committed last up to the version that is looked at, newest first."""
+        """Return the latest transactions, newest first.
+
+        Args:
+            recent_transactions: How many to return.
+
+        Returns:
+            The transactions, None in place of one that is no longer known.
+
+        Example:
+            ```python
+            dataset.get_transactions(5)
+            ```
+        """
         if recent_transactions < 0:
             raise TransactionCountError("how many is not negative", found=recent_transactions)
         found = [_transaction_of(self._handle.snapshot)]
@@ -328,7 +401,21 @@ class CommitMethods:
         return found
 
     def migrate_manifest_paths_v2(self, *, dry_run: bool = False) -> ChangeReport | None:
-        """Give all manifests the names that list newest first; nobody else may write meanwhile."""
+        """Rename all manifests so that a listing returns the newest first.
+
+        No other process may write meanwhile.
+
+        Args:
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Example:
+            ```python
+            dataset.migrate_manifest_paths_v2()
+            ```
+        """
         location = self._handle.location
         if dry_run:
             return ops.dry_run.rehearse_apart(

@@ -164,7 +164,27 @@ class Compaction:
 
     @staticmethod
     def plan(dataset: LanceDataset, options: Mapping[str, Any]) -> CompactionPlan:
-        """Return what to rewrite."""
+        """Plan a compaction, whose tasks can run on several machines.
+
+        Args:
+            dataset: The dataset.
+            options: See `DatasetOptimizer.compact_files`.
+
+        Returns:
+            The plan.
+
+        Raises:
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            from lancelet.optimize import Compaction
+
+            plan = Compaction.plan(dataset, {"target_rows_per_fragment": 100})
+            results = [task.execute(dataset) for task in plan.tasks]
+            Compaction.commit(dataset, results)
+            ```
+        """
         return CompactionPlan(
             ops.compact.plan_compaction(dataset.snapshot, options_of(dataset, options))
         )
@@ -194,7 +214,27 @@ class Compaction:
         *,
         dry_run: bool = False,
     ) -> compact.CompactionMetrics | ChangeReport:
-        """Plan, rewrite and commit; the dataset then looks at the new version."""
+        """Plan, run and commit a compaction.
+
+        Args:
+            dataset: The dataset; it then is at the new version.
+            options: See `DatasetOptimizer.compact_files`.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            The metrics; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            CommitConflictError: If a concurrent commit changed the same thing first.
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            from lancelet.optimize import Compaction
+
+            Compaction.execute(dataset, {"target_rows_per_fragment": 100})
+            ```
+        """
         wanted = options_of(dataset, options)
         if dry_run:
             return dataset.run_compaction(wanted, dry_run=True)
@@ -228,7 +268,28 @@ class Compaction:
         *,
         dry_run: bool = False,
     ) -> compact.CompactionMetrics | ChangeReport:
-        """Put results in place of what they were made from; those that failed are left out."""
+        """Commit the results of compaction tasks, but those that conflict with other commits.
+
+        Args:
+            dataset: The dataset; it then is at the new version.
+            rewrites: The results of the tasks.
+            options: The options that the compaction was planned with.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            The metrics; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            CommitConflictError: If a concurrent commit changed the same thing first.
+
+        Example:
+            ```python
+            from lancelet.optimize import Compaction
+
+            plan = Compaction.plan(dataset, {"target_rows_per_fragment": 100})
+            Compaction.commit(dataset, [task.execute(dataset) for task in plan.tasks])
+            ```
+        """
         results = [rewrite._result for rewrite in rewrites]  # noqa: SLF001 - the value of a facade
         wanted = options_of(dataset, options or {})
         if dry_run:

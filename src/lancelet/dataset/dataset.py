@@ -91,7 +91,11 @@ class LanceDataset(
     HybridMethods,
     TextMethods,
 ):
-    """A table at some version."""
+    """A Lance table at one version: reads, changes, history, indices and maintenance.
+
+    A dataset is pinned to its version. Changes made through it check their new version out;
+    `checkout_latest` checks out those of others.
+    """
 
     def __init__(
         self,
@@ -212,32 +216,95 @@ class LanceDataset(
         return LanceStats(self)
 
     def session(self) -> Session:
-        """Return what may be passed on to share caches."""
+        """Return the session, whose caches other datasets can share.
+
+        Returns:
+            The session.
+
+        Example:
+            ```python
+            lance.dataset(dataset.uri, session=dataset.session())
+            ```
+        """
         return self._session
 
     def io_stats_snapshot(self) -> IoCounts:
-        """Return what this dataset asked of its store so far."""
+        """Return the requests and bytes of this dataset so far.
+
+        Returns:
+            The counts since the dataset was opened.
+
+        Example:
+            ```python
+            dataset.to_table()
+            dataset.io_stats_snapshot().read_bytes
+            ```
+        """
         return self._handle.meter.counts
 
     def io_stats_incremental(self) -> IoCounts:
-        """Return what this dataset asked of its store since this was last called."""
+        """Return the requests and bytes since the last call.
+
+        Returns:
+            The counts.
+
+        Example:
+            ```python
+            dataset.io_stats_incremental()
+            dataset.count_rows("id = 3")
+            dataset.io_stats_incremental().read_iops
+            ```
+        """
         return self._handle.meter.take()
 
     # --- fragments ----------------------------------------------------------------------------
 
     def get_fragments(self, filter: Any = None) -> list[LanceFragment]:  # noqa: A002 - pylance's name
-        """Return the fragments."""
+        """Return the fragments.
+
+        Args:
+            filter: Must be None.
+
+        Returns:
+            The fragments, in the order of the table.
+
+        Example:
+            ```python
+            [fragment.count_rows() for fragment in dataset.get_fragments()]
+            ```
+        """
         if filter is not None:
             raise InvalidInputError("get_fragments() does not support filter yet")
         return [LanceFragment(self, int(number)) for number in self.snapshot.fragments.ids]
 
     def fragment_ids(self) -> Bitmap:
-        """Return the ids of the fragments."""
+        """Return the ids of the fragments.
+
+        Returns:
+            A bitmap, which can be iterated.
+
+        Example:
+            ```python
+            list(dataset.fragment_ids())
+            ```
+        """
         return Bitmap(self.snapshot.fragments.ids.tolist())
 
     @checks_kinds
     def get_fragment(self, fragment_id: int) -> LanceFragment | None:
-        """Return the fragment with an id, or None."""
+        """Return a fragment by id.
+
+        Args:
+            fragment_id: The id.
+
+        Returns:
+            The fragment, or None if there is none with that id.
+
+        Example:
+            ```python
+            dataset.get_fragment(0).count_rows()
+            ```
+        """
         try:
             self.snapshot.fragments.place_of(fragment_id)
         except NotFoundError:
@@ -247,7 +314,18 @@ class LanceDataset(
     # --- the whole of it ----------------------------------------------------------------------
 
     def validate(self) -> None:
-        """Raise if files are missing or contradict the manifest."""
+        """Verify that the files of the version are there and match the manifest.
+
+        See `check` for a deeper examination.
+
+        Raises:
+            CorruptDataError: If a file is missing or contradicts the manifest.
+
+        Example:
+            ```python
+            dataset.validate()
+            ```
+        """
         ops.validate.validate(self.snapshot)
 
     @staticmethod
@@ -259,9 +337,24 @@ class LanceDataset(
         *,
         dry_run: bool = False,
     ) -> ChangeReport | None:
-        """Delete a table with all its versions; a folder that is no table is left alone.
+        """Delete a table with all its versions. A folder that is not a table is left alone.
 
-        With `dry_run` nothing is deleted, and how much would be is returned.
+        Args:
+            base_uri: The URI of the table.
+            storage_options: Options of the object store.
+            ignore_not_found: Whether to do nothing where there is no table.
+            dry_run: Delete nothing and return a report of what would be deleted.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            DatasetNotFoundError: If there is no dataset at the URI.
+
+        Example:
+            ```python
+            lance.LanceDataset.drop("no-such-table.lance", ignore_not_found=True)
+            ```
         """
         location = TableLocation.open(text_of(base_uri), storage_options)
         if find_latest(location.store) is None:
@@ -276,7 +369,16 @@ class LanceDataset(
         return None
 
     def index_cache_hit_rate(self) -> float:
-        """Return of the parts of indices that searches needed so far, how many were in memory."""
+        """Return the hit rate of the index cache.
+
+        Returns:
+            The share of index parts needed so far that were in memory, from 0 to 1.
+
+        Example:
+            ```python
+            dataset.index_cache_hit_rate()
+            ```
+        """
         loads = index_loads(self.snapshot)
         needed = loads.found + loads.parts
         return loads.found / needed if needed else 0.0
@@ -364,7 +466,14 @@ class LanceDataset(
         return Plots(self)
 
     def at(self, snapshot: Snapshot) -> LanceDataset:
-        """Return a dataset that looks at another version, opened in the same way."""
+        """Return the dataset at another snapshot, with the same options.
+
+        Args:
+            snapshot: The snapshot.
+
+        Returns:
+            The dataset.
+        """
         uri = snapshot.location.uri
         return LanceDataset(uri, session=self._session, _handle=self._handle.at(snapshot))
 

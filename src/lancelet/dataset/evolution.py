@@ -46,16 +46,30 @@ class EvolutionMethods:
         *,
         dry_run: bool = False,
     ) -> ChangeReport | None:
-        """Add columns, or fields of structs that are there, without rewriting what is stored.
+        """Add columns, or fields of structs, without rewriting existing data files.
 
         Args:
-            transforms: SQL expressions by the name of the new column; a function or `BatchUDF`
-                that returns new columns for a batch of rows; rows in the order of the table; or a
-                field, list of fields or schema, for columns that are null everywhere.
-            read_columns: What a function is given; by default, all columns.
-            reader_schema: The schema of rows that do not say it themselves.
-            batch_size: How many rows to work on at a time.
-            dry_run: Whether to change nothing and return what would change.
+            transforms: SQL expressions by column name; a function or `BatchUDF` that maps a batch
+                to new columns; rows in the order of the table; or a field, list of fields or schema
+                for all-null columns.
+            read_columns: The columns passed to a function; by default all.
+            reader_schema: The schema of the given rows, if they do not carry one.
+            batch_size: The number of rows per batch.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            ExpressionError: If the expression does not parse, or names a column that is not there.
+            InvalidInputError: If a column of that name exists.
+            CommitConflictError: If a concurrent commit changed the same thing first.
+
+        Example:
+            ```python
+            dataset.add_columns({"total": "price * 1.19"})
+            dataset.add_columns(pa.field("note", pa.string()))
+            ```
         """
         handle = self._handle
         source = new_columns_of(
@@ -76,14 +90,27 @@ class EvolutionMethods:
         *,
         dry_run: bool = False,
     ) -> ChangeReport | None:
-        """Add the columns of other rows, joined to those there are; null where none matches.
+        """Add columns by a left join with other rows.
 
         Args:
-            data_obj: The other rows, which have to fit in memory.
-            left_on: The column of the dataset to join on; `_rowid` and `_rowaddr` may be it too.
-            right_on: The column of the other rows; by default, of the same name.
-            schema: The schema of the other rows, where they do not say it themselves.
-            dry_run: Whether to change nothing and return what would change.
+            data_obj: The rows to join; they have to fit in memory.
+            left_on: The key column of the dataset; `_rowid` and `_rowaddr` work as well.
+            right_on: The key column of the other rows; by default the same name.
+            schema: The schema of the other rows, if they do not carry one.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            InvalidInputError: If there is no such key column, or a column exists already.
+            CommitConflictError: If a concurrent commit changed the same thing first.
+
+        Example:
+            ```python
+            dataset.merge({"id": [1, 2], "stock": [5, 0]}, "id")
+            dataset.count_rows("stock is null")  # 18
+            ```
         """
         handle = self._handle
         rows, right = ops.rows.read_rows_of(data_obj, schema), right_on or left_on
@@ -95,11 +122,23 @@ class EvolutionMethods:
     def alter_columns(
         self, *alterations: AlterColumn, dry_run: bool = False
     ) -> ChangeReport | None:
-        """Rename columns, change their types, and say whether they may be null.
+        """Rename columns, cast them, or change whether they may be null.
 
         Args:
             alterations: Dicts with `path` and at least one of `name`, `nullable`, `data_type`.
-            dry_run: Whether to change nothing and return what would change.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            FieldNotFoundError: If there is no such column.
+            CommitConflictError: If a concurrent commit changed the same thing first.
+
+        Example:
+            ```python
+            dataset.alter_columns({"path": "price", "name": "cost", "data_type": pa.float32()})
+            ```
         """
         handle = self._handle
         parsed = [_alteration(each) for each in alterations]
@@ -109,13 +148,25 @@ class EvolutionMethods:
         return None
 
     def drop_columns(self, columns: list[str], *, dry_run: bool = False) -> ChangeReport | None:
-        """Drop columns, or fields of structs; their indices go with them.
+        """Drop columns or fields of structs, and their indices.
 
-        Files keep the values until they are compacted and cleaned up.
+        Data files keep the values until compaction and cleanup.
 
         Args:
-            columns: Paths of what to drop.
-            dry_run: Whether to change nothing and return what would change.
+            columns: The paths to drop.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            FieldNotFoundError: If there is no such column.
+            CommitConflictError: If a concurrent commit changed the same thing first.
+
+        Example:
+            ```python
+            dataset.drop_columns(["text"])
+            ```
         """
         columns = texts("columns", columns)
         handle = self._handle
@@ -127,12 +178,25 @@ class EvolutionMethods:
     def replace_columns(
         self, values: Mapping[int, Any], *, dry_run: bool = False
     ) -> ChangeReport | None:
-        """Replace whole columns of some fragments, without touching anything else.
+        """Replace whole columns of some fragments; other columns are not rewritten.
 
         Args:
-            values: By the id of a fragment, a row for each of its rows that are not deleted. All
-                bring the same columns, which are those that are replaced.
-            dry_run: Whether to change nothing and return what would change.
+            values: Per fragment id, one row for each live row. All fragments bring the same
+                columns.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            SchemaMismatchError: If the rows do not fit the schema, or a value would change by
+                conversion.
+            CommitConflictError: If a concurrent commit changed the same thing first.
+
+        Example:
+            ```python
+            dataset.replace_columns({0: {"price": [1.0] * 10}, 1: {"price": [2.0] * 10}})
+            ```
         """
         handle = self._handle
         rows = {fragment_id: ops.rows.read_rows_of(data) for fragment_id, data in values.items()}
@@ -149,13 +213,26 @@ class EvolutionMethods:
         return None
 
     def migrate_to_stable_row_ids(self, *, dry_run: bool = False) -> ChangeReport | None:
-        """Give rows ids that they keep when they move, from the next version on.
+        """Give rows stable ids, which they keep when they move.
 
-        Ids are the addresses that rows have now, so what was noted of them stays true, and so do
-        indices. A dataset that has such ids already is left as it is.
+        The ids are the current row addresses, so indices stay valid. A dataset that has stable row
+        ids already is left as it is.
 
         Args:
-            dry_run: Whether to change nothing and return what would change.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            CommitConflictError: If a concurrent commit changed the same thing first.
+
+        Example:
+            ```python
+            plain = lance.write_dataset({"id": [1, 2]}, "memory://")
+            plain.migrate_to_stable_row_ids()
+            plain.has_stable_row_ids  # True
+            ```
         """
         handle = self._handle
         if dry_run:

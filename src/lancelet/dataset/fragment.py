@@ -43,7 +43,7 @@ _ROW_ADDRESS: Final = "_rowaddr"
 
 
 class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore[misc]  # pyarrow has no types for it
-    """Some rows of a dataset: those that share data files."""
+    """A part of a dataset: rows that share data files."""
 
     def __init__(
         self, dataset: LanceDataset, fragment_id: int | None, *, fragment: Fragment | None = None
@@ -72,7 +72,37 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
         table_id: Sequence[str] | None = None,
         session: Session | None = None,
     ) -> FragmentMetadata:
-        """Write rows as one fragment, for a commit to come; see `write_fragments`."""
+        """Write rows as one fragment, for a commit to come; see `write_fragments`.
+
+        Args:
+            dataset_uri: The URI of the dataset.
+            data: The rows, in any form that `write_dataset` takes.
+            fragment_id: The id; by default the commit assigns one.
+            schema: The schema to convert the rows to.
+            max_rows_per_group: Rows of a batch within a file of version 0.1.
+            progress: Called when the fragment begins and when it is complete.
+            mode: `append`, or `create` and `overwrite` for a schema of its own.
+            data_storage_version: The version of the data file.
+            use_legacy_format: Deprecated: whether to write version 0.1.
+            storage_options: Options of the object store.
+            namespace_client: The namespace that knows the table.
+            table_id: The id of the table in the namespace.
+            session: The session whose caches are used.
+
+        Returns:
+            The metadata of the fragment, for `LanceOperation.Append`.
+
+        Raises:
+            SchemaMismatchError: If the rows do not fit the schema, or a value would change by
+                conversion.
+
+        Example:
+            ```python
+            fragment = lance.LanceFragment.create(dataset.uri, new_books)
+            append = lance.LanceOperation.Append([fragment])
+            dataset = lance.LanceDataset.commit(dataset, append, read_version=dataset.version)
+            ```
+        """
         request = WriteRequest(
             dataset_uri,
             mode,
@@ -91,7 +121,27 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
     def create_from_file(
         filename: str, dataset: LanceDataset, fragment_id: int
     ) -> FragmentMetadata:
-        """Describe a fragment of a file that is in the data folder of a dataset already."""
+        """Describe a fragment from a file that is already in the data folder of a dataset.
+
+        Args:
+            filename: The name of the file in the data folder.
+            dataset: The dataset.
+            fragment_id: The id of the fragment.
+
+        Returns:
+            The metadata of the fragment, for `LanceOperation.Append`.
+
+        Raises:
+            SchemaMismatchError: If the rows do not fit the schema, or a value would change by
+                conversion.
+            CorruptDataError: If a checksum does not match, or bytes are not what the format allows.
+
+        Example:
+            ```python
+            name = dataset.get_fragment(0).data_files()[0].path
+            lance.LanceFragment.create_from_file(name, dataset, 7)
+            ```
+        """
         snapshot = dataset.snapshot
         file = describe_file(snapshot, filename)
         return fragment_to_user(ops.fragments.fragment_of_file(snapshot, file, fragment_id))
@@ -137,16 +187,49 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
         raise UnsupportedError("partitioning is not part of the format")
 
     def data_files(self) -> list[DataFile]:
-        """Return the data files."""
+        """Return the data files.
+
+        Returns:
+            The files, in the order of the manifest.
+
+        Example:
+            ```python
+            [file.path for file in dataset.get_fragment(0).data_files()]
+            ```
+        """
         return [file_to_user(file) for file in self._fragment.files]
 
     def deletion_file(self) -> str | None:
-        """Return the path of the deletion file, if there is one."""
+        """Return the path of the deletion file.
+
+        Returns:
+            The path, or None if no row was deleted.
+
+        Example:
+            ```python
+            dataset.get_fragment(0).deletion_file()  # None
+            ```
+        """
         deletion = self._fragment.deletion_file
         return None if deletion is None else deletion.path(self._fragment.id)
 
     def count_rows(self, filter: Any = None) -> int:  # noqa: A002 - pylance's name
-        """Return how many rows there are, or for how many a filter is true."""
+        """Return the number of live rows.
+
+        Args:
+            filter: SQL text or a pyarrow expression: count the rows for which it is true.
+
+        Returns:
+            The number of rows.
+
+        Raises:
+            ExpressionError: If the expression does not parse, or names a column that is not there.
+
+        Example:
+            ```python
+            dataset.get_fragment(0).count_rows("price > 3")
+            ```
+        """
         if filter is None:
             return self._dataset.snapshot.live_rows(self._fragment)
         return self.scanner(columns=[], filter=filter).count_rows()
@@ -171,7 +254,20 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
         batch_size_bytes: int | None = None,
         strict_batch_size: bool | None = None,
     ) -> LanceScanner:
-        """Return a scanner of the fragment; see `LanceDataset.scanner` for the arguments."""
+        """Return a scanner of the fragment. See `LanceDataset.scanner` for the arguments.
+
+        Returns:
+            The scanner; nothing is read yet.
+
+        Raises:
+            ExpressionError: If the expression does not parse, or names a column that is not there.
+            FieldNotFoundError: If there is no such column.
+
+        Example:
+            ```python
+            dataset.get_fragment(0).scanner(columns=["id"], limit=3).to_table()
+            ```
+        """
         return self._dataset.scanner(
             columns,
             filter,
@@ -199,7 +295,21 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
         "include_deleted_rows batch_size_bytes strict_batch_size",
     )
     def to_batches(self, **options: Any) -> Iterator[pa.RecordBatch]:
-        """Yield rows in batches; see `scanner` for the arguments."""
+        """Yield the rows in batches. See `LanceDataset.scanner` for the arguments.
+
+        Yields:
+            Record batches.
+
+        Raises:
+            ExpressionError: If the expression does not parse, or names a column that is not there.
+            FieldNotFoundError: If there is no such column.
+
+        Example:
+            ```python
+            for batch in dataset.get_fragment(0).to_batches(columns=["id"]):
+                print(batch.num_rows)
+            ```
+        """
         return self.scanner(**options).to_batches()
 
     def to_table(
@@ -219,7 +329,20 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
         batch_size_bytes: int | None = None,
         strict_batch_size: bool | None = None,
     ) -> pa.Table:
-        """Return rows as a table; see `scanner` for the arguments."""
+        """Return the rows as an Arrow table. See `LanceDataset.scanner` for the arguments.
+
+        Returns:
+            The rows, in memory.
+
+        Raises:
+            ExpressionError: If the expression does not parse, or names a column that is not there.
+            FieldNotFoundError: If there is no such column.
+
+        Example:
+            ```python
+            dataset.get_fragment(0).to_table(["id"], filter="price > 3")
+            ```
+        """
         return self.scanner(
             columns=columns,
             filter=filter,
@@ -250,7 +373,24 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
         order_by: Sequence[Any] | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Return rows as a pandas data frame; what is left over is for pandas."""
+        """Return the rows as a pandas data frame.
+
+        See `LanceDataset.scanner` for the other arguments. `blob_mode` is what blob columns
+        become: `lazy` files, `bytes` or `descriptions`. Others (`kwargs`) are for
+        `pyarrow.Table.to_pandas`.
+
+        Returns:
+            A `pandas.DataFrame`.
+
+        Raises:
+            ExpressionError: If the expression does not parse, or names a column that is not there.
+            FieldNotFoundError: If there is no such column.
+
+        Example:
+            ```python
+            dataset.get_fragment(0).to_pandas(columns=["id"], limit=3)
+            ```
+        """
         scanner = self.scanner(
             columns=columns,
             filter=filter,
@@ -264,7 +404,19 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
         return scanner.to_pandas(blob_mode=blob_mode, **kwargs)
 
     def head(self, num_rows: int) -> pa.Table:
-        """Return the first rows."""
+        """Return the first rows.
+
+        Args:
+            num_rows: The number of rows.
+
+        Returns:
+            At most `num_rows` rows.
+
+        Example:
+            ```python
+            dataset.get_fragment(0).head(3)
+            ```
+        """
         return self.to_table(limit=num_rows)
 
     def take(
@@ -272,7 +424,24 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
         indices: Sequence[int] | pa.Array,
         columns: Sequence[str] | Mapping[str, str] | None = None,
     ) -> pa.Table:
-        """Return rows by their places among the live rows of the fragment."""
+        """Return rows by index.
+
+        Args:
+            indices: Indices among the live rows of the fragment, from 0.
+            columns: Names of columns, or SQL expressions by name; by default all columns.
+
+        Returns:
+            One row per index.
+
+        Raises:
+            IndexError: If a row index is out of range.
+            FieldNotFoundError: If there is no such column.
+
+        Example:
+            ```python
+            dataset.get_fragment(1).take([3, 0], columns=["id"])
+            ```
+        """
         snapshot = self._dataset.snapshot
         source = FragmentSource(snapshot, self._fragment, with_deleted=False)
         places = whole_numbers(indices)
@@ -293,22 +462,80 @@ class LanceFragment(FragmentColumnMethods, pa.dataset.Fragment):  # type: ignore
         columns: Sequence[str] | Mapping[str, str] | None = None,
         with_row_address: bool | None = None,
     ) -> FragmentSession:
-        """Return what takes rows of the fragment again and again."""
+        """Return a session that takes rows of the fragment repeatedly.
+
+        Args:
+            columns: Names of columns, or SQL expressions by name; by default all columns.
+            with_row_address: Whether to return a column `_rowaddr`.
+
+        Returns:
+            The session.
+
+        Raises:
+            FieldNotFoundError: If there is no such column.
+
+        Example:
+            ```python
+            session = dataset.get_fragment(0).open_session(columns=["id"])
+            session.take([0, 1])
+            ```
+        """
         return FragmentSession(self, columns, with_row_address=bool(with_row_address))
 
     def delete(self, predicate: str) -> FragmentMetadata | None:
-        """Return the fragment without some rows, for a commit to come; None if none is left."""
+        """Write a deletion file for the rows that match a predicate; nothing is committed.
+
+        Args:
+            predicate: SQL text.
+
+        Returns:
+            The metadata of the fragment for `LanceOperation.Delete`, or None if no row is left.
+
+        Raises:
+            ExpressionError: If the expression does not parse, or names a column that is not there.
+
+        Example:
+            ```python
+            changed = dataset.get_fragment(0).delete("id = 3")
+            delete = lance.LanceOperation.Delete([changed], [], "id = 3")
+            dataset = lance.LanceDataset.commit(dataset, delete, read_version=dataset.version)
+            ```
+        """
         return _shown(
             ops.fragments.delete_matching(self._dataset.snapshot, self._fragment, predicate)
         )
 
     def delete_rows(self, offsets: Iterable[int]) -> FragmentMetadata | None:
-        """Return the fragment without the rows at some offsets, deleted rows counted too."""
+        """Write a deletion file for rows by offset; nothing is committed.
+
+        Args:
+            offsets: Offsets among the physical rows, deleted ones included.
+
+        Returns:
+            The metadata of the fragment for `LanceOperation.Delete`, or None if no row is left.
+
+        Raises:
+            InvalidInputError: If an offset is out of range.
+
+        Example:
+            ```python
+            dataset.get_fragment(0).delete_rows([0, 1]).num_rows
+            ```
+        """
         wanted = [int(offset) for offset in offsets]
         return _shown(ops.fragments.delete_offsets(self._dataset.snapshot, self._fragment, wanted))
 
     def validate(self) -> None:
-        """Raise if files are missing or contradict the manifest."""
+        """Verify that the files of the fragment are there and match the manifest.
+
+        Raises:
+            CorruptDataError: If a file is missing or contradicts the manifest.
+
+        Example:
+            ```python
+            dataset.get_fragment(0).validate()
+            ```
+        """
         self._dataset.validate()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -351,7 +578,22 @@ class FragmentSession:
             )
 
     def take(self, indices: Sequence[int] | pa.Array) -> pa.Table:
-        """Return rows by their places among the live rows of the fragment."""
+        """Return rows by index.
+
+        Args:
+            indices: Indices among the live rows of the fragment, from 0.
+
+        Returns:
+            One row per index.
+
+        Raises:
+            IndexError: If a row index is out of range.
+
+        Example:
+            ```python
+            dataset.get_fragment(0).open_session(columns=["id"]).take([2, 0])
+            ```
+        """
         return self._fragment.take(indices, self._columns)
 
 

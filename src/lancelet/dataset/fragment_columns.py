@@ -39,16 +39,28 @@ class FragmentColumnMethods:
         batch_size: int | None = None,
         reader_schema: pa.Schema | None = None,
     ) -> tuple[FragmentMetadata, LanceSchema]:
-        """Write new columns; see `LanceDataset.add_columns` for what may be given.
+        """Write new columns for the fragment; nothing is committed. See `LanceDataset.add_columns`.
 
         Args:
             value_func: Where the values come from.
-            columns: What a function is given; by default, all columns.
-            batch_size: How many rows to work on at a time.
-            reader_schema: The schema of rows that do not say it themselves.
+            columns: The columns passed to a function; by default all.
+            batch_size: The number of rows per batch.
+            reader_schema: The schema of the given rows, if they do not carry one.
 
         Returns:
-            The fragment with its new file, and the schema of the dataset with the new columns.
+            The metadata of the fragment with its new file, and the new schema of the dataset, for
+            `LanceOperation.Merge`.
+
+        Raises:
+            ExpressionError: If the expression does not parse, or names a column that is not there.
+
+        Example:
+            ```python
+            fragments = dataset.get_fragments()
+            made = [fragment.merge_columns({"half": "price / 2"}) for fragment in fragments]
+            merge = lance.LanceOperation.Merge([fragment for fragment, _ in made], made[0][1])
+            dataset = lance.LanceDataset.commit(dataset, merge, read_version=dataset.version)
+            ```
         """
         if isinstance(value_func, BatchUDF) and value_func.cache is not None:
             raise InvalidInputError(
@@ -68,9 +80,24 @@ class FragmentColumnMethods:
         right_on: str | None = None,
         schema: pa.Schema | None = None,
     ) -> tuple[FragmentMetadata, LanceSchema]:
-        """Write the columns of other rows, joined to those there are.
+        """Write new columns by a left join with other rows; nothing is committed.
 
-        See `LanceDataset.merge` for the arguments, and `merge_columns` for what is returned.
+        Args:
+            data_obj: The rows to join; they have to fit in memory.
+            left_on: The key column of the fragment.
+            right_on: The key column of the other rows; by default the same name.
+            schema: The schema of the other rows, if they do not carry one.
+
+        Returns:
+            The metadata of the fragment with its new file, and the new schema of the dataset.
+
+        Raises:
+            InvalidInputError: If there is no such key column, or a column exists already.
+
+        Example:
+            ```python
+            metadata, schema = dataset.get_fragment(0).merge({"id": [1], "stock": [5]}, "id")
+            ```
         """
         snapshot, rows = self._dataset.snapshot, ops.rows.read_rows_of(data_obj, schema)
         fragment, merged = ops.columns.add.join_columns_to_fragment(
@@ -110,18 +137,29 @@ class FragmentColumnMethods:
         *,
         with_offsets: bool = False,
     ) -> tuple[FragmentMetadata, list[int]] | tuple[FragmentMetadata, list[int], bytes]:
-        """Write columns anew, with other values in the rows that are found by a key.
+        """Rewrite columns, with new values in the rows that match a key; nothing is committed.
 
         Args:
             data_obj: The key, and the columns with their new values.
-            left_on: The column of the fragment to find rows by.
-            right_on: The column of `data_obj`; by default, of the same name.
-            schema: The schema of the data, where they do not say it themselves.
-            with_offsets: Whether to return the offsets of the rows that were found.
+            left_on: The key column of the fragment.
+            right_on: The key column of `data_obj`; by default the same name.
+            schema: The schema of the data, if they do not carry one.
+            with_offsets: Whether to return the offsets of the matched rows as well.
 
         Returns:
-            The fragment with its new file, the ids of the fields that are in it, and the offsets
-            as a Roaring bitmap, all of which `LanceOperation.Update` takes.
+            The metadata of the fragment with its new file, the ids of the fields in it, and the
+            offsets as a Roaring bitmap, all of which `LanceOperation.Update` takes.
+
+        Raises:
+            FieldNotFoundError: If there is no such column.
+            SchemaMismatchError: If the rows do not fit the schema, or a value would change by
+                conversion.
+
+        Example:
+            ```python
+            fragment = dataset.get_fragment(0)
+            metadata, field_ids = fragment.update_columns({"id": [3], "price": [9.5]}, "id")
+            ```
         """
         joined = ops.columns.from_join.Joined.of(
             ops.rows.read_rows_of(data_obj, schema), right_on or left_on

@@ -47,32 +47,93 @@ class HistoryMethods:
         return entry.version
 
     def get_version(self) -> Version:
-        """Return the version that is looked at."""
+        """Return the checked-out version.
+
+        Returns:
+            Its number, time and metadata.
+
+        Example:
+            ```python
+            dataset.get_version()["version"]
+            ```
+        """
         return describe_version(self._handle.snapshot)
 
     def versions(self) -> list[Version]:
-        """Return all versions, oldest first."""
+        """Return all versions, oldest first.
+
+        Returns:
+            The number, time and metadata of each.
+
+        Example:
+            ```python
+            for version in dataset.versions():
+                print(version["version"], version["timestamp"])
+            ```
+        """
         location = self._handle.location
         entries = location.handler.list_versions(location.store)
         return [describe_version(open_entry(location, entry)) for entry in entries]
 
     def checkout_version(self, version: VersionLike) -> LanceDataset:
-        """Return a dataset that looks at another version: of this branch if given a number."""
+        """Return the dataset at another version.
+
+        Args:
+            version: A number of this branch, a tag, or a pair of a branch and a number or None.
+
+        Returns:
+            The dataset at that version, pinned to it.
+
+        Raises:
+            VersionNotFoundError: If the version was never committed, or was cleaned up.
+            RefNotFoundError: If no tag or branch has that name.
+
+        Example:
+            ```python
+            dataset.delete("id < 5")
+            dataset.checkout_version(1).count_rows()  # 20
+            ```
+        """
         if version is None:
             raise VersionTypeError("a version is a number, a tag, or a branch with a number")
         return cast("LanceDataset", self).at(open_reference(self._handle, version))
 
     def checkout_latest(self) -> None:
-        """Look at the version that was committed last."""
+        """Check out the latest version, in place.
+
+        Raises:
+            DatasetNotFoundError: If the dataset was deleted.
+
+        Example:
+            ```python
+            same = lance.dataset(dataset.uri)
+            same.delete("id = 3")
+            dataset.checkout_latest()
+            ```
+        """
         handle = self._handle
         if self.latest_version != handle.snapshot.version:
             handle.snapshot = open_snapshot(handle.location)
 
     def restore(self, *, dry_run: bool = False) -> ChangeReport | None:
-        """Make the version that is looked at the latest one again, as a new version.
+        """Commit the checked-out version as the latest.
 
-        With `dry_run` nothing changes, and what would change is returned, with the rows that the
-        table would have.
+        Args:
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            CommitConflictError: If a concurrent commit changed the same thing first.
+
+        Example:
+            ```python
+            dataset.delete("id < 5")
+            old = dataset.checkout_version(1)
+            old.restore()
+            old.count_rows()  # 20
+            ```
         """
         handle = self._handle
         over = self.latest_version

@@ -40,25 +40,38 @@ class HybridMethods:
         fast_search: bool = False,
         with_row_id: bool = False,
     ) -> pa.Table:
-        """Return the rows that are best by a text and a vector together, the best first.
+        """Return the rows that are best by text and vector together, best first.
 
-        The column `_relevance_score` says how good; `lancelet.query.ReciprocalRank` and
-        `WeightedSum` say how it is computed.
+        The column `_relevance_score` holds the fused score, computed by
+        `lancelet.query.ReciprocalRank` or `WeightedSum`.
 
         Args:
-            text: Words, or a query of `lancelet.query`, as for `full_text_query` of a scan.
-            nearest: A vector, of a table with one column of vectors; else the vector and its
-                column, as for `nearest` of a scan, where `k` is ignored.
-            k: The most rows.
-            columns: What to return, by default all columns.
-            filter: SQL text or an expression of pyarrow; rows for which it is true are returned.
-            prefilter: Whether only rows that pass the filter are searched; else fewer than `k`
-                may be left.
-            fusion: How two scores become one, by default `ReciprocalRank()`.
-            depth: How many rows each of the searches finds, by default the larger of 50 and
-                four times `k`.
-            fast_search: Whether rows that no index has are left out.
+            text: Words, or a query of `lancelet.query`.
+            nearest: The query vector, if the table has one vector column; else a dict with `column`
+                and `q`, as for `nearest` of a scan. `k` in it is ignored.
+            k: The number of rows to return.
+            columns: Names of columns, or SQL expressions by name; by default all columns.
+            filter: SQL text or a pyarrow expression that rows have to pass.
+            prefilter: Whether to filter before the search; after it, fewer than `k` rows may be
+                left.
+            fusion: How the two scores become one; by default `ReciprocalRank()`.
+            depth: The number of candidates of each search; by default the larger of 50 and `4 * k`.
+            fast_search: Whether to skip rows that no index covers.
             with_row_id: Whether to return a column `_rowid`.
+
+        Returns:
+            The rows with their scores.
+
+        Raises:
+            ExpressionError: If the expression does not parse, or names a column that is not there.
+            FieldNotFoundError: If there is no such column.
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            dataset.create_scalar_index("text", "INVERTED")
+            dataset.hybrid_search("fox", [0.1, 0.2, 0.3, 0.4], k=3)
+            ```
         """
         snapshot = self._handle.snapshot
         options = ScanOptions(

@@ -67,38 +67,56 @@ class IndexSegmentMethods:
         progress_callback: Callable[..., None] | None = None,
         **parameters: Any,
     ) -> Index:
-        """Write a segment of an index that no version lists.
+        """Write an index segment that no version lists yet.
 
         Args:
             column: The path of the column.
-            index_type: A kind of index, of scalars, text or vectors.
-            name: By default the path with `_idx` behind it.
-            metric: How vectors are compared.
+            index_type: The kind of index, scalar, text or vector.
+            name: The name; by default the path with `_idx` appended.
+            metric: The distance of vectors.
             replace: Has no effect: nothing is replaced until segments are committed.
-            num_partitions: How many centroids vectors get.
-            ivf_centroids: Centroids that segments share, so that they can be merged.
-            pq_codebook: The words of PQ that segments share.
-            num_sub_vectors: Into how many pieces PQ cuts a vector.
-            accelerator: Where centroids and words are found that are not given; see `create_index`.
-            index_cache_size: Has no effect.
-            shuffle_partition_batches: Has no effect.
-            shuffle_partition_concurrency: Has no effect.
+            num_partitions: The number of IVF partitions.
+            ivf_centroids: Centroids shared by all segments, so that they can be merged.
+            pq_codebook: PQ codebook shared by all segments.
+            num_sub_vectors: The number of sub-vectors of PQ.
+            accelerator: Where to train centroids and codebooks that are not given; see
+                `create_index`.
+            index_cache_size: Has no effect: partitions are cached by their size.
+            shuffle_partition_batches: Has no effect: rows are partitioned as they are read.
+            shuffle_partition_concurrency: Has no effect, for the same reason.
             ivf_centroids_file: A `.npy` file with centroids.
             precomputed_partition_dataset: A dataset with the partition of each row.
             storage_options: Those of that dataset.
             filter_nan: Has no effect: what is not finite is always left out.
-            train: Whether rows are indexed now.
+            train: Whether to index the rows now.
             fragment_ids: The fragments to index.
             index_uuid: The id of the segment, by default a new one; BTREE, LABEL_LIST and NGRAM
                 take none.
-            target_partition_size: How many rows a partition should have.
+            target_partition_size: The number of rows per partition.
             streaming_sample_rate: Has no effect: a sample is always streamed.
             streaming_coreset_rate: Has no effect.
             streaming_refine_passes: Has no effect.
-            skip_transpose: Whether codes of PQ are stored row by row.
-            rabitq_model: The rotation of RQ that segments share.
-            progress_callback: Called with the phase, what is done of it, and how much it is.
-            parameters: What the kind takes beside; see `create_index` and `create_scalar_index`.
+            skip_transpose: Whether to store PQ codes row by row.
+            rabitq_model: The RaBitQ rotation shared by all segments.
+            progress_callback: Called with the phase, what is done of it, and its size.
+            parameters: Further parameters of the kind; see `create_index` and
+                `create_scalar_index`.
+
+        Returns:
+            The segment, for `commit_existing_index_segments`.
+
+        Raises:
+            FieldNotFoundError: If there is no such column.
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            segments = [
+                dataset.create_index_uncommitted("id", "BTREE", fragment_ids=[fragment.fragment_id])
+                for fragment in dataset.get_fragments()
+            ]
+            dataset.commit_existing_index_segments("id_idx", "id", segments)
+            ```
         """
         if fragment_ids is None:
             raise InvalidInputError(
@@ -151,7 +169,27 @@ class IndexSegmentMethods:
         return index_to_user(built)
 
     def merge_existing_index_segments(self, segments: Sequence[Index]) -> Index:
-        """Write one segment of several that were not committed."""
+        """Merge uncommitted segments into one.
+
+        Args:
+            segments: Segments of one index.
+
+        Returns:
+            The merged segment, uncommitted.
+
+        Raises:
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            segments = [
+                dataset.create_index_uncommitted("id", "BTREE", fragment_ids=[fragment.fragment_id])
+                for fragment in dataset.get_fragments()
+            ]
+            merged = dataset.merge_existing_index_segments(segments)
+            dataset.commit_existing_index_segments("id_idx", "id", [merged])
+            ```
+        """
         stored = [index_from_user(segment) for segment in segments]
         return index_to_user(ops.indexing.optimize.merge_segments(self._handle.snapshot, stored))
 
@@ -162,15 +200,30 @@ class IndexSegmentMethods:
         batch_readhead: int | None = None,  # noqa: ARG002 - pylance's name
         progress_callback: Callable[[IndexProgress], None] | None = None,
     ) -> None:
-        """Merge what `create_scalar_index` wrote of a text index under one id, for fragments each.
+        """Merge the parts of a text index that `create_scalar_index` wrote under one id.
 
-        Nothing is committed: that is done with `LanceOperation.CreateIndex`.
+        Nothing is committed; use `LanceOperation.CreateIndex` for that.
 
         Args:
-            index_uuid: The id that the parts were given.
+            index_uuid: The id that the parts share.
             index_type: The kind, which must be INVERTED.
-            batch_readhead: Has no effect.
-            progress_callback: Called with an `IndexProgress` as the work proceeds.
+            batch_readhead: Has no effect: parts are read one after the other.
+            progress_callback: Called with an `IndexProgress`.
+
+        Raises:
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            import uuid
+
+            shared = str(uuid.uuid4())
+            for fragment_id in dataset.fragment_ids():
+                dataset.create_scalar_index(
+                    "text", "INVERTED", fragment_ids=[fragment_id], index_uuid=shared
+                )
+            dataset.merge_index_metadata(shared, "INVERTED")
+            ```
         """
         progress = kinds.base.silent if progress_callback is None else by_stages(progress_callback)
         ops.indexing.staged.merge_staged(
@@ -200,7 +253,27 @@ class IndexSegmentMethods:
         *,
         dry_run: bool = False,
     ) -> Self | ChangeReport:
-        """Make segments that were written an index, in place of one of the same name."""
+        """Commit segments as an index, replacing one of the same name.
+
+        Args:
+            index_name: The name of the index.
+            column: The path of the column.
+            segments: The segments.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            The dataset; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            FieldNotFoundError: If there is no such column.
+            CommitConflictError: If a concurrent commit changed the same thing first.
+
+        Example:
+            ```python
+            segment = dataset.create_index_uncommitted("id", "BTREE", fragment_ids=[0, 1])
+            dataset.commit_existing_index_segments("id_idx", "id", [segment])
+            ```
+        """
         stored = [index_from_user(segment) for segment in segments]
         handle = self._handle
         if dry_run:

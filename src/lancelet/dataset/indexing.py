@@ -92,28 +92,44 @@ class IndexMethods:
         dry_run: bool = False,
         **parameters: Any,
     ) -> ChangeReport | None:
-        """Build an index that answers filters.
+        """Build an index on a column that answers filters or text search.
 
         Args:
             column: The path of the column.
-            index_type: The kind, by name.
-            name: By default the path with `_idx` behind it.
-            replace: Whether an index of that name is replaced; else it is an error.
-            train: Whether rows are indexed now, or when the index is first optimised.
+            index_type: The kind: `BTREE`, `BITMAP`, `LABEL_LIST`, `NGRAM`, `INVERTED`, `ZONEMAP`,
+                `BLOOMFILTER`, `MINHASHLSH`, `RTREE`, or an index on a JSON path.
+            name: The name; by default the path with `_idx` appended.
+            replace: Whether to replace an index of that name.
+            train: Whether to index the rows now, or leave that to `optimize_indices`.
             fragment_ids: The fragments of a text index, by default all; parts of other kinds are
                 built with `create_index_uncommitted`.
             index_uuid: The id of the segment, by default a new one. A text index of some fragments
                 under an id is not committed: see `merge_index_metadata`.
             progress_callback: Called with an `IndexProgress` as the work proceeds; what it raises
-                stops the build, and no version lists what was written until then. Of what it
-                raises at the very end, when the index is there, it is warned.
-            format_version: The version of the files, of kinds that have several.
+                stops the build, and no version lists what was written until then. Of what it raises
+                at the very end, when the index is there, it is warned.
+            format_version: The version of the index files, for kinds that have several.
             document_granularity: Whether a text is a row or an element of a list of texts.
             resume: Whether the index is built in parts of whole fragments, about a million rows
                 each, that outlive a build that is stopped: the same call again writes only those
                 that are missing. The parts are merged in the end.
-            dry_run: Whether to build the index, keep nothing of it, and return what would change.
-            parameters: What the kind takes beside.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            parameters: Further parameters of the kind.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            FieldNotFoundError: If there is no such column.
+            InvalidInputError: If the kind does not index columns of that type.
+            AlreadyExistsError: If the name is taken and `replace` is False.
+            CommitConflictError: If a concurrent commit changed the same index first.
+
+        Example:
+            ```python
+            dataset.create_scalar_index("id", "BTREE")
+            dataset.create_scalar_index("text", "INVERTED", with_position=True)
+            ```
         """
         granularity = getattr(document_granularity, "value", document_granularity)
         named = {
@@ -142,7 +158,15 @@ class IndexMethods:
     def run_optimize_indices(
         self, wanted: OptimizeIndices, *, dry_run: bool = False
     ) -> ChangeReport | None:
-        """Bring indices up to date, and look at the version with them."""
+        """Bring indices up to date; `optimize.optimize_indices` calls this.
+
+        Args:
+            wanted: The options.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+        """
         handle = self._handle
         if dry_run:
             return ops.indexing.report.report_optimize(handle.snapshot, wanted)
@@ -152,7 +176,25 @@ class IndexMethods:
 
     @checks_kinds
     def drop_index(self, name: str, *, dry_run: bool = False) -> ChangeReport | None:
-        """Remove an index, or with `dry_run` return what that would change."""
+        """Remove an index.
+
+        Args:
+            name: The name of the index.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            IndexNotFoundError: If no index has that name.
+            CommitConflictError: If a concurrent commit changed the same thing first.
+
+        Example:
+            ```python
+            dataset.create_scalar_index("id", "BTREE")
+            dataset.drop_index("id_idx")
+            ```
+        """
         handle = self._handle
         if dry_run:
             return ops.dry_run.rehearse(
@@ -167,7 +209,11 @@ class IndexMethods:
         return bool(self._handle.snapshot.indices.indices)
 
     def list_indices(self) -> list[IndexInformation]:
-        """Return every segment of every index, by name."""
+        """Deprecated: use `describe_indices`, which has one entry per index, not per segment.
+
+        Returns:
+            A dict per segment.
+        """
         warnings.warn(
             "list_indices is deprecated. Use describe_indices() instead.",
             DeprecationWarning,
@@ -178,7 +224,18 @@ class IndexMethods:
         return [_information(snapshot, index) for index in ordered]
 
     def describe_indices(self) -> list[IndexDescription]:
-        """Return every index with its segments."""
+        """Return every index with its segments.
+
+        Returns:
+            An `IndexDescription` per index.
+
+        Example:
+            ```python
+            dataset.create_scalar_index("id", "BTREE")
+            for index in dataset.describe_indices():
+                print(index.name, index.index_type, index.num_rows_indexed)
+            ```
+        """
         snapshot = self._handle.snapshot
         by_name: dict[str, list[IndexMetadata]] = {}
         for index in sorted(snapshot.indices.indices, key=lambda index: index.name):
@@ -193,19 +250,38 @@ class IndexMethods:
         with_position: bool = False,  # noqa: ARG002 - only full-text indices have positions
         index_segments: Iterable[str | uuid.UUID] | None = None,
     ) -> None:
-        """Open the segments of an index, so that the first question finds them open.
+        """Load an index into the cache, so that the first query is as fast as later ones.
 
         Args:
             name: The name of the index.
-            with_position: Whether positions of words are read too, where the kind has them.
+            with_position: Whether to load token positions, where the kind has them.
             index_segments: The ids of the segments, by default all.
+
+        Raises:
+            IndexNotFoundError: If no index has that name.
+
+        Example:
+            ```python
+            dataset.create_scalar_index("text", "INVERTED")
+            dataset.prewarm_index("text_idx")
+            ```
         """
         chosen = None if index_segments is None else {uuid.UUID(str(one)) for one in index_segments}
         ops.indexing.describe.open_segments(self._handle.snapshot, name, chosen)
 
     @checks_kinds
     def index_statistics(self, index_name: str) -> dict[str, Any]:
-        """Return how big an index is, and how many rows and fragments it has and lacks."""
+        """Deprecated: use `dataset.stats.index_stats`.
+
+        Args:
+            index_name: The name of the index.
+
+        Returns:
+            A dict, whose keys depend on the kind.
+
+        Raises:
+            IndexNotFoundError: If no index has that name.
+        """
         warnings.warn(
             "index_statistics is deprecated. Use stats.index_stats(name) instead.",
             DeprecationWarning,

@@ -53,9 +53,18 @@ class MaintenanceMethods:
         return DatasetOptimizer(self)  # type: ignore[arg-type]  # it is the dataset
 
     def remap_row_addrs(self, addrs: pa.Array) -> pa.Array | None:
-        """Return where rows went with compactions that indices do not know of yet.
+        """Map row addresses through compactions that indices do not know yet.
 
-        Rows that were dropped on the way are null; without such a compaction there is None.
+        Args:
+            addrs: Row addresses from before.
+
+        Returns:
+            The current addresses, null for deleted rows; None if there was no such compaction.
+
+        Example:
+            ```python
+            dataset.remap_row_addrs(pa.array([0, 1], pa.uint64()))  # None
+            ```
         """
         reuse = fragment_reuse_of(self._handle.snapshot)
         if not reuse.versions:
@@ -76,7 +85,15 @@ class MaintenanceMethods:
     def run_compaction(
         self, options: compact.CompactionOptions, *, dry_run: bool = False
     ) -> compact.CompactionMetrics | ChangeReport:
-        """Rewrite small fragments and those with many deleted rows, and look at the result."""
+        """Compact the dataset; `optimize.compact_files` calls this.
+
+        Args:
+            options: The options.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            The metrics; with `dry_run`, the `ChangeReport`.
+        """
         handle = self._handle
         if dry_run:
             return ops.compact.report_compaction(handle.snapshot, options)
@@ -109,7 +126,16 @@ class MaintenanceMethods:
         *,
         dry_run: bool = False,
     ) -> compact.CompactionMetrics | ChangeReport:
-        """Commit what tasks of a compaction made, and look at the version with it."""
+        """Commit the results of compaction tasks; `Compaction.commit` calls this.
+
+        Args:
+            results: The results of the tasks.
+            options: The options.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            The metrics; with `dry_run`, the `ChangeReport`.
+        """
         handle = self._handle
         if dry_run:
             return ops.compact.report_results(handle.snapshot, results, options)
@@ -159,23 +185,39 @@ class MaintenanceMethods:
         clones: Sequence[str] = (),
         dry_run: bool = False,
     ) -> CleanupStats | ChangeReport:
-        """Delete old versions, and the files that no version needs.
+        """Delete old versions, and the files that no remaining version needs.
 
-        The version that is looked at stays, and so do those after it and those with a tag; files
-        that branches need stay too.
+        The checked-out version and later ones are kept, and so are tagged versions and files that
+        branches need.
 
         Args:
-            older_than: Only what was committed longer ago; 14 days, if nothing else is said.
-            retain_versions: How many of the last versions stay in any case.
-            delete_unverified: Whether to delete files that no version mentions even if they are
-                newer than 7 days; only for a table that nobody is writing to.
-            error_if_tagged_old_versions: Whether it is an error if a tag keeps a version.
-            delete_rate_limit: The most files to delete in a second.
-            versions: Only these versions.
-            delete_concurrency: How many files to delete at a time.
-            clones: Shallow clones of this table elsewhere, whose files must stay.
-            dry_run: Whether to delete nothing and return how much would be deleted; which files,
-                and why, is what `explain_cleanup_old_versions` says.
+            older_than: Delete only versions older than this; by default 14 days.
+            retain_versions: The number of latest versions to keep in any case.
+            delete_unverified: Whether to delete unreferenced files younger than 7 days as well;
+                only safe while nobody writes.
+            error_if_tagged_old_versions: Whether to raise if a tag keeps an old version.
+            delete_rate_limit: The maximum number of deletions per second.
+            versions: Delete only these versions.
+            delete_concurrency: The number of concurrent deletions.
+            clones: URIs of shallow clones of this table, whose files are kept.
+            dry_run: Delete nothing and return a report of what would be deleted;
+                `explain_cleanup_old_versions` lists the files and reasons.
+
+        Returns:
+            What was deleted; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            InvalidInputError: If a tag keeps an old version and `error_if_tagged_old_versions` is
+                set.
+
+        Example:
+            ```python
+            from datetime import timedelta
+
+            dataset.delete("id < 5")
+            stats = dataset.cleanup_old_versions(older_than=timedelta(0))
+            print(stats.old_versions, stats.bytes_removed)
+            ```
         """
         snapshot = self._handle.snapshot
         policy = _policy(
@@ -209,7 +251,29 @@ class MaintenanceMethods:
         max_files: int = 1000,
         clones: Sequence[str] = (),
     ) -> CleanupExplanation:
-        """Return what `cleanup_old_versions` would delete and why, without deleting it."""
+        """Return what `cleanup_old_versions` would delete and why. Nothing is deleted.
+
+        Args:
+            older_than: Delete only versions older than this; by default 14 days.
+            retain_versions: The number of latest versions to keep in any case.
+            delete_unverified: Whether to delete unreferenced files younger than 7 days as well.
+            error_if_tagged_old_versions: Whether a tag on an old version is an error.
+            delete_rate_limit: The maximum number of deletions per second.
+            versions: Delete only these versions.
+            include_files: Whether to list the files.
+            max_files: The maximum number of files listed.
+            clones: URIs of shallow clones of this table, whose files are kept.
+
+        Returns:
+            The explanation.
+
+        Example:
+            ```python
+            from datetime import timedelta
+
+            print(dataset.explain_cleanup_old_versions(timedelta(0), include_files=True))
+            ```
+        """
         if max_files <= 0:
             raise InvalidInputError("max_files must be positive", found=max_files)
         snapshot = self._handle.snapshot
@@ -225,14 +289,24 @@ class MaintenanceMethods:
     def check(
         self, level: str | int | Level = Level.DECODE, *, all_versions: bool = False
     ) -> Findings:
-        """Return what is wrong with the version that is looked at, or with all versions.
-
-        It is a list, and its `coverage` says how many files were verified by checksums: those of
-        other writers have none.
+        """Examine the dataset and return what is wrong with it.
 
         Args:
             level: How deep to look: `present`, `footers`, `checksums`, `decode` or `indices`.
-            all_versions: Whether to check every version; what they share is checked once.
+            all_versions: Whether to check every version; shared files are checked once.
+
+        Returns:
+            A list of findings, empty if all is well. Its `coverage` counts the files verified by
+            checksums; files of other writers have none.
+
+        Raises:
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            findings = dataset.check("checksums")
+            print(len(findings), findings.coverage)
+            ```
         """
         return ops.check.check(self._handle.snapshot, Level.parse(level), all_versions=all_versions)
 
@@ -247,16 +321,29 @@ class MaintenanceMethods:
         rebuild_indices: Sequence[str] = (),
         dry_run: bool = True,
     ) -> RepairReport:
-        """Mend what `check` found, in a new version; by default only say what that would do.
+        """Repair what `check` found, as a new version. By default only report what would be done.
 
         Args:
             drop_fragments: Fragments to give up, with their rows.
-            restore_fragments: Fragments to take from `source`, whose files have to be sound.
+            restore_fragments: Fragments to take from `source`, whose files must be intact.
             source: An older version of this table, or a dataset that is a copy of it.
-            drop_indices: Indices to give up, by name.
+            drop_indices: Names of indices to give up.
             rebuild_counts: Whether to count rows and deleted rows in the files.
-            rebuild_indices: Indices to build anew from the rows, by name.
-            dry_run: Whether to change nothing.
+            rebuild_indices: Names of indices to rebuild from the rows.
+            dry_run: Whether to commit nothing; on by default.
+
+        Returns:
+            The report.
+
+        Raises:
+            InvalidInputError: If an argument has a value that it cannot have.
+            IndexNotFoundError: If no index has that name.
+
+        Example:
+            ```python
+            report = dataset.repair(rebuild_counts=True)
+            print(report)
+            ```
         """
         handle = self._handle
         if isinstance(source, int):
@@ -331,12 +418,41 @@ class DatasetOptimizer:
         data_storage_version: str | None = None,
         dry_run: bool = False,
     ) -> compact.CompactionMetrics | ChangeReport:
-        """Join small fragments and drop deleted rows; the order of rows within fragments stays.
+        """Merge small fragments and drop deleted rows. Rows keep their order within fragments.
 
-        With `dry_run` nothing changes, and what would be written is returned.
+        Options that are not given are read from the config of the table (`lance.compaction.` and
+        the name of the option).
 
-        What is not given is taken from the config of the table (`lance.compaction.` and the name),
-        and else is as `lancelet.ops.compact.CompactionOptions` says, which describes each.
+        Args:
+            target_rows_per_fragment: The number of rows of a full fragment.
+            max_rows_per_group: Rows of a batch within a file of version 0.1.
+            max_bytes_per_file: The maximum size of a data file.
+            materialize_deletions: Whether to rewrite fragments with many deleted rows.
+            materialize_deletions_threshold: The share of deleted rows from which to do so.
+            defer_index_remap: Whether indices are remapped later, by `optimize_indices`.
+            num_threads: The number of tasks that run at the same time.
+            batch_size: The number of rows per batch.
+            compaction_mode: Whether pages are re-encoded or copied.
+            binary_copy_read_batch_bytes: The bytes per read of a binary copy.
+            max_source_fragments: The maximum number of fragments to rewrite.
+            max_source_rows: The maximum number of rows to rewrite.
+            max_source_bytes: The maximum number of bytes to rewrite.
+            excluded_fragment_ids: Fragments to leave alone.
+            data_storage_version: The version of new data files; by default the dataset's.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            The metrics; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            CommitConflictError: If a concurrent commit changed the same thing first.
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            metrics = dataset.optimize.compact_files(target_rows_per_fragment=1_000_000)
+            print(metrics.fragments_removed, metrics.fragments_added)
+            ```
         """
         wishes: dict[str, Any] = {
             "target_rows_per_fragment": target_rows_per_fragment,
@@ -375,12 +491,26 @@ class DatasetOptimizer:
         """Index the rows that indices lack, and merge segments.
 
         Args:
-            num_indices_to_merge: How many of the latest segments to merge with new rows: 0 adds
-                a segment, and by default the latest one grows.
-            index_names: The indices to bring up to date, by default all.
-            retrain: Whether to build them anew from all rows.
-            dry_run: Whether to keep nothing of the work and return what would change.
-            kwargs: Ignored with a warning, since programs for pylance pass others.
+            num_indices_to_merge: The number of latest segments to merge with the new rows. 0 adds a
+                segment; by default the latest segment grows.
+            index_names: The indices to update, by default all.
+            retrain: Whether to rebuild them from all rows.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            kwargs: Ignored with a warning; pylance takes others.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            IndexNotFoundError: If no index has that name.
+            CommitConflictError: If a concurrent commit changed the same thing first.
+
+        Example:
+            ```python
+            dataset.create_scalar_index("id", "BTREE")
+            dataset.insert(new_books)
+            dataset.optimize.optimize_indices()
+            ```
         """
         for name in sorted(kwargs):
             warnings.warn(
@@ -399,7 +529,24 @@ class DatasetOptimizer:
         dry_run: bool = False,
         **kwargs: Any,  # noqa: ARG002 - pylance's signature
     ) -> ChangeReport | None:
-        """Clean up whenever so many versions were committed."""
+        """Clean up old versions automatically, every so many commits.
+
+        Args:
+            auto_cleanup_config: A dict with `interval`, in commits, and `older_than_seconds`.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            kwargs: Ignored with a warning; pylance takes others.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            dataset.optimize.enable_auto_cleanup({"interval": 20, "older_than_seconds": 86_400})
+            ```
+        """
         config = {
             f"{_CLEANUP}.interval": str(auto_cleanup_config["interval"]),
             f"{_CLEANUP}.older_than": f"{auto_cleanup_config['older_than_seconds']}s",
@@ -415,6 +562,19 @@ class DatasetOptimizer:
         dry_run: bool = False,
         **kwargs: Any,  # noqa: ARG002 - pylance's signature
     ) -> ChangeReport | None:
-        """Clean up only when asked to."""
+        """Turn automatic cleanup off.
+
+        Args:
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            kwargs: Ignored with a warning; pylance takes others.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Example:
+            ```python
+            dataset.optimize.disable_auto_cleanup()
+            ```
+        """
         keys = [f"{_CLEANUP}.interval", f"{_CLEANUP}.older_than"]
         return self._dataset.delete_config_keys(keys, dry_run=dry_run)

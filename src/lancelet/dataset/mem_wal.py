@@ -186,36 +186,43 @@ class MemWalMethods:
         sharding_spec: ShardingSpec | Mapping[str, Any] | None = None,
         dry_run: bool = False,
     ) -> ChangeReport | None:
-        """Give the dataset a write-ahead log, once.
+        """Add a write-ahead log to the dataset, for many small writes.
+
+        The schema needs an unenforced primary key. Writer options are defaults that each writer may
+        override.
 
         Args:
-            maintained_indexes: The indices that shards are to build of their rows; all by default.
-            bucket_column: The column whose hash tells shards apart.
-            num_buckets: How many shards there are then.
-            identity_column: The column whose values tell shards apart.
+            maintained_indexes: The indices that shards build over their rows; by default all.
+            bucket_column: The column whose hash selects the shard.
+            num_buckets: The number of shards by `bucket_column`.
+            identity_column: The column whose values select the shard.
             unsharded: Whether there is one shard.
-            durable_write: Whether a put returns when its rows are in the log, as by default, or
-                when they are in memory. This and the others below are kept for writers, who may
-                say otherwise.
-            max_wal_buffer_size: About how many bytes an entry of the log has where puts share
-                one, and how many may wait for the log without `durable_write`.
-            max_wal_flush_interval_ms: After how long rows that nobody waits for go to the log; 0
-                for no such time.
-            max_memtable_size: Bytes in memory from which rows are flushed.
-            max_memtable_rows: The most rows in memory; a put of more is refused.
-            max_memtable_batches: The most batches in memory.
-            max_unflushed_memtable_bytes: Bytes that are in no flushed table from which puts wait
-                until they are.
-            manifest_scan_batch_size: How many states of a shard are asked for at once when the
-                last one is looked for.
-            backpressure_log_interval_ms: After how long, and then how often, it is logged that a
-                put waits; 0 for never.
-            stats_log_interval_ms: How often it is logged what was written; 0 for never.
-            hnsw_params: Settings of the graphs of flushed rows by index, kept for writers:
-                `num_edges`, `ef_construction` and `max_level`.
-            sharding_spec: Any other rule that tells shards apart, such as by year or by an
-                expression. pylance does not route rows by these two.
-            dry_run: Whether to change nothing and return what would change.
+            durable_write: Whether a put returns once its rows are in the log, as by default, or in
+                memory.
+            max_wal_buffer_size: The size of a log entry shared by several puts, and of what may
+                wait for the log without `durable_write`.
+            max_wal_flush_interval_ms: The time after which rows that nobody waits for are logged; 0
+                for none.
+            max_memtable_size: The bytes in memory from which rows are flushed.
+            max_memtable_rows: The maximum number of rows in memory.
+            max_memtable_batches: The maximum number of batches in memory.
+            max_unflushed_memtable_bytes: The unflushed bytes from which puts wait.
+            manifest_scan_batch_size: The number of shard manifests requested at once.
+            backpressure_log_interval_ms: How often a waiting put is logged; 0 for never.
+            stats_log_interval_ms: How often write statistics are logged; 0 for never.
+            hnsw_params: HNSW parameters of flushed rows by index: `num_edges`, `ef_construction`
+                and `max_level`.
+            sharding_spec: Any other sharding rule. pylance does not route rows by year or
+                expression.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            InvalidInputError: If an argument has a value that it cannot have.
+            CommitConflictError: If a concurrent commit changed the same thing first.
+            AlreadyExistsError: If the name is taken.
         """
         config: dict[str, int | bool | None] = {
             **ops.mem_wal.indices.graph_settings(hnsw_params),
@@ -263,10 +270,16 @@ class MemWalMethods:
     def collect_mem_wal(self, *, dry_run: Literal[True]) -> ChangeReport: ...
 
     def collect_mem_wal(self, *, dry_run: bool = False) -> CollectedLog | ChangeReport:
-        """Delete entries of the log and flushed tables whose rows are in all versions of the table.
+        """Delete log entries and flushed tables whose rows are in all versions of the table.
 
-        Versions that are to be kept need their flushed tables: clean old ones up first. A writer of
-        a shard that loses tables has to be opened again.
+        Older versions need their flushed tables: clean them up first. A writer of a shard that
+        loses tables has to be reopened.
+
+        Args:
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            What was deleted; with `dry_run`, the `ChangeReport`.
         """
         snapshot = self._handle.snapshot
         if dry_run:
@@ -286,14 +299,19 @@ class MemWalMethods:
     def compact_mem_wal(self, *, dry_run: Literal[True]) -> ChangeReport: ...
 
     def compact_mem_wal(self, *, dry_run: bool = False) -> CompactedLog | ChangeReport:
-        """Merge what shards have flushed into the dataset, generation by generation.
+        """Merge flushed rows of the shards into the dataset, generation by generation.
 
-        Rows that are in memory or in the log alone stay there. Several may do so at once: what
-        another one merged meanwhile is passed over.
+        Rows in memory or only in the log stay there. Several processes may merge at once.
 
         Args:
-            dry_run: Whether to change nothing and return what would change, as if each flushed
-                table were merged alone.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change, as if
+                each flushed table were merged alone.
+
+        Returns:
+            What was merged; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            CommitConflictError: If a concurrent commit changed the same thing first.
         """
         handle = self._handle
         if dry_run:
@@ -302,7 +320,18 @@ class MemWalMethods:
         return done
 
     def seal_mem_wal_shard(self, shard_id: str, *, dry_run: bool = False) -> ChangeReport | None:
-        """See to it that nobody writes a shard any more; its writer has to be closed before."""
+        """Seal a shard, so that nobody writes it any more. Close its writer first.
+
+        Args:
+            shard_id: The UUID of the shard.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            CommitConflictError: If a concurrent commit changed the same thing first.
+        """
         snapshot, shard = self._handle.snapshot, parse_shard_id(shard_id)
         if dry_run:
             return ops.dry_run.rehearse_apart(
@@ -316,11 +345,14 @@ class MemWalMethods:
         return None
 
     def mem_wal_shards(self, *, noted: bool = False) -> list[ShardSnapshot]:
-        """Return the shards of the dataset with their flushed tables, to be read with it.
+        """Return the shards of the dataset with their flushed tables, for reads that include them.
 
         Args:
-            noted: Whether to return what `note_mem_wal_shards` noted of them last, which costs no
-                request; else they are listed, as they are now.
+            noted: Whether to return what `note_mem_wal_shards` recorded last, which costs no
+                request; else the shards are listed.
+
+        Returns:
+            A snapshot per shard.
         """
         snapshot = self._handle.snapshot
         if not noted:
@@ -331,10 +363,16 @@ class MemWalMethods:
         return [ShardSnapshot.of(ops.mem_wal.merged.tables_of(each)) for each in found]
 
     def note_mem_wal_shards(self, *, dry_run: bool = False) -> ChangeReport | None:
-        """Note the shards of the dataset in a version of it, for readers that do not list them.
+        """Record the shards in a new version, for readers that do not list them.
 
         Args:
-            dry_run: Whether to change nothing and return what would change.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            CommitConflictError: If a concurrent commit changed the same thing first.
         """
         note = ops.mem_wal.discovery.note_shards
         if dry_run:
@@ -343,13 +381,19 @@ class MemWalMethods:
         return None
 
     def drop_mem_wal(self, *, dry_run: bool = False) -> ChangeReport | None:
-        """Take the write-ahead log from the dataset, with the shards, whose rows must be merged.
+        """Remove the write-ahead log and its shards, whose rows must be merged and shards sealed.
 
-        Nobody may write them any more, as after `seal_mem_wal_shard`. Versions of before keep
-        their log, but not what was flushed for it.
+        Older versions keep their log, but not what was flushed for it.
 
         Args:
-            dry_run: Whether to change nothing and return what would change.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            InvalidInputError: If an argument has a value that it cannot have.
+            CommitConflictError: If a concurrent commit changed the same thing first.
         """
         snapshot = self._handle.snapshot
         if dry_run:
@@ -362,7 +406,16 @@ class MemWalMethods:
         return None
 
     def mem_wal_index_details(self) -> dict[str, Any] | None:
-        """Return what the dataset says of its log, or None if it has none."""
+        """Return the settings of the write-ahead log.
+
+        Returns:
+            The settings, or None if the dataset has no log.
+
+        Example:
+            ```python
+            dataset.mem_wal_index_details()  # None
+            ```
+        """
         state = ops.mem_wal.state.mem_wal_state(self._handle.snapshot)
         if state is None:
             return None
@@ -399,23 +452,29 @@ class MemWalMethods:
         stats_log_interval_ms: int | None = None,
         hnsw_params: Mapping[str, Mapping[str, int]] | None = None,
     ) -> ShardWriter:
-        """Become the writer of a shard; see `initialize_mem_wal` for the other arguments.
+        """Open the writer of a shard.
 
-        A writer that the shard had before is told so when it writes next.
+        An earlier writer of the shard is fenced: its next write raises.
 
         Args:
-            shard_id: A UUID; any new one begins a shard.
+            shard_id: The UUID of the shard; a new one creates a shard.
             durable_write: Whether a put waits until its rows are in the log.
-            max_wal_buffer_size: Bytes of an entry of the log, and of what waits for it.
-            max_wal_flush_interval_ms: How long rows that nobody waits for stay out of the log.
-            max_memtable_size: Bytes in memory from which rows are flushed.
-            max_memtable_rows: The most rows in memory.
-            max_memtable_batches: The most batches in memory.
-            max_unflushed_memtable_bytes: Bytes in no flushed table from which puts wait.
-            manifest_scan_batch_size: How many states of the shard are asked for at once.
-            backpressure_log_interval_ms: How often it is logged that a put waits.
-            stats_log_interval_ms: How often it is logged what was written.
-            hnsw_params: Settings of the graphs of flushed rows.
+            max_wal_buffer_size: The size of a log entry, and of what waits for it.
+            max_wal_flush_interval_ms: The time after which rows that nobody waits for are logged.
+            max_memtable_size: The bytes in memory from which rows are flushed.
+            max_memtable_rows: The maximum number of rows in memory.
+            max_memtable_batches: The maximum number of batches in memory.
+            max_unflushed_memtable_bytes: The unflushed bytes from which puts wait.
+            manifest_scan_batch_size: The number of shard manifests requested at once.
+            backpressure_log_interval_ms: How often a waiting put is logged.
+            stats_log_interval_ms: How often write statistics are logged.
+            hnsw_params: HNSW parameters of flushed rows.
+
+        Returns:
+            The writer, a context manager.
+
+        Raises:
+            InvalidInputError: If an argument has a value that it cannot have.
         """
         config = {
             "durable_write": durable_write,

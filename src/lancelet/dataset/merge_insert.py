@@ -49,68 +49,131 @@ class MergeInsertBuilder:
         return display.line("MergeInsertBuilder", self._dataset.uri, spec=self._spec)
 
     def when_matched_update_all(self, condition: str | None = None) -> Self:
-        """Update rows whose key the source has.
+        """Update matched rows with all columns of the source.
 
         Args:
-            condition: SQL over `source.` and `target.` columns; rows for which it is not true
-                stay as they are.
+            condition: SQL over `source.` and `target.` columns; other rows are left as they are.
+
+        Returns:
+            The builder.
         """
         return self._with(matched=ops.merge_insert.spec.Matched.UPDATE, update_condition=condition)
 
     def when_matched_delete(self) -> Self:
-        """Delete rows whose key the source has."""
+        """Delete matched rows.
+
+        Returns:
+            The builder.
+        """
         return self._with(matched=ops.merge_insert.spec.Matched.DELETE, update_condition=None)
 
     def when_matched_fail(self) -> Self:
-        """Fail if the source has the key of any row."""
+        """Raise if any row matches.
+
+        Returns:
+            The builder.
+        """
         return self._with(matched=ops.merge_insert.spec.Matched.FAIL, update_condition=None)
 
     def when_not_matched_insert_all(self) -> Self:
-        """Insert rows of the source whose key the dataset does not have."""
+        """Insert source rows that match no row.
+
+        Returns:
+            The builder.
+        """
         return self._with(inserts=True)
 
     def when_not_matched_by_source_delete(self, expr: str | None = None) -> Self:
-        """Delete rows whose key the source does not have.
+        """Delete rows whose key is not in the source.
 
         Args:
-            expr: SQL over the columns of the dataset; rows for which it is not true stay.
+            expr: SQL over the columns of the dataset; only rows for which it is true are deleted.
+
+        Returns:
+            The builder.
         """
         return self._with(deletes_unmatched=True, delete_condition=expr)
 
     def source_dedupe_behavior(self, behavior: Literal["fail", "first_seen"]) -> Self:
-        """Say what happens where rows of the source have one key: fail, or take the first."""
+        """Set what happens if several source rows have the same key.
+
+        Args:
+            behavior: `fail` raises, which is the default; `first_seen` takes the first row.
+
+        Returns:
+            The builder.
+
+        Raises:
+            InvalidInputError: If an argument has a value that it cannot have.
+        """
         return self._with(duplicates=ops.merge_insert.spec.Duplicates(behavior))
 
     @checks_kinds
     def conflict_retries(self, max_retries: int) -> Self:
-        """Set how often to do it again if others changed the same first; by default 10."""
+        """Set how many times to retry after a conflict.
+
+        Args:
+            max_retries: The number of retries, by default 10.
+
+        Returns:
+            The builder.
+        """
         self._retries = replace(self._retries, most=max_retries)
         return self
 
     @checks_kinds
     def retry_timeout(self, timeout: timedelta) -> Self:
-        """Set for how long to do it again; by default 30 seconds."""
+        """Set how long to retry.
+
+        Args:
+            timeout: The time, by default 30 seconds.
+
+        Returns:
+            The builder.
+        """
         self._retries = replace(self._retries, seconds=timeout.total_seconds())
         return self
 
     def data_storage_version(self, version: str) -> Self:
-        """Set the version of the new data files; by default the dataset's."""
+        """Set the version of new data files.
+
+        Args:
+            version: The file version, by default the dataset's.
+
+        Returns:
+            The builder.
+
+        Raises:
+            InvalidInputError: If an argument has a value that it cannot have.
+        """
         files = replace(self._spec.files, version=FileVersion.parse(version))
         return self._with(files=files)
 
     @checks_kinds
     def use_index(self, use_index: bool) -> Self:
-        """Set whether an index on the key may be used."""
+        """Set whether an index on the key may be used.
+
+        Args:
+            use_index: On by default.
+
+        Returns:
+            The builder.
+        """
         return self._with(uses_index=use_index)
 
     def write_mode(self, mode: Literal["auto", "rewrite_rows", "rewrite_columns"]) -> Self:
         """Set how rows are updated.
 
         Args:
-            mode: `rewrite_rows`, which `auto` means, writes changed rows anew behind the others.
-                `rewrite_columns` leaves rows where they are and writes the columns that the
-                source brings for all rows of the fragments it touches; only for updates of some
-                columns.
+            mode: `rewrite_rows`, which `auto` means, appends changed rows and deletes the old ones.
+                `rewrite_columns` leaves rows where they are and rewrites the columns of the source
+                in the fragments it touches; only for updates of some columns.
+
+        Returns:
+            The builder.
+
+        Raises:
+            InvalidInputError: If an argument has a value that it cannot have.
         """
         known = [each.value for each in ops.merge_insert.spec.RewriteMode]
         if mode not in known:
@@ -121,29 +184,64 @@ class MergeInsertBuilder:
         return self._with(mode=ops.merge_insert.spec.RewriteMode(mode))
 
     def target_bases(self, bases: list[str]) -> Self:
-        """Set the bases to write new files to, in turn, by name or path."""
+        """Write new files to base paths, in turn.
+
+        Args:
+            bases: Names or paths of bases.
+
+        Returns:
+            The builder.
+        """
         return self._with(files=replace(self._spec.files, bases=ops.bases.BaseChoice(tuple(bases))))
 
     def target_all_bases(self, include_primary: bool = True) -> Self:
-        """Write new files to all bases in turn, the dataset's own folder among them or not."""
+        """Write new files to all base paths, in turn.
+
+        Args:
+            include_primary: Whether the folder of the dataset is among them.
+
+        Returns:
+            The builder.
+        """
         return self._with(
             files=replace(self._spec.files, bases=ops.bases.BaseChoice(spread=include_primary))
         )
 
     def mark_sstables_as_compacted(self, sstables: Iterable[Any]) -> Self:
-        """Record how far shards are merged with this; each has a `shard_id` and `generation`."""
+        """Record how far shards of the write-ahead log are merged with this commit.
+
+        Args:
+            sstables: Objects with a `shard_id` and a `generation`.
+
+        Returns:
+            The builder.
+        """
         compacted = tuple(
             CompactedSsTable(uuid.UUID(str(each.shard_id)), each.generation) for each in sstables
         )
         return self._with(compacted=compacted)
 
     def skip_auto_cleanup(self, skip: bool = True) -> Self:
-        """Set whether old versions are left alone even if the config says to clean them up."""
+        """Set whether to skip the automatic cleanup of old versions.
+
+        Args:
+            skip: Whether to skip it.
+
+        Returns:
+            The builder.
+        """
         self._options = replace(self._options, skips_cleanup=skip)
         return self
 
     def memory_limit(self, limit: int) -> Self:
-        """Set the bytes that rows of a stream may take in memory before they go to a file."""
+        """Set the memory for source rows of a stream; more are spilled to a file.
+
+        Args:
+            limit: The number of bytes.
+
+        Returns:
+            The builder.
+        """
         return self._with(memory_limit=limit)
 
     @overload
@@ -159,12 +257,28 @@ class MergeInsertBuilder:
     def execute(
         self, data_obj: Any, *, schema: pa.Schema | None = None, dry_run: bool = False
     ) -> ExecuteResult | ChangeReport:
-        """Merge rows into the dataset and look at the version with them.
+        """Merge the source rows into the dataset, and check the new version out.
 
         Args:
-            data_obj: Rows in any form; see `write_dataset`.
+            data_obj: The source rows, in any form that `write_dataset` takes.
             schema: The schema to convert the rows to.
-            dry_run: Whether to change nothing and return what would change.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            The numbers of inserted, updated and deleted rows; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            SchemaMismatchError: If the rows do not fit the schema, or a value would change by
+                conversion.
+            CommitConflictError: If a concurrent commit changed the same rows, and still did after
+                all retries.
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            upsert = dataset.merge_insert("id").when_matched_update_all()
+            upsert.when_not_matched_insert_all().execute(new_books)["num_inserted_rows"]  # 1
+            ```
         """
         stream, dataset = ops.rows.read_rows_of(data_obj, schema), self._dataset
         if dry_run:
@@ -178,7 +292,27 @@ class MergeInsertBuilder:
     def execute_uncommitted(
         self, data_obj: Any, *, schema: pa.Schema | None = None
     ) -> tuple[Transaction, ExecuteResult]:
-        """Write what a merge changes, and return what `LanceDataset.commit` takes."""
+        """Write what the merge changes, without committing it.
+
+        Args:
+            data_obj: The source rows.
+            schema: The schema to convert the rows to.
+
+        Returns:
+            The transaction for `LanceDataset.commit`, and the numbers of rows.
+
+        Raises:
+            SchemaMismatchError: If the rows do not fit the schema, or a value would change by
+                conversion.
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            merge = dataset.merge_insert("id").when_matched_update_all()
+            transaction, stats = merge.execute_uncommitted(new_books)
+            dataset = lance.LanceDataset.commit(dataset, transaction)
+            ```
+        """
         snapshot = self._dataset.snapshot
         done = ops.merge_insert.execute.merge_uncommitted(
             snapshot, ops.rows.read_rows_of(data_obj, schema), self._spec
@@ -189,28 +323,108 @@ class MergeInsertBuilder:
     def execute_batches(
         self, data_obj: Any, *, dry_run: bool = False
     ) -> ExecuteResult | ChangeReport:
-        """Merge rows that are in memory; the same as `execute`, under a name of pylance."""
+        """Merge in-memory rows. The same as `execute`, under a name of pylance.
+
+        Args:
+            data_obj: The source rows.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            The numbers of rows; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            SchemaMismatchError: If the rows do not fit the schema, or a value would change by
+                conversion.
+            CommitConflictError: If a concurrent commit changed the same rows, and still did after
+                all retries.
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            dataset.merge_insert("id").when_matched_update_all().execute_batches(new_books.to_batches())
+            ```
+        """
         return self.execute(data_obj, dry_run=True) if dry_run else self.execute(data_obj)
 
     def execute_uncommitted_batches(self, data_obj: Any) -> tuple[Transaction, ExecuteResult]:
-        """Write what a merge of rows in memory changes; the same as `execute_uncommitted`."""
+        """Write what a merge of in-memory rows changes. The same as `execute_uncommitted`.
+
+        Args:
+            data_obj: The source rows.
+
+        Returns:
+            The transaction for `LanceDataset.commit`, and the numbers of rows.
+
+        Raises:
+            SchemaMismatchError: If the rows do not fit the schema, or a value would change by
+                conversion.
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            merge = dataset.merge_insert("id").when_matched_update_all()
+            merge.execute_uncommitted_batches(new_books.to_batches())
+            ```
+        """
         return self.execute_uncommitted(data_obj)
 
     def analyze_plan_batches(self, data_obj: Any) -> str:
-        """Return the measured steps for rows in memory; the same as `analyze_plan`."""
+        """Return the measured plan for in-memory rows. The same as `analyze_plan`.
+
+        Args:
+            data_obj: The source rows.
+
+        Returns:
+            The plan as text.
+
+        Example:
+            ```python
+            merge = dataset.merge_insert("id").when_matched_update_all()
+            print(merge.analyze_plan_batches(new_books.to_batches()))
+            ```
+        """
         return self.analyze_plan(data_obj)
 
     def explain_plan(self, schema: pa.Schema | None = None, verbose: bool = False) -> str:  # noqa: ARG002 - there is no more to say
-        """Return the steps of a merge.
+        """Return the plan of the merge.
 
         Args:
-            schema: The schema of the rows; by default the dataset's.
-            verbose: Has no effect: everything is said.
+            schema: The schema of the source; by default the dataset's.
+            verbose: Has no effect: the plan is always complete.
+
+        Returns:
+            The plan as text.
+
+        Raises:
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            print(dataset.merge_insert("id").when_matched_update_all().explain_plan())
+            ```
         """
         return ops.merge_insert.explain.explain_merge(self._dataset.snapshot, schema, self._spec)
 
     def analyze_plan(self, data_obj: Any, *, schema: pa.Schema | None = None) -> str:
-        """Do everything but writing and committing, and return the steps with what they took."""
+        """Run the merge without writing or committing, and return the plan with measurements.
+
+        Args:
+            data_obj: The source rows.
+            schema: The schema to convert the rows to.
+
+        Returns:
+            The plan as text.
+
+        Raises:
+            SchemaMismatchError: If the rows do not fit the schema, or a value would change by
+                conversion.
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            print(dataset.merge_insert("id").when_matched_update_all().analyze_plan(new_books))
+            ```
+        """
         stream = ops.rows.read_rows_of(data_obj, schema)
         return ops.merge_insert.explain.analyze_merge(self._dataset.snapshot, stream, self._spec)
 

@@ -238,7 +238,11 @@ class FragmentMetadata:
         return self.physical_rows - self.num_deletions
 
     def data_files(self) -> list[DataFile]:
-        """Return the data files; the attribute `files` has them too."""
+        """Return the data files, as the attribute `files` does.
+
+        Returns:
+            The data files.
+        """
         warnings.warn(
             "FragmentMetadata.data_files is deprecated. Use .files instead.",
             DeprecationWarning,
@@ -247,7 +251,16 @@ class FragmentMetadata:
         return self.files
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fragment as a dict that JSON can hold."""
+        """Return the metadata as a JSON-compatible dict.
+
+        Returns:
+            The dict.
+
+        Example:
+            ```python
+            lance.FragmentMetadata.from_json(json.dumps(dataset.get_fragment(0).metadata.to_json()))
+            ```
+        """
         deletion = self.deletion_file
         return {
             "id": self.id,
@@ -262,7 +275,17 @@ class FragmentMetadata:
 
     @staticmethod
     def from_json(json_data: str) -> FragmentMetadata:
-        """Return the fragment of JSON text."""
+        """Parse JSON text.
+
+        Args:
+            json_data: The text of what `to_json` returned.
+
+        Returns:
+            The metadata.
+
+        Raises:
+            InvalidInputError: If an argument has a value that it cannot have.
+        """
         return fragment_to_user(fragment_from_json(_loads(json_data)))
 
 

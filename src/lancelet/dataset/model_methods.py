@@ -54,15 +54,34 @@ class ModelMethods:
         dry_run: bool = False,
         **kwargs: Any,
     ) -> LanceDataset | ChangeReport:
-        """Write models as rows; the class says the schema, so that None needs no type.
+        """Write pydantic models as rows. The class defines the schema.
 
         Args:
             model_class: The class of the models.
             data: The models, at least one.
-            uri: Where to write; by default the name of the class in snake case.
-            mode: See `write_dataset`, which takes the other arguments.
-            dry_run: Whether to write nothing and return what would be written.
-            **kwargs: For `write_dataset`.
+            uri: Where to write; by default the class name in snake case.
+            mode: As for `write_dataset`.
+            dry_run: Write nothing and return a report of what would be written.
+            **kwargs: Further arguments of `write_dataset`.
+
+        Returns:
+            The dataset; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            SchemaMismatchError: If the rows do not fit the schema, or a value would change by
+                conversion.
+            AlreadyExistsError: If the name is taken.
+
+        Example:
+            ```python
+            from pydantic import BaseModel
+
+            class Book(BaseModel):
+                title: str
+                pages: int | None = None
+
+            lance.LanceDataset.from_pydantic_model(Book, [Book(title="Ulysses")], "memory://")
+            ```
         """
         import pydantic  # noqa: PLC0415 - an extra
 

@@ -42,7 +42,27 @@ class MutationMethods:
     def insert(
         self, data: Any, *, mode: str = "append", dry_run: bool = False, **kwargs: Any
     ) -> ChangeReport | None:
-        """Write rows to the dataset and look at the version with them; see `write_dataset`."""
+        """Append rows, and check the new version out.
+
+        Args:
+            data: The rows, in any form that `write_dataset` takes.
+            mode: `append` or `overwrite`.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            kwargs: Further arguments of `write_dataset`.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            SchemaMismatchError: If the rows do not fit the schema, or a value would change by
+                conversion.
+            CommitConflictError: If a concurrent commit changed the same thing first.
+
+        Example:
+            ```python
+            dataset.insert([{"id": 100, "name": "Emma", "price": 4.5}])
+            ```
+        """
         from lancelet.dataset.write import write_dataset  # noqa: PLC0415 - it makes datasets
 
         own = cast("LanceDataset", self)  # what this is mixed into
@@ -84,10 +104,24 @@ class MutationMethods:
         """Delete the rows for which a predicate is true.
 
         Args:
-            predicate: SQL text, or an expression of pyarrow.
-            conflict_retries: How often to do it again if others changed the same rows first.
-            retry_timeout: For how long to do so.
-            dry_run: Whether to change nothing and return what would change.
+            predicate: SQL text or a pyarrow expression.
+            conflict_retries: The number of retries if concurrent commits changed the same rows.
+            retry_timeout: How long to retry.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            A dict with `num_deleted_rows`; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            ExpressionError: If the expression does not parse, or names a column that is not there.
+            CommitConflictError: If a concurrent commit changed the same rows, and still did after
+                all retries.
+
+        Example:
+            ```python
+            dataset.delete("price < 1", dry_run=True)
+            dataset.delete("price < 1")["num_deleted_rows"]
+            ```
         """
         handle = self._handle
         if dry_run:
@@ -98,7 +132,24 @@ class MutationMethods:
         return DeleteResult(num_deleted_rows=deleted.num_rows)
 
     def truncate_table(self, *, dry_run: bool = False) -> ChangeReport | None:
-        """Delete all rows, or with `dry_run` return what that would change."""
+        """Delete all rows.
+
+        Args:
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            CommitConflictError: If a concurrent commit changed the same rows, and still did after
+                all retries.
+
+        Example:
+            ```python
+            dataset.truncate_table()
+            dataset.count_rows()  # 0
+            ```
+        """
         if dry_run:
             return ops.delete.report_delete(self._handle.snapshot, "true")
         self.delete("true")
@@ -139,15 +190,29 @@ class MutationMethods:
         *,
         dry_run: bool = False,
     ) -> UpdateResult | ChangeReport:
-        """Give columns new values in the rows for which a predicate is true.
+        """Set columns to new values, in the rows for which a predicate is true.
 
         Args:
-            updates: Expressions in SQL by column; a dotted path means a field of a struct.
-            where: SQL text, or an expression of pyarrow; by default all rows.
-            conflict_retries: How often to do it again if others changed the same rows first.
-            retry_timeout: For how long to do so.
-            data_storage_version: The version of the new data files; by default the dataset's.
-            dry_run: Whether to change nothing and return what would change.
+            updates: SQL expressions by column; a dotted path is a field of a struct.
+            where: SQL text or a pyarrow expression; by default all rows.
+            conflict_retries: The number of retries if concurrent commits changed the same rows.
+            retry_timeout: How long to retry.
+            data_storage_version: The version of new data files; by default the dataset's.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            A dict with `num_rows_updated`; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            ExpressionError: If the expression does not parse, or names a column that is not there.
+            FieldNotFoundError: If there is no such column.
+            CommitConflictError: If a concurrent commit changed the same rows, and still did after
+                all retries.
+
+        Example:
+            ```python
+            dataset.update({"price": "price * 1.1"}, where="id > 10")["num_rows_updated"]
+            ```
         """
         mapping("updates", updates)
         handle = self._handle
@@ -164,13 +229,30 @@ class MutationMethods:
         return UpdateResult(num_rows_updated=updated.num_rows)
 
     def merge_insert(self, on: str | Iterable[str] | None = None) -> MergeInsertBuilder:
-        """Return a builder of a change that merges new rows into the dataset by key.
+        """Start an upsert: a merge of new rows by key.
 
         Args:
-            on: The key: a column, or several; by default the primary key of the schema.
+            on: The key column or columns; by default the unenforced primary key of the schema.
+
+        Returns:
+            A builder: say what to do with matches, then `execute`.
+
+        Raises:
+            FieldNotFoundError: If there is no such column.
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            upsert = dataset.merge_insert("id").when_matched_update_all()
+            upsert.when_not_matched_insert_all().execute(new_books)
+            ```
         """
         return MergeInsertBuilder(self, on)  # type: ignore[arg-type]  # the mixin is a dataset
 
     def look_at(self, snapshot: Snapshot) -> None:
-        """Look at another version, such as one that was just committed."""
+        """Check another snapshot out, in place.
+
+        Args:
+            snapshot: The snapshot, such as one that was just committed.
+        """
         self._handle.snapshot = snapshot

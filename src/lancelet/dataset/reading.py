@@ -76,8 +76,8 @@ class ReadingMethods:
         """Return a scan that is ready to run, as often as one likes.
 
         Args:
-            columns: Names of columns, paths within structs, or expressions of SQL by the name
-                each shall have; by default all columns.
+            columns: Names of columns, paths within structs, or expressions of SQL by the name each
+                shall have; by default all columns.
             filter: Text of SQL or an expression of pyarrow; only rows for which it is true are
                 returned.
             limit: The most rows to return.
@@ -89,27 +89,27 @@ class ReadingMethods:
             batch_readahead: Has no effect: reading ahead is bounded by bytes.
             fragment_readahead: Has no effect, for the same reason.
             scan_in_order: Has no effect: rows always come in order.
+            fragments: The fragments to read, by default all.
+            index_segments: The segments of an index of vectors to search.
+            full_text_query: Words, or a query of `lancelet.query`, that texts must match.
             prefilter: Whether a search looks only at rows that pass the filter.
             with_row_id: Whether to return a column `_rowid`.
             with_row_address: Whether to return a column `_rowaddr`.
             use_stats: Whether statistics may rule out rows.
             fast_search: Whether to leave out rows that an index in use does not cover.
-            full_text_query: Words, or a query of `lancelet.query`, that texts must match.
             io_buffer_size: Has no effect: reading ahead is bounded by bytes.
-            late_materialization: Has no effect: what a filter does not need is read for the
-                rows that match.
+            late_materialization: Has no effect: what a filter does not need is read for the rows
+                that match.
             blob_handling: What blobs are read as: `blobs_descriptions`, which says where their
                 bytes are, or `all_binary`, the bytes.
             use_scalar_index: Whether indices may answer the filter.
             include_deleted_rows: Whether to return deleted rows too, with a null row id.
             scan_stats_callback: Called with what was read when the scan has ended.
             strict_batch_size: Whether every batch but the last must be full.
-            order_by: What to sort by: names, `ColumnOrdering`s, or text such as
-                `"price desc, name"`.
-            disable_scoring_autoprojection: Whether scores of a search are returned only where
-                they are asked for by name.
-            fragments: The fragments to read, by default all.
-            index_segments: The segments of an index of vectors to search.
+            order_by: What to sort by: names, `ColumnOrdering`s, or text such as `"price desc,
+                name"`.
+            disable_scoring_autoprojection: Whether scores of a search are returned only where they
+                are asked for by name.
             row_addr_allowlist: The rows to return at most, as `serialize_row_addrs` makes them.
             row_addr_blocklist: Rows that are not returned, in the same form.
             memory_limit: The bytes that the scan may take, about, beside what it returned.
@@ -123,7 +123,7 @@ class ReadingMethods:
             InvalidInputError: If an argument has a value that it cannot have.
 
         Example:
-            ```
+            ```python
             scanner = dataset.scanner(["name"], filter="price > 3")
             for batch in scanner.to_batches():
                 print(batch.num_rows)
@@ -200,8 +200,8 @@ class ReadingMethods:
         """Return rows as a table.
 
         Args:
-            columns: Names of columns, paths within structs, or expressions of SQL by the name
-                each shall have; by default all columns.
+            columns: Names of columns, paths within structs, or expressions of SQL by the name each
+                shall have; by default all columns.
             filter: Text of SQL or an expression of pyarrow; only rows for which it is true are
                 returned.
             limit: The most rows to return.
@@ -220,18 +220,18 @@ class ReadingMethods:
             fast_search: Whether to leave out rows that an index in use does not cover.
             full_text_query: Words, or a query of `lancelet.query`, that texts must match.
             io_buffer_size: Has no effect: reading ahead is bounded by bytes.
-            late_materialization: Has no effect: what a filter does not need is read for the
-                rows that match.
+            late_materialization: Has no effect: what a filter does not need is read for the rows
+                that match.
             blob_handling: What blobs are read as: `blobs_descriptions`, which says where their
                 bytes are, or `all_binary`, the bytes.
             use_scalar_index: Whether indices may answer the filter.
             include_deleted_rows: Whether to return deleted rows too, with a null row id.
             scan_stats_callback: Called with what was read when the scan has ended.
             strict_batch_size: Whether every batch but the last must be full.
-            order_by: What to sort by: names, `ColumnOrdering`s, or text such as
-                `"price desc, name"`.
-            disable_scoring_autoprojection: Whether scores of a search are returned only where
-                they are asked for by name.
+            order_by: What to sort by: names, `ColumnOrdering`s, or text such as `"price desc,
+                name"`.
+            disable_scoring_autoprojection: Whether scores of a search are returned only where they
+                are asked for by name.
             fragments: The fragments to read, by default all.
             index_segments: The segments of an index of vectors to search.
             row_addr_allowlist: The rows to return at most, as `serialize_row_addrs` makes them.
@@ -247,10 +247,10 @@ class ReadingMethods:
             InvalidInputError: If an argument has a value that it cannot have.
 
         Example:
-            ```
+            ```python
             dataset.to_table(["name", "price"], filter="price > 3", limit=10)
-            dataset.to_table({"total": "price * amount"}, order_by="price desc")
-            dataset.to_table(nearest={"column": "vector", "q": [0.1, 0.2], "k": 5})
+            dataset.to_table({"total": "price * id"}, order_by="price desc")
+            dataset.to_table(nearest={"column": "vector", "q": [0.1, 0.2, 0.3, 0.4], "k": 5})
             ```
         """
         return self.scanner(
@@ -327,8 +327,8 @@ class ReadingMethods:
         """Yield rows in batches, so that only some are in memory at a time.
 
         Args:
-            columns: Names of columns, paths within structs, or expressions of SQL by the name
-                each shall have; by default all columns.
+            columns: Names of columns, paths within structs, or expressions of SQL by the name each
+                shall have; by default all columns.
             filter: Text of SQL or an expression of pyarrow; only rows for which it is true are
                 returned.
             limit: The most rows to return.
@@ -347,18 +347,18 @@ class ReadingMethods:
             fast_search: Whether to leave out rows that an index in use does not cover.
             full_text_query: Words, or a query of `lancelet.query`, that texts must match.
             io_buffer_size: Has no effect: reading ahead is bounded by bytes.
-            late_materialization: Has no effect: what a filter does not need is read for the
-                rows that match.
+            late_materialization: Has no effect: what a filter does not need is read for the rows
+                that match.
             blob_handling: What blobs are read as: `blobs_descriptions`, which says where their
                 bytes are, or `all_binary`, the bytes.
             use_scalar_index: Whether indices may answer the filter.
             include_deleted_rows: Whether to return deleted rows too, with a null row id.
             scan_stats_callback: Called with what was read when the scan has ended.
             strict_batch_size: Whether every batch but the last must be full.
-            order_by: What to sort by: names, `ColumnOrdering`s, or text such as
-                `"price desc, name"`.
-            disable_scoring_autoprojection: Whether scores of a search are returned only where
-                they are asked for by name.
+            order_by: What to sort by: names, `ColumnOrdering`s, or text such as `"price desc,
+                name"`.
+            disable_scoring_autoprojection: Whether scores of a search are returned only where they
+                are asked for by name.
             fragments: The fragments to read, by default all.
             index_segments: The segments of an index of vectors to search.
             row_addr_allowlist: The rows to return at most, as `serialize_row_addrs` makes them.
@@ -378,8 +378,8 @@ class ReadingMethods:
             InvalidInputError: If an argument has a value that it cannot have.
 
         Example:
-            ```
-            for batch in dataset.to_batches(["price"], batch_size=10_000):
+            ```python
+            for batch in dataset.to_batches(["name"], filter="price > 3", batch_size=1000):
                 print(batch.num_rows)
             ```
         """
@@ -442,8 +442,22 @@ class ReadingMethods:
     ) -> Any:
         """Return rows as a pandas data frame.
 
-        Blob columns become what `blob_mode` says: `lazy` files, `bytes` or `descriptions`. See
-        `ScanRequest` for the other arguments; those that it does not know are for pandas.
+        See `LanceDataset.scanner` for the other arguments. `blob_mode` is what blob columns
+        become: `lazy` files, `bytes` or `descriptions`. Others (`kwargs`) are for
+        `pyarrow.Table.to_pandas`.
+
+        Returns:
+            A `pandas.DataFrame`.
+
+        Raises:
+            ExpressionError: If the expression does not parse, or names a column that is not there.
+            FieldNotFoundError: If there is no such column.
+
+        Example:
+            ```python
+            frame = dataset.to_pandas(columns=["id", "price"], filter="price > 3")
+            frame.describe()
+            ```
         """
         ours, theirs = ScanRequest.split(options)
         scanner = self.scanner(
@@ -461,17 +475,67 @@ class ReadingMethods:
         return scanner.to_pandas(blob_mode=blob_mode, **theirs)
 
     def count_rows(self, filter: Any = None, **kwargs: Any) -> int:  # noqa: A002 - pylance's name
-        """Return how many rows there are, or for how many a filter is true."""
+        """Return the number of rows.
+
+        Without a filter no data file is read.
+
+        Args:
+            filter: SQL text or a pyarrow expression: count the rows for which it is true.
+            kwargs: Further options of a scan; see `scanner`.
+
+        Returns:
+            The number of rows.
+
+        Raises:
+            ExpressionError: If the expression does not parse, or names a column that is not there.
+
+        Example:
+            ```python
+            dataset.count_rows()  # 20
+            dataset.count_rows("price > 3")
+            ```
+        """
         if filter is None and not kwargs:
             return self._handle.snapshot.num_rows
         return self.scanner(filter=filter, columns=[], **kwargs).count_rows()
 
     def head(self, num_rows: int, **kwargs: Any) -> pa.Table:
-        """Return the first rows."""
+        """Return the first rows.
+
+        Args:
+            num_rows: The number of rows.
+            kwargs: Further options of a scan; see `scanner`.
+
+        Returns:
+            At most `num_rows` rows.
+
+        Example:
+            ```python
+            dataset.head(5)
+            ```
+        """
         return self.to_table(limit=num_rows, **{"offset": 0, **kwargs})
 
     def slice(self, start: int, end: int, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return the rows from one place to before another."""
+        """Return a range of rows.
+
+        Args:
+            start: The index of the first row.
+            end: The index after the last row.
+            columns: The columns to return, by default all.
+
+        Returns:
+            The rows from `start` up to, not including, `end`.
+
+        Raises:
+            IndexError: If a row index is out of range.
+            FieldNotFoundError: If there is no such column.
+
+        Example:
+            ```python
+            dataset.slice(5, 8, columns=["id"])
+            ```
+        """
         if end < start:
             raise InvalidInputError(f"end ({end}) must be >= start ({start})")
         if start < 0:
@@ -483,7 +547,24 @@ class ReadingMethods:
         indices: Sequence[int] | pa.Array | np.ndarray,
         columns: Sequence[str] | Mapping[str, str] | None = None,
     ) -> pa.Table:
-        """Return the rows at places among the live rows, in any order, as often as named."""
+        """Return rows by index, in the order of the indices.
+
+        Args:
+            indices: Indices among the live rows, from 0. An index may be repeated.
+            columns: Names of columns, or SQL expressions by name; by default all columns.
+
+        Returns:
+            One row per index.
+
+        Raises:
+            IndexError: If a row index is out of range.
+            FieldNotFoundError: If there is no such column.
+
+        Example:
+            ```python
+            dataset.take([7, 0, 7], columns=["id", "name"])
+            ```
+        """
         snapshot = self._handle.snapshot
         places = whole_numbers(indices)
         if len(places) and int(places.min()) < 0:
@@ -511,7 +592,25 @@ class ReadingMethods:
         randomize_order: bool = True,
         **kwargs: Any,
     ) -> pa.Table:
-        """Return rows chosen at random, each at most once."""
+        """Return rows chosen at random, without replacement.
+
+        Args:
+            num_rows: The number of rows, at most that of the table.
+            columns: Names of columns, or SQL expressions by name; by default all columns.
+            randomize_order: Whether the rows come in random order, or in that of the table.
+            kwargs: Further arguments of `take`.
+
+        Returns:
+            The sampled rows.
+
+        Raises:
+            ValueError: If the table has fewer rows.
+
+        Example:
+            ```python
+            dataset.sample(3, columns=["id"])
+            ```
+        """
         places = random.sample(range(self.count_rows()), num_rows)
         if not randomize_order:
             places.sort()

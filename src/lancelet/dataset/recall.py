@@ -28,18 +28,31 @@ class RecallMethods:
         seed: int = 0,
         store: bool = True,
     ) -> RecallReport:
-        """Return how much of what is nearest the index on a column finds.
+        """Measure the recall of the vector index on a column.
 
         Args:
             column: The path of the column.
-            k: How many rows are looked for each time.
-            sample: How many vectors of the table are looked for.
-            nprobes: How many partitions are looked at; by default as a search does by itself.
-            refine_factor: How many candidates are compared exactly for each row wanted.
-            ef: How many candidates graphs keep in view.
-            seed: Which vectors are looked for.
-            store: Whether the report is kept in the table's metadata, which is a commit. It is
-                compared with what was kept before; a `RecallDriftWarning` says if it has fallen.
+            k: The number of rows per query.
+            sample: The number of vectors of the table used as queries.
+            nprobes: The number of partitions to probe; by default that of a search.
+            refine_factor: The number of candidates to re-rank per row.
+            ef: The number of candidates of graph searches.
+            seed: Selects the queries.
+            store: Whether to keep the report in the table metadata, which is a commit. It is
+                compared with the stored ones; a `RecallDriftWarning` is issued if recall dropped.
+
+        Returns:
+            The report.
+
+        Raises:
+            FieldNotFoundError: If there is no such column.
+            InvalidInputError: If the column has no vector index.
+
+        Example:
+            ```python
+            dataset.create_index("vector", "IVF_FLAT", num_partitions=2)
+            print(dataset.recall_report("vector", k=3, sample=5, store=False).recall)
+            ```
         """
         options = {"probes": nprobes, "refine_factor": refine_factor, "ef": ef}
         handle = self._handle
@@ -59,14 +72,27 @@ class RecallMethods:
         *,
         seed: int = 0,
     ) -> TunedSearch:
-        """Return the least `nprobes`, `refine_factor` and `ef` that reach a recall on a sample.
+        """Find the cheapest search parameters that reach a recall.
 
         Args:
             column: The path of the column.
-            k: How many rows are looked for each time.
-            target_recall: The part of the nearest rows that is to be found.
-            sample: How many vectors of the table are looked for.
-            seed: Which vectors are looked for.
+            k: The number of rows per query.
+            target_recall: The share of nearest rows to be found, from 0 to 1.
+            sample: The number of vectors of the table used as queries.
+            seed: Selects the queries.
+
+        Returns:
+            The parameters, for `nearest` of a scan.
+
+        Raises:
+            FieldNotFoundError: If there is no such column.
+            InvalidInputError: If the column has no vector index.
+
+        Example:
+            ```python
+            dataset.create_index("vector", "IVF_FLAT", num_partitions=2)
+            print(dataset.tune("vector", k=3, target_recall=0.9, sample=5))
+            ```
         """
         return ops.indexing.recall.tune_search(
             self._handle.snapshot,

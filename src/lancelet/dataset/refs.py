@@ -69,7 +69,7 @@ class VersionRef(TypedDict):
 
 
 class Tags:
-    """The tags of a table; those of branches too."""
+    """The tags of a dataset: names of versions."""
 
     def __init__(self, dataset: LanceDataset) -> None:
         """Look at the tags of the table that a dataset is a version of."""
@@ -87,27 +87,81 @@ class Tags:
         return display.card("Tags", {}, display.grid(("tag", "branch", "version"), rows))
 
     def list(self) -> dict[str, Tag]:
-        """Return all tags by name."""
+        """Return all tags.
+
+        Returns:
+            The tags by name.
+
+        Example:
+            ```python
+            dataset.tags.create("v1")
+            dataset.tags.list()["v1"]["version"]
+            ```
+        """
         found = refs.list_tags(_main(self._dataset))
         return {name: _tag_to_user(tag) for name, tag in found.items()}
 
     def list_ordered(self, order: str | None = None) -> builtins.list[tuple[str, Tag]]:
-        """Return all tags, those of the highest versions first, or last with `asc`."""
+        """Return all tags, ordered by version.
+
+        Args:
+            order: `desc`, the default, or `asc`.
+
+        Returns:
+            Pairs of name and tag.
+
+        Example:
+            ```python
+            dataset.tags.create("v1")
+            [name for name, tag in dataset.tags.list_ordered("asc")]
+            ```
+        """
         return _ordered(self.list(), order, lambda tag: tag["version"])
 
     @checks_kinds
     def get_version(self, tag: str) -> int:
-        """Return the version that a tag names."""
+        """Return the version number of a tag.
+
+        Args:
+            tag: The name.
+
+        Returns:
+            The version number.
+
+        Raises:
+            RefNotFoundError: If no tag or branch has that name.
+
+        Example:
+            ```python
+            dataset.tags.create("v1")
+            dataset.tags.get_version("v1")
+            ```
+        """
         return refs.get_tag(_main(self._dataset), tag).version
 
     @checks_kinds
     def create(
         self, tag: str, reference: VersionLike = None, *, dry_run: bool = False
     ) -> ChangeReport | None:
-        """Give a name to a version, by default to the one that is looked at.
+        """Tag a version.
 
-        With `dry_run` nothing changes, and what would be written or deleted is returned; so it is
-        for the other changes.
+        Args:
+            tag: The name.
+            reference: The version; by default the checked-out one.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            AlreadyExistsError: If the name is taken.
+            VersionNotFoundError: If the version was never committed, or was cleaned up.
+
+        Example:
+            ```python
+            dataset.tags.create("v1", 1)
+            dataset.checkout_version("v1")
+            ```
         """
         target = _target(self._dataset, reference)
         create = partial(refs.create_tag, name=tag, version=target[0], branch=target[1])
@@ -117,14 +171,51 @@ class Tags:
     def update(
         self, tag: str, reference: VersionLike = None, *, dry_run: bool = False
     ) -> ChangeReport | None:
-        """Move a tag to another version, by default to the one that is looked at."""
+        """Move a tag to another version.
+
+        Args:
+            tag: The name.
+            reference: The version; by default the checked-out one.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            RefNotFoundError: If no tag or branch has that name.
+            VersionNotFoundError: If the version was never committed, or was cleaned up.
+
+        Example:
+            ```python
+            dataset.tags.create("latest-good")
+            dataset.delete("id = 3")
+            dataset.tags.update("latest-good")
+            ```
+        """
         target = _target(self._dataset, reference)
         update = partial(refs.update_tag, name=tag, version=target[0], branch=target[1])
         return _done(self._dataset, "UpdateTag", update, dry_run=dry_run)
 
     @checks_kinds
     def delete(self, tag: str, *, dry_run: bool = False) -> ChangeReport | None:
-        """Take a tag away; the version stays."""
+        """Delete a tag. The version stays.
+
+        Args:
+            tag: The name.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            RefNotFoundError: If no tag or branch has that name.
+
+        Example:
+            ```python
+            dataset.tags.create("v1")
+            dataset.tags.delete("v1")
+            ```
+        """
         delete = partial(refs.delete_tag, name=tag)
         return _done(self._dataset, "DeleteTag", delete, dry_run=dry_run)
 
@@ -132,13 +223,31 @@ class Tags:
     def replace_metadata(
         self, tag: str, metadata: Mapping[str, str], *, dry_run: bool = False
     ) -> ChangeReport | None:
-        """Set what is noted of a tag."""
+        """Replace the metadata of a tag.
+
+        Args:
+            tag: The name.
+            metadata: The new metadata.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            RefNotFoundError: If no tag or branch has that name.
+
+        Example:
+            ```python
+            dataset.tags.create("v1")
+            dataset.tags.replace_metadata("v1", {"owner": "ann"})
+            ```
+        """
         replace = partial(refs.replace_tag_metadata, name=tag, metadata=metadata)
         return _done(self._dataset, "ReplaceTagMetadata", replace, dry_run=dry_run)
 
 
 class Branches:
-    """The branches of a table, without the main one."""
+    """The branches of a dataset."""
 
     def __init__(self, dataset: LanceDataset) -> None:
         """Look at the branches of the table that a dataset is a version of."""
@@ -159,12 +268,35 @@ class Branches:
         )
 
     def list(self) -> dict[str, Branch]:
-        """Return all branches by name."""
+        """Return all branches.
+
+        Returns:
+            The branches by name.
+
+        Example:
+            ```python
+            dataset.create_branch("experiment")
+            list(dataset.branches.list())
+            ```
+        """
         found = refs.list_branches(_main(self._dataset))
         return {name: _branch_to_user(branch) for name, branch in found.items()}
 
     def list_ordered(self, order: str | None = None) -> builtins.list[tuple[str, Branch]]:
-        """Return all branches, those made of the highest versions first, or last with `asc`."""
+        """Return all branches, ordered by the version they start from.
+
+        Args:
+            order: `desc`, the default, or `asc`.
+
+        Returns:
+            Pairs of name and branch.
+
+        Example:
+            ```python
+            dataset.create_branch("experiment")
+            dataset.branches.list_ordered()
+            ```
+        """
         return _ordered(self.list(), order, lambda branch: branch["parent_version"])
 
     @overload
@@ -174,10 +306,27 @@ class Branches:
     def fast_forward(self, branch: str, *, dry_run: Literal[True]) -> ChangeReport: ...
 
     def fast_forward(self, branch: str, *, dry_run: bool = False) -> LanceDataset | ChangeReport:
-        """Make what a branch has the next version of its parent, and return the parent there.
+        """Commit the state of a branch as the next version of its parent.
 
-        The files of the branch are copied, and it stays as it is. It is a conflict if the parent
-        has versions that the branch did not start from.
+        Files of the branch are copied, and the branch stays as it is.
+
+        Args:
+            branch: The name.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            The parent at the new version; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            RefNotFoundError: If no branch has that name.
+            CommitConflictError: If the parent has versions that the branch did not start from.
+
+        Example:
+            ```python
+            experiment = dataset.create_branch("experiment")
+            experiment.delete("id = 3")
+            dataset.branches.fast_forward("experiment").count_rows()  # 19
+            ```
         """
         forward = partial(fast_forward, name=branch)
         if dry_run:
@@ -186,7 +335,25 @@ class Branches:
 
     @checks_kinds
     def delete(self, branch: str, *, dry_run: bool = False) -> ChangeReport | None:
-        """Remove a branch with its files, unless a tag or another branch needs it."""
+        """Delete a branch with its files.
+
+        Args:
+            branch: The name.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            RefNotFoundError: If no branch has that name.
+            InvalidInputError: If a tag or another branch needs it.
+
+        Example:
+            ```python
+            dataset.create_branch("experiment")
+            dataset.branches.delete("experiment")
+            ```
+        """
         delete = partial(refs.delete_branch, name=branch)
         return _done(self._dataset, "DeleteBranch", delete, dry_run=dry_run)
 
@@ -194,7 +361,25 @@ class Branches:
     def replace_metadata(
         self, branch: str, metadata: Mapping[str, str], *, dry_run: bool = False
     ) -> ChangeReport | None:
-        """Set what is noted of a branch."""
+        """Replace the metadata of a branch.
+
+        Args:
+            branch: The name.
+            metadata: The new metadata.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            RefNotFoundError: If no tag or branch has that name.
+
+        Example:
+            ```python
+            dataset.create_branch("experiment")
+            dataset.branches.replace_metadata("experiment", {"owner": "ann"})
+            ```
+        """
         replace = partial(refs.replace_branch_metadata, name=branch, metadata=metadata)
         return _done(self._dataset, "ReplaceBranchMetadata", replace, dry_run=dry_run)
 
@@ -215,7 +400,16 @@ class RefMethods:
         return Branches(self)  # type: ignore[arg-type]  # mixed into LanceDataset alone
 
     def version_refs(self) -> list[VersionRef]:
-        """Return the numbers of all versions, oldest first, without reading them."""
+        """Return the numbers of all versions, oldest first, without reading the versions.
+
+        Returns:
+            A reference per version.
+
+        Example:
+            ```python
+            [reference["version"] for reference in dataset.version_refs()]
+            ```
+        """
         location = self._handle.location
         entries = location.handler.list_versions(location.store)
         return [VersionRef(version=entry.version) for entry in entries]
@@ -249,9 +443,28 @@ class RefMethods:
         *,
         dry_run: bool = False,
     ) -> LanceDataset | ChangeReport:
-        """Start a branch at a version, by default the one that is looked at, and look at it.
+        """Create a branch at a version, and return the dataset on it.
 
-        With `dry_run` nothing is written, and what would be is returned.
+        Args:
+            branch: The name.
+            reference: The version; by default the checked-out one.
+            storage_options: Options of the object store; by default the dataset's.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            The dataset on the branch; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            AlreadyExistsError: If the name is taken.
+            VersionNotFoundError: If the version was never committed, or was cleaned up.
+            RefNotFoundError: If no tag or branch has that name.
+
+        Example:
+            ```python
+            experiment = dataset.create_branch("experiment")
+            experiment.delete("id < 5")
+            dataset.count_rows()  # 20
+            ```
         """
         del storage_options  # a branch is in the folder of its table
         source = open_reference(self._handle, reference)
@@ -290,7 +503,27 @@ class RefMethods:
         dry_run: bool = False,
         **kwargs: Any,
     ) -> LanceDataset | ChangeReport:
-        """Start a table whose files are those of a version, where they are."""
+        """Create a table that refers to the files of a version instead of copying them.
+
+        Args:
+            target_path: The URI of the new table.
+            reference: The version.
+            storage_options: Options of the object store of the new table.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            kwargs: Ignored.
+
+        Returns:
+            The new dataset; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            AlreadyExistsError: If the name is taken.
+            VersionNotFoundError: If the version was never committed, or was cleaned up.
+
+        Example:
+            ```python
+            dataset.shallow_clone("clone.lance", dataset.version)
+            ```
+        """
         source = open_reference(self._handle, reference)
         uri, options = self._clone_target(target_path, storage_options)
         tag = reference if isinstance(reference, str) else None
@@ -330,7 +563,27 @@ class RefMethods:
         dry_run: bool = False,
         **kwargs: Any,
     ) -> LanceDataset | ChangeReport:
-        """Start a table with copies of all files of a version, wherever they are."""
+        """Create a table with copies of all files of a version.
+
+        Args:
+            target_path: The URI of the new table.
+            reference: The version.
+            storage_options: Options of the object store of the new table.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+            kwargs: Ignored.
+
+        Returns:
+            The new dataset; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            AlreadyExistsError: If the name is taken.
+            VersionNotFoundError: If the version was never committed, or was cleaned up.
+
+        Example:
+            ```python
+            dataset.deep_clone("copy.lance", dataset.version)
+            ```
+        """
         source = open_reference(self._handle, reference)
         uri, options = self._clone_target(target_path, storage_options)
         location, clone = locate(uri, options)[0], partial(deep_clone, source)

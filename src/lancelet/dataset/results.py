@@ -23,26 +23,41 @@ class ArrowResult:
 
     @abstractmethod
     def stream(self) -> pa.RecordBatchReader:
-        """Return the rows as they are found."""
+        """Return the rows as a stream of record batches.
 
-    def to_arrow(self) -> pa.Table:
-        """Return the rows as a table of Arrow.
+        Returns:
+            A `pyarrow.RecordBatchReader`.
 
         Example:
+            ```python
+            dataset.sql("select id from dataset").build().stream().read_all()
             ```
-            dataset.to_arrow()
+        """
+
+    def to_arrow(self) -> pa.Table:
+        """Return the rows as an Arrow table.
+
+        Returns:
+            All rows, in memory.
+
+        Example:
+            ```python
+            dataset.scanner(["id"], limit=3).to_arrow()
             ```
         """
         return self.stream().read_all()
 
     def to_polars(self) -> pl.DataFrame:
-        """Return the rows as a frame of Polars, which shares the memory of the columns.
+        """Return the rows as a Polars data frame that shares the memory of the Arrow columns.
+
+        Returns:
+            A `polars.DataFrame`.
 
         Raises:
             UnsupportedError: If Polars is not installed.
 
         Example:
-            ```
+            ```python
             dataset.scanner(filter="price > 3").to_polars()
             ```
         """

@@ -116,24 +116,32 @@ _SETTER_OF_EACH: Final = tuple(SETTERS.get(name, name) for name in ScanRequest._
 def shows_arguments(positional: str, named: str, *, takes_more: bool = False) -> Callable[[F], F]:
     """Give a function that passes its arguments on the signature that callers may look at.
 
-    Defaults are None but for arguments that the function names itself. With `takes_more` it shows
-    that it takes others, too.
+    Types are those of `ScanRequest`, and defaults None, but for arguments that the function names
+    itself. With `takes_more` it shows that it takes others, too.
 
-    >>> @shows_arguments("columns filter", "prefilter")
+    >>> @shows_arguments("limit", "prefilter")
     ... def read(self, *arguments, **options): ...
     >>> str(inspect.signature(read))
-    '(self, columns=None, filter=None, *, prefilter=None)'
+    "(self, limit: 'int | None' = None, *, prefilter: 'bool | None' = None)"
     """
 
     def show(function: F) -> F:
         own = inspect.signature(function)
         kind = inspect.Parameter
-        defaults = {name: each.default for name, each in own.parameters.items()}
+        more = [kind("kwargs", kind.VAR_KEYWORD, annotation="Any")]
+
+        def option(name: str, where: Any) -> inspect.Parameter:
+            types = ScanRequest.__annotations__
+            given = own.parameters.get(name) or kind(
+                name, where, default=None, annotation=types[name].__forward_arg__
+            )
+            return given.replace(kind=where)
+
         shown = [
             own.parameters["self"],
-            *(kind(name, kind.POSITIONAL_OR_KEYWORD, default=None) for name in positional.split()),
-            *(kind(name, kind.KEYWORD_ONLY, default=defaults.get(name)) for name in named.split()),
-            *([kind("kwargs", kind.VAR_KEYWORD)] if takes_more else []),
+            *(option(name, kind.POSITIONAL_OR_KEYWORD) for name in positional.split()),
+            *(option(name, kind.KEYWORD_ONLY) for name in named.split()),
+            *(more if takes_more else []),
         ]
         function.__signature__ = own.replace(parameters=shown)  # type: ignore[attr-defined]  # functions take attributes
         return function

@@ -112,7 +112,17 @@ class ScannerBuilder:
         self.apply_defaults(ds.default_scan_options)
 
     def apply_defaults(self, default_opts: Mapping[str, Any]) -> Self:
-        """Set options by the names of the methods."""
+        """Set several options at once.
+
+        Args:
+            default_opts: Values by the name of the builder's method.
+
+        Returns:
+            The builder.
+
+        Raises:
+            InvalidInputError: If an argument has a value that it cannot have.
+        """
         for name, value in default_opts.items():
             if name not in _OPTIONS:
                 hint = similar_names(name, sorted(_OPTIONS))
@@ -121,64 +131,156 @@ class ScannerBuilder:
         return self
 
     def columns(self, cols: Sequence[str] | Mapping[str, str] | None = None) -> Self:
-        """Return these columns, or these expressions by the name each shall have."""
+        """Select columns.
+
+        Args:
+            cols: Names of columns, or SQL expressions by name; by default all columns.
+
+        Returns:
+            The builder.
+
+        Raises:
+            FieldNotFoundError: If there is no such column.
+        """
         return self._set(columns=asked_columns(cols))
 
     def filter(self, filter: Any) -> Self:  # noqa: A002 - pylance's name
-        """Return only rows for which an expression is true, or that another search finds."""
+        """Return only rows for which an expression is true, or that another search finds.
+
+        Args:
+            filter: SQL text, a pyarrow expression, or a search.
+
+        Returns:
+            The builder.
+
+        Raises:
+            ExpressionError: If the expression does not parse, or names a column that is not there.
+        """
         split = split_filter(filter)
         if split.search is not None:
             self._search_filter = split.search
         return self._set(filter=split.expression)
 
     def limit(self, n: int | None = None) -> Self:
-        """Return at most so many rows."""
+        """Limit the number of rows.
+
+        Args:
+            n: The number of rows; None for all.
+
+        Returns:
+            The builder.
+        """
         return self._set(limit=None if n is None else integer("limit", n))
 
     def offset(self, n: int | None = None) -> Self:
-        """Leave out so many of the first rows."""
+        """Skip the first rows.
+
+        Args:
+            n: The number of rows to skip.
+
+        Returns:
+            The builder.
+        """
         return self._set(offset=0 if n is None else integer("offset", n))
 
     def batch_size(self, batch_size: int | None) -> Self:
-        """Return batches of at most so many rows."""
+        """Set the maximum number of rows per batch.
+
+        Args:
+            batch_size: The number of rows.
+
+        Returns:
+            The builder.
+        """
         size = None if batch_size is None else integer("batch_size", batch_size)
         return self._set(batch_size=size)
 
     def batch_size_bytes(self, batch_size_bytes: int | None) -> Self:
-        """Return batches of at most so many bytes, about."""
+        """Set the approximate maximum size of a batch.
+
+        Args:
+            batch_size_bytes: The number of bytes.
+
+        Returns:
+            The builder.
+        """
         size = None if batch_size_bytes is None else integer("batch_size_bytes", batch_size_bytes)
         return self._set(batch_bytes=size)
 
     def memory_limit(self, memory_limit: int | None) -> Self:
-        """Take about so many bytes at most beside what is returned.
+        """Limit the memory of the scan, besides the returned batches.
 
-        Batches become as small as that takes, and a sort of more rows than fit raises
-        `MemoryLimitError`. Indices and what is kept of files have limits of their own.
+        Batches become as small as needed. A sort of more rows than fit raises `MemoryLimitError`.
+        Caches of indices and metadata have limits of their own.
+
+        Args:
+            memory_limit: The number of bytes.
+
+        Returns:
+            The builder.
         """
         limit = None if memory_limit is None else integer("memory_limit", memory_limit)
         return self._set(memory_limit=limit)
 
     def strict_batch_size(self, strict_batch_size: bool = False) -> Self:
-        """Fill every batch but the last."""
+        """Set whether all batches but the last are full.
+
+        Args:
+            strict_batch_size: Off by default.
+
+        Returns:
+            The builder.
+        """
         return self._set(is_strict=_flag("strict_batch_size", strict_batch_size, default=False))
 
     def with_row_id(self, with_row_id: bool = True) -> Self:
-        """Return a column `_rowid`."""
+        """Return a column `_rowid`.
+
+        Args:
+            with_row_id: Whether to.
+
+        Returns:
+            The builder.
+        """
         return self._set(with_row_id=_flag("with_row_id", with_row_id, default=False))
 
     def with_row_address(self, with_row_address: bool = True) -> Self:
-        """Return a column `_rowaddr`."""
+        """Return a column `_rowaddr`.
+
+        Args:
+            with_row_address: Whether to.
+
+        Returns:
+            The builder.
+        """
         return self._set(
             with_row_address=_flag("with_row_address", with_row_address, default=False)
         )
 
     def with_fragments(self, fragments: Iterable[Any] | None) -> Self:
-        """Read these fragments only, in the order given."""
+        """Scan only some fragments, in the given order.
+
+        Args:
+            fragments: The fragments; None for all.
+
+        Returns:
+            The builder.
+        """
         ids = None if fragments is None else tuple(map(_fragment_id, fragments))
         return self._set(fragments=ids)
 
     def order_by(self, orderings: Sequence[ColumnOrdering | str] | str | None) -> Self:
-        """Sort the rows by columns, or by text such as `price desc nulls last, name`."""
+        """Sort the rows.
+
+        Args:
+            orderings: Columns, `ColumnOrdering`s, or text such as `price desc nulls last, name`.
+
+        Returns:
+            The builder.
+
+        Raises:
+            FieldNotFoundError: If there is no such column.
+        """
         names = frozenset(self._dataset.schema.names)
         given: Sequence[ColumnOrdering | str] = orderings or ()
         if isinstance(given, str):
@@ -186,15 +288,39 @@ class ScannerBuilder:
         return self._set(order_by=tuple(_ordering(each, names) for each in given))
 
     def include_deleted_rows(self, flag: bool | None) -> Self:
-        """Return deleted rows too, with a null row id."""
+        """Return deleted rows too, with a null row id.
+
+        Args:
+            flag: Whether to.
+
+        Returns:
+            The builder.
+        """
         return self._set(with_deleted=_flag("include_deleted_rows", flag, default=False))
 
     def use_stats(self, use_stats: bool = True) -> Self:
-        """Skip rows that statistics rule out."""
+        """Set whether statistics may rule out rows.
+
+        Args:
+            use_stats: On by default.
+
+        Returns:
+            The builder.
+        """
         return self._set(use_statistics=_flag("use_stats", use_stats, default=True))
 
     def blob_handling(self, blob_handling: str | None) -> Self:
-        """Say what blob columns are read as; see `ScanRequest`."""
+        """Set what blob columns are read as.
+
+        Args:
+            blob_handling: `blobs_descriptions`, the default, or `all_binary`.
+
+        Returns:
+            The builder.
+
+        Raises:
+            InvalidInputError: If an argument has a value that it cannot have.
+        """
         if blob_handling is not None and blob_handling not in _BLOB_HANDLING:
             raise InvalidInputError(f"Invalid blob_handling: {blob_handling}", known=_BLOB_HANDLING)
         self._with_bytes = blob_handling == "all_binary"
@@ -203,39 +329,78 @@ class ScannerBuilder:
     def row_addr_prefilter(
         self, allowlist: bytes | None = None, blocklist: bytes | None = None
     ) -> Self:
-        """Return only rows of one set by `_rowid`, and none of another.
+        """Restrict the scan, and searches, to some rows. `serialize_row_addrs` makes the sets.
 
-        A search looks at no other rows. `serialize_row_addrs` makes the sets.
+        Args:
+            allowlist: The set of `_rowid`s to return at most.
+            blocklist: The set of `_rowid`s not to return.
+
+        Returns:
+            The builder.
         """
         return self._set(rows=read_row_mask(allowlist, blocklist))
 
     def minhash_search(self, query: Any) -> Self:
-        """Return the rows whose texts are most similar to a wanted one, the most similar first."""
+        """Return the rows whose texts are most similar, by a MINHASHLSH index, most similar first.
+
+        Args:
+            query: A `MinHashQuery`.
+
+        Returns:
+            The builder.
+        """
         if not isinstance(query, MinHashQuery):
             found = type(query).__name__
             raise QueryTypeError(f"minhash_search expects a MinHashQuery, got {found}")
         return self._search(searches.near_texts.NearTexts(query))
 
     def substrait_aggregate(self, aggregate: bytes) -> Self:
-        """Return measures of the rows instead of rows, as a plan of Substrait asks.
+        """Return aggregates instead of rows.
 
         Args:
-            aggregate: The plan. Its first relation is an aggregate over fields of the dataset's
-                schema, with the functions count, sum, min, max and avg.
+            aggregate: A Substrait plan whose root is an aggregate of fields of the dataset, by
+                count, sum, min, max and avg.
+
+        Returns:
+            The builder.
+
+        Raises:
+            ExpressionError: If the expression does not parse, or names a column that is not there.
         """
         self._aggregate = read_aggregate(aggregate, self._dataset.schema)
         return self
 
     def use_scalar_index(self, use_scalar_index: bool | None = True) -> Self:
-        """Say whether indices may answer parts of the filter; they may by default."""
+        """Set whether indices may answer the filter.
+
+        Args:
+            use_scalar_index: On by default.
+
+        Returns:
+            The builder.
+        """
         return self._set(use_indices=_flag("use_scalar_index", use_scalar_index, default=True))
 
     def fast_search(self, flag: bool | None = True) -> Self:
-        """Say whether to leave out rows that an index in use does not cover."""
+        """Skip rows that the index in use does not cover.
+
+        Args:
+            flag: Whether to.
+
+        Returns:
+            The builder.
+        """
         return self._set(indexed_only=_flag("fast_search", flag, default=False))
 
     def scan_stats_callback(self, callback: Callable[[ScanMetrics], None] | None) -> Self:
-        """Call back with what was read when the scan has ended."""
+        """Call a function with the statistics of the scan, when it has ended.
+
+        Args:
+            callback: The function.
+
+        Returns:
+            The builder.
+        """
         if callback is not None and not callable(callback):
             raise ArgumentTypeError("Callback must be callable", found=type(callback).__name__)
         self._scan_stats = callback
@@ -258,7 +423,32 @@ class ScannerBuilder:
         distance_range: tuple[float | None, float | None] | None = None,
         search_effort: float | None = None,
     ) -> Self:
-        """Return the rows whose vectors are nearest to one or several, the nearest first."""
+        """Return the rows with the nearest vectors, nearest first, with a column `_distance`.
+
+        Args:
+            column: The vector column; or a dict of these arguments, or a `MinHashQuery`.
+            q: The query vector, or several.
+            k: The number of rows, by default 10.
+            metric: `l2`, `cosine`, `dot` or `hamming`; by default that of the index, else `l2`.
+            nprobes: The number of IVF partitions to probe.
+            minimum_nprobes: The number of partitions to probe in any case.
+            maximum_nprobes: The number of partitions to probe at most, if a filter leaves too few
+                rows.
+            refine_factor: The number of candidates to re-rank by exact distance, per row.
+            use_index: Whether a vector index may be used.
+            ef: The number of candidates of graph searches.
+            query_parallelism: Has an effect on speed only.
+            approx_mode: How distances of compressed vectors are estimated.
+            distance_range: The lower (inclusive) and upper (exclusive) bound of distances.
+            search_effort: How hard to search, from 0 to 1, in place of `nprobes`.
+
+        Returns:
+            The builder.
+
+        Raises:
+            FieldNotFoundError: If there is no such column.
+            InvalidInputError: If an argument has a value that it cannot have.
+        """
         if isinstance(column, MinHashQuery):
             return self.minhash_search(column)
         if isinstance(column, Mapping):
@@ -288,21 +478,42 @@ class ScannerBuilder:
         )
 
     def prefilter(self, prefilter: bool | None = True) -> Self:
-        """Say whether a search looks only at rows that pass the filter; else it is filtered."""
+        """Set whether a search applies the filter before it searches.
+
+        Args:
+            prefilter: On if the method is called; otherwise rows found are filtered.
+
+        Returns:
+            The builder.
+        """
         return self._set(prefilter=_flag("prefilter", prefilter, default=False))
 
     def disable_scoring_autoprojection(self, disable: bool | None = True) -> Self:
-        """Return scores only where they are asked for by name."""
+        """Return scores only if they are selected by name.
+
+        Args:
+            disable: Whether to.
+
+        Returns:
+            The builder.
+        """
         return self._set(
             adds_scores=not _flag("disable_scoring_autoprojection", disable, default=False)
         )
 
     def full_text_search(self, query: Any, columns: Sequence[str] | None = None) -> Self:
-        """Return the rows whose texts match a query, the best first.
+        """Return the rows whose texts match a query, best first, with a column `_score`.
 
         Args:
-            query: A query of `lancelet.query`, or words.
-            columns: Where words are looked for; by default every column with a text index.
+            query: Words, or a query of `lancelet.query`.
+            columns: The columns to search; by default all with a text index.
+
+        Returns:
+            The builder.
+
+        Raises:
+            FieldNotFoundError: If there is no such column.
+            InvalidInputError: If an argument has a value that it cannot have.
         """
         wanted = {"query": query, "columns": columns} if isinstance(query, str) else query
         return self._search(searches.text.read_text_search(self._dataset.snapshot, wanted))
@@ -319,7 +530,24 @@ class ScannerBuilder:
         return self._set(search=wanted)
 
     def to_scanner(self) -> LanceScanner:
-        """Return the scanner of the options so far."""
+        """Build the scanner.
+
+        Returns:
+            The scanner.
+
+        Raises:
+            ExpressionError: If the expression does not parse, or names a column that is not there.
+            FieldNotFoundError: If there is no such column.
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            from lancelet.dataset import ScannerBuilder
+
+            builder = ScannerBuilder(dataset).columns(["id"]).filter("price > 3")
+            builder.limit(5).to_scanner().to_table()
+            ```
+        """
         options = ScanOptions(**self._options)
         if options.batch_size is None and _BATCH_SIZE_VARIABLE in os.environ:
             options = replace(options, batch_size=int(os.environ[_BATCH_SIZE_VARIABLE]))
@@ -355,7 +583,14 @@ class ScannerBuilder:
         return self
 
     def with_index_segments(self, index_segments: Iterable[Any] | None) -> Self:
-        """Search only some segments of an index of vectors, given by id, and no other rows."""
+        """Search only some segments of a vector index, and no other rows.
+
+        Args:
+            index_segments: The ids of the segments.
+
+        Returns:
+            The builder.
+        """
         if index_segments is None:
             return self._set(segments=None)
         chosen = frozenset(UUID(str(getattr(each, "uuid", each))) for each in index_segments)
@@ -366,30 +601,65 @@ class ScannerBuilder:
     # --- options that change how the reference works and not what it returns --------------------
 
     def batch_readahead(self, nbatches: int | None = None) -> Self:
-        """Take what has no effect: reading ahead is bounded by bytes."""
+        """Accepted for compatibility with pylance.
+
+        Args:
+            nbatches: Has no effect: reading ahead is bounded by bytes.
+
+        Returns:
+            The builder.
+        """
         if nbatches is not None and integer("batch_readahead", nbatches) <= 0:
             raise InvalidInputError("batch_readahead must be greater than 0", found=nbatches)
         return self
 
     def fragment_readahead(self, nfragments: int | None = None) -> Self:
-        """Take what has no effect: reading ahead is bounded by bytes."""
+        """Accepted for compatibility with pylance.
+
+        Args:
+            nfragments: Has no effect: reading ahead is bounded by bytes.
+
+        Returns:
+            The builder.
+        """
         if nfragments is not None and integer("fragment_readahead", nfragments) < 0:
             raise InvalidInputError("fragment_readahead must be non-negative", found=nfragments)
         return self
 
     def io_buffer_size(self, io_buffer_size: int | None) -> Self:
-        """Take what has no effect: what is read ahead is bounded by the work in flight."""
+        """Accepted for compatibility with pylance.
+
+        Args:
+            io_buffer_size: Has no effect: reading ahead is bounded by the work in flight.
+
+        Returns:
+            The builder.
+        """
         if io_buffer_size is not None:
             integer("io_buffer_size", io_buffer_size)
         return self
 
     def scan_in_order(self, scan_in_order: bool | None = True) -> Self:
-        """Take what has no effect: rows always come in order."""
+        """Accepted for compatibility with pylance.
+
+        Args:
+            scan_in_order: Has no effect: rows always come in order.
+
+        Returns:
+            The builder.
+        """
         _flag("scan_in_order", scan_in_order, default=True)
         return self
 
     def late_materialization(self, late_materialization: bool | Sequence[str] | None) -> Self:
-        """Take what has no effect: what a filter does not need is read for matching rows alone."""
+        """Accepted for compatibility with pylance.
+
+        Args:
+            late_materialization: Has no effect: columns outside the filter are always read late.
+
+        Returns:
+            The builder.
+        """
         if late_materialization is not None and not isinstance(late_materialization, bool):
             schema = self._dataset.snapshot.schema
             for path in texts("late_materialization", late_materialization):
@@ -462,19 +732,48 @@ class LanceScanner(ArrowResult, pa.dataset.Scanner):  # type: ignore[misc]  # py
         return self._dataset.schema
 
     def to_table(self) -> pa.Table:
-        """Return all rows."""
+        """Return all rows as an Arrow table.
+
+        Returns:
+            The rows, in memory.
+
+        Example:
+            ```python
+            dataset.scanner(["id"], filter="price > 3").to_table()
+            ```
+        """
         if self._scan_stats is not None or self._blobs:
             return self.to_reader().read_all()
         return execute_to_table(self._plan)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """Return the rows as a stream."""
+        """Return the rows as a stream.
+
+        Returns:
+            A `pyarrow.RecordBatchReader`.
+
+        Example:
+            ```python
+            for batch in dataset.scanner(["id"]).to_reader():
+                print(batch.num_rows)
+            ```
+        """
         return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
 
     stream = to_reader
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in batches."""
+        """Yield the rows in batches.
+
+        Yields:
+            Record batches.
+
+        Example:
+            ```python
+            for batch in dataset.scanner(["id"], batch_size=5).to_batches():
+                print(batch.num_rows)
+            ```
+        """
         if self._blobs:
             yield from execute_with_bytes(self._plan, self._blobs)
         elif self._scan_stats is None:
@@ -483,12 +782,19 @@ class LanceScanner(ArrowResult, pa.dataset.Scanner):  # type: ignore[misc]  # py
             yield from measure_scan(self._plan, self._scan_stats)
 
     def to_pandas(self, *, blob_mode: str = "lazy", **kwargs: Any) -> Any:
-        """Return all rows as a pandas data frame, blobs as `blob_mode` says.
+        """Return all rows as a pandas data frame.
 
         Args:
-            blob_mode: `lazy` makes blobs files of which nothing is read yet, `bytes` reads them,
-                and `descriptions` says where they are.
-            **kwargs: For pandas; see `pyarrow.Table.to_pandas`.
+            blob_mode: What blob columns become: `lazy` files, `bytes` or `descriptions`.
+            **kwargs: Arguments of `pyarrow.Table.to_pandas`.
+
+        Returns:
+            A `pandas.DataFrame`.
+
+        Example:
+            ```python
+            dataset.scanner(["id", "price"]).to_pandas()
+            ```
         """
         if blob_mode not in _BLOB_MODES:
             raise InvalidInputError("blob_mode must be one of " + ", ".join(_BLOB_MODES))
@@ -503,11 +809,32 @@ class LanceScanner(ArrowResult, pa.dataset.Scanner):  # type: ignore[misc]  # py
         return _with_files(self._plan, blobs, kwargs)
 
     def scan_batches(self) -> list[pa.RecordBatch]:
-        """Return all batches."""
+        """Return all batches.
+
+        Returns:
+            A list of record batches.
+
+        Example:
+            ```python
+            len(dataset.scanner(["id"]).scan_batches())
+            ```
+        """
         return list(self.to_batches())
 
     def head(self, num_rows: int) -> pa.Table:
-        """Return the first rows."""
+        """Return the first rows.
+
+        Args:
+            num_rows: The number of rows.
+
+        Returns:
+            At most `num_rows` rows.
+
+        Example:
+            ```python
+            dataset.scanner(["id"]).head(3)
+            ```
+        """
         batches: list[pa.RecordBatch] = []
         left = num_rows
         for batch in self.to_batches():
@@ -518,26 +845,70 @@ class LanceScanner(ArrowResult, pa.dataset.Scanner):  # type: ignore[misc]  # py
         return pa.Table.from_batches(batches, self.projected_schema)
 
     def count_rows(self) -> int:
-        """Return how many rows there are."""
+        """Return the number of rows.
+
+        Returns:
+            The number of rows that the scan returns.
+
+        Example:
+            ```python
+            dataset.scanner(filter="price > 3").count_rows()
+            ```
+        """
         return count_rows(self._plan)
 
     def explain_plan(self, verbose: bool = False) -> str:
-        """Return what the scan does, with the requests and bytes it is expected to take."""
+        """Return the plan of the scan, with the expected requests and bytes.
+
+        Args:
+            verbose: Whether to include details.
+
+        Returns:
+            The plan as text.
+
+        Example:
+            ```python
+            print(dataset.scanner(filter="price > 3").explain_plan())
+            ```
+        """
         return explain_plan(self._plan, verbose=verbose)
 
     def analyze_plan(self, count_rows: bool = False) -> str:
-        """Run the scan and return what it does, with what it took."""
+        """Run the scan and return its plan with measurements.
+
+        Args:
+            count_rows: Whether to count the rows instead of reading them.
+
+        Returns:
+            The plan as text.
+
+        Example:
+            ```python
+            print(dataset.scanner(filter="price > 3").analyze_plan())
+            ```
+        """
         return analyze_plan(self._plan, count_only=count_rows)
 
     @staticmethod
     def from_dataset(*_: Any, **__: Any) -> NoReturn:
-        """Refuse: a scanner is made by its dataset."""
+        """Raise: call `LanceDataset.scanner` instead.
+
+        Raises:
+            NotImplementedError: Always.
+        """
         raise UnsupportedError("make a scanner with LanceDataset.scanner")
 
     from_fragment = from_batches = from_dataset
 
     def take(self, indices: Any) -> NoReturn:  # noqa: ARG002 - pylance's name
-        """Refuse: rows are taken from the dataset."""
+        """Raise: call `LanceDataset.take` instead.
+
+        Args:
+            indices: Ignored.
+
+        Raises:
+            NotImplementedError: Always.
+        """
         raise UnsupportedError("take rows with LanceDataset.take")
 
 

@@ -22,7 +22,7 @@ _KEYS: Final = ("kind", "options")
 
 
 class Session:
-    """What the tables that are opened with it hold in memory, and how much at most."""
+    """Caches of metadata and index parts, which datasets can share."""
 
     def __init__(
         self,
@@ -68,15 +68,45 @@ class Session:
         )
 
     def size_bytes(self) -> int:
-        """Return how many bytes are held, of indices and of all else."""
+        """Return the size of the caches.
+
+        Returns:
+            The number of bytes.
+
+        Example:
+            ```python
+            dataset.session().size_bytes()
+            ```
+        """
         return self.cache.stats.bytes
 
     def index_cache_size_bytes(self) -> int:
-        """Return how many bytes are held of indices."""
+        """Return the size of the index cache.
+
+        Returns:
+            The number of bytes.
+
+        Example:
+            ```python
+            dataset.session().index_cache_size_bytes()
+            ```
+        """
         return self.cache.stats.index_bytes
 
     def is_same_as(self, other: Session) -> bool:
-        """Say whether this is the same session."""
+        """Compare two sessions by identity.
+
+        Args:
+            other: The other session.
+
+        Returns:
+            Whether both share their caches.
+
+        Example:
+            ```python
+            dataset.session().is_same_as(dataset.session())  # True
+            ```
+        """
         return self is other
 
 

@@ -24,7 +24,16 @@ class SettingsMethods:
     _handle: Handle
 
     def config(self) -> dict[str, str]:
-        """Return the config of the table."""
+        """Return the config of the table.
+
+        Returns:
+            The values by key.
+
+        Example:
+            ```python
+            dataset.config()
+            ```
+        """
         return dict(self._handle.snapshot.manifest.config)
 
     @property
@@ -51,9 +60,23 @@ class SettingsMethods:
     def update_config(
         self, values: Values, *, replace: bool = False, dry_run: bool = False
     ) -> dict[str, str] | ChangeReport:
-        """Change the config; None takes a key away, and `replace` all that are not given.
+        """Change the config of the table.
 
-        With `dry_run` nothing changes, and what would change is returned.
+        Args:
+            values: New values by key; None removes a key.
+            replace: Whether to remove all keys that are not given.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            The new config; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            CommitConflictError: If a concurrent commit changed the same thing first.
+
+        Example:
+            ```python
+            dataset.update_config({"lance.compaction.num_threads": "4"})
+            ```
         """
         values = edits("values", values)
         report = self._changed(
@@ -65,7 +88,24 @@ class SettingsMethods:
     def delete_config_keys(
         self, keys: Sequence[str], *, dry_run: bool = False
     ) -> ChangeReport | None:
-        """Take keys of the config away."""
+        """Remove keys from the config.
+
+        Args:
+            keys: The keys.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            CommitConflictError: If a concurrent commit changed the same thing first.
+
+        Example:
+            ```python
+            dataset.update_config({"owner": "ann"})
+            dataset.delete_config_keys(["owner"])
+            ```
+        """
         values = dict.fromkeys(texts("keys", keys))
         return self._changed(
             lambda current: ops.settings.update_config(current, values),
@@ -86,7 +126,24 @@ class SettingsMethods:
     def update_metadata(
         self, values: Values, *, replace: bool = False, dry_run: bool = False
     ) -> dict[str, str] | ChangeReport:
-        """Change the metadata of the table; see `update_config`."""
+        """Change the metadata of the table.
+
+        Args:
+            values: New values by key; None removes a key.
+            replace: Whether to remove all keys that are not given.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            The new metadata; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            CommitConflictError: If a concurrent commit changed the same thing first.
+
+        Example:
+            ```python
+            dataset.update_metadata({"owner": "ann"})  # {"owner": "ann"}
+            ```
+        """
         values = edits("values", values)
         report = self._changed(
             lambda current: ops.settings.update_table_metadata(current, values, replace=replace),
@@ -108,7 +165,24 @@ class SettingsMethods:
     def update_schema_metadata(
         self, values: Values, *, replace: bool = False, dry_run: bool = False
     ) -> dict[str, str] | ChangeReport:
-        """Change the metadata of the schema; see `update_config`."""
+        """Change the metadata of the schema.
+
+        Args:
+            values: New values by key; None removes a key.
+            replace: Whether to remove all keys that are not given.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            The new metadata; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            CommitConflictError: If a concurrent commit changed the same thing first.
+
+        Example:
+            ```python
+            dataset.update_schema_metadata({"source": "import"})
+            ```
+        """
         values = edits("values", values)
         report = self._changed(
             lambda current: ops.settings.update_schema_metadata(current, values, replace=replace),
@@ -124,7 +198,25 @@ class SettingsMethods:
         replace: bool = False,
         dry_run: bool = False,
     ) -> ChangeReport | None:
-        """Change the metadata of fields, given by their paths; see `update_config`."""
+        """Change the metadata of fields.
+
+        Args:
+            field_updates: New values by key, by the path of the field; None removes a key.
+            replace: Whether to remove all keys that are not given.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            FieldNotFoundError: If there is no such column.
+            CommitConflictError: If a concurrent commit changed the same thing first.
+
+        Example:
+            ```python
+            dataset.update_field_metadata({"price": {"unit": "EUR"}})
+            ```
+        """
         of_fields = mapping("field_updates", field_updates)
         updates = {path: edits("field_updates", values) for path, values in of_fields.items()}
         return self._changed(
@@ -135,7 +227,18 @@ class SettingsMethods:
     def replace_schema_metadata(
         self, new_metadata: Mapping[str, str], *, dry_run: bool = False
     ) -> ChangeReport | None:
-        """Set the metadata of the schema."""
+        """Deprecated: use `update_schema_metadata` with `replace=True`.
+
+        Args:
+            new_metadata: The new metadata.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            CommitConflictError: If a concurrent commit changed the same thing first.
+        """
         warnings.warn(
             "replace_schema_metadata is deprecated. "
             "Use update_schema_metadata(metadata, replace=True) instead.",
@@ -152,7 +255,20 @@ class SettingsMethods:
     def replace_field_metadata(
         self, field_name: str, new_metadata: Mapping[str, str], *, dry_run: bool = False
     ) -> ChangeReport | None:
-        """Set the metadata of a field."""
+        """Deprecated: use `update_field_metadata` with `replace=True`.
+
+        Args:
+            field_name: The path of the field.
+            new_metadata: The new metadata.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
+
+        Returns:
+            None; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            FieldNotFoundError: If there is no such column.
+            CommitConflictError: If a concurrent commit changed the same thing first.
+        """
         warnings.warn(
             "replace_field_metadata is deprecated. "
             "Use update_field_metadata with field paths and replace=True instead.",

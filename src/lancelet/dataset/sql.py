@@ -59,23 +59,74 @@ class SqlQuery(ArrowResult):
     batch_size_bytes: int | None = None
 
     def to_stream_reader(self) -> pa.RecordBatchReader:
-        """Return the rows as they are found."""
+        """Return the result as a stream.
+
+        Returns:
+            A `pyarrow.RecordBatchReader`.
+
+        Raises:
+            ExpressionError: If the expression does not parse, or names a column that is not there.
+
+        Example:
+            ```python
+            dataset.sql("select name from dataset").build().to_stream_reader().read_all()
+            ```
+        """
         schema, batches = self._start()
         return pa.RecordBatchReader.from_batches(schema, batches)
 
     stream = to_stream_reader
 
     def to_pandas(self, **kwargs: Any) -> Any:
-        """Return the rows as a pandas data frame; arguments are those of `Table.to_pandas`."""
+        """Return the result as a pandas data frame.
+
+        Args:
+            kwargs: Arguments of `pyarrow.Table.to_pandas`.
+
+        Returns:
+            A `pandas.DataFrame`.
+
+        Raises:
+            ExpressionError: If the expression does not parse, or names a column that is not there.
+
+        Example:
+            ```python
+            dataset.sql("select name from dataset").build().to_pandas()
+            ```
+        """
         return self.to_table().to_pandas(**kwargs)
 
     def to_batch_records(self) -> list[pa.RecordBatch]:
-        """Return the rows as batches, none if there are no rows."""
+        """Return the result as record batches.
+
+        Returns:
+            The batches; none if there are no rows.
+
+        Raises:
+            ExpressionError: If the expression does not parse, or names a column that is not there.
+
+        Example:
+            ```python
+            dataset.sql("select name from dataset").build().to_batch_records()
+            ```
+        """
         _, batches = self._start()
         return [batch for batch in batches if batch.num_rows]
 
     def to_table(self) -> pa.Table:
-        """Return the rows as a table."""
+        """Return the result as an Arrow table.
+
+        Returns:
+            The rows, in memory.
+
+        Raises:
+            ExpressionError: If the expression does not parse, or names a column that is not there.
+
+        Example:
+            ```python
+            dataset.sql("select max(price) as top from dataset").build().to_table()
+            ```
+        """
         return self.to_stream_reader().read_all()
 
     def _start(self) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
@@ -108,24 +159,65 @@ class SqlQueryBuilder:
     _options: dict[str, Any] = field(default_factory=dict)
 
     def table_name(self, table_name: str) -> Self:
-        """Set what the query calls the dataset."""
+        """Set the name of the dataset within the query.
+
+        Args:
+            table_name: The name, by default `dataset`.
+
+        Returns:
+            The builder.
+        """
         self._name = table_name
         return self
 
     def with_row_id(self, with_row_id: bool = True) -> Self:
-        """Give the dataset a column `_rowid`."""
+        """Add a column `_rowid` to the dataset.
+
+        Args:
+            with_row_id: Whether to.
+
+        Returns:
+            The builder.
+        """
         return self._set("with_row_id", with_row_id)
 
     def with_row_addr(self, with_row_addr: bool = True) -> Self:
-        """Give the dataset a column `_rowaddr`."""
+        """Add a column `_rowaddr` to the dataset.
+
+        Args:
+            with_row_addr: Whether to.
+
+        Returns:
+            The builder.
+        """
         return self._set("with_row_address", with_row_addr)
 
     def blob_handling(self, blob_handling: str) -> Self:
-        """Set what blob columns are read as; see `ScanRequest`."""
+        """Set what blob columns are read as.
+
+        Args:
+            blob_handling: `blobs_descriptions`, the default, or `all_binary`.
+
+        Returns:
+            The builder.
+
+        Raises:
+            InvalidInputError: If an argument has a value that it cannot have.
+        """
         return self._set("blob_handling", blob_handling)
 
     def batch_size(self, batch_size: int) -> Self:
-        """Set the most rows of a batch."""
+        """Set the maximum number of rows per batch.
+
+        Args:
+            batch_size: The number of rows.
+
+        Returns:
+            The builder.
+
+        Raises:
+            InvalidInputError: If an argument has a value that it cannot have.
+        """
         if not 1 <= batch_size <= _BATCH_ROWS_MAX:
             raise InvalidInputError(
                 f"batch_size must be between 1 and {_BATCH_ROWS_MAX}", found=batch_size
@@ -133,13 +225,33 @@ class SqlQueryBuilder:
         return self._set("batch_size", batch_size)
 
     def batch_size_bytes(self, batch_size_bytes: int) -> Self:
-        """Set the most bytes of a batch, about."""
+        """Set the approximate maximum size of a batch.
+
+        Args:
+            batch_size_bytes: The number of bytes.
+
+        Returns:
+            The builder.
+
+        Raises:
+            InvalidInputError: If an argument has a value that it cannot have.
+        """
         if batch_size_bytes < 1:
             raise InvalidInputError("batch_size_bytes must be at least 1", found=batch_size_bytes)
         return self._set("batch_size_bytes", batch_size_bytes)
 
     def build(self) -> SqlQuery:
-        """Return the query."""
+        """Build the query; it runs when its result is read.
+
+        Returns:
+            The query.
+
+        Example:
+            ```python
+            builder = dataset.sql("select id, price from books where price > 3")
+            builder.table_name("books").build().to_polars()
+            ```
+        """
         defaults = {**self.dataset.default_scan_options, **self._options}
         options = replace(self.dataset.open_options, default_scan_options=defaults)
         handle = Handle(self.dataset.snapshot, self.dataset.meter, options)
@@ -160,26 +272,49 @@ class SqlMethods:
     """Runs SQL on a dataset."""
 
     def sql(self, sql: str) -> SqlQueryBuilder:
-        """Return what builds a query over this dataset; needs the extra `sql`."""
+        """Start an SQL query over the dataset, which is called `dataset` in it.
+
+        Needs the extra `sql`.
+
+        Args:
+            sql: The query, in DuckDB's dialect.
+
+        Returns:
+            A builder.
+
+        Raises:
+            UnsupportedError: If DuckDB is not installed.
+
+        Example:
+            ```python
+            dataset.sql("select count(*) as n from dataset where price > 3").build().to_table()
+            ```
+        """
         return SqlQueryBuilder(cast("LanceDataset", self), sql)
 
 
 def sql(query: str, tables: Mapping[str, SqlTable] | None = None) -> SqlQuery:
-    """Return a query over several tables; needs the extra `sql`.
+    """Query several tables with SQL. Needs the extra `sql`.
+
+    Runs when the result is read.
 
     Args:
-        query: One statement of DuckDB's SQL.
-        tables: The tables by the names that the query has for them. Without it they are the
-            variables of the caller that have these names, and then those of its module.
+        query: One statement in DuckDB's SQL.
+        tables: The tables by name. By default they are the variables of the caller with these
+            names, then those of its module: datasets, Arrow tables, or data frames of pandas or
+            Polars.
 
     Returns:
-        The query, which runs when its rows are asked for.
+        The query.
+
+    Raises:
+        ExpressionError: If the statement does not parse, or names a table that is not there.
+        UnsupportedError: If DuckDB is not installed.
 
     Example:
-        ```
-        animals = lancelet.dataset("animals.lance")
-        prices = polars.DataFrame({"animal": ["cat"], "price": [3]})
-        lancelet.sql("SELECT * FROM animals JOIN prices USING (animal)").to_polars()
+        ```python
+        stock = pa.table({"id": [1, 2], "stock": [5, 0]})
+        lance.sql("select name, stock from dataset join stock using (id)").to_table()
         ```
     """
     if tables is None:

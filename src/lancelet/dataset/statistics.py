@@ -42,7 +42,7 @@ class DatasetStats(TypedDict):
 
 
 class LanceStats:
-    """Statistics of one version of a dataset."""
+    """Statistics of a dataset."""
 
     def __init__(self, dataset: LanceDataset) -> None:
         """Look at a dataset."""
@@ -64,7 +64,19 @@ class LanceStats:
         )
 
     def dataset_stats(self, max_rows_per_group: int = 1024) -> DatasetStats:
-        """Count fragments, those with fewer rows than a number, and deleted rows."""
+        """Count fragments, small fragments and deleted rows.
+
+        Args:
+            max_rows_per_group: Fragments with fewer rows are small.
+
+        Returns:
+            The counts.
+
+        Example:
+            ```python
+            dataset.stats.dataset_stats()
+            ```
+        """
         fragments = self._snapshot.fragments
         return DatasetStats(
             num_deleted_rows=int(fragments.num_deleted_rows.sum()),
@@ -73,22 +85,61 @@ class LanceStats:
         )
 
     def index_stats(self, index_name: str) -> dict[str, Any]:
-        """Return how big an index is, and how many rows and fragments it has and lacks."""
+        """Return the statistics of an index; see `LanceDataset.index_statistics`.
+
+        Args:
+            index_name: The name of the index.
+
+        Returns:
+            A dict, whose keys depend on the kind.
+
+        Raises:
+            IndexNotFoundError: If no index has that name.
+
+        Example:
+            ```python
+            dataset.create_scalar_index("id", "BTREE")
+            dataset.stats.index_stats("id_idx")
+            ```
+        """
         return ops.indexing.describe.index_statistics(self._snapshot, index_name)
 
     def column_stats(
         self, columns: Sequence[str] | None = None, *, distinct: bool = False
     ) -> list[ColumnStatistics]:
-        """Return nulls and bounds of columns, read only where files do not know them.
+        """Return null counts and bounds of columns.
+
+        Data are read only if the files lack statistics.
 
         Args:
-            columns: Columns, or paths of fields; by default all columns.
-            distinct: Whether to estimate how many values differ, for which columns are read.
+            columns: Columns or paths of fields; by default all columns.
+            distinct: Whether to estimate the number of distinct values, which reads the columns.
+
+        Returns:
+            The statistics of each column.
+
+        Raises:
+            FieldNotFoundError: If there is no such column.
+
+        Example:
+            ```python
+            dataset.stats.column_stats(["price"], distinct=True)
+            ```
         """
         return ops.column_statistics.column_statistics(self._snapshot, columns, distinct=distinct)
 
     def data_stats(self) -> DataStatistics:
-        """Add up the bytes of pages of each field; files of 0.1 do not say."""
+        """Return the size of each field on disk. Files of version 0.1 do not record it.
+
+        Returns:
+            The number of bytes by field.
+
+        Example:
+            ```python
+            for field in dataset.stats.data_stats().fields:
+                print(field.id, field.bytes_on_disk)
+            ```
+        """
         sizes = {int(field.id): 0 for field in self._snapshot.schema.walk()}
         for fragment in self._snapshot.fragments:
             for file in fragment.files:

@@ -26,7 +26,16 @@ class StorageMethods:
         return None if options is None else dict(options)
 
     def latest_storage_options(self) -> dict[str, str] | None:
-        """Return the storage options in use; they never change."""
+        """Return the storage options in use.
+
+        Returns:
+            The options, or None.
+
+        Example:
+            ```python
+            dataset.latest_storage_options()
+            ```
+        """
         return self.initial_storage_options
 
     @property
@@ -35,11 +44,30 @@ class StorageMethods:
         return
 
     def new_file_session(self) -> LanceFileSession:
-        """Return what opens files below the folder of the dataset."""
+        """Return a session for data files in the folder of the dataset.
+
+        Returns:
+            The session.
+
+        Example:
+            ```python
+            session = dataset.new_file_session()
+            session.list("data")
+            ```
+        """
         return LanceFileSession(self._handle.location.uri, self.initial_storage_options)
 
     def all_files(self) -> pa.RecordBatchReader:
-        """Return what lies in the folder of the dataset, batch by batch as it is listed."""
+        """Return all files in the folder of the dataset, as a stream.
+
+        Returns:
+            A stream of paths, sizes and times.
+
+        Example:
+            ```python
+            dataset.all_files().read_all()["path"]
+            ```
+        """
         return pa.RecordBatchReader.from_batches(
             ops.list_files.FILES_SCHEMA, ops.list_files.stored_files(self._handle.location)
         )
@@ -50,11 +78,19 @@ class StorageMethods:
         min_version: int | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> pa.RecordBatchReader:
-        """Return the files that versions name, from one version on.
+        """Return the files that versions refer to.
 
         Args:
             min_version: The first version.
-            progress: Called with how many versions are done, and how many there are.
+            progress: Called with the number of versions done and their total.
+
+        Returns:
+            A stream of versions and files.
+
+        Example:
+            ```python
+            dataset.tracked_files().read_all()
+            ```
         """
         batches = ops.list_files.tracked_files(
             self._handle.location, min_version=min_version, progress=progress

@@ -18,11 +18,24 @@ class TextMethods:
     _handle: Handle
 
     def explain_score(self, query: Any, row_id: int) -> ScoreExplanation:
-        """Return why a row has its score: each word, how often it is there, and what it adds.
+        """Explain the score of a row in a text search: the terms, their frequencies and weights.
 
         Args:
-            query: What `full_text_query` takes.
+            query: What `full_text_query` of a scan takes.
             row_id: The `_rowid` of the row.
+
+        Returns:
+            The explanation.
+
+        Raises:
+            InvalidInputError: If no text index covers the query, or the row is not in it.
+
+        Example:
+            ```python
+            dataset.create_scalar_index("text", "INVERTED")
+            found = dataset.to_table(full_text_query="fox", with_row_id=True, limit=1)
+            print(dataset.explain_score("fox", found["_rowid"][0].as_py()))
+            ```
         """
         return searches.text_explain.explain_score(self._handle.snapshot, query, row_id)
 
@@ -36,17 +49,27 @@ class TextMethods:
         after: str = "</b>",
         max_chars: int = 160,
     ) -> list[str]:
-        """Return for each text the part of it that has most words of a query, these marked.
-
-        A text that has none of the words is an empty string.
+        """Return the best snippet of each text, with the words of a query marked.
 
         Args:
-            query: What `full_text_query` takes; its words are cut as the index of the column does.
+            query: What `full_text_query` of a scan takes; it is tokenized as the index does.
             texts: Texts of the column.
             column: The column, if the query names several.
-            before: What stands before a word.
-            after: What stands behind a word.
-            max_chars: The most characters of a text that are returned, without the marks.
+            before: Inserted before each word.
+            after: Inserted after each word.
+            max_chars: The maximum length of a snippet, without the marks.
+
+        Returns:
+            A snippet per text, empty if no word occurs.
+
+        Raises:
+            InvalidInputError: If no text index covers the query.
+
+        Example:
+            ```python
+            dataset.create_scalar_index("text", "INVERTED")
+            dataset.highlight("fox", ["a quick fox", None])
+            ```
         """
         marks = (before, after, max_chars)
         return searches.text_snippets.snippets(self._handle.snapshot, query, texts, column, marks)

@@ -114,43 +114,60 @@ class VectorIndexMethods:
         dry_run: bool = False,
         **parameters: Any,
     ) -> Self | ChangeReport:
-        """Build an index that finds the nearest vectors.
+        """Build a vector index. All parameters have defaults.
 
-        Rows without a vector, or with NaN or infinity in it, are left out.
+        Rows without a vector, or with NaN or infinity in it, are not indexed.
 
         Args:
-            column: The path of the column.
-            index_type: `IVF_FLAT`, `IVF_PQ`, `IVF_SQ`, or one of these with `HNSW` in the middle.
-            name: By default the path with `_idx` behind it.
+            column: The path of the vector column.
+            index_type: `IVF_FLAT`, `IVF_PQ`, `IVF_SQ`, `IVF_RQ`, `IVF_HNSW_FLAT`, `IVF_HNSW_PQ` or
+                `IVF_HNSW_SQ`.
+            name: The name; by default the path with `_idx` appended.
             metric: `L2`, `cosine`, `dot`, or `hamming` for bytes.
-            replace: Whether an index of that name is replaced; else it is an error.
-            num_partitions: How many centroids; by default as many as the size of a partition asks.
-            ivf_centroids: Centroids, instead of having them found.
-            pq_codebook: The words of PQ, instead of having them found.
-            num_sub_vectors: Into how many pieces PQ cuts a vector.
-            accelerator: Where centroids and words are found, `cuda` or `mps`; not needed, and
-                without it, or without `num_partitions`, they are found on the CPU.
-            index_cache_size: Has no effect: partitions are kept by their size.
-            shuffle_partition_batches: Has no effect.
-            shuffle_partition_concurrency: Has no effect.
+            replace: Whether to replace an index of that name.
+            num_partitions: The number of IVF partitions; by default derived from the number of
+                rows.
+            ivf_centroids: Centroids to use instead of training them.
+            pq_codebook: PQ codebook to use instead of training it.
+            num_sub_vectors: The number of sub-vectors of PQ; by default derived from the dimension.
+            accelerator: Train on `cuda` or `mps`; by default, and without `num_partitions`, on the
+                CPU.
+            index_cache_size: Has no effect: partitions are cached by their size.
+            shuffle_partition_batches: Has no effect: rows are partitioned as they are read.
+            shuffle_partition_concurrency: Has no effect, for the same reason.
             ivf_centroids_file: A `.npy` file with centroids.
             precomputed_partition_dataset: A dataset with the partition of each row, as
                 `IndicesBuilder.assign_ivf_partitions` writes it; rows that it lacks are left out.
             storage_options: Those of that dataset.
             filter_nan: Has no effect: what is not finite is always left out.
-            train: Whether rows are indexed now, or when the index is first optimised.
+            train: Whether to index the rows now, or leave that to `optimize_indices`.
             fragment_ids: The fragments to index, by default all.
             index_uuid: The id of the segment, by default a new one.
-            target_partition_size: How many rows a partition should have.
+            target_partition_size: The number of rows per partition.
             streaming_sample_rate: Has no effect: a sample is always streamed.
             streaming_coreset_rate: Has no effect.
             streaming_refine_passes: Has no effect.
-            skip_transpose: Whether codes of PQ are stored row by row.
-            rabitq_model: The rotation of RQ and its bits as JSON, so that segments share it.
-            progress_callback: Called with the phase, what is done of it, and how much it is.
-            dry_run: Whether to build the index, keep nothing of it, and return what would change.
+            skip_transpose: Whether to store PQ codes row by row.
+            rabitq_model: The RaBitQ rotation and its bits as JSON, shared by segments.
+            progress_callback: Called with the phase, what is done of it, and its size.
+            dry_run: Preview: commit nothing and return a `ChangeReport` of what would change.
             parameters: `num_bits`, `max_iters`, `sample_rate`, and for graphs `m`,
                 `ef_construction` and `max_level`.
+
+        Returns:
+            The dataset; with `dry_run`, the `ChangeReport`.
+
+        Raises:
+            FieldNotFoundError: If there is no such column.
+            InvalidInputError: If the column has no vectors, or a parameter does not fit.
+            AlreadyExistsError: If the name is taken and `replace` is False.
+            CommitConflictError: If a concurrent commit changed the same index first.
+
+        Example:
+            ```python
+            dataset.create_index("vector", "IVF_FLAT", num_partitions=2)
+            dataset.to_table(nearest={"column": "vector", "q": [0.1, 0.2, 0.3, 0.4], "k": 3})
+            ```
         """
         if index_cache_size is not None:
             warnings.warn(
@@ -200,7 +217,23 @@ class VectorIndexMethods:
 
     @checks_kinds
     def get_ivf_model(self, index_name: str) -> IvfCentroids:
-        """Return the centroids of an index, as an object that has them as `centroids`."""
+        """Return the IVF model of a vector index.
+
+        Args:
+            index_name: The name of the index.
+
+        Returns:
+            An object with the `centroids`.
+
+        Raises:
+            NotFoundError: If there is no vector index of that name.
+
+        Example:
+            ```python
+            dataset.create_index("vector", "IVF_FLAT", num_partitions=2)
+            len(dataset.get_ivf_model("vector_idx").centroids)  # 2
+            ```
+        """
         model = ops.indexing.vector_models.model_of_index(self._handle.snapshot, index_name)
         element = pa.from_numpy_dtype(model.centroids.dtype)
         vectors = kinds.vector.writer.array_of(model.centroids, pa.list_(element, model.dimension))
@@ -210,7 +243,24 @@ class VectorIndexMethods:
     def centroids(
         self, *, index_name: str | None = None, column: str | None = None
     ) -> pa.FixedSizeListArray:
-        """Return the centroids of an index, or of the first one on a column."""
+        """Return the IVF centroids of a vector index.
+
+        Args:
+            index_name: The name of the index.
+            column: Or the column; the first index on it is used.
+
+        Returns:
+            One vector per partition.
+
+        Raises:
+            NotFoundError: If there is no such vector index.
+
+        Example:
+            ```python
+            dataset.create_index("vector", "IVF_FLAT", num_partitions=2)
+            dataset.centroids(column="vector")
+            ```
+        """
         if index_name is None:
             if column is None:
                 raise InvalidInputError("Must provide 'index_name' or 'column'.")

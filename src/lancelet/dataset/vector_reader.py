@@ -35,15 +35,34 @@ class VectorIndexReader:
             raise InvalidInputError(f"Index {index_name} is not vector index")
 
     def num_partitions(self) -> int:
-        """Return how many partitions there are."""
+        """Return the number of IVF partitions.
+
+        Returns:
+            The number.
+        """
         return int(self.stats["indices"][0]["num_partitions"])
 
     def read_partition(self, partition_id: int, *, with_vector: bool = False) -> pa.Table:
         """Return the rows of a partition.
 
         Args:
-            partition_id: Which partition, from 0.
-            with_vector: Whether vectors come with the ids of rows, as the index keeps them.
+            partition_id: The partition, from 0.
+            with_vector: Whether to return the vectors as the index stores them.
+
+        Returns:
+            The row ids, and vectors if asked for.
+
+        Raises:
+            IndexError: If a row index is out of range.
+
+        Example:
+            ```python
+            from lancelet.dataset import VectorIndexReader
+
+            dataset.create_index("vector", "IVF_FLAT", num_partitions=2)
+            reader = VectorIndexReader(dataset, "vector_idx")
+            [reader.read_partition(number).num_rows for number in range(reader.num_partitions())]
+            ```
         """
         if not 0 <= partition_id < self.num_partitions():
             raise NoSuchPartitionError(

@@ -45,9 +45,38 @@ def dataset(
     table_id: Sequence[str] | None = None,
     base_store_params: Mapping[str, Mapping[str, str]] | None = None,
 ) -> LanceDataset:
-    """Open a dataset; see `LanceDataset` for the arguments.
+    """Open a dataset.
 
-    `asof` is a time, or text of one as ISO 8601 has it, and opens the version of that time.
+    Args:
+        uri: A path or URI.
+        version: A number, a tag, or a pair of a branch and a number; by default the latest.
+        asof: A time, as `datetime` or ISO 8601 text: open the latest version of that time.
+        block_size: Has no effect: requests are as large as what they are for.
+        commit_lock: A lock held during commits, for stores without conditional puts.
+        index_cache_size: Has no effect: the cache is limited in bytes.
+        storage_options: Options of the object store, such as credentials.
+        default_scan_options: Defaults for all scans of the dataset.
+        metadata_cache_size_bytes: The size of a metadata cache of its own.
+        index_cache_size_bytes: The size of an index cache of its own.
+        read_params: Has no effect: reads need no parameters.
+        session: The session whose caches are used; by default that of the process.
+        namespace_client: The namespace that knows the table, in place of `uri`.
+        table_id: The id of the table in the namespace.
+        base_store_params: Storage options of base paths, by path.
+
+    Returns:
+        The dataset at that version.
+
+    Raises:
+        DatasetNotFoundError: If there is no dataset at the URI.
+        VersionNotFoundError: If the version was never committed, or was cleaned up.
+        RefNotFoundError: If no tag or branch has that name.
+
+    Example:
+        ```python
+        dataset = lance.dataset(dataset.uri)
+        dataset.count_rows()
+        ```
     """
     refuse_both(uri, namespace_client)
     if index_cache_size is not None:
@@ -165,46 +194,63 @@ def write_dataset(
     session: Session | None = None,
     dry_run: bool = False,
 ) -> LanceDataset | ChangeReport:
-    """Write rows as a dataset, or to one.
+    """Write rows as a new dataset, or append to or overwrite one.
+
+    Rows are converted to the types of the table where nothing is lost.
 
     Args:
-        data_obj: Rows in any form: a table, batches, a reader, a scanner, a dataset, a data
-            frame, a dict of columns or a list of dicts.
+        data_obj: The rows: an Arrow table, batches, a reader, a scanner, a dataset, a data frame of
+            pandas or Polars, a Hugging Face dataset, a dict of columns, or a list of dicts.
         uri: A path or URI, or a dataset.
         schema: The schema to convert the rows to.
-        mode: `create` refuses where there is a dataset, `append` adds rows, `overwrite` replaces
-            schema and rows; the last two create a dataset where there is none.
-        max_rows_per_file: Rows of a file at most.
+        mode: `create` raises if the dataset exists, `append` adds rows, `overwrite` replaces schema
+            and rows. The last two create a dataset if there is none.
+        max_rows_per_file: The maximum number of rows per file.
         max_rows_per_group: Rows of a batch within a file of version 0.1.
-        max_bytes_per_file: Bytes of a file at most, about.
-        data_cache_bytes: Bytes that may wait in memory for their page to fill.
-        max_page_bytes: Bytes of a page at most; see `LanceFileWriter`.
-        commit_lock: Held while the version is published; see `LanceDataset`.
-        progress: Told when a fragment is begun and when it is complete.
-        storage_options: Settings of the store, such as credentials.
+        max_bytes_per_file: The approximate maximum size of a file.
+        data_cache_bytes: The bytes that may wait in memory for a page to fill.
+        max_page_bytes: The maximum size of a page; see `LanceFileWriter`.
+        commit_lock: A lock held during the commit, for stores without conditional puts.
+        progress: Called when a fragment begins and when it is complete.
+        storage_options: Options of the object store, such as credentials.
         data_storage_version: The version of data files: `stable`, `2.1` and so on.
-        use_legacy_format: An old way to ask for version 0.1.
-        enable_v2_manifest_paths: Whether a new dataset has names of manifests that list newest
+        use_legacy_format: Deprecated: whether to write version 0.1.
+        enable_v2_manifest_paths: Whether a new dataset names manifests so that listings are newest
             first.
         enable_stable_row_ids: Whether rows of a new dataset keep their ids when they move.
-        auto_cleanup_options: When a new dataset is to clean up old versions.
-        commit_message: A note for the transaction.
-        transaction_properties: More notes for the transaction, by key.
+        auto_cleanup_options: When a new dataset cleans old versions up automatically.
+        commit_message: A message to record with the transaction.
+        transaction_properties: Properties to record with the transaction.
         initial_bases: Base paths of a new dataset.
-        target_bases: Names or paths of the bases to write files to, in turn; by default the
-            folder of the dataset.
-        target_all_bases: Writes to all bases in turn: with the folder of the dataset if true,
-            without it if false.
+        target_bases: Names or paths of the bases to write to, in turn; by default the folder of the
+            dataset.
+        target_all_bases: Write to all bases in turn, with the folder of the dataset if True,
+            without it if False.
         base_store_params: Storage options of base paths, by path.
-        external_blob_mode: With `reference` blobs given by URI stay where they are; with `ingest`
-            their bytes are copied.
+        external_blob_mode: `reference` leaves blobs given by URI where they are; `ingest` copies
+            their bytes.
         allow_external_blob_outside_bases: Whether such blobs may lie outside of all bases.
-        blob_pack_file_size_threshold: How large files are that many blobs share, if their field
-            does not say.
-        namespace_client: Knows where a table is by its id, in the place of `uri`.
-        table_id: The id.
-        session: Holds what is read of the dataset; by default the process does.
-        dry_run: Whether to write nothing and return what would be written.
+        blob_pack_file_size_threshold: The size of files shared by many blobs, if their field does
+            not set it.
+        namespace_client: The namespace that knows the table, in place of `uri`.
+        table_id: The id of the table in the namespace.
+        session: The session whose caches are used; by default that of the process.
+        dry_run: Write nothing and return a report of what would be written.
+
+    Returns:
+        The dataset at the new version; with `dry_run`, the `ChangeReport`.
+
+    Raises:
+        AlreadyExistsError: If the dataset exists and `mode` is `create`.
+        SchemaMismatchError: If the rows do not fit the schema, or a value would change by
+            conversion.
+        CommitConflictError: If a concurrent commit changed the schema or overwrote the table.
+
+    Example:
+        ```python
+        books = lance.write_dataset({"id": [1, 2], "name": ["Emma", "Ulysses"]}, "new.lance")
+        lance.write_dataset({"id": [3], "name": ["Walden"]}, books, mode="append").count_rows()  # 3
+        ```
     """
     session = session or Session()
     request = WriteRequest(

@@ -58,10 +58,26 @@ def write_fragments(
     table_id: Sequence[str] | None = None,
     session: Session | None = None,
 ) -> list[FragmentMetadata] | Transaction:
-    """Write rows as fragments that no version has yet.
+    """Write rows as fragments, without committing them.
 
-    Rows to append have to fit the dataset if there is one. With `return_transaction` the result
-    is what a commit needs, an append or an overwrite; see `write_dataset` for the arguments.
+    See `write_dataset` for the other arguments. Rows (`data`) that are appended to an existing
+    dataset (`dataset_uri`, or the dataset itself) have to fit its schema. With
+    `return_transaction` the result is a transaction.
+
+    Returns:
+        The fragments, for `LanceOperation.Append`, or the transaction.
+
+    Raises:
+        SchemaMismatchError: If the rows do not fit the schema, or a value would change by
+            conversion.
+
+    Example:
+        ```python
+        from lancelet.fragment import write_fragments
+
+        transaction = write_fragments(new_books, dataset, return_transaction=True)
+        dataset = lance.LanceDataset.commit(dataset, transaction)
+        ```
     """
     request = WriteRequest(
         dataset_uri,

@@ -84,11 +84,36 @@ class ReaderResults:
         return self._stream
 
     def to_batches(self) -> pa.RecordBatchReader:
-        """Return the rows as a stream of batches of the size that was asked for."""
+        """Return the rows as a stream of batches.
+
+        Returns:
+            A `pyarrow.RecordBatchReader`.
+
+        Raises:
+            CorruptDataError: If a checksum does not match, or bytes are not what the format allows.
+
+        Example:
+            ```python
+            for batch in LanceFileReader(file).read_all(batch_size=5).to_batches():
+                print(batch.num_rows)
+            ```
+        """
         return self.reader
 
     def to_table(self) -> pa.Table:
-        """Return all rows as a table, whose chunks are as they were decoded."""
+        """Return the rows as an Arrow table.
+
+        Returns:
+            The rows, chunked as they were decoded.
+
+        Raises:
+            CorruptDataError: If a checksum does not match, or bytes are not what the format allows.
+
+        Example:
+            ```python
+            LanceFileReader(file).read_all().to_table()
+            ```
+        """
         return self._read_table() if self._stream is None else self._stream.read_all()
 
 
@@ -133,14 +158,48 @@ class LanceFileReader:
     def read_all(
         self, *, batch_size: int = _BATCH_ROWS, batch_readahead: int = 16
     ) -> ReaderResults:
-        """Read every row, in batches of `batch_size`."""
+        """Read all rows.
+
+        Args:
+            batch_size: The maximum number of rows per batch.
+            batch_readahead: Has no effect: reading ahead is bounded by bytes.
+
+        Returns:
+            The results; nothing is read yet.
+
+        Raises:
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            LanceFileReader(file).read_all(batch_size=1000).to_table()
+            ```
+        """
         del batch_readahead  # reading ahead is bounded by bytes, not by batches
         return self._results(RowRange(0, self.num_rows()), batch_size)
 
     def read_range(
         self, start: int, num_rows: int, *, batch_size: int = _BATCH_ROWS, batch_readahead: int = 16
     ) -> ReaderResults:
-        """Read `num_rows` rows from `start` on, in batches of `batch_size`."""
+        """Read a range of rows.
+
+        Args:
+            start: The index of the first row.
+            num_rows: The number of rows.
+            batch_size: The maximum number of rows per batch.
+            batch_readahead: Has no effect: reading ahead is bounded by bytes.
+
+        Returns:
+            The results; nothing is read yet.
+
+        Raises:
+            IndexError: If a row index is out of range.
+
+        Example:
+            ```python
+            LanceFileReader(file).read_range(5, 3).to_table()
+            ```
+        """
         del batch_readahead
         start = whole_number("start", start)
         num_rows = whole_number("num_rows", num_rows)
@@ -149,7 +208,24 @@ class LanceFileReader:
     def take_rows(
         self, indices: Sequence[int], *, batch_size: int = _BATCH_ROWS, batch_readahead: int = 16
     ) -> ReaderResults:
-        """Read single rows; `indices` ascend, each at most once."""
+        """Read rows by index.
+
+        Args:
+            indices: Row indices, strictly ascending.
+            batch_size: The maximum number of rows per batch.
+            batch_readahead: Has no effect: reading ahead is bounded by bytes.
+
+        Returns:
+            The results; nothing is read yet.
+
+        Raises:
+            IndexError: If a row index is out of range.
+
+        Example:
+            ```python
+            LanceFileReader(file).take_rows([0, 7]).to_table()
+            ```
+        """
         del batch_readahead
         rows = row_numbers("indices", indices)
         if len(rows) > 1 and not bool((rows[1:] > rows[:-1]).all()):
@@ -159,29 +235,101 @@ class LanceFileReader:
         return self._results(RowIndices(rows), batch_size)
 
     def metadata(self) -> LanceFileMetadata:
-        """Return everything that the end of the file says of the rest."""
+        """Return the metadata of the file: schema, columns and pages.
+
+        Returns:
+            The metadata.
+
+        Example:
+            ```python
+            LanceFileReader(file).metadata().num_rows
+            ```
+        """
         with _named(self._reader):
             return describe_metadata(self._reader, self._schema.to_arrow())
 
     def file_statistics(self) -> LanceFileStatistics:
-        """Return how many pages and bytes each column has."""
+        """Return the number of pages and bytes of each column.
+
+        Returns:
+            The statistics.
+
+        Example:
+            ```python
+            LanceFileReader(file).file_statistics().columns[0].size_bytes
+            ```
+        """
         return describe_statistics(self._reader)
 
     def read_global_buffer(self, index: int) -> bytes:
-        """Return the bytes of a global buffer; 0 is the descriptor of the file."""
+        """Return a global buffer; 0 is the file descriptor.
+
+        Args:
+            index: The index of the buffer.
+
+        Returns:
+            The bytes.
+
+        Raises:
+            IndexError: If a row index is out of range.
+
+        Example:
+            ```python
+            len(LanceFileReader(file).read_global_buffer(0))
+            ```
+        """
         index = whole_number("index", index, bits=32)
         return self._reader.global_buffer(index).tobytes()
 
     def zone_statistics(self, column: str) -> ZoneStatistics | None:
-        """Return what the file knows of a column, such as `a.b`, per zone of rows, or None."""
+        """Return the statistics of a column per zone of rows.
+
+        Args:
+            column: The path of the column, such as `a.b`.
+
+        Returns:
+            The statistics, or None if the file has none.
+
+        Raises:
+            FieldNotFoundError: If there is no such column.
+
+        Example:
+            ```python
+            LanceFileReader(file).zone_statistics("id")
+            ```
+        """
         return self._reader.zone_statistics(self._leaf(column))
 
     def page_statistics(self, column: str) -> PageStatistics | None:
-        """Return what the file knows of a column, such as `a.b`, per page, or None."""
+        """Return the statistics of a column per page.
+
+        Args:
+            column: The path of the column, such as `a.b`.
+
+        Returns:
+            The statistics, or None if the file has none.
+
+        Raises:
+            FieldNotFoundError: If there is no such column.
+
+        Example:
+            ```python
+            LanceFileReader(file).page_statistics("id")
+            ```
+        """
         return self._reader.page_statistics(self._leaf(column))
 
     def num_rows(self) -> int:
-        """Return how many rows the file has."""
+        """Return the number of rows.
+
+        Returns:
+            The number of rows.
+
+        Example:
+            ```python
+            LanceFileReader(file).num_rows()  # 20
+            ```
+        """
         return self._reader.num_rows
 
     def _leaf(self, column: str) -> Field:

@@ -97,7 +97,21 @@ class LanceFileWriter:
             self._start(instance("schema", schema, pa.Schema))
 
     def write_batch(self, batch: pa.RecordBatch | pa.Table) -> None:
-        """Write rows; a batch of none says nothing once the schema is known."""
+        """Write rows.
+
+        Args:
+            batch: The rows, of the schema of the file.
+
+        Raises:
+            SchemaMismatchError: If the rows do not fit the schema, or a value would change by
+                conversion.
+
+        Example:
+            ```python
+            with LanceFileWriter("new.lance", new_books.schema) as writer:
+                writer.write_batch(new_books)
+            ```
+        """
         instance("batch", batch, pa.RecordBatch, pa.Table)
         with self._lock:
             self._check_open()
@@ -106,7 +120,18 @@ class LanceFileWriter:
                 writer.write(batch)
 
     def close(self) -> int | None:
-        """Write the metadata, make the file visible and return its number of rows."""
+        """Write the metadata and make the file visible.
+
+        Returns:
+            The number of rows, or None if the file was closed already.
+
+        Example:
+            ```python
+            writer = LanceFileWriter("new.lance", new_books.schema)
+            writer.write_batch(new_books)
+            writer.close()
+            ```
+        """
         with self._lock:
             if self.closed:
                 return None
@@ -120,14 +145,39 @@ class LanceFileWriter:
             return summary.num_rows
 
     def add_schema_metadata(self, key: str, value: str) -> None:
-        """Add an entry to the metadata of the schema."""
+        """Add an entry to the schema metadata.
+
+        Args:
+            key: The key.
+            value: The value.
+
+        Example:
+            ```python
+            with LanceFileWriter("new.lance", new_books.schema) as writer:
+                writer.add_schema_metadata("source", "import")
+            ```
+        """
         key, value = text("key", key), text("value", value)
         with self._lock:
             self._check_open()
             self._metadata[key] = value
 
     def add_global_buffer(self, data: bytes) -> int:
-        """Keep bytes in the file and return the index they can be read by, from 1 on."""
+        """Add a global buffer, for data of your own.
+
+        Args:
+            data: The bytes.
+
+        Returns:
+            The index of the buffer, from 1.
+
+        Example:
+            ```python
+            with LanceFileWriter("new.lance", new_books.schema) as writer:
+                index = writer.add_global_buffer(b"anything")
+            LanceFileReader("new.lance").read_global_buffer(index)
+            ```
+        """
         data = bytes(bytes_of("data", data))
         with self._lock:
             self._check_open()
@@ -137,10 +187,20 @@ class LanceFileWriter:
             return len(self._buffers)
 
     def encoding_report(self) -> tuple[ColumnChoice, ...]:
-        """Return how each page was encoded, what that saved, and what was refused and why.
+        """Return how each page was encoded, what that saved, and which encodings were rejected.
 
-        Pages are encoded while rows arrive and the last ones by `close`, so the report is complete
-        once the file is closed.
+        The report is complete once the file is closed.
+
+        Returns:
+            A `ColumnChoice` per page.
+
+        Example:
+            ```python
+            with LanceFileWriter("new.lance", new_books.schema) as writer:
+                writer.write_batch(new_books)
+            for choice in writer.encoding_report():
+                print(choice.path, choice.encoding, choice.encoded_bytes)
+            ```
         """
         with self._lock:
             return () if self._writer is None else self._writer.encoding_report()

@@ -57,7 +57,28 @@ class LanceFileSession:
     def open_reader(
         self, path: str, columns: Sequence[str] | None = None, *, verify: str = "full"
     ) -> LanceFileReader:
-        """Open a file for reading; see `LanceFileReader`."""
+        """Open a data file for reading.
+
+        Args:
+            path: The path within the session.
+            columns: The columns to read, by default all.
+            verify: Whether to verify checksums; see `LanceFileReader`.
+
+        Returns:
+            The reader.
+
+        Raises:
+            ObjectNotFoundError: If there is no such file.
+            FieldNotFoundError: If there is no such column.
+
+        Example:
+            ```python
+            session = LanceFileSession(".")
+            with session.open_writer("new.lance", schema=new_books.schema) as writer:
+                writer.write_batch(new_books)
+            session.open_reader("new.lance", columns=["id"]).num_rows()
+            ```
+        """
         reader = open_file(self._store, text("path", path), verify=verify)
         return LanceFileReader(None, columns=columns, _inner_reader=reader)
 
@@ -71,7 +92,28 @@ class LanceFileSession:
         keep_original_array: bool | None = None,
         max_page_bytes: int | None = None,
     ) -> LanceFileWriter:
-        """Start a file; see `LanceFileWriter`."""
+        """Open a data file for writing.
+
+        Args:
+            path: The path within the session.
+            schema: The schema; by default that of the first batch.
+            data_cache_bytes: The bytes that may wait in memory for a page to fill.
+            version: The file version.
+            keep_original_array: Has no effect: arrays are never copied needlessly.
+            max_page_bytes: The maximum size of a page.
+
+        Returns:
+            The writer.
+
+        Raises:
+            InvalidInputError: If an argument has a value that it cannot have.
+
+        Example:
+            ```python
+            with LanceFileSession(".").open_writer("new.lance", schema=new_books.schema) as writer:
+                writer.write_batch(new_books)
+            ```
+        """
         return LanceFileWriter(
             None,
             schema,
@@ -83,46 +125,141 @@ class LanceFileSession:
         )
 
     def open_packed_blob_writer(self, path: str, blob_id: int) -> PackedBlobWriter:
-        """Start a sidecar of many blobs beside the data file at `path`."""
+        """Open a sidecar file for many blobs of a data file.
+
+        Args:
+            path: The path of the data file.
+            blob_id: The number of the sidecar.
+
+        Returns:
+            The writer.
+        """
         return PackedBlobWriter(self._store, path, blob_id)
 
     def open_dedicated_blob_writer(self, path: str, blob_id: int) -> DedicatedBlobWriter:
-        """Start a sidecar of one blob beside the data file at `path`."""
+        """Open a sidecar file for one blob of a data file.
+
+        Args:
+            path: The path of the data file.
+            blob_id: The number of the sidecar.
+
+        Returns:
+            The writer.
+        """
         return DedicatedBlobWriter(self._store, path, blob_id)
 
     def contains(self, path: str) -> bool:
-        """Say whether a file is there."""
+        """Return whether a file exists.
+
+        Args:
+            path: The path.
+
+        Returns:
+            Whether it exists.
+
+        Example:
+            ```python
+            LanceFileSession(".").contains("new.lance")  # False
+            ```
+        """
         return self._store.exists(text("path", path))
 
     def list(self, path: str | None = None) -> builtins.list[str]:
-        """Return the paths of all files below a folder."""
+        """Return the paths of all files below a folder.
+
+        Args:
+            path: The folder, by default that of the session.
+
+        Returns:
+            The paths.
+
+        Example:
+            ```python
+            LanceFileSession(".").list()
+            ```
+        """
         return [info.path for info in self._store.list(_folder(path))]
 
     def list_with_delimiter(self, path: str | None = None) -> ListResult:
-        """Return what lies directly in a folder."""
+        """Return the files and folders directly in a folder.
+
+        Args:
+            path: The folder, by default that of the session.
+
+        Returns:
+            The files and folders.
+
+        Example:
+            ```python
+            LanceFileSession(".").list_with_delimiter()
+            ```
+        """
         listing = self._store.list_delimited(_folder(path))
         return ListResult(builtins.list(listing.folders), [info.path for info in listing.objects])
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
-        """Return bytes of a file."""
+        """Return a byte range of a file.
+
+        Args:
+            path: The path.
+            offset: The first byte.
+            length: The number of bytes.
+
+        Returns:
+            The bytes.
+
+        Raises:
+            ObjectNotFoundError: If there is no such file.
+
+        Example:
+            ```python
+            session = LanceFileSession(".")
+            with session.open_writer("new.lance", schema=new_books.schema) as writer:
+                writer.write_batch(new_books)
+            session.read_range("new.lance", 0, 16)
+            ```
+        """
         ranges = Ranges.of((_position("offset", offset), _position("length", length)))
         with self._store.open_reader(text("path", path)) as reader:
             return reader.read_ranges(ranges).slice_bytes(0).tobytes()
 
     def delete_file(self, path: str) -> None:
-        """Delete a file, which must be there."""
+        """Delete a file.
+
+        Args:
+            path: The path.
+
+        Raises:
+            ObjectNotFoundError: If there is no such file.
+        """
         self._store.info(text("path", path))
         self._store.delete(path)
 
     def upload_file(self, local_path: str | os.PathLike[str], remote_path: str) -> None:
-        """Copy a file of this machine into the store."""
+        """Copy a local file into the store.
+
+        Args:
+            local_path: The local path.
+            remote_path: The path within the session.
+
+        Raises:
+            FileNotFoundError: If there is no local file.
+        """
         text("remote_path", remote_path)
         with Path(local_path).open("rb") as source, self._store.open_writer(remote_path) as target:
             while part := source.read(_COPY_BYTES):
                 target.write(part)
 
     def download_file(self, remote_path: str, local_path: str | os.PathLike[str]) -> None:
-        """Copy a file of the store to this machine."""
+        """Copy a file of the store to this machine.
+
+        Args:
+            remote_path: The path within the session.
+            local_path: The local path.
+
+        Raises:
+            ObjectNotFoundError: If there is no such file.
+        """
         text("remote_path", remote_path)
         with self._store.open_reader(remote_path) as source, Path(local_path).open("wb") as target:
             for start in range(0, source.size, _COPY_BYTES):

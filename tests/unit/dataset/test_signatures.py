@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import re
-import textwrap
-
 import pyarrow as pa
 import pytest
 
@@ -71,37 +67,6 @@ def test_a_program_of_many_methods_is_typed(tmp_path):
 
 def test_the_program_runs():
     exec(compile(PROGRAM, "program", "exec"), {"__name__": "program"})
-
-
-DOCUMENTED = ["scanner", "to_table", "to_batches"]
-
-
-@pytest.mark.parametrize("name", DOCUMENTED)
-def test_help_names_arguments_result_errors_and_an_example(name):
-    method = getattr(lancelet.LanceDataset, name)
-    signature, text = inspect.signature(method), inspect.getdoc(method)
-    for part in ("Args:", "Returns:", "Raises:", "Example:"):
-        assert part in text
-    for parameter in list(signature.parameters.values())[1:]:
-        assert parameter.annotation is not inspect.Parameter.empty
-        assert parameter.annotation != "Any" or parameter.name == "fragment_scan_options"
-        assert re.search(rf"^ +{parameter.name}: ", text, re.MULTILINE), parameter.name
-
-
-@pytest.mark.parametrize("name", DOCUMENTED)
-def test_the_examples_run(name):
-    rows = pa.table(
-        {
-            "name": ["cat", "dog"],
-            "price": [1.0, 5.0],
-            "amount": [2, 3],
-            "vector": pa.array([[0.1, 0.2], [0.3, 0.4]], pa.list_(pa.float32(), 2)),
-        }
-    )
-    dataset = lancelet.write_dataset(rows, f"memory://example_{name}")
-    text = inspect.getdoc(getattr(lancelet.LanceDataset, name))
-    example = text.partition("Example:")[2].partition("```")[2].partition("```")[0]
-    exec(textwrap.dedent(example), {"dataset": dataset, "print": lambda *_: None})
 
 
 def test_an_order_is_names_orderings_or_text():
