@@ -277,35 +277,6 @@ struct Kernels {
     return position.size * bytes;
   }
 
-  // Values of chunks that are nothing but a head of sizes and a block.
-  static int64_t pick_packed_chunks(ConstBytes source, ConstInts position, ConstInts size,
-                                    ConstInts count, int64_t size_bytes, ConstInts which,
-                                    ConstInts index, Bytes out) {
-    if (out.size < which.size * bytes || index.size < which.size) return fail(kOutputFull, 0);
-    if (size_bytes != 2 && size_bytes != 4) return fail(kBadWidth, 0);
-    if (size.size < position.size || count.size < position.size) return fail(kBadCount, 0);
-    constexpr int64_t head_bytes = 8;  // a number of levels and the size of the block, padded
-    for (int64_t i = 0; i < which.size; ++i) {
-      const int64_t chunk = which.data[i];
-      if (chunk < 0 || chunk >= position.size) return fail(kBadIndex, i);
-      const int64_t start = position.data[chunk], chunk_bytes = size.data[chunk];
-      if (!within(start, chunk_bytes, source.size)) return fail(kOutOfSource, i);
-      if (chunk_bytes < head_bytes) return fail(kTooShort, i);
-      const uint8_t* head = source.data + start + 2;
-      const int64_t block_bytes = size_bytes == 4 ? static_cast<int64_t>(load<uint32_t>(head))
-                                                  : static_cast<int64_t>(load<uint16_t>(head));
-      if ((block_bytes + 7) / 8 * 8 > chunk_bytes - head_bytes) return fail(kTooShort, i);
-      if (count.data[chunk] > kBlock) return fail(kBadCount, i);
-      const int64_t at = index.data[i];
-      if (at < 0 || at >= count.data[chunk]) return fail(kBadIndex, i);
-      Inline block = {};
-      const int64_t status = read_inline<T>(source, start + head_bytes, block_bytes, i, &block);
-      if (status < 0) return status;
-      store<T>(out.data + i * bytes, value_at(block, at));
-    }
-    return which.size * bytes;
-  }
-
   // A single value of a block.
   static LANCELET_INLINE T value_at(const Inline& block, int64_t at) {
     constexpr int64_t bits = 8 * sizeof(T);
@@ -361,13 +332,6 @@ int64_t pack_blocks(ConstBytes values, int64_t width, int64_t word_bits, Bytes o
 int64_t pick_packed(ConstBytes source, ConstInts position, ConstInts size, ConstInts index,
                     int64_t word_bits, Bytes out) {
   FOR_WORD(word_bits, pick_packed(source, position, size, index, out))
-}
-
-int64_t pick_packed_chunks(ConstBytes source, ConstInts position, ConstInts size, ConstInts count,
-                           int64_t size_bytes, ConstInts which, ConstInts index,
-                           int64_t word_bits, Bytes out) {
-  FOR_WORD(word_bits,
-           pick_packed_chunks(source, position, size, count, size_bytes, which, index, out))
 }
 
 #undef FOR_WORD

@@ -1,8 +1,7 @@
-"""Single values of packed columns, read the short way and the long way.
+"""Single values of packed columns, read in the general way and by the kernel for a few rows.
 
-Goal: `MiniBlockPages` picks values of bare blocks with one kernel, where a column has no levels
-and no dictionary. Method: read the same rows of the same file twice, the second time with the
-kernel declined, and by slicing the values that were written.
+Goal: both give what was written. Method: read the same rows of the same file again and again: what
+the first read learns of the pages is what the kernel needs, which reads from then on.
 """
 
 from __future__ import annotations
@@ -12,12 +11,17 @@ from unittest import mock
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lancelet.encodings.miniblock import read
+from lancelet import kernels
+from lancelet.buffers import Int64s
+from lancelet.encodings import few_rows
+from lancelet.encodings.base import RowIndices
 from lancelet.file import LanceFileReader, LanceFileWriter
+
+READS = 4
+"""So often, for nothing is prepared before rows were read a few times."""
 
 TYPES = [pa.int8(), pa.uint16(), pa.int32(), pa.int64(), pa.timestamp("us"), pa.date32()]
 
@@ -27,6 +31,12 @@ def _values(rng: np.random.Generator, data_type: pa.DataType, count: int) -> pa.
     numbers = rng.integers(0, 1 << bits, count)
     whole = pa.int32() if data_type == pa.date32() else pa.int64()
     return pa.array(numbers).cast(whole).cast(data_type)
+
+
+def _taken(reader: LanceFileReader, rows: Int64s) -> pa.Array:
+    inner = reader._reader
+    (array,) = inner.read(inner.schema.fields, RowIndices(rows))
+    return array
 
 
 def _write(path: Path, table: pa.Table, version: str) -> None:
@@ -53,20 +63,19 @@ def test_values_are_the_same_in_whatever_way_they_are_picked(
     path = tmp_path / f"{seed}-{count}-{data_type}.lance"
     _write(path, table, version)
     rows = np.unique(rng.integers(0, count, rng.integers(1, 30)))
-    short = LanceFileReader(path).take_rows(rows).to_table()
-    with mock.patch.object(read, "inline_block_bits", return_value=None):
-        # What is kept of the file was made for the short way, but for another kind of reading.
-        long = LanceFileReader(path, verify="off").take_rows(rows).to_table()
-    assert short.combine_chunks().equals(long.combine_chunks())
-    assert short["v"].combine_chunks() == table["v"].take(pa.array(rows)).combine_chunks()
+    expected = table["v"].take(pa.array(rows)).combine_chunks()
+    reader = LanceFileReader(path)
+    assert reader.take_rows(rows).to_table()["v"].combine_chunks() == expected
+    for _ in range(READS):
+        assert _taken(reader, rows) == expected
 
 
-def test_the_short_way_is_taken(tmp_path: Path) -> None:
+def test_the_kernel_is_asked_once_pages_are_known(tmp_path: Path) -> None:
     path = tmp_path / "a.lance"
     numbers = np.random.default_rng(1).integers(0, 1 << 21, 5000)
     _write(path, pa.table({"v": numbers}), "2.2")
-    with (
-        mock.patch.object(read.kernels, "pick_packed_chunks", side_effect=AssertionError),
-        pytest.raises(AssertionError),
-    ):
-        LanceFileReader(path).take_rows([7]).to_table()
+    reader = LanceFileReader(path)
+    with mock.patch.object(few_rows.kernels, "take_few", wraps=kernels.take_few) as asked:
+        for _ in range(READS):
+            assert _taken(reader, np.array([7])).to_pylist() == [numbers[7]]
+    assert asked.called

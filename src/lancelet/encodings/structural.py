@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -44,8 +44,6 @@ from lancelet.encodings.levels import (
     unravel,
 )
 from lancelet.encodings.levels import rows_multiple as multiple_of
-from lancelet.encodings.miniblock.head import MiniBlockHead
-from lancelet.encodings.side_by_side import BareColumn
 from lancelet.encodings.stored_pages import StoredPages, bounds_of
 from lancelet.encodings.take import join_arrays
 from lancelet.errors import CorruptDataError, InternalError, InvalidInputError
@@ -65,14 +63,6 @@ class PageReader(Protocol):
 
     def read(self, rows: Rows) -> Reading[PageRows]:
         """Read rows of the pages, counted from the first one; there is at least one."""
-
-
-@runtime_checkable
-class MaybeBlocks(Protocol):
-    """Reads pages that may be packed blocks and nothing else."""
-
-    def bare_blocks(self) -> tuple[int, int, MiniBlockHead] | None:
-        """Return the width of values, of a size in a chunk, and what is known of the chunks."""
 
 
 OpenPages: TypeAlias = Callable[[Sequence[StoredPage], LeafContext, int], PageReader]
@@ -143,10 +133,6 @@ class StructuralReader:
         """Return where rows are that are kept as Arrow has them, or None if they are not."""
         self._check(RowIndices(rows))
         return self._leaves[0].places(rows) if self._is_leaf else None
-
-    def bare_column(self) -> BareColumn | None:
-        """Return what is known of the column, if it is bare and anything is known of it."""
-        return self._leaves[0].bare_column() if self._is_leaf else None
 
     def column_record(self) -> ColumnRecord | None:
         """Return what a kernel needs to read rows by itself, as far as that is known."""
@@ -242,11 +228,6 @@ class _LeafReader:
                 return None
             found.append(own)
         return found[0] if len(found) == 1 else Ranges.concat(found)
-
-    def bare_column(self) -> BareColumn | None:
-        pages = self._opened.get(0) if len(self._run_bounds) == 2 else None
-        found = pages.bare_blocks() if isinstance(pages, MaybeBlocks) else None
-        return None if found is None else BareColumn(self._context.data_type, *found)
 
     def column_record(self) -> ColumnRecord | None:
         if self._multiple != 1 or len(self._path) != 1:

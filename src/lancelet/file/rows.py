@@ -349,13 +349,12 @@ class RowReader(ABC):
     def _read_part(
         self, selection: Selection, task: tuple[Rows, Sequence[OpenedField | Bundle]]
     ) -> list[pa.Array]:
-        """Read some rows of some units: the body of every task."""
+        """Read some rows of some units: the body of every task.
+
+        Decoders run side by side, and what they return holds nothing of a map.
+        """
         rows, units = task
         readings = [self._read_unit(selection, unit, rows) for unit in units]
-        return self._decoded(readings)
-
-    def _decoded(self, readings: Sequence[Reading[list[pa.Array]]]) -> list[pa.Array]:
-        """Drive decoders side by side; what they return holds nothing of a map."""
         mapped = self._mapped
         try:
             parts = run_together(readings, self._fetch)
@@ -393,9 +392,7 @@ class RowReader(ABC):
     def _take_part(self, selection: Selection, indices: Int64s) -> list[pa.Array]:
         """Read single rows in the order asked for."""
         rows, where = distinct_rows(indices)
-        readings = [self._read_unit(selection, bundle, rows) for bundle in selection.bundles]
-        readings.insert(0, self._read_side_by_side(selection, rows))
-        arrays = selection.in_order(self._decoded(readings))
+        arrays = selection.in_order(self._read_part(selection, (rows, selection.units)))
         return arrays if where is None else [take_rows(array, pa.array(where)) for array in arrays]
 
     def _read_unit(
@@ -417,12 +414,6 @@ class RowReader(ABC):
             # One by one, they should have said which of them is at fault.
             raise InternalError("columns are sound that are refused as a bundle") from refused
         return [column.to_user(array) for column, array in zip(alone, stored, strict=True)]
-
-    def _read_side_by_side(self, selection: Selection, rows: RowIndices) -> Reading[list[pa.Array]]:
-        """Read single rows of the fields that are alone, as users see them."""
-        stored = yield from selection.side_by_side.read(rows)
-        alone = zip(selection.alone, stored, strict=True)
-        return [column.to_user(array) for column, array in alone]
 
     def _batches(
         self, schema: pa.Schema, pieces: Iterator[list[pa.Array]]

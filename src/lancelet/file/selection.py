@@ -13,7 +13,6 @@ import pyarrow as pa
 from lancelet.encodings.base import FieldReader, RowRange
 from lancelet.encodings.bundle import Bundle
 from lancelet.encodings.few_rows import FewRowsReader
-from lancelet.encodings.side_by_side import SideBySide
 from lancelet.file.schedule import decoded_row_bytes, few_rows
 from lancelet.file.storage import from_storage, has_json
 from lancelet.format.schema import Field
@@ -114,11 +113,6 @@ class Selection:
     def units(self) -> list[OpenedField | Bundle]:
         """What is read for itself."""
         return [*self.alone, *self.bundles]
-
-    @cached_property
-    def side_by_side(self) -> SideBySide:
-        """The readers of the fields that are alone, for reads of single rows."""
-        return SideBySide([column.reader for column in self.alone])
 
     @cached_property
     def few_rows(self) -> FewRowsReader:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lancelet.buffers import Slices
@@ -138,43 +138,6 @@ def test_picks_from_any_block_agree(agree, damage, case, index):
     slices, _, word_bits, rng = case
     damaged = Slices(damage(rng, slices.source), slices.position, slices.size)
     agree("pick_packed", damaged, np.full(len(slices), index), word_bits)
-
-
-def framed(slices, size_bytes):
-    """Put each block behind a head of a number of levels and its size, all padded to 8 bytes."""
-    parts = []
-    for i in range(len(slices)):
-        block = slices.slice_bytes(i)
-        head = np.zeros(8, np.uint8)
-        head[2 : 2 + size_bytes] = np.array([len(block)], f"<u{size_bytes}").view(np.uint8)
-        parts += [head, block, np.zeros(-len(block) % 8, np.uint8)]
-    sizes = np.array([8 + -(-int(size) // 8) * 8 for size in slices.size], np.int64)
-    source = np.concatenate([np.zeros(5, np.uint8), *parts])
-    return Slices(source, 5 + np.cumsum(sizes) - sizes, sizes)
-
-
-@given(packable(), st.sampled_from([2, 4]), st.integers(0, 1 << 30))
-def test_values_are_picked_from_whole_chunks(agree, damage, case, size_bytes, seed):
-    values, _, word_bits, _ = case
-    assume(len(values))
-    slices = Slices(*agree("pack_chunks", values, 1024))
-    counts = np.minimum(1024, len(values) - 1024 * np.arange(len(slices)))
-    chunks = framed(slices, size_bytes)
-    rng = np.random.default_rng(seed)
-    which = rng.integers(0, len(slices), 5)
-    index = rng.integers(0, counts[which])
-    found = agree("pick_packed_chunks", chunks, counts, size_bytes, which, index, word_bits)
-    np.testing.assert_array_equal(found, values[which * 1024 + index])
-    damaged = Slices(damage(rng, chunks.source), chunks.position, chunks.size)
-    agree("pick_packed_chunks", damaged, counts, size_bytes, which, index, word_bits)
-    for wrong in (
-        (counts, which + len(slices), index),
-        (counts, which, counts[which]),
-        (counts + 1024, which, index),
-        (counts, which - len(slices), index),
-    ):
-        broken = agree("pick_packed_chunks", chunks, wrong[0], size_bytes, *wrong[1:], word_bits)
-        assert broken is CorruptDataError
 
 
 @pytest.mark.parametrize("chunk", [0, -1, 1025])

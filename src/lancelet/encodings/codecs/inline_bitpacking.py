@@ -25,7 +25,6 @@ from lancelet.encodings.codecs.base import (
     Codec,
     Codecs,
     EncodedBlocks,
-    Encoding,
     Picks,
 )
 from lancelet.encodings.codecs.cut import page_counts
@@ -114,15 +113,6 @@ def _padded(words: npt.NDArray[Any], rows: int) -> tuple[npt.NDArray[Any], int]:
     padded = np.zeros((len(words) // rows, -(-rows // BLOCK_VALUES) * BLOCK_VALUES), words.dtype)
     padded[:, :rows] = words.reshape(-1, rows)
     return padded.reshape(-1), BLOCK_VALUES
-
-
-def inline_block_bits(encoding: Encoding) -> int | None:
-    """Return the width of words that are packed inline and nothing else; None if they are not."""
-    if encoding.WhichOneof("compression") != "inline_bitpacking":
-        return None
-    return checked_word_bits(
-        encoding.inline_bitpacking.uncompressed_bits_per_value, InlineBitpacking.wire_name
-    )
 
 
 def inline_encoding(bits: int) -> pb21.CompressiveEncoding:

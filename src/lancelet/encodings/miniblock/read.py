@@ -26,7 +26,6 @@ from lancelet.encodings.arrow import aligned, plain_bits
 from lancelet.encodings.base import Block, FixedWidth, RowIndices, RowRange, Rows, StoredPage
 from lancelet.encodings.codecs.base import Encoding, Picks
 from lancelet.encodings.codecs.fsst import join_tables, table_parts
-from lancelet.encodings.codecs.inline_bitpacking import BLOCK_VALUES, inline_block_bits
 from lancelet.encodings.codecs.out_of_line_bitpacking import packed_level_bits
 from lancelet.encodings.layout import MiniBlockLayout
 from lancelet.encodings.leaf import (
@@ -151,12 +150,6 @@ class MiniBlockPages:
         self._values = registry.ChunkDecoder(layout.values)
         self._tables = join_tables(symbol_tables) if symbol_tables else None
         self._bits = plain_bits(leaf.data_type)
-        self._is_bare_blocks = (
-            layout.repetition is None
-            and layout.definition is None
-            and layout.dictionary is None
-            and inline_block_bits(layout.values) == self._bits
-        )
         self._head: weakref.ref[MiniBlockHead] | None = None
         if layout.num_buffers != self._values.num_buffers:
             raise CorruptDataError(
@@ -184,8 +177,6 @@ class MiniBlockPages:
         if head.rows is not None and self._packed is not None and isinstance(rows, RowIndices):
             return (yield from self._read_lists(head, head.rows, self._packed, rows.rows))
         wanted = _find(rows, head)
-        if self._is_bare_blocks and wanted.picks is not None and _is_sparse(wanted):
-            return (yield from self._pick_from_blocks(head, wanted.chunks, wanted.picks))
         decoded = yield from self._read_chunks(head, wanted)
         layers = self._layout.layers
         if wanted.picks is not None and decoded.definition is None:
@@ -251,32 +242,6 @@ class MiniBlockPages:
         validity = levels.validity if has_nulls else None
         values = self._pick(head, wanted, decoded, None, validity)
         return LeafRows(layers, levels.repetition, levels.definition, values)
-
-    def _pick_from_blocks(
-        self, head: MiniBlockHead, chunks: Int64s, picks: Picks
-    ) -> Reading[LeafRows]:
-        """Read single values of chunks that are one packed block each, all with one kernel.
-
-        It is what `read` does otherwise, chunk by part by value, for the commonest of columns.
-        """
-        slices = yield Ranges(head.position[chunks], head.size[chunks])
-        counts, size_bytes = head.count[chunks], self._shape.size_bytes
-        values = kernels.pick_packed_chunks(
-            slices, counts, size_bytes, picks.chunk, picks.index, self._bits
-        )
-        buffers = [None, pa.py_buffer(values)]
-        array = pa.Array.from_buffers(self._leaf.data_type, len(values), buffers)
-        return LeafRows(self._layout.layers, None, None, array)
-
-    def bare_blocks(self) -> tuple[int, int, MiniBlockHead] | None:
-        """Return the width of values, of a size in a chunk, and what is known of the chunks.
-
-        None if the pages are anything but packed blocks, or nothing is known of them.
-        """
-        head = None if self._head is None else self._head()
-        if head is None or not self._is_bare_blocks:
-            return None
-        return self._bits, self._shape.size_bytes, head
 
     def known_run(self, form: Form) -> KnownRun | None:
         """Return what a kernel needs to read values of a form by itself; None if it cannot."""
@@ -473,12 +438,6 @@ def _find(rows: Rows, head: MiniBlockHead) -> _Wanted:
         case RowIndices(indices):
             chunks, which, within = kernels.locate_rows(head.first_value, indices)
             return _Wanted(chunks, Picks(which, within))
-
-
-def _is_sparse(wanted: _Wanted) -> bool:
-    """Say whether only some of the values of blocks are wanted; the last block may be short."""
-    assert wanted.picks is not None
-    return len(wanted.picks.index) * DENSE_PICKS <= BLOCK_VALUES * len(wanted.chunks)
 
 
 def _chunks_of_lists(rows: Rows, index: RepetitionIndex) -> Int64s:

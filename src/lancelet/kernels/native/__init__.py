@@ -6,7 +6,6 @@ from lancelet.kernels.native.bitpack import (
     pack_blocks,
     pack_chunks,
     pick_packed,
-    pick_packed_chunks,
     unpack_blocks,
     unpack_chunks,
 )
@@ -143,7 +142,6 @@ __all__ = [
     "pack_validity",
     "pick_fsst",
     "pick_packed",
-    "pick_packed_chunks",
     "pick_variable",
     "place_chunks",
     "place_slices",

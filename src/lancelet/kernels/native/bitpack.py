@@ -107,21 +107,3 @@ def pick_packed(slices: Slices, index: Int64s, word_bits: int) -> npt.NDArray[An
     status = _native.pick_packed(*arrays, as_int64s(index), word_bits, as_bytes(out))
     checked(status, kernel="pick_packed")
     return out
-
-
-def pick_packed_chunks(
-    chunks: Slices, counts: Int64s, size_bytes: int, which: Int64s, index: Int64s, word_bits: int
-) -> npt.NDArray[Any]:
-    """Return value `index[i]` of chunk `which[i]`, each of a head and one inline block."""
-    out = np.empty(len(which), word_type(word_bits))
-    status = _native.pick_packed_chunks(
-        *slice_arrays(chunks, counts),
-        as_int64s(counts),
-        size_bytes,
-        as_int64s(which),
-        as_int64s(index),
-        word_bits,
-        out.view(_BYTE),
-    )
-    checked(status, kernel="pick_packed_chunks")
-    return out

@@ -33,7 +33,6 @@ from lancelet.kernels.arguments import (
     word_type,
 )
 from lancelet.kernels.faults import Fault, corrupt
-from lancelet.kernels.reference.chunks import split_chunks
 
 
 @cache
@@ -183,26 +182,6 @@ def pick_packed(slices: Slices, index: Int64s, word_bits: int) -> npt.NDArray[An
     blocks = unpack_chunks(slices, np.full(len(slices), BLOCK), word_bits)
     picked: npt.NDArray[Any] = blocks.reshape(-1, BLOCK)[np.arange(len(slices)), index]
     return picked
-
-
-def pick_packed_chunks(
-    chunks: Slices, counts: Int64s, size_bytes: int, which: Int64s, index: Int64s, word_bits: int
-) -> npt.NDArray[Any]:
-    """Return value `index[i]` of chunk `which[i]`, each of a head and one inline block.
-
-    The head has a number of levels, which is ignored, and the size of the block in `size_bytes`.
-    """
-    kernel = "pick_packed_chunks"
-    outside = (which < 0) | (which >= len(chunks))
-    if outside.any():
-        raise corrupt(Fault.BAD_INDEX, kernel=kernel, place=int(outside.argmax()))
-    picked = Slices(chunks.source, chunks.position[which], chunks.size[which])
-    _, position, size = split_chunks(picked, 1, 1, size_bytes)
-    if (counts[which] > BLOCK).any():
-        raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=0)
-    if (index >= counts[which]).any():
-        raise corrupt(Fault.BAD_INDEX, kernel=kernel, place=0)
-    return pick_packed(Slices(chunks.source, position, size), index, word_bits)
 
 
 def _padded_slots(count: int, chunk: int) -> Int64s:
