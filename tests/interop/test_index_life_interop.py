@@ -19,12 +19,14 @@ QUESTIONS = {
     "ZONEMAP": ("a = 3", "a > 90", "a IS NULL"),
     "BLOOMFILTER": ("a = 3", "a IS NULL"),
     "NGRAM": ("contains(s, 'c1')", "contains(s, 'abc1')", "s LIKE '%bc1%'", "s IS NULL"),
+    "FM": ("contains(s, 'c1')", "contains(s, 'é')", "s LIKE '%c1%'", "s IS NULL"),
     "LABEL_LIST": ("array_has(l, 3)", "array_has_any(l, [1, 2])", "array_has_all(l, [3, 0])"),
 }
 CASES = [
     (kind, stable, deferred)
     for kind in QUESTIONS
     for stable, deferred in ((False, False), (False, True), (True, False))
+    if not (kind == "FM" and deferred)
 ]
 
 
@@ -57,9 +59,9 @@ def test_indices_answer_alike_through_their_life(tmp_path, kind, stable, deferre
     ours = lancelet.write_dataset(
         rows(0, 400), path, max_rows_per_file=100, enable_stable_row_ids=stable
     )
-    column = {"LABEL_LIST": "l", "NGRAM": "s"}.get(kind, "a")
+    column = {"LABEL_LIST": "l", "NGRAM": "s", "FM": "s"}.get(kind, "a")
     name = f"{column}_idx"
-    ours.create_scalar_index(column, kind)
+    ours.create_scalar_index(column, lancelet.indices.IndexConfig(kind.lower(), {}))
     check("created")
     ours.delete("id % 9 = 2")
     ours.insert(rows(400, 500))

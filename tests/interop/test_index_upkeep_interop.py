@@ -15,6 +15,7 @@ from lance.indices import IndexConfig as ReferenceConfig
 import lancelet as ours
 from lancelet.errors import UnsupportedError
 from lancelet.format.index_metadata import FRAGMENT_REUSE_INDEX
+from lancelet.index import registry
 from lancelet.query.indexing.segments import IndexUnusableWarning
 from lancelet.table.fragment_reuse import fragment_reuse_of
 
@@ -171,7 +172,10 @@ def test_an_index_is_not_dropped_and_rebuilt(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::lancelet.query.indexing.segments.IndexUnusableWarning")
-def test_kinds_that_are_not_known_live_through_every_operation(tmp_path: Path) -> None:
+def test_kinds_that_are_not_known_live_through_every_operation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(registry._BY_TYPE, "fmindexdetails")
     path = tmp_path / "t"
     ours.write_dataset(rows(0, 300), path, max_rows_per_file=100)
     reference.dataset(path).create_scalar_index("s", ReferenceConfig("fm", {}))

@@ -12,7 +12,6 @@ import pytest
 import shapely
 
 import lancelet
-from lancelet.indices import IndexConfig
 
 pytestmark = pytest.mark.interop
 
@@ -159,21 +158,6 @@ def test_geometries_of_every_kind_are_indexed_alike(tmp_path, name, writer):
 
 def coordinates(line):
     return [{"x": x, "y": y} for x, y in line.coords]
-
-
-def test_an_index_of_substrings_is_carried_along_and_refused_by_name(tmp_path):
-    path = str(tmp_path / "t.lance")
-    texts = pa.table({"id": range(50), "s": [f"word {row % 7}" for row in range(50)]})
-    lance.write_dataset(texts, path)
-    lance.dataset(path).create_scalar_index("s", lance.indices.IndexConfig("fm", {}))
-    ours = lancelet.dataset(path)
-    assert ours.count_rows("contains(s, 'd 3')") == lance.dataset(path).count_rows(
-        "contains(s, 'd 3')"
-    )
-    ours.insert(texts.slice(0, 3))
-    assert [each.index_type for each in lance.dataset(path).describe_indices()] == ["Fm"]
-    with pytest.raises(lancelet.errors.UnsupportedError, match="NGRAM"):
-        ours.create_scalar_index("s", IndexConfig("fm", {}))
 
 
 def test_an_index_of_points_is_there_in_old_versions_and_clones(path, tmp_path):

@@ -207,6 +207,8 @@ class ScalarKind(Protocol):
     """The newest version of the kind's files that this release reads."""
     can_remap: bool
     """Whether rows that moved can be renumbered; else the rows must be looked at again."""
+    can_move_later: bool = True
+    """Whether every reader finds rows that moved since by what is recorded of the moves."""
     has_stages: bool = False
     """Whether training tells of stages of its own."""
     passes_lists: bool = False

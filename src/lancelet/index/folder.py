@@ -106,8 +106,9 @@ class IndexLoads:
 class SegmentFolder:
     """A folder with the files of one segment; `written` are those that were made through it.
 
-    Segments that are opened from it say in `loads` what they read later, and share what they keep
-    of the files with others of the same table by `kept`.
+    The metadata of the segment have `listed` files, if its writer did so. Segments that are opened
+    from it say in `loads` what they read later, and share what they keep of the files with others
+    of the same table by `kept`.
     """
 
     store: Store
@@ -116,6 +117,7 @@ class SegmentFolder:
     written: list[IndexFile] = field(default_factory=list, compare=False)
     loads: IndexLoads = field(default_factory=IndexLoads, compare=False)
     kept: CacheScope = field(default_factory=partial(CACHE.scope, INDEX), compare=False, repr=False)
+    listed: tuple[IndexFile, ...] = ()
 
     def open(self, name: str) -> StoredFile:
         """Open a file."""

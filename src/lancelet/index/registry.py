@@ -16,6 +16,7 @@ from lancelet.index.scalar.bitmap import Bitmap
 from lancelet.index.scalar.bloomfilter import BloomFilter
 from lancelet.index.scalar.btree import BTree
 from lancelet.index.scalar.btree.layout import PAGE_LOOKUP
+from lancelet.index.scalar.fm import Fm
 from lancelet.index.scalar.json_path import JsonPath
 from lancelet.index.scalar.label_list import LabelList
 from lancelet.index.scalar.minhash import MinHash
@@ -32,13 +33,13 @@ SCALAR_KINDS: Final[tuple[ScalarKind, ...]] = (
     ZoneMap(),
     BloomFilter(),
     NGram(),
+    Fm(),
     MinHash(),
     RTree(),
     JsonPath((BTree(), Bitmap(), ZoneMap(), NGram())),
     Inverted(),
 )
 _ALIASES: Final = {"FTS": "INVERTED"}
-_SUBSTRINGS: Final = "FM"
 _BY_FILE: Final = {
     METADATA: ("INVERTED",),
     PAGE_LOOKUP: ("BTREE",),
@@ -65,12 +66,6 @@ def kind_of_name(name: str) -> ScalarKind:
     >>> kind_of_name("btree").title
     'BTree'
     """
-    if name.upper() == _SUBSTRINGS:
-        raise UnsupportedError(
-            "an index of kind FM of another writer is kept, and none is built or searched here; "
-            "an NGRAM finds parts of texts",
-            found=name,
-        )
     kind = _BY_NAME.get(_ALIASES.get(name.upper(), name.upper()))
     if kind is None:
         raise UnsupportedError("no index is of that kind", found=name, known=sorted(_BY_NAME))

@@ -45,6 +45,7 @@ from lancelet.kernels.select import (
     instruction_sets,
     use_instruction_set,
 )
+from lancelet.kernels.wavelet import WaveletTree
 from lancelet.kernels.zip_shape import ZipShape
 from lancelet.kernels.zstd import zstd_compress_chunks
 
@@ -81,6 +82,7 @@ __all__ = [
     "RowMasks",
     "SegmentRules",
     "SlowKernelsWarning",
+    "WaveletTree",
     "ZipShape",
     "ZippedRun",
     "backend",

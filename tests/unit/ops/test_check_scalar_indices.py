@@ -7,7 +7,9 @@ import pytest
 import lancelet
 from lancelet.index.parts.key_sets import KeySets
 from lancelet.index.scalar.btree.search import BTreeSegment
+from lancelet.index.scalar.fm.kind import FmSegment
 from lancelet.index.scalar.zonemap.kind import ZoneMapSegment
+from lancelet.indices import IndexConfig
 from lancelet.ops.check.finding import Severity
 from lancelet.ops.check.scalar_indices import SCALAR_INDICES
 
@@ -76,6 +78,27 @@ def test_zones_that_would_pass_over_a_row_are_found(tmp_path, monkeypatch):
         ZoneMapSegment, "_zones", lambda self, _: np.zeros(len(self.places), np.bool_)
     )
     assert all("would not find" in each.what for each in findings(dataset))
+    assert findings(dataset)
+
+
+OTHER_TEXTS = {
+    "another text": lambda texts, ids: (pa.array([b"x", *texts.to_pylist()[1:]]), ids),
+    "no text": lambda texts, ids: (texts[1:], ids[1:]),
+    "a text too many": lambda texts, ids: (
+        pa.array([*texts.to_pylist(), b"x"]),
+        np.append(ids, np.uint64(2)),
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", OTHER_TEXTS)
+def test_an_index_of_other_texts_is_seen(tmp_path, monkeypatch, damage):
+    texts = ["ab", "a\0c", None, "", "ab"]
+    dataset = lancelet.write_dataset(pa.table({"s": texts}), tmp_path / "t")
+    dataset.create_scalar_index("s", IndexConfig("fm", {}))
+    assert findings(dataset) == []
+    whole = FmSegment.entries
+    monkeypatch.setattr(FmSegment, "entries", lambda own: OTHER_TEXTS[damage](*whole(own)))
     assert findings(dataset)
 
 

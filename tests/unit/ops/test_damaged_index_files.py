@@ -18,6 +18,7 @@ QUESTIONS = {
     "ZONEMAP": ("i", "i < 5"),
     "BLOOMFILTER": ("i", "i = 9"),
     "NGRAM": ("t", "contains(t, 'text 29')"),
+    "FM": ("t", "contains(t, '29')"),
     "LABEL_LIST": ("l", "array_has(l, 2)"),
 }
 DAMAGE = {

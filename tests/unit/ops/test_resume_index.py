@@ -23,6 +23,7 @@ QUESTIONS = {
     "BLOOMFILTER": ("a", "a = 7"),
     "LABEL_LIST": ("l", "array_has(l, 2)"),
     "NGRAM": ("t", "contains(t, 'ord7')"),
+    "FM": ("t", "contains(t, 'd7')"),
 }
 DIES = """
 import sys, time

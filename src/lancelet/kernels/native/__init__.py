@@ -63,6 +63,13 @@ from lancelet.kernels.native.segments import find_segments
 from lancelet.kernels.native.sort_words import sort_words
 from lancelet.kernels.native.split_block import ask_filters, fill_filters
 from lancelet.kernels.native.split_bytes import join_bytes_chunks, split_bytes_chunks
+from lancelet.kernels.native.substrings import (
+    find_suffixes,
+    locate_suffixes,
+    order_suffixes,
+    rank_bits,
+    unwind_text,
+)
 from lancelet.kernels.native.survey import (
     index_strings,
     index_words,
@@ -115,6 +122,7 @@ __all__ = [
     "find_parts",
     "find_parts_in",
     "find_segments",
+    "find_suffixes",
     "find_words",
     "forget_pages",
     "fsst_decode",
@@ -126,6 +134,7 @@ __all__ = [
     "join_bytes_chunks",
     "join_slices",
     "locate_rows",
+    "locate_suffixes",
     "look_up_fixed",
     "look_up_variable",
     "lz4_compress",
@@ -137,6 +146,7 @@ __all__ = [
     "nearest_vectors",
     "nearest_words",
     "number_words",
+    "order_suffixes",
     "pack_blocks",
     "pack_chunks",
     "pack_validity",
@@ -146,6 +156,7 @@ __all__ = [
     "place_chunks",
     "place_slices",
     "prepare_few",
+    "rank_bits",
     "rank_slots",
     "read_ahead",
     "read_automaton",
@@ -175,6 +186,7 @@ __all__ = [
     "unpack_chunks",
     "unpack_levels",
     "unravel_list",
+    "unwind_text",
     "unzip_fixed",
     "unzip_variable",
     "vector_distances",

@@ -20,12 +20,15 @@ import pyarrow.compute as pc
 from lancelet.buffers import Int64s
 from lancelet.index.base import Listing
 from lancelet.index.question import IsNull, OneOf
+from lancelet.index.scalar.fm.kind import FmSegment, folded
 from lancelet.ops.check.segments import SegmentChecker, covered_rows
 from lancelet.query.indexing.segments import TableSegment
 from lancelet.rowids.address import NO_ADDRESS, UInt64s
 from lancelet.table.snapshot import Snapshot
 
-_KINDS: Final = frozenset({"BTREE", "BITMAP", "LABEL_LIST", "ZONEMAP", "BLOOMFILTER", "NGRAM"})
+_KINDS: Final = frozenset(
+    {"BTREE", "BITMAP", "LABEL_LIST", "ZONEMAP", "BLOOMFILTER", "NGRAM", "FM"}
+)
 _VALUES_ASKED: Final = 256
 """So many values of each batch of rows are asked of a kind that knows zones."""
 
@@ -44,6 +47,9 @@ def _differences(snapshot: Snapshot, segment: TableSegment) -> Iterator[str]:
     listed, listed_numbers = opened.entries()
     moved = segment.renumber(listed_numbers, by_address=not segment.is_by_id)
     kept = (moved != NO_ADDRESS) & np.isin(moved, numbers)
+    if isinstance(opened, FmSegment):
+        numbers = numbers[values.is_valid().to_numpy(zero_copy_only=False)]
+        values = folded(values.drop_null())
     if pa.types.is_list(rows.data_type) or pa.types.is_large_list(rows.data_type):
         parents = pc.list_parent_indices(values).to_numpy()
         numbers, values = numbers[parents], pc.list_flatten(values)

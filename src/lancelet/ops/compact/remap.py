@@ -93,19 +93,19 @@ def _remapper_of(
 
 
 def check_deferrable(snapshot: Snapshot, options: CompactionOptions) -> None:
-    """Refuse to record moves for rows with stable ids, and for kinds that would not be moved."""
+    """Refuse to record moves for rows with stable ids, and for kinds that nobody would move."""
     if not options.defer_index_remap:
         return
-    unknown = sorted(
-        index.name
-        for index in snapshot.indices.indices
-        if not index.is_system and table_segment(snapshot, index) is None
+    listed = [index for index in snapshot.indices.indices if not index.is_system]
+    segments = [(index.name, table_segment(snapshot, index)) for index in listed]
+    stuck = sorted(
+        name for name, found in segments if found is None or not found.kind.can_move_later
     )
-    if unknown:
+    if stuck:
         raise UnsupportedError(
-            "the rows of an index of an unknown kind cannot be remapped later; compact without "
-            "defer_index_remap, or drop it",
-            indices=unknown,
+            "the rows of an index of an unknown kind, or of FM, cannot be remapped later; compact "
+            "without defer_index_remap, or drop it",
+            indices=stuck,
         )
     if snapshot.manifest.uses_stable_row_ids:
         raise UnsupportedError(

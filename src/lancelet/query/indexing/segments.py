@@ -247,7 +247,8 @@ def folder_of(snapshot: Snapshot, metadata: IndexMetadata) -> SegmentFolder:
     )
     loads = index_loads(snapshot)
     kept = snapshot.location.kept.within(("index", metadata.uuid), INDEX)
-    return SegmentFolder(store, path, snapshot.manifest.data_version, loads=loads, kept=kept)
+    version = snapshot.manifest.data_version
+    return SegmentFolder(store, path, version, loads=loads, kept=kept, listed=metadata.files)
 
 
 def index_loads(snapshot: Snapshot) -> IndexLoads:

@@ -1,0 +1,310 @@
+// Finding parts of texts: the order of all suffixes of a text, and its search by a wavelet tree.
+//
+// The tree stands for the Burrows-Wheeler transform of the text. A node has a bit for each byte
+// that is below it: 0 if the byte is below its first child, 1 if below its second. A child is the
+// number of a node, above that of its parent, or -1 - byte.
+#include "kernel.hpp"
+#include "levels.hpp"
+
+namespace LANCELET_NAMESPACE {
+namespace {
+
+constexpr int64_t kSymbols = 256;
+constexpr int64_t kNodesMax = kSymbols - 1;
+constexpr int64_t kOrderedMax = (int64_t{1} << 31) - 2;
+constexpr int64_t kStepsPerRow = 256;  // how much farther than samples are apart rows may be
+
+// ---- Suffixes in order, by induced sorting ------------------------------------------------------
+
+struct Scratch {
+  void* data;
+  explicit Scratch(int64_t bytes) : data(malloc(static_cast<size_t>(bytes > 0 ? bytes : 1))) {}
+  ~Scratch() { free(data); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+};
+
+// Whether each suffix is before the one behind it, a bit each.
+struct Ascending {
+  uint8_t* bits;
+  bool operator[](int64_t i) const { return (bits[i >> 3] >> (i & 7)) & 1; }
+  void set(int64_t i) { bits[i >> 3] |= static_cast<uint8_t>(1 << (i & 7)); }
+  // Whether a suffix ascends and the one before it does not: the few that decide about the rest.
+  bool turns(int64_t i) const { return i > 0 && (*this)[i] && !(*this)[i - 1]; }
+};
+
+template <class T>
+struct Buckets {
+  const T* text;
+  int32_t length, symbols;
+  int32_t* places;
+
+  void find(bool ends) {
+    memset(places, 0, sizeof(int32_t) * static_cast<size_t>(symbols));
+    for (int32_t i = 0; i < length; ++i) ++places[text[i]];
+    int32_t sum = 0;
+    for (int32_t c = 0; c < symbols; ++c) {
+      const int32_t count = places[c];
+      places[c] = ends ? sum + count : sum;
+      sum += count;
+    }
+  }
+};
+
+// Places all other suffixes from the order of those that turn, which lie at ends of buckets.
+template <class T>
+void induce(Buckets<T>& buckets, const Ascending& ascends, int32_t* order) {
+  buckets.find(false);
+  for (int32_t i = 0; i < buckets.length; ++i) {
+    const int32_t before = order[i] - 1;
+    if (before >= 0 && !ascends[before]) order[buckets.places[buckets.text[before]]++] = before;
+  }
+  buckets.find(true);
+  for (int32_t i = buckets.length - 1; i >= 0; --i) {
+    const int32_t before = order[i] - 1;
+    if (before >= 0 && ascends[before]) order[--buckets.places[buckets.text[before]]] = before;
+  }
+}
+
+// Whether the stretches from one turn to the next are the same at two places.
+template <class T>
+bool same_stretch(const T* text, int32_t length, const Ascending& ascends, int32_t a, int32_t b) {
+  for (int32_t d = 0;; ++d) {
+    if (a + d >= length || b + d >= length) return false;
+    if (text[a + d] != text[b + d] || ascends[a + d] != ascends[b + d]) return false;
+    if (d > 0) {
+      const bool first = ascends.turns(a + d), second = ascends.turns(b + d);
+      if (first || second) return first && second;
+    }
+  }
+}
+
+// The last symbol of the text is the smallest, and is there once. False if memory is refused.
+template <class T>
+bool order_all(const T* text, int32_t length, int32_t symbols, int32_t* order) {
+  if (length == 1) {
+    order[0] = 0;
+    return true;
+  }
+  Scratch bits((length + 7) / 8), places(int64_t{4} * symbols);
+  if (!bits.data || !places.data) return false;
+  memset(bits.data, 0, static_cast<size_t>((length + 7) / 8));
+  Ascending ascends{static_cast<uint8_t*>(bits.data)};
+  Buckets<T> buckets{text, length, symbols, static_cast<int32_t*>(places.data)};
+  ascends.set(length - 1);
+  for (int32_t i = length - 2; i >= 0; --i)
+    if (text[i] < text[i + 1] || (text[i] == text[i + 1] && ascends[i + 1])) ascends.set(i);
+
+  for (int32_t i = 0; i < length; ++i) order[i] = -1;
+  buckets.find(true);
+  for (int32_t i = 1; i < length; ++i)
+    if (ascends.turns(i)) order[--buckets.places[text[i]]] = i;
+  induce(buckets, ascends, order);
+
+  // The turns are in the order of their stretches now; equal stretches get one name.
+  int32_t turns = 0;
+  for (int32_t i = 0; i < length; ++i)
+    if (ascends.turns(order[i])) order[turns++] = order[i];
+  for (int32_t i = turns; i < length; ++i) order[i] = -1;
+  int32_t names = 0, last = -1;
+  for (int32_t i = 0; i < turns; ++i) {
+    const int32_t at = order[i];
+    if (last < 0 || !same_stretch(text, length, ascends, last, at)) ++names;
+    order[turns + at / 2] = names - 1;
+    last = at;
+  }
+  for (int32_t i = length - 1, to = length - 1; i >= turns; --i)
+    if (order[i] >= 0) order[to--] = order[i];
+
+  int32_t* shorter = order + length - turns;
+  if (names < turns) {
+    if (!order_all(shorter, turns, names, order)) return false;
+  } else {
+    for (int32_t i = 0; i < turns; ++i) order[shorter[i]] = i;
+  }
+  for (int32_t i = 1, to = 0; i < length; ++i)
+    if (ascends.turns(i)) shorter[to++] = i;
+  for (int32_t i = 0; i < turns; ++i) order[i] = shorter[order[i]];
+  for (int32_t i = turns; i < length; ++i) order[i] = -1;
+  buckets.find(true);
+  for (int32_t i = turns - 1; i >= 0; --i) {
+    const int32_t at = order[i];
+    order[i] = -1;
+    order[--buckets.places[text[at]]] = at;
+  }
+  induce(buckets, ascends, order);
+  return true;
+}
+
+// ---- The wavelet tree ---------------------------------------------------------------------------
+
+struct Tree {
+  Span<const uint64_t> words;
+  Span<const uint32_t> ranks;
+  ConstInts starts, bits;
+  Span<const int32_t> children;
+  ConstInts counts;
+  int64_t length = 0;
+  int32_t parent[kNodesMax];  // of a node: the parent, times two, and which child it is
+  int32_t leaf[kSymbols];     // of a byte, likewise, or -1
+
+  // Zero, or a fault. What is checked here needs no check later but that positions are in nodes.
+  int64_t check() {
+    const int64_t nodes = bits.size;
+    if (nodes > kNodesMax || starts.size != nodes + 1 || children.size != 2 * nodes ||
+        counts.size != kSymbols + 1 || ranks.size != words.size + nodes || starts.data[0] != 0 ||
+        starts.data[nodes] != words.size || counts.data[0] != 0)
+      return fail(kBadCount, nodes);
+    length = counts.data[kSymbols];
+    for (int64_t c = 0; c < kSymbols; ++c)
+      if (counts.data[c] > counts.data[c + 1]) return fail(kBadCount, c);
+    if (length != (nodes ? bits.data[0] : 0)) return fail(kBadLength, 0);
+    for (int64_t i = 0; i < nodes; ++i) parent[i] = -1;
+    for (int64_t c = 0; c < kSymbols; ++c) leaf[c] = -1;
+    for (int64_t i = 0; i < nodes; ++i) {
+      const int64_t first = starts.data[i], end = starts.data[i + 1];
+      if (first > end || end > words.size) return fail(kBadOffsets, i);
+      if (bits.data[i] < 0 || bits.data[i] > 64 * (end - first)) return fail(kTooShort, i);
+      if (i > 0 && parent[i] < 0) return fail(kBadIndex, i);
+      for (int32_t side = 0; side < 2; ++side) {
+        const int32_t child = children.data[2 * i + side];
+        int32_t* link = nullptr;
+        if (child > i && child < nodes) link = parent + child;
+        if (child < 0 && -1 - child < kSymbols) link = leaf + (-1 - child);
+        if (!link || *link >= 0) return fail(kBadIndex, i);
+        *link = static_cast<int32_t>(2 * i + side);
+      }
+    }
+    return 0;
+  }
+
+  bool has(int64_t node, int64_t place) const {
+    return (words.data[starts.data[node] + (place >> 6)] >> (place & 63)) & 1;
+  }
+
+  // How many bits before a place are set; the place is at most behind the last bit.
+  int64_t ones(int64_t node, int64_t place) const {
+    const int64_t word = starts.data[node] + (place >> 6);
+    int64_t count = ranks.data[word + node];
+    if (place & 63)
+      count += count_bits(words.data[word] & ((uint64_t{1} << (place & 63)) - 1));
+    return count;
+  }
+
+  // The byte of a row, and the row whose suffix is longer by that byte. False if there is none.
+  bool step(int64_t& row, uint8_t& symbol) const {
+    int64_t place = row;
+    for (int64_t node = 0;;) {
+      if (place >= bits.data[node]) return false;
+      const bool is_second = has(node, place);
+      const int64_t before = ones(node, place);
+      place = is_second ? before : place - before;
+      const int32_t child = children.data[2 * node + is_second];
+      if (child < 0) {
+        symbol = static_cast<uint8_t>(-1 - child);
+        row = counts.data[symbol] + place;
+        return row >= 0 && row < length;
+      }
+      node = child;
+    }
+  }
+};
+
+}  // namespace
+
+int64_t order_suffixes(ConstBytes text, Span<int32_t> order) {
+  if (text.size < 1 || text.size > kOrderedMax || order.size != text.size)
+    return fail(kBadCount, 0);
+  for (int64_t i = 0; i < text.size; ++i)
+    if ((text.data[i] == 0) != (i == text.size - 1)) return fail(kBadStream, i);
+  if (!order_all(text.data, static_cast<int32_t>(text.size), kSymbols, order.data))
+    return fail(kNoMemory, 0);
+  return 0;
+}
+
+int64_t rank_bits(Span<const uint64_t> words, ConstInts starts, Span<uint32_t> ranks) {
+  const int64_t nodes = starts.size - 1;
+  if (nodes < 0 || ranks.size != words.size + nodes) return fail(kBadCount, 0);
+  for (int64_t node = 0; node < nodes; ++node) {
+    const int64_t first = starts.data[node], end = starts.data[node + 1];
+    if (first < 0 || first > end || end > words.size) return fail(kBadOffsets, node);
+    if (end - first > (int64_t{1} << 25)) return fail(kBadCount, node);
+    uint32_t count = 0;
+    for (int64_t i = first; i < end; ++i) {
+      ranks.data[i + node] = count;
+      count += static_cast<uint32_t>(count_bits(words.data[i]));
+    }
+    ranks.data[end + node] = count;
+  }
+  return 0;
+}
+
+int64_t find_suffixes(Span<const uint64_t> words, Span<const uint32_t> ranks, ConstInts starts,
+                      ConstInts bits, Span<const int32_t> children, ConstInts counts,
+                      ConstBytes pattern, Ints bounds) {
+  Tree tree{words, ranks, starts, bits, children, counts, 0, {}, {}};
+  if (const int64_t fault = tree.check()) return fault;
+  int64_t low = 0, high = tree.length;
+  for (int64_t i = pattern.size - 1; i >= 0 && low < high; --i) {
+    int32_t path[kNodesMax];
+    int64_t depth = 0;
+    for (int32_t link = tree.leaf[pattern.data[i]]; link >= 0; link = tree.parent[link / 2])
+      path[depth++] = link;
+    if (depth == 0) {
+      low = high = 0;
+      break;
+    }
+    while (depth-- > 0) {
+      const int64_t node = path[depth] / 2;
+      if (high > bits.data[node]) return fail(kBadIndex, node);
+      const int64_t first = tree.ones(node, low), last = tree.ones(node, high);
+      low = path[depth] % 2 ? first : low - first;
+      high = path[depth] % 2 ? last : high - last;
+    }
+    low += counts.data[pattern.data[i]];
+    high += counts.data[pattern.data[i]];
+    if (high > tree.length) return fail(kBadIndex, i);
+  }
+  bounds.data[0] = low;
+  bounds.data[1] = larger(low, high);
+  return 0;
+}
+
+int64_t locate_suffixes(Span<const uint64_t> words, Span<const uint32_t> ranks, ConstInts starts,
+                        ConstInts bits, Span<const int32_t> children, ConstInts counts,
+                        Span<const uint64_t> samples, int64_t rate, int64_t first,
+                        Ints positions) {
+  Tree tree{words, ranks, starts, bits, children, counts, 0, {}, {}};
+  if (const int64_t fault = tree.check()) return fault;
+  if (rate < 1 || !within(first, positions.size, tree.length)) return fail(kBadIndex, 0);
+  if (samples.size < tree.length / rate + (tree.length % rate != 0))
+    return fail(kTooShort, samples.size);
+  // Damage may lead in circles past all samples.
+  int64_t steps_left = tree.length + positions.size * smaller(rate, tree.length) * kStepsPerRow;
+  for (int64_t i = 0; i < positions.size; ++i) {
+    int64_t row = first + i, steps = 0;
+    uint8_t symbol = 0;
+    for (; row % rate; ++steps) {
+      if (--steps_left < 0 || !tree.step(row, symbol)) return fail(kBadStream, i);
+    }
+    const uint64_t sample = samples.data[row / rate];
+    if (sample >= static_cast<uint64_t>(tree.length)) return fail(kBadIndex, i);
+    positions.data[i] = (static_cast<int64_t>(sample) + steps) % tree.length;
+  }
+  return 0;
+}
+
+int64_t unwind_text(Span<const uint64_t> words, Span<const uint32_t> ranks, ConstInts starts,
+                    ConstInts bits, Span<const int32_t> children, ConstInts counts, Bytes text) {
+  Tree tree{words, ranks, starts, bits, children, counts, 0, {}, {}};
+  if (const int64_t fault = tree.check()) return fault;
+  if (text.size != tree.length) return fail(kBadLength, 0);
+  // The first row is the last byte alone, and each step leads to the byte before.
+  int64_t row = 0;
+  for (int64_t i = text.size - 2; i >= 0; --i)
+    if (!tree.step(row, text.data[i])) return fail(kBadStream, i);
+  if (text.size > 0) text.data[text.size - 1] = 0;
+  return 0;
+}
+
+}  // namespace LANCELET_NAMESPACE

@@ -1,0 +1,62 @@
+"""Parts of texts by `native/src/substrings.cpp`; `reference/substrings.py` defines it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lancelet.buffers import Bytes, Int64s
+from lancelet.kernels import _native
+from lancelet.kernels.arguments import as_bytes, as_int64s
+from lancelet.kernels.faults import checked
+from lancelet.kernels.native.allocate import empty
+from lancelet.kernels.wavelet import Int32s, UInt32s, UInt64s, WaveletTree
+
+_BYTE = np.dtype(np.uint8)
+_INT32 = np.dtype(np.int32)
+_UINT32 = np.dtype(np.uint32)
+_INT64 = np.dtype(np.int64)
+
+
+def order_suffixes(text: Bytes) -> Int32s:
+    """Return where the suffixes of a text start, in their order; its last byte is its only 0."""
+    order = empty(len(text), _INT32)
+    checked(_native.order_suffixes(as_bytes(text), order), kernel="order_suffixes")
+    return order
+
+
+def rank_bits(words: UInt64s, starts: Int64s) -> UInt32s:
+    """Return how many bits are set before each word of each node, and in all of the node."""
+    ranks = empty(len(words) + len(starts) - 1, _UINT32)
+    checked(_native.rank_bits(words, as_int64s(starts), ranks), kernel="rank_bits")
+    return ranks
+
+
+def find_suffixes(tree: WaveletTree, pattern: bytes) -> tuple[int, int]:
+    """Return the first row, and the one behind the last, of the suffixes that begin so."""
+    bounds = np.empty(2, np.int64)
+    wanted = np.frombuffer(pattern, np.uint8)
+    checked(_native.find_suffixes(*_arrays(tree), wanted, bounds), kernel="find_suffixes")
+    return int(bounds[0]), int(bounds[1])
+
+
+def locate_suffixes(
+    tree: WaveletTree, samples: UInt64s, rate: int, first: int, count: int
+) -> Int64s:
+    """Return where the suffixes of rows start, as samples of every `rate`-th row say."""
+    positions = empty(count, _INT64)
+    status = _native.locate_suffixes(*_arrays(tree), samples, rate, first, positions)
+    checked(status, kernel="locate_suffixes")
+    return positions
+
+
+def unwind_text(tree: WaveletTree) -> Bytes:
+    """Return the text."""
+    text = empty(tree.length, _BYTE)
+    checked(_native.unwind_text(*_arrays(tree), text), kernel="unwind_text")
+    return text
+
+
+def _arrays(tree: WaveletTree) -> tuple[Any, ...]:
+    return tree.words, tree.ranks, tree.starts, tree.bits, tree.children, tree.counts

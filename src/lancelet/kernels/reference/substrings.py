@@ -1,0 +1,209 @@
+"""Parts of texts: the order of suffixes, and finding them in a wavelet tree.
+
+    banana$    suffixes in order: $ a$ ana$ anana$ banana$ na$ nana$     at 6 5 3 1 0 4 2
+               the bytes before them: a n n b $ a a                       which the tree has
+    an         rows 2 to 4 begin so, at 3 and 1
+
+Row r stands for a suffix. The byte before it, and how often that is among the rows above, say
+which row has the suffix that is longer by one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from lancelet.buffers import Bytes, Int64s
+from lancelet.kernels.faults import Fault, corrupt
+from lancelet.kernels.wavelet import (
+    NODES_MAX,
+    STEPS_PER_ROW,
+    Int32s,
+    UInt32s,
+    UInt64s,
+    WaveletTree,
+)
+
+_ORDERED_MAX = (1 << 31) - 2
+_NODE_WORDS_MAX = 1 << 25
+_SET_BITS = (
+    np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=1).astype(np.int64)
+)
+
+
+def order_suffixes(text: Bytes) -> Int32s:
+    """Return where the suffixes of a text start, in their order; its last byte is its only 0."""
+    kernel = "order_suffixes"
+    count = len(text)
+    if not 1 <= count <= _ORDERED_MAX:
+        raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=0)
+    wrong = (text == 0) != (np.arange(count) == count - 1)
+    if wrong.any():
+        raise corrupt(Fault.BAD_STREAM, kernel=kernel, place=int(wrong.argmax()))
+    ranks, compared = text.astype(np.int64), 1
+    while True:
+        # Ranks are by so many bytes; those of the suffixes behind as many make it twice as many.
+        behind = np.zeros(count, np.int64)
+        behind[:-compared] = ranks[compared:] + 1
+        keys = ranks * (count + 256) + behind
+        order = np.argsort(keys, kind="stable")
+        sorted_keys = keys[order]
+        ranks[order] = np.cumsum(np.append(False, sorted_keys[1:] != sorted_keys[:-1]))
+        compared *= 2
+        if compared >= count or ranks[order[-1]] == count - 1:
+            return order.astype(np.int32)
+
+
+def rank_bits(words: UInt64s, starts: Int64s) -> UInt32s:
+    """Return how many bits are set before each word of each node, and in all of the node."""
+    kernel = "rank_bits"
+    own = _SET_BITS[words.view(np.uint8).reshape(-1, 8)].sum(axis=1)
+    parts = []
+    for node, (first, end) in enumerate(
+        zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)
+    ):
+        if not 0 <= first <= end <= len(words):
+            raise corrupt(Fault.BAD_OFFSETS, kernel=kernel, place=node)
+        if end - first > _NODE_WORDS_MAX:
+            raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=node)
+        parts.append(np.append(0, np.cumsum(own[first:end])))
+    if sum(map(len, parts)) != len(words) + len(starts) - 1:
+        raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=0)
+    return np.concatenate([np.empty(0, np.uint32), *parts]).astype(np.uint32)
+
+
+def find_suffixes(tree: WaveletTree, pattern: bytes) -> tuple[int, int]:
+    """Return the first row, and the one behind the last, of the suffixes that begin so."""
+    kernel = "find_suffixes"
+    parents, leaves = _links(tree, kernel)
+    low, high = 0, tree.length
+    for symbol in reversed(pattern):
+        if low >= high:
+            break
+        if symbol not in leaves:
+            return 0, 0
+        path = [leaves[symbol]]
+        while path[-1][0]:
+            path.append(parents[path[-1][0]])
+        for node, side in reversed(path):
+            if high > tree.bits[node]:
+                raise corrupt(Fault.BAD_INDEX, kernel=kernel, place=node)
+            places = np.array([low, high])
+            ones = _ones(tree, np.full(2, node), places)
+            low, high = (ones if side else places - ones).tolist()
+        low, high = low + int(tree.counts[symbol]), high + int(tree.counts[symbol])
+        if high > tree.length:
+            raise corrupt(Fault.BAD_INDEX, kernel=kernel, place=symbol)
+    return low, max(low, high)
+
+
+def locate_suffixes(
+    tree: WaveletTree, samples: UInt64s, rate: int, first: int, count: int
+) -> Int64s:
+    """Return where the suffixes of rows start, as samples of every `rate`-th row say."""
+    kernel = "locate_suffixes"
+    _links(tree, kernel)
+    if rate < 1 or not 0 <= first <= tree.length - count:
+        raise corrupt(Fault.BAD_INDEX, kernel=kernel, place=first)
+    if len(samples) < -(-tree.length // rate):
+        raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=len(samples))
+    rows = np.arange(first, first + count, dtype=np.int64)
+    steps = np.zeros(count, np.int64)
+    # Damage may lead in circles past all samples.
+    steps_left = tree.length + count * min(rate, tree.length) * STEPS_PER_ROW
+    while len(away := np.flatnonzero(rows % rate)):
+        steps_left -= len(away)
+        if steps_left < 0:
+            raise corrupt(Fault.BAD_STREAM, kernel=kernel, place=int(away[0]))
+        rows[away], _ = _step(tree, rows[away], kernel)
+        steps[away] += 1
+    found = samples[rows // rate]
+    if len(found) and int(found.max()) >= tree.length:
+        raise corrupt(Fault.BAD_INDEX, kernel=kernel, place=int(found.argmax()))
+    return (found.astype(np.int64) + steps) % max(tree.length, 1)
+
+
+def unwind_text(tree: WaveletTree) -> Bytes:
+    """Return the text."""
+    kernel = "unwind_text"
+    _links(tree, kernel)
+    text = np.zeros(tree.length, np.uint8)
+    row = np.zeros(1, np.int64)
+    # The first row is the last byte alone, and each step leads to the byte before.
+    for place in range(tree.length - 2, -1, -1):
+        row, text[place : place + 1] = _step(tree, row, kernel)
+    return text
+
+
+_Links = tuple[list[tuple[int, int]], dict[int, tuple[int, int]]]
+
+
+def _links(tree: WaveletTree, kernel: str) -> _Links:
+    """Return the parent of each node and byte, and which child it is, of a tree that is sound."""
+    nodes, counts = len(tree.bits), tree.counts
+    if (
+        nodes > NODES_MAX
+        or len(tree.starts) != nodes + 1
+        or len(tree.children) != 2 * nodes
+        or len(counts) != 257
+        or len(tree.ranks) != len(tree.words) + nodes
+        or tree.starts[0] != 0
+        or tree.starts[-1] != len(tree.words)
+        or counts[0] != 0
+        or np.any(np.diff(counts) < 0)
+    ):
+        raise corrupt(Fault.BAD_COUNT, kernel=kernel, place=nodes)
+    if tree.length != (tree.bits[0] if nodes else 0):
+        raise corrupt(Fault.BAD_LENGTH, kernel=kernel, place=0)
+    sizes = np.diff(tree.starts)
+    if np.any(sizes < 0) or np.any(tree.bits < 0) or np.any(tree.bits > 64 * sizes):
+        raise corrupt(Fault.TOO_SHORT, kernel=kernel, place=0)
+    parents: list[tuple[int, int] | None] = [None] * nodes
+    leaves: dict[int, tuple[int, int]] = {}
+    for place, child in enumerate(tree.children.tolist()):
+        node, side = divmod(place, 2)
+        is_lost = node > 0 and parents[node] is None
+        if child >= 0:
+            is_taken = not node < child < nodes or parents[child] is not None
+        else:
+            is_taken = not child >= -256 or -1 - child in leaves
+        if is_lost or is_taken:
+            raise corrupt(Fault.BAD_INDEX, kernel=kernel, place=node)
+        if child >= 0:
+            parents[child] = node, side
+        else:
+            leaves[-1 - child] = node, side
+    return [each or (0, 0) for each in parents], leaves
+
+
+def _ones(tree: WaveletTree, nodes: Int64s, places: Int64s) -> Int64s:
+    """Return how many bits of nodes are set before places."""
+    words = tree.starts[nodes] + places // 64
+    found: Int64s = tree.ranks[words + nodes].astype(np.int64)
+    inside = places % 64 > 0
+    masks = (np.uint64(1) << (places[inside] % 64).astype(np.uint64)) - np.uint64(1)
+    parts = np.ascontiguousarray(tree.words[words[inside]] & masks)
+    found[inside] += _SET_BITS[parts.view(np.uint8).reshape(-1, 8)].sum(axis=1)
+    return found
+
+
+def _step(tree: WaveletTree, rows: Int64s, kernel: str) -> tuple[Int64s, Bytes]:
+    """Return the rows whose suffixes are longer by a byte, and these bytes."""
+    places, nodes = rows.copy(), np.zeros(len(rows), np.int64)
+    going = np.arange(len(rows))
+    while len(going):
+        node, place = nodes[going], places[going]
+        beyond = place >= tree.bits[node]
+        if beyond.any():
+            raise corrupt(Fault.BAD_STREAM, kernel=kernel, place=int(going[beyond.argmax()]))
+        word = tree.words[tree.starts[node] + place // 64]
+        is_second = (word >> (place % 64).astype(np.uint64) & np.uint64(1)).astype(np.int64)
+        ones = _ones(tree, node, place)
+        places[going] = np.where(is_second == 1, ones, place - ones)
+        nodes[going] = tree.children[2 * node + is_second]
+        going = going[nodes[going] >= 0]
+    symbols: npt.NDArray[np.uint8] = (-1 - nodes).astype(np.uint8)
+    found: Int64s = tree.counts[symbols] + places
+    if np.any(found >= tree.length):
+        raise corrupt(Fault.BAD_STREAM, kernel=kernel, place=int(found.argmax()))
+    return found, symbols
