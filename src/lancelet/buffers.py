@@ -19,11 +19,12 @@ dependent reads, whatever the number of columns.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+from lancelet.values import dataclass
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Int64s: TypeAlias = npt.NDArray[np.int64]

@@ -17,7 +17,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, date, datetime, time
 from enum import Enum, StrEnum
 from typing import Any, Final, TextIO
@@ -27,6 +27,7 @@ import pyarrow as pa
 from lancelet.errors import LanceletError
 from lancelet.ops.jobs.bar import TerminalBar
 from lancelet.ops.jobs.engine import Progress
+from lancelet.values import dataclass
 
 _GAP: Final = "  "
 _CELL_MIN: Final = 8

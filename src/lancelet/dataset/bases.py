@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lancelet import ops
 from lancelet.format.base_paths import BasePath
+from lancelet.values import dataclass
 
 if TYPE_CHECKING:
     from lancelet.dataset.handle import Handle

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import uuid as uuids
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, overload
 
@@ -32,6 +32,7 @@ from lancelet.format.paths import ManifestNaming
 from lancelet.table.commit import CommitOptions
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import Snapshot, latest_snapshot
+from lancelet.values import dataclass
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset

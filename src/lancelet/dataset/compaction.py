@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, overload
 
 from lancelet import ops
 from lancelet.dataset.metadata import FragmentMetadata, fragment_to_user
 from lancelet.errors import InvalidInputError
 from lancelet.format.fragment import Fragment
+from lancelet.values import dataclass
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lancelet import ops
+from lancelet.values import dataclass
 
 if TYPE_CHECKING:
     from lancelet.ops.cleanup import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -23,6 +23,7 @@ from lancelet.table import refs
 from lancelet.table.handlers import CommitHandler, CommitLock, PutIfAbsent, UserLock
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import Snapshot, open_snapshot
+from lancelet.values import dataclass
 
 VersionLike: TypeAlias = "int | str | tuple[str | None, int | None] | None"
 """A number, a tag, a branch with a number, or None for the latest version."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import uuid as uuids
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 
 import pyarrow as pa
 
 from lancelet.format import index_metadata as stored
+from lancelet.values import dataclass
 
 _MILLISECONDS = 1000
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from dataclasses import replace as replace_fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -21,6 +20,7 @@ from lancelet.format.index_metadata import IndexMetadata
 from lancelet.query import DocumentGranularity
 from lancelet.table.commit import CommitOptions
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 if TYPE_CHECKING:
     from lancelet.ops.dry_run import ChangeReport

@@ -9,10 +9,11 @@ A table that is created takes its name first. Credentials that end are asked for
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lancelet.errors import InvalidInputError, UnsupportedError
+from lancelet.values import dataclass
 
 if TYPE_CHECKING:
     from lance_namespace import LanceNamespace

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -34,6 +34,7 @@ from lancelet.io import Store
 from lancelet.io.uri import join, name
 from lancelet.table.handlers import CommitHandler
 from lancelet.table.manifests import ManifestEntry, find_version
+from lancelet.values import dataclass
 
 _BRANCHES: Final = f"{TREE}/"
 

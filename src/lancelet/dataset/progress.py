@@ -6,11 +6,11 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from lancelet.dataset.metadata import FragmentMetadata
 from lancelet.io.open import open_folder
+from lancelet.values import dataclass
 
 _MARK: Final = ".in_progress"
 

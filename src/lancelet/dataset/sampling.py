@@ -15,7 +15,6 @@ import math
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from heapq import heappush, heappushpop
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
@@ -24,6 +23,7 @@ import pyarrow as pa
 from lancelet.encodings.take import take_from_batch
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.file.batches import rebatch
+from lancelet.values import dataclass
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset

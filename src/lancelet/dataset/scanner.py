@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 from uuid import UUID
 
@@ -43,6 +43,7 @@ from lancelet.query.row_mask import read_row_mask
 from lancelet.query.scan_options import Ordering, ScanOptions
 from lancelet.query.substrait import read_aggregate
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset

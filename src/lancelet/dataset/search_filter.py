@@ -13,7 +13,7 @@ import math
 import operator
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -30,6 +30,7 @@ from lancelet.query.row_mask import mask_expression
 from lancelet.query.scan_options import ScanOptions
 from lancelet.rowids.selection import RowMask, RowSet
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 if TYPE_CHECKING:
     from lancelet.query.search.hits import Search

@@ -14,7 +14,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast
 
@@ -28,6 +28,7 @@ from lancelet.dataset.sql_database import duckdb_module
 from lancelet.dataset.sql_prepared import Prepared, give_back, prepare
 from lancelet.dataset.sql_scan import scan_of_query
 from lancelet.errors import ExpressionError, InvalidInputError
+from lancelet.values import dataclass
 
 if TYPE_CHECKING:
     from lancelet.dataset.dataset import LanceDataset

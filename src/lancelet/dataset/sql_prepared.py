@@ -15,7 +15,6 @@ import atexit
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -26,6 +25,7 @@ from lancelet.dataset.sql_database import connect, only_selects
 from lancelet.dataset.sql_table import readable_by_duckdb
 from lancelet.io.fork import renew_after_fork
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 _READY_MAX: Final = 32
 _SMALL_ROWS: Final = 1 << 16

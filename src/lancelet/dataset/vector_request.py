@@ -12,7 +12,7 @@ import os
 import uuid
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -30,6 +30,7 @@ from lancelet.query.execute import execute_to_table
 from lancelet.query.plan import plan_scan
 from lancelet.query.scan_options import ScanOptions
 from lancelet.table.snapshot import open_snapshot
+from lancelet.values import dataclass
 
 if TYPE_CHECKING:
     from lancelet.index.vector.model import KnownPartitions

@@ -17,7 +17,7 @@ which is all that the file layer knows of it:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from lancelet.buffers import Bytes, Int64s, Ranges, Reading
 from lancelet.format.version import FileVersion as FileVersion  # noqa: PLC0414 - part of this contract
+from lancelet.values import dataclass
 
 T = TypeVar("T")
 

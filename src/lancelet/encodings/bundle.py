@@ -17,7 +17,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 import numpy as np
@@ -34,6 +33,7 @@ from lancelet.encodings.stretches import Stretches
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.format import extension, logical_type
 from lancelet.format.field import BLOB_KEY, Field
+from lancelet.values import dataclass
 
 CHUNKS_MAX: Final = 1 << 16
 """Columns of more chunks are read one by one: there is enough to do in each of them."""

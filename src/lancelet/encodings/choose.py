@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -49,6 +49,7 @@ from lancelet.encodings.options import ByteStreamSplitMode, Compression, Encodin
 from lancelet.encodings.pages import ChunkedPages, Pages, raw_bytes
 from lancelet.encodings.sample import sample_of, sample_of_long, sample_rows
 from lancelet.encodings.trials import Trial, best_of, try_all
+from lancelet.values import dataclass
 
 SMALL_CHUNK_VALUES_BYTES: Final = 16000
 """The most bytes of values in a chunk of 2.1, which leaves half of the chunk to levels."""

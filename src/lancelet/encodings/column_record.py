@@ -9,7 +9,6 @@ Of a run that was not read yet nothing is known, and rows of it are read in the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ import pyarrow as pa
 from lancelet.buffers import Int64s
 from lancelet.encodings.run_record import BITS, FIXED, Form, form_of
 from lancelet.kernels import ChunkRun, KnownColumn, KnownRun
+from lancelet.values import dataclass
 
 _STRING_BYTES: Final = 128
 """A guess of what a string takes, with what decoding it needs beside."""

@@ -16,7 +16,6 @@ measurements of the day, so that the same data always make the same file.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import numpy as np
@@ -31,6 +30,7 @@ from lancelet.encodings.codecs.general import General
 from lancelet.encodings.codecs.rle import Rle
 from lancelet.encodings.options import Compression
 from lancelet.encodings.pages import ChunkedPages, Pages, raw_bytes, sum_of
+from lancelet.values import dataclass
 
 Number = TypeVar("Number", float, npt.NDArray[np.float64])
 

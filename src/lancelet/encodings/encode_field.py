@@ -8,7 +8,6 @@ A generation says how the body of a page becomes its message (`Seal`), and does 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final, TypeAlias
@@ -51,6 +50,7 @@ from lancelet.encodings.options import EncodingOptions
 from lancelet.errors import InternalError, UnsupportedError
 from lancelet.format import logical_type
 from lancelet.format.field import Field
+from lancelet.values import dataclass
 
 Seal: TypeAlias = Callable[[Path, PageBody], tuple[bytes, tuple[Bytes, ...]]]
 """Makes the message of a page, in its envelope, and the buffers that belong to it."""

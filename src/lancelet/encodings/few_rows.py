@@ -15,7 +15,6 @@ known, or finds out what is wrong.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -25,6 +24,7 @@ from lancelet.buffers import Int64s
 from lancelet.encodings.base import FieldReader
 from lancelet.encodings.column_record import ColumnRecord
 from lancelet.kernels import FewColumns, MappedFile
+from lancelet.values import dataclass
 
 ROWS_MAX: Final = 256
 """Of more rows, so much is decoded that what it takes to get there does not matter; and rows that

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from lancelet.buffers import Bytes
 from lancelet.encodings.codecs.base import Encoding
 from lancelet.encodings.levels import Layers, ShreddedLeaf
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

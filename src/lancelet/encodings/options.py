@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from enum import Enum
 from typing import Any, Final, TypeVar
 
 from lancelet.errors import InvalidInputError
+from lancelet.values import dataclass
 
 PREFIX: Final = "lance-encoding:"
 PACKED_KEY_BEFORE_2_1: Final = "packed"

@@ -8,7 +8,6 @@ not read is not made known to it, and is read in the general way.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -23,6 +22,7 @@ from lancelet.encodings.codecs.words import WORDS
 from lancelet.encodings.layout import ConstantLayout
 from lancelet.encodings.levels import Layers
 from lancelet.kernels import ConstantRun, KnownItems, KnownSymbols
+from lancelet.values import dataclass
 
 POSITION_MAX: Final = 1 << 61
 """Positions and sizes beyond it cannot be added; no file has them."""

@@ -10,7 +10,6 @@ which are spans again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy as np
 from lancelet.buffers import Int64s, Ranges
 from lancelet.encodings.base import RowIndices, RowRange, Rows
 from lancelet.errors import CorruptDataError, InvalidInputError
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,9 +5,8 @@ three columns of 10 rows, rows 4 and 5     start 4 14 24     count 2
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from lancelet.buffers import Int64s
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,7 +14,6 @@ nothing but their rows are read as one (a run), as writers may cut a column into
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol, TypeAlias
 
@@ -47,6 +46,7 @@ from lancelet.encodings.levels import rows_multiple as multiple_of
 from lancelet.encodings.stored_pages import StoredPages, bounds_of
 from lancelet.encodings.take import join_arrays
 from lancelet.errors import CorruptDataError, InternalError, InvalidInputError
+from lancelet.values import dataclass
 
 PAGE_ROWS_MAX = 1 << 48
 """The most rows that a page is believed to have."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -38,6 +38,7 @@ from lancelet.encodings.codecs.words import WORDS
 from lancelet.encodings.cost import Costs, costs_of, costs_of_compressed, saving_min
 from lancelet.encodings.options import ByteStreamSplitMode, Compression, EncodingOptions
 from lancelet.encodings.pages import ChunkedPages, Pages
+from lancelet.values import dataclass
 
 COMPRESSED_AIM: Final = {Compression.LZ4: 32 * 1024, Compression.ZSTD: 16_000}
 """Chunks that are decompressed as a whole are cut to this, so that one row costs some 10 us.

@@ -13,7 +13,6 @@ distinct ones (`distinct_rows`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -24,6 +23,7 @@ from lancelet.encodings.base import FileVersion, RowIndices, RowRange, Rows
 from lancelet.errors import InvalidInputError
 from lancelet.format.schema import Field, Schema
 from lancelet.io.metered import IoCounts
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from lancelet.errors import InvalidInputError
 from lancelet.file.arguments import bytes_of, instance, row_numbers, text, whole_number
 from lancelet.format.extension import BLOB_V2, NAME_KEY
 from lancelet.io.store import BytesLike
+from lancelet.values import dataclass
 
 _INLINE: Final = 0
 _PACKED: Final = 1

@@ -24,7 +24,7 @@ elsewhere, ends with a field that other readers skip and that says that there ar
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Final, TypeAlias
 
@@ -34,6 +34,7 @@ import numpy.typing as npt
 from lancelet.buffers import NO_RANGES, Bytes, Fetch, Int64s, Ranges, Slices
 from lancelet.errors import CorruptDataError
 from lancelet.kernels import MappedFile, crc32c, crc32c_blocks, crc32c_slices, crc32c_verify
+from lancelet.values import dataclass
 
 CHECKSUM_BLOCK_BYTES: Final = 16 * 1024
 """The size of a block, by measurement: `benchmarks/bench_verify.py`."""

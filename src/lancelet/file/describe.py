@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -11,6 +10,7 @@ from lancelet.encodings.base import StoredColumn
 from lancelet.file.messages import encoding_text
 from lancelet.file.v2.footer import range_at
 from lancelet.file.v2.reader import FileReader
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ that the file belongs to, or, for a file on its own, from the file itself:
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 
 from lancelet.buffers import run
 from lancelet.encodings.base import FileVersion, Memo
@@ -31,6 +30,7 @@ from lancelet.file.zone_file import ZoneCollector, open_zones
 from lancelet.format.schema import Schema
 from lancelet.io.cache import CACHE, LruCache
 from lancelet.io.store import ObjectReader, Store
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

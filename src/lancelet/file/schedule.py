@@ -15,7 +15,6 @@ fields are read in several groups.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -23,6 +22,7 @@ import pyarrow as pa
 
 from lancelet.buffers import Int64s
 from lancelet.encodings.base import RowRange
+from lancelet.values import dataclass
 
 TASK_BYTES: Final = 8 * 1024 * 1024
 """What a task decodes; `docs/kernels.md` has the measurement."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from operator import is_
 from typing import Final, TypeVar
@@ -16,6 +16,7 @@ from lancelet.encodings.few_rows import FewRowsReader
 from lancelet.file.schedule import decoded_row_bytes, few_rows
 from lancelet.file.storage import from_storage, has_json
 from lancelet.format.schema import Field
+from lancelet.values import dataclass
 
 T = TypeVar("T")
 

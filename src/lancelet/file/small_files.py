@@ -15,7 +15,6 @@ the other is told by an error what is wrong with which.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, TypeAlias
 
@@ -34,6 +33,7 @@ from lancelet.file.v2.generation import generation_of
 from lancelet.format.field import Field
 from lancelet.format.protos import file2_pb, file_pb
 from lancelet.io.store import Store
+from lancelet.values import dataclass
 
 _VERSIONS: Final = frozenset({FileVersion.V2_1, FileVersion.V2_2, FileVersion.V2_3})
 _TABLE_ROWS_MAX: Final = 1024

@@ -23,7 +23,7 @@ zero have the sign that lets both zeros through.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -37,6 +37,7 @@ from lancelet.encodings.base import Variable
 from lancelet.format import logical_type
 from lancelet.format.field import Field
 from lancelet.kernels import zone_min_max, zone_min_max_strings
+from lancelet.values import dataclass
 
 ZONE_ROWS: Final = 8192
 BOUND_BYTES: Final = 64

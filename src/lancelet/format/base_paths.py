@@ -9,11 +9,11 @@ A file without a base id is in the table's own directory. Base id 0 is a base li
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from lancelet.errors import CorruptDataError
 from lancelet.format.protos import table_pb
 from lancelet.format.wire import unknown_fields
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

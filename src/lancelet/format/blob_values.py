@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 
 from lancelet.errors import InvalidInputError
 from lancelet.format.extension import BLOB_V2
+from lancelet.values import dataclass
 
 _STORAGE: Final = pa.struct(
     [

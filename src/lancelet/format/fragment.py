@@ -12,7 +12,7 @@ file has taken over.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import Final, NewType, TypeAlias
 
@@ -21,6 +21,7 @@ from lancelet.format.paths import DELETIONS
 from lancelet.format.protos import table_pb
 from lancelet.format.version import FileVersion
 from lancelet.format.wire import parse_message, render_message, unknown_fields
+from lancelet.values import dataclass
 
 FragmentId = NewType("FragmentId", int)
 

@@ -15,7 +15,7 @@ between them. Both cost a copy of memory and no decoding.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, overload
 
 import numpy as np
@@ -27,6 +27,7 @@ from lancelet.format.fragment import Fragment
 from lancelet.format.protos import table_pb
 from lancelet.format.wire import parse_message, render_message
 from lancelet.kernels import find_parts, read_varints
+from lancelet.values import dataclass
 
 FRAGMENTS_FIELD: Final = 2
 

@@ -15,7 +15,6 @@ holds it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from pyroaring import FrozenBitMap
@@ -26,6 +25,7 @@ from lancelet.format.index_metadata import AnyDetails, IndexMetadata
 from lancelet.format.protos import index_details_pb, table_pb
 from lancelet.format.roaring import parse_treemap
 from lancelet.format.wire import parse_message, render_message
+from lancelet.values import dataclass
 
 INLINE_BYTES_MAX: Final = 204_800
 DETAILS_FILE: Final = "details.binpb"

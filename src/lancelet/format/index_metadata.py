@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 
 from pyroaring import BitMap, FrozenBitMap
@@ -21,6 +21,7 @@ from lancelet.format.paths import index_directory
 from lancelet.format.protos import table_pb
 from lancelet.format.roaring import parse_bitmap, render_bitmap
 from lancelet.format.wire import parse_message, render_message, unknown_fields
+from lancelet.values import dataclass
 
 FragmentBitmap: TypeAlias = FrozenBitMap
 

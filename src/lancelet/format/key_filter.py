@@ -10,7 +10,6 @@ another, each followed by a zero byte.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -21,6 +20,7 @@ from lancelet.format.protos import transaction_pb
 from lancelet.format.split_block import Hashes, build_filter
 from lancelet.format.wire import unknown_fields
 from lancelet.kernels import ask_filters
+from lancelet.values import dataclass
 
 BLOOM_ITEMS: Final = 8192
 BLOOM_PROBABILITY: Final = 0.00057

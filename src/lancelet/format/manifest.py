@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final, Self
@@ -28,6 +28,7 @@ from lancelet.format.protos import table_pb
 from lancelet.format.schema import Field, Schema
 from lancelet.format.version import DEFAULT_VERSION, FileVersion
 from lancelet.format.wire import parse_message, render_message, unknown_fields
+from lancelet.values import dataclass
 
 NANOSECONDS: Final = 1_000_000_000
 FILE_FORMAT: Final = "lance"

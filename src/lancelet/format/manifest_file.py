@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -34,6 +33,7 @@ from lancelet.format.manifest import (
 )
 from lancelet.format.seal import is_sealed, seal_of, sealed, unsealed
 from lancelet.format.transaction import Transaction
+from lancelet.values import dataclass
 
 TAIL_BYTES: Final = 64 * 1024
 """How much of the end a reader fetches first."""

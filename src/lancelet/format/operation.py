@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import TypeAlias
 
@@ -19,6 +19,7 @@ from lancelet.format.fragment_reuse import ReuseGroup
 from lancelet.format.index_metadata import AnyDetails, IndexFile, IndexMetadata
 from lancelet.format.key_filter import KeyFilter
 from lancelet.format.schema import Schema
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,12 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 from urllib.parse import quote, unquote
 
 from lancelet.errors import CorruptDataError, InvalidInputError
+from lancelet.values import dataclass
 
 DATA: Final = "data"
 VERSIONS: Final = "_versions"

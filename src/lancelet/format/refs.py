@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
@@ -22,6 +22,7 @@ import numpy as np
 from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.format.paths import TABLE_FOLDERS
 from lancelet.kernels import crc32c
+from lancelet.values import dataclass
 
 MAIN: Final = "main"
 """How users name the branch that files leave unnamed."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property, lru_cache
 from typing import Final
 
@@ -42,6 +42,7 @@ from lancelet.format.field_path import format_path, parse_path
 from lancelet.format.logical_type import Encoding
 from lancelet.format.protos import file_pb
 from lancelet.format.wire import unknown_fields
+from lancelet.values import dataclass
 
 __all__ = ["DictionaryLocation", "Encoding", "Field", "FieldId", "Schema"]
 

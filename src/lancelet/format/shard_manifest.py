@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 import uuid
-from dataclasses import dataclass
 from typing import Final, cast
 
 import numpy as np
@@ -22,6 +21,7 @@ from lancelet.format.paths import MEM_WAL
 from lancelet.format.protos import index_details_pb
 from lancelet.format.seal import sealed, unsealed
 from lancelet.format.wire import parse_message, render_message, unknown_fields
+from lancelet.values import dataclass
 
 _BITS: Final = 64
 _COUNT_END: Final = 1 << 63

@@ -7,7 +7,7 @@ how a writer whose reply was lost finds out whether it was its own commit that l
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from lancelet.format.operation import Operation, UnknownOperation
@@ -16,6 +16,7 @@ from lancelet.format.operation_render import operation_to_proto
 from lancelet.format.paths import transaction_file_name
 from lancelet.format.protos import transaction_pb
 from lancelet.format.wire import parse_message, render_message, unknown_fields
+from lancelet.values import dataclass
 
 COMMIT_MESSAGE_KEY: Final = "__lance_commit_message"
 

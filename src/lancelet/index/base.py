@@ -13,7 +13,7 @@ An answer that is not exact has every row that matches and perhaps others, to be
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -25,6 +25,7 @@ from lancelet.index.question import OneOf, Question
 from lancelet.io.metered import IoCounts
 from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import RowSet
+from lancelet.values import dataclass
 
 Move: TypeAlias = Callable[[UInt64s], UInt64s]
 """Returns the new number of each row, `NO_ADDRESS` for rows that are gone."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Final
 
@@ -29,6 +29,7 @@ from lancelet.format.schema import Schema
 from lancelet.io.cache import CACHE, INDEX, CacheScope
 from lancelet.io.metered import IoCounts
 from lancelet.io.store import Store
+from lancelet.values import dataclass
 
 _WRITTEN_AS: Final = {FileVersion.V0_1: FileVersion.V2_0}
 """New files of indices are never of the first generation; those of old releases are."""

@@ -10,12 +10,13 @@ any other leaves them out, and so does the answer to its negation.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

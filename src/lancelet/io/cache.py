@@ -24,7 +24,6 @@ import threading
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar, cast
 
 import numpy as np
@@ -33,6 +32,7 @@ import pyarrow as pa
 from lancelet.config import CACHE_BYTES
 from lancelet.io.fork import renew_after_fork
 from lancelet.io.store import ObjectInfo, Store
+from lancelet.values import dataclass
 
 T = TypeVar("T")
 

@@ -16,12 +16,12 @@ Ranges may come in any order, overlap, and repeat; each byte is fetched once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from lancelet.buffers import NO_RANGES, Int64s, Ranges
+from lancelet.values import dataclass
 
 GAP_BYTES: Final = 64 << 10
 """What lies between two ranges is fetched and thrown away when it is at most this."""

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from lancelet.io.fork import renew_after_fork
 from lancelet.io.store import Store
 from lancelet.io.wrapped import CHANGES, Request, WrappedStore, answer_bytes
+from lancelet.values import dataclass
 
 T = TypeVar("T")
 

@@ -15,11 +15,11 @@ itself, and options come first.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from lancelet.errors import InvalidInputError
 from lancelet.io.retry import RetryPolicy
+from lancelet.values import dataclass
 
 EXPIRES_AT: Final = "expires_at_millis"
 """The option that says when the credentials beside it expire, in milliseconds since 1970."""

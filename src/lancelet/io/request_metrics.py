@@ -14,13 +14,14 @@ import bisect
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeVar
 
 from lancelet.errors import ObjectNotFoundError
 from lancelet.io.fork import renew_after_fork
 from lancelet.io.store import Store
 from lancelet.io.wrapped import Request, WrappedStore, answer_bytes
+from lancelet.values import dataclass
 
 T = TypeVar("T")
 

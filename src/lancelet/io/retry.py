@@ -13,11 +13,11 @@ patience. Whoever raises it for a write knows that doing the write twice does no
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
 from lancelet import surroundings
 from lancelet.errors import StorageUnavailableError
+from lancelet.values import dataclass
 
 T = TypeVar("T")
 

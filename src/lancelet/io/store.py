@@ -18,7 +18,6 @@ instead, where nothing is copied.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from types import TracebackType
@@ -36,6 +35,7 @@ from lancelet.errors import (
 )
 from lancelet.io.pool import run_in_background
 from lancelet.kernels import join_slices, read_ahead
+from lancelet.values import dataclass
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview | npt.NDArray[Any]
 """Bytes to be written: anything contiguous that exposes the buffer protocol."""

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from lancelet.about import __version__
 from lancelet.io.store import Store
 from lancelet.io.wrapped import Request, WrappedStore
+from lancelet.values import dataclass
 
 T = TypeVar("T")
 

@@ -16,11 +16,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from lancelet.errors import InvalidInputError
+from lancelet.values import dataclass
 
 _SCHEME: Final = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+)://")
 _DRIVE: Final = re.compile(r"^[A-Za-z]:[\\/]")

@@ -8,10 +8,10 @@ Maps are read and written whole by kernels; here is what these and whoever walks
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from lancelet.errors import CorruptDataError
+from lancelet.values import dataclass
 
 HEADER_BYTES: Final = 16
 """Before it there are no nodes."""

@@ -12,7 +12,6 @@ inserted side by side, and the graph is the same however many threads there are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, TypeAlias
 
@@ -20,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet.buffers import Int64s
+from lancelet.values import dataclass
 
 UInt32s: TypeAlias = npt.NDArray[np.uint32]
 LevelNumbers: TypeAlias = npt.NDArray[np.uint8]

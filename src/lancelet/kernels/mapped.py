@@ -9,13 +9,13 @@ Marks are set by whoever reads, once for all readers that share them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from lancelet.buffers import Bytes, Int64s
+from lancelet.values import dataclass
 
 _NO_BLOCKS: Final[Int64s] = np.empty(0, np.int64)
 _NO_SUMS: Final[npt.NDArray[np.uint32]] = np.empty(0, np.uint32)

@@ -17,7 +17,7 @@ The kinds of codes, where `c` is the code of a row:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from lancelet.buffers import Int64s
 from lancelet.kernels.metric import Floats, Metric
+from lancelet.values import dataclass
 
 NO_FLOATS: Final[Floats] = np.empty(0, np.float32)
 _NO_BYTES: Final = np.empty(0, np.uint8)

@@ -19,7 +19,6 @@ to each other, in the order of the UTF-16 units that they add.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
@@ -27,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lancelet.buffers import Bytes
+from lancelet.values import dataclass
 
 COMPLEX: Final = 32
 """Classes from here on are of scripts without blanks."""

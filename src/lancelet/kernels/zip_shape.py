@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from lancelet.errors import InvalidInputError
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
@@ -21,6 +20,7 @@ from lancelet.dataset.dataset import LanceDataset
 from lancelet.dataset.write import write_dataset
 from lancelet.errors import AlreadyExistsError, DatasetNotFoundError
 from lancelet.io.uri import join
+from lancelet.values import dataclass
 
 SEPARATOR: Final = "$"
 TABLE: Final = "table"

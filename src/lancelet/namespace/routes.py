@@ -5,9 +5,10 @@ count_table_rows   POST /v1/table/{id}/count_rows   a JSON object, answered by a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+from lancelet.values import dataclass
 
 
 class Body(Enum):

@@ -11,7 +11,7 @@ A base is named by its name or its path. Deletion files and manifests stay with 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from lancelet.errors import InvalidInputError
 from lancelet.format.base_paths import BasePath
@@ -22,6 +22,7 @@ from lancelet.ops.publish import Remarks, publish
 from lancelet.ops.write import Target
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 
 class BaseError(InvalidInputError, OSError):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from lancelet.io.open import open_store
 from lancelet.io.store import StorageOptions
 from lancelet.query.blobs import BlobPlace, read_places
 from lancelet.query.kinds import is_bytes
+from lancelet.values import dataclass
 
 _SCHEMAS_KEPT: Final = 16
 _THRESHOLD: Final = re.compile(r"lance-encoding:blob-.*-size-threshold")

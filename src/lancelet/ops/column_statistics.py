@@ -13,7 +13,6 @@ estimated from their hashes, to about 2 percent, for which the column is read.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -33,6 +32,7 @@ from lancelet.query.plan import plan_scan
 from lancelet.query.scan_options import ScanOptions
 from lancelet.rowids.address import UInt64s
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 _REGISTER_BITS: Final = 12
 _REGISTERS: Final = 1 << _REGISTER_BITS

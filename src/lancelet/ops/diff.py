@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 
 from lancelet.errors import VersionNotFoundError
@@ -33,6 +32,7 @@ from lancelet.ops.changes.between import RowsNotTrackedError, check_followed
 from lancelet.ops.changes.rows import ChangeKind, rows_changed
 from lancelet.ops.list_files import files_of
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 
 class Side(Enum):

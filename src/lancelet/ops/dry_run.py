@@ -14,7 +14,7 @@ whatever ends in one commit; `rehearse_apart` does what makes no version, such a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -36,6 +36,7 @@ from lancelet.table.handlers.base import CommitHandler
 from lancelet.table.location import TableLocation
 from lancelet.table.manifests import ManifestEntry
 from lancelet.table.snapshot import Snapshot, latest_snapshot, open_snapshot
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ is nothing to bring along.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +33,7 @@ from lancelet.table.conflict.rebase import AffectedRows
 from lancelet.table.dictionaries import dictionary_values_of
 from lancelet.table.lineage import row_ids_of
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

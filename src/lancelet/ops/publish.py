@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeVar
 
 from lancelet import surroundings
@@ -16,6 +16,7 @@ from lancelet.ops.cleanup import auto_cleanup
 from lancelet.table.commit import CommitOptions, commit
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import Snapshot, open_snapshot
+from lancelet.values import dataclass
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ operation of the format does both.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -38,6 +38,7 @@ from lancelet.table.commit import CommitOptions
 from lancelet.table.conflict.rebase import with_deletions
 from lancelet.table.location import Place
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 _COPY_BYTES: Final = 8 * 1024 * 1024
 _REMARKS: Final = Remarks("repair")

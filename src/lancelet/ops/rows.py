@@ -18,7 +18,6 @@ import dataclasses
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -27,6 +26,7 @@ import pyarrow as pa
 from lancelet.errors import InvalidInputError, SchemaMismatchError
 from lancelet.format.blob_values import BlobType, blob_array
 from lancelet.format.schema import Schema
+from lancelet.values import dataclass
 
 _CHUNK_ROWS: Final = 8192
 _HUGGING_FACE_ROWS: Final = 1000

@@ -10,7 +10,7 @@ Append and overwrite create the table where there is none.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import Final
 
@@ -41,6 +41,7 @@ from lancelet.table.commit import CommitOptions, check_same_table
 from lancelet.table.dictionaries import dictionary_values_of
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import Snapshot, latest_snapshot
+from lancelet.values import dataclass
 
 _RETRY_SECONDS: Final = 30.0
 """For how long rows that were written are appended again where others were first."""

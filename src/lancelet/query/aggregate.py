@@ -9,13 +9,13 @@ Nulls are in no measure but the count of rows; a sum of nothing is null. Null is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancelet.errors import InvalidInputError, UnsupportedError
+from lancelet.values import dataclass
 
 _FUNCTIONS: Final = {"count": "count", "sum": "sum", "min": "min", "max": "max", "avg": "mean"}
 

@@ -11,7 +11,6 @@ asks for the bytes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from lancelet.buffers import Ranges
@@ -28,6 +27,7 @@ from lancelet.query.take import take_addresses
 from lancelet.rowids.address import UInt64s, fragments_of
 from lancelet.table.location import Place
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 _SCHEME: Final = "://"
 _OFFSET_BITS: Final = 64

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pyarrow as pa
 
 from lancelet.query.expression import Expression
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

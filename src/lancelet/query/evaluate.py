@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
 import pyarrow as pa
@@ -33,6 +32,7 @@ from lancelet.query.functions.registry import FUNCTIONS
 from lancelet.query.matching import match_like
 from lancelet.query.nested import nested_equal
 from lancelet.query.traversal import walk
+from lancelet.values import dataclass
 
 Rows: TypeAlias = "pa.RecordBatch | pa.StructArray"
 

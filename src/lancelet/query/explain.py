@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import reduce
 
 import pyarrow as pa
@@ -27,6 +27,7 @@ from lancelet.query.indexing.segments import index_loads
 from lancelet.query.node_meter import READ, SORT, Measured, NodeMeter, meter_for
 from lancelet.query.plan import ScanPlan
 from lancelet.query.predict import ASKED, Step, plan_steps
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

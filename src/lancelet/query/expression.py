@@ -17,7 +17,6 @@ written; `bind` returns a tree whose literals and casts fit a schema.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeAlias, assert_never
 
@@ -25,6 +24,7 @@ import pyarrow as pa
 
 from lancelet.query.data_types import print_arrow_type, print_sql_type
 from lancelet.query.literal_text import print_scalar, quote_text
+from lancelet.values import dataclass
 
 
 class Operator(Enum):

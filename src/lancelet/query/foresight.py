@@ -12,7 +12,7 @@ nothing were known of them, so what describes them is expected once more.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from lancelet.encodings.base import RowRange
@@ -47,6 +47,7 @@ from lancelet.query.nodes.read import windows
 from lancelet.query.nodes.sort import plan_keys, sorted_batch_rows
 from lancelet.query.nodes.source import FragmentSource, sources
 from lancelet.query.plan import ScanPlan, filter_steps
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ Where the table has a column of such a name too, the name means what the search 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -23,6 +22,7 @@ from lancelet.query.expression import Column
 from lancelet.query.projection import OutputColumn, computed_column, scan_schema
 from lancelet.query.scan_options import Columns
 from lancelet.query.traversal import columns_of
+from lancelet.values import dataclass
 
 if TYPE_CHECKING:
     from lancelet.query.search.hits import Search

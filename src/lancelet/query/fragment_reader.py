@@ -10,7 +10,6 @@ Which file has which part of a field is worked out once for each set of fields.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
@@ -29,6 +28,7 @@ from lancelet.query.overlays import Overlays
 from lancelet.query.parts import Piece, assemble, part_within
 from lancelet.query.scan_types import read_as, scan_type
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 _BATCH_ROWS_MIN: Final = 1024
 _PLANS_MAX: Final = 16

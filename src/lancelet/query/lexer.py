@@ -9,7 +9,6 @@ instead of two hundred thousand words.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NoReturn
 
@@ -17,6 +16,7 @@ import pyarrow as pa
 
 from lancelet.errors import ExpressionError
 from lancelet.query.literal_text import DECIMAL256_DIGITS, decimal_type, exact_numbers
+from lancelet.values import dataclass
 
 _SHOWN_CHARACTERS: Final = 60
 

@@ -14,7 +14,6 @@ import math
 import re
 import zoneinfo
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Final
@@ -23,6 +22,7 @@ import pyarrow as pa
 
 from lancelet.query.data_types import print_arrow_type
 from lancelet.query.kinds import is_any_list, is_bytes, is_text
+from lancelet.values import dataclass
 
 NANOSECONDS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 """How many nanoseconds a tick of each Arrow unit lasts."""

@@ -15,7 +15,6 @@ Text is parsed as the type it meets, so dates, decimals and durations may simply
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context, Decimal, InvalidOperation
 from typing import Final, TypeAlias
 
@@ -34,6 +33,7 @@ from lancelet.query.literal_text import (
     parse_time_ns,
     zone_offset_ns,
 )
+from lancelet.values import dataclass
 
 _EXACT: Final = Context(prec=400)
 

@@ -11,7 +11,6 @@ how many there are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -30,6 +29,7 @@ from lancelet.query.nodes.pack import Pack, packed
 from lancelet.query.nodes.source import FragmentSource, sources, waits_for_storage
 from lancelet.query.plan import FilterStep, ScanPlan
 from lancelet.rowids.selection import ALL
+from lancelet.values import dataclass
 
 _LOOKS_MAX: Final = 16
 """Of single rows in more places only those in some are worked out."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from lancelet.query.coercion import CoercionError
+from lancelet.values import dataclass
 
 _JSON_NAMES = frozenset({"arrow.json", "lance.json"})
 

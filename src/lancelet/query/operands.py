@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NoReturn
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ from lancelet.query.expression import Expression, Operator
 from lancelet.query.lexer import Kind, Lexer, Token, pointer
 from lancelet.query.literal_text import UnfitError, parse_instant, parse_interval, parse_number
 from lancelet.query.literals import Gap, fit, list_of_constants
+from lancelet.values import dataclass
 
 _BARE_FUNCTIONS: Final = frozenset({"current_date", "current_time", "current_timestamp"})
 _TYPED_TEXT: Final = frozenset(

@@ -11,7 +11,6 @@ form in both ways first, and takes it for later constants only if both gave the 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -19,6 +18,7 @@ import pyarrow as pa
 from lancelet.query import expression as ex
 from lancelet.query.expression import Comparison, Operator
 from lancelet.query.kinds import is_text
+from lancelet.values import dataclass
 
 _FORM: Final = re.compile(
     r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(=|<=|>=|<|>)\s*(?:(-?[0-9]{1,18})|'([^'\\]{0,256})')\s*"

@@ -9,7 +9,6 @@ Of rows that a filter leaves a share is guessed by its form, unless an index kno
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Final
 
 from lancelet.query import search as searches
@@ -18,6 +17,7 @@ from lancelet.query.indexing.render import render_part
 from lancelet.query.indexing.search import find_candidates
 from lancelet.query.node_meter import INDICES, READ, REFINE, SEARCH, SORT, TAKE, filter_node
 from lancelet.query.plan import ScanPlan
+from lancelet.values import dataclass
 
 ASKED: Final = "ScalarIndexQuery:"
 

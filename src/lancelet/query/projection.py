@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Final
 
@@ -30,6 +29,7 @@ from lancelet.query.row_columns import ROW_FIELDS
 from lancelet.query.scan_options import Columns
 from lancelet.query.scan_types import scan_field
 from lancelet.query.traversal import columns_of
+from lancelet.values import dataclass
 
 _COLUMN_BYTES: Final = 1024
 """What a column or a field of a projection weighs, about."""

@@ -16,7 +16,6 @@ is known to have none, its maximum counts as missing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, assert_never
 
 import numpy as np
@@ -30,6 +29,7 @@ from lancelet.query.evaluate import compare
 from lancelet.query.expression import Expression, Operator
 from lancelet.query.kinds import is_text, is_ticking
 from lancelet.query.matching import literal_prefix
+from lancelet.values import dataclass
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Side: TypeAlias = Literal["left", "right"]

@@ -6,7 +6,7 @@ ScanOptions(columns=("id", "s.x"), filter="id > 3", limit=10)
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, TypeAlias
 from uuid import UUID
 
@@ -14,6 +14,7 @@ from lancelet.errors import InvalidInputError
 from lancelet.file.arguments import OutOfRangeError
 from lancelet.query.compile import Writable
 from lancelet.rowids.selection import RowMask
+from lancelet.values import dataclass
 
 if TYPE_CHECKING:
     from lancelet.query.search.hits import Search

@@ -13,7 +13,6 @@ checked one after another, each with the columns it reads, the cheapest first.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
@@ -23,6 +22,7 @@ from lancelet.query import expression as ex
 from lancelet.query.evaluate import can_fail, evaluate
 from lancelet.query.expression import Expression, Operator
 from lancelet.query.traversal import children, columns_of, walk, with_children
+from lancelet.values import dataclass
 
 _ONE_ROW: Final = pa.StructArray.from_arrays([pa.nulls(1)], ["row"])
 

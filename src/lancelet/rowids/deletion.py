@@ -11,7 +11,6 @@ Both have a checksum if we wrote them: a note beside the Arrow batch, and a seal
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -26,6 +25,7 @@ from lancelet.format.roaring import bitmap_of, numbers_of, parse_bitmap, render_
 from lancelet.format.seal import sealed, unsealed
 from lancelet.kernels import crc32c
 from lancelet.rowids.address import OFFSETS_MAX
+from lancelet.values import dataclass
 
 BITMAP_FROM_ROWS: Final = 5000
 """How many deleted rows make a set a bitmap."""

@@ -14,7 +14,6 @@ binary search for all ids together.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from lancelet.rowids.address import NO_ADDRESS, UInt64s, row_address
 from lancelet.rowids.deletion import NO_DELETIONS, DeletionVector
 from lancelet.rowids.segment import Range
 from lancelet.rowids.sequence import RowIdSequence
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

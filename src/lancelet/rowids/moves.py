@@ -11,7 +11,6 @@ Nothing is kept per row: the place of a row is its offset less the deleted rows 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +26,7 @@ from lancelet.rowids.address import (
     offsets_of,
 )
 from lancelet.rowids.deletion import DeletionVector
+from lancelet.values import dataclass
 
 
 class Source(NamedTuple):

@@ -10,7 +10,6 @@ An array is stored as offsets from its smallest number, in 16 or 32 bits where t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -20,6 +19,7 @@ from lancelet.buffers import Bytes, Int64s
 from lancelet.errors import CorruptDataError
 from lancelet.format.protos import rowids_pb
 from lancelet.rowids.address import UInt64s
+from lancelet.values import dataclass
 
 # Sizes by which the forms of a sorted run compare: a head, and so much for each item.
 _HEAD_BYTES: Final = 24

@@ -12,7 +12,6 @@ bitmap; size 0 stands for all.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -28,6 +27,7 @@ from lancelet.rowids.address import (
     group_by_fragment,
     offsets_of,
 )
+from lancelet.values import dataclass
 
 ALL: Final = None
 """Stands for every row of a fragment."""

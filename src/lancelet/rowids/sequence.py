@@ -10,7 +10,6 @@ keeps its id in the old fragment, where it is deleted, and has it again in the n
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from lancelet.rowids.segment import (
     segment_to_proto,
     slice_segment,
 )
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ numbers from them without counting anew, so they may overlap.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from lancelet.format.protos import rowids_pb
 from lancelet.format.wire import parse_message, render_message
 from lancelet.rowids.address import UInt64s
 from lancelet.rowids.segment import Range, segment_from_proto, segment_to_proto
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

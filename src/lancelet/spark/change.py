@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Unpack
 
@@ -25,6 +24,7 @@ from lancelet.ops.jobs.engine import JobReport
 from lancelet.ops.jobs.migrate import migrate as migrate_in_tasks
 from lancelet.ops.publish import Remarks
 from lancelet.spark.running import Finished, Running, begin
+from lancelet.values import dataclass
 
 _OLDER_THAN: Final = timedelta(days=14)
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Unpack
 
@@ -33,6 +32,7 @@ from lancelet.ops.jobs.add_columns import add_columns as backfill
 from lancelet.ops.jobs.checkpoint import FolderCheckpoint
 from lancelet.ops.publish import Remarks
 from lancelet.spark.running import Finished, Running, begin
+from lancelet.values import dataclass
 
 _LOADED: Final[dict[str, Any]] = {}
 """What the setup of the last job returned in this process, by the name of the job."""

@@ -12,7 +12,7 @@ for one query each cost little more than what they look at.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -32,6 +32,7 @@ from lancelet.query.search.hits import QUERY_INDEX, Search
 from lancelet.query.search.text import read_text_search
 from lancelet.query.search.vector import read_vector_search
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 Queries: TypeAlias = npt.NDArray[Any] | Sequence[Any]
 

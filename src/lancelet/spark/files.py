@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 import pyarrow as pa
@@ -37,6 +37,7 @@ from lancelet.table.apply.state import with_true_version
 from lancelet.table.commit import CommitOptions
 from lancelet.table.mark import Mark
 from lancelet.table.snapshot import Snapshot, latest_snapshot
+from lancelet.values import dataclass
 
 _PAGE_ROWS: Final = 65536
 _PAGE_BYTES: Final = 16 * 1024 * 1024

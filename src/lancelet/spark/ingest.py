@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatch
 from functools import partial
 from typing import Any, Final, Unpack
@@ -35,6 +35,7 @@ from lancelet.spark.files import (
 from lancelet.spark.options import WriteSettings
 from lancelet.spark.running import Finished, Running, begin
 from lancelet.spark.types import spark_schema
+from lancelet.values import dataclass
 
 _TASK_BYTES: Final = 256 * 1024 * 1024
 _BATCH_BYTES: Final = 16 * 1024 * 1024

@@ -12,7 +12,6 @@ along while inserted rows get new ones.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import reduce
 from itertools import groupby
@@ -37,6 +36,7 @@ from lancelet.spark.files import FilePlan, delete_files, write_task
 from lancelet.table.commit import CommitOptions
 from lancelet.table.mark import Mark
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 ACTION: Final = "__lancelet_action"
 ADDRESS: Final = "__lancelet_address"

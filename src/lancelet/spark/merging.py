@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from functools import partial, reduce
 from operator import and_
@@ -57,6 +57,7 @@ from lancelet.spark.write_schema import schema_for_table, stored_field
 from lancelet.spark.writing import Once
 from lancelet.table.mark import Mark
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 
 class Case(IntEnum):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from difflib import get_close_matches
 from typing import Final
@@ -21,6 +21,7 @@ from lancelet.format.version import FileVersion
 from lancelet.ops.jobs.inserts import OnChange
 from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.ops.write import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE, FileLimits
+from lancelet.values import dataclass
 
 STORAGE_PREFIX: Final = "storage."
 VECTOR_PREFIX: Final = "vector."

@@ -6,13 +6,13 @@ versions, and passes them as its limit of files. Before, a batch is all there is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import pyspark
 
 from lancelet.errors import UnsupportedError
 from lancelet.spark.options import StreamOptions
+from lancelet.values import dataclass
 
 try:
     from pyspark.sql.streaming import datasource as limits

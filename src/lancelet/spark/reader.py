@@ -12,7 +12,7 @@ so filters and limits are options; see the guide.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -38,6 +38,7 @@ from lancelet.spark.convert import convert_batch
 from lancelet.spark.options import ReadOptions
 from lancelet.spark.types import JSON_KEY, arrow_schema, spark_schema
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 
 class TaskPartition(InputPartition):

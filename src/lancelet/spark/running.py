@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypedDict
 
 from pyspark import cloudpickle
@@ -15,6 +14,7 @@ from lancelet.ops.jobs.engine import Job, JobReport, ProgressCallback
 from lancelet.ops.jobs.local import LocalEngine
 from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.spark.engine import SparkEngine
+from lancelet.values import dataclass
 
 
 class Place(TypedDict, total=False):

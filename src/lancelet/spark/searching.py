@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Unpack
 
@@ -32,6 +31,7 @@ from lancelet.spark.options import ReadOptions
 from lancelet.spark.reader import pinned, ref_of
 from lancelet.spark.running import Place, table_at
 from lancelet.spark.types import arrow_schema, spark_schema
+from lancelet.values import dataclass
 
 QUERIES_PER_TASK: Final = 4096
 _BATCH_QUERIES: Final = 1024

@@ -12,7 +12,6 @@ are the same row is known by stable row ids, or by the columns that the option `
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -27,6 +26,7 @@ from lancelet.spark.convert import convert_batch
 from lancelet.spark.stream_offset import Offset, open_version
 from lancelet.spark.types import spark_schema
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 VERSION_COLUMN: Final = "_commit_version"
 ID_COLUMN: Final = "row_id"

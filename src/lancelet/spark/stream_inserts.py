@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
@@ -19,6 +18,7 @@ from lancelet.query.scan_options import ScanOptions
 from lancelet.spark.reader import run_scan
 from lancelet.spark.stream_offset import Offset, open_version
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 _ROWS_PER_TASK: Final = 1_000_000
 

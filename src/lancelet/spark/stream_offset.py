@@ -10,12 +10,12 @@ says exactly where a restarted stream goes on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from lancelet.errors import InvalidInputError, VersionNotFoundError
 from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -50,6 +50,7 @@ from lancelet.spark.writer import Written, fragments_of
 from lancelet.table.commit import CommitOptions
 from lancelet.table.mark import Mark
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 _METADATA: Final = "metadata"
 _UPSERT_RETRIES: Final = Retries(most=20, seconds=300.0)

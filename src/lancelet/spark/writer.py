@@ -10,7 +10,7 @@ Files of attempts that died are not known to anybody; cleaning up finds them by 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
@@ -27,6 +27,7 @@ from lancelet.spark.files import (
     write_task,
 )
 from lancelet.spark.options import WriteSettings
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True)

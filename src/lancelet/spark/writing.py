@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Unpack
 
@@ -45,6 +45,7 @@ from lancelet.spark.running import Finished, Running, begin
 from lancelet.table.commit import CommitOptions
 from lancelet.table.mark import Mark
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 MODES: Final = ("create", "append", "overwrite", "replace")
 

@@ -19,7 +19,7 @@ of the latest version is only advice; the disk may write both when it likes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from lancelet import surroundings
@@ -76,6 +76,7 @@ from lancelet.table.snapshot import (
     unsaved_snapshot,
     written_snapshot,
 )
+from lancelet.values import dataclass
 
 ATTEMPTS: Final = 20
 _WAIT_MS_FIRST: Final = 2.0

@@ -13,7 +13,7 @@ all are, and those of fragments that were never rewritten stay the same.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from pyroaring import FrozenBitMap
@@ -43,6 +43,7 @@ from lancelet.rowids.moves import RowMoves, Source, Target
 from lancelet.table.apply import State
 from lancelet.table.apply.coverage import without_overlaps
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 _MILLION = 1_000_000
 

@@ -18,7 +18,6 @@ table came without its folder of versions, that is its one version, as its numbe
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final
@@ -55,6 +54,7 @@ from lancelet.format.paths import (
 from lancelet.io import ObjectInfo, Store
 from lancelet.io.cache import CACHE, LruCache
 from lancelet.io.uri import name
+from lancelet.values import dataclass
 
 _JUST_WRITTEN: Final = timedelta(seconds=1)
 """For so long the times of a file may not tell it from another one."""

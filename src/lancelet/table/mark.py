@@ -11,10 +11,10 @@ finds it done. Other writers carry the config along without knowing what it says
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from lancelet.errors import CorruptDataError
+from lancelet.values import dataclass
 
 PREFIX: Final = "lancelet.stream."
 

@@ -23,7 +23,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
@@ -40,6 +40,7 @@ from lancelet.format.seal import sealed, unsealed
 from lancelet.io import Store
 from lancelet.table.location import TableLocation
 from lancelet.table.manifests import ManifestEntry, VersionFolder
+from lancelet.values import dataclass
 
 _RECORD: Final = re.compile(r"\.removed-\d{20}-(\d{20})-[0-9a-f]{32}\.json")
 _HOLD: Final = re.compile(r"\.hold-(\d{20})-[0-9a-f]{32}")

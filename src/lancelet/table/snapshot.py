@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Final, TypeVar
 
@@ -50,6 +50,7 @@ from lancelet.rowids.deletion import NO_DELETIONS, DeletionVector
 from lancelet.table.handlers import CommitHandler
 from lancelet.table.location import TableLocation
 from lancelet.table.manifests import ManifestEntry, VersionFolder, open_manifest
+from lancelet.values import dataclass
 
 T = TypeVar("T")
 

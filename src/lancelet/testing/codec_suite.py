@@ -12,7 +12,7 @@ lie wherever they lie.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -51,6 +51,7 @@ from lancelet.testing.blocks import (
     strings,
     structs,
 )
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ rows, is compared between implementations only.
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, ClassVar, Final
 
@@ -25,6 +24,7 @@ from lancelet.testing.table_model import (
     Row,
     TableModel,
 )
+from lancelet.values import dataclass
 
 ROW_VERSIONS: Final = ("_row_created_at_version", "_row_last_updated_at_version")
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 import decimal
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -27,6 +26,7 @@ from hypothesis import strategies as st
 
 from lancelet.file.storage import cast_values
 from lancelet.format.version import FileVersion
+from lancelet.values import dataclass
 
 Generator: TypeAlias = np.random.Generator
 

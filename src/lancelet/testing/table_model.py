@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import pyarrow as pa
+
+from lancelet.values import dataclass
 
 Row = dict[str, Any]
 """The values of a row by column."""

@@ -7,7 +7,7 @@ a list of Python's values, which a `decode` of its column or a `collate` makes s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.torch.tensors import numbers_of
+from lancelet.values import dataclass
 
 Form = Literal["arrow", "numpy", "torch", "jax"]
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, Final, Literal, NotRequired, Protocol, TypedDict, get_args
 
 import numpy as np
@@ -23,6 +22,7 @@ from lancelet.config import CPU_THREADS
 from lancelet.errors import InvalidInputError
 from lancelet.training.convert import Converter, Form
 from lancelet.training.shuffle import Places
+from lancelet.values import dataclass
 
 Uneven = Literal["pad", "cut"]
 _BUDGET: Final = 256 << 20

@@ -8,7 +8,7 @@ A plan that is used up begins its next epoch; where that is, follows from the pl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from lancelet.errors import InvalidInputError
 from lancelet.training.loader import Loader
 from lancelet.training.plan import Plan
 from lancelet.training.shuffle import Places, fractions, mixed_key
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

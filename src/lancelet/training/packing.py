@@ -11,7 +11,7 @@ So a sample needs the lengths of sequences only, which are read once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from lancelet.errors import InvalidInputError
 from lancelet.training.loader import Loader
 from lancelet.training.plan import Plan
 from lancelet.training.shuffle import Places
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,7 +10,6 @@ places that were taken, with as many ranks as there are then.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -30,6 +29,7 @@ from lancelet.training.shuffle import (
     WithReplacement,
 )
 from lancelet.training.splits import rows_of_split
+from lancelet.values import dataclass
 
 if TYPE_CHECKING:
     from lancelet.training.loader import Loader

@@ -13,11 +13,12 @@ every release of NumPy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from lancelet.values import dataclass
 
 Places = npt.NDArray[np.int64]
 _ROUNDS: Final = 5

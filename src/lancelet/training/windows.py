@@ -5,7 +5,6 @@ size 3, step 2, rows of group a: 0 1 2 3 4, of b: 5 6 7     ->    0 1 2 | 2 3 4 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from lancelet.torch.tensors import numbers_of
 from lancelet.training.loader import Loader
 from lancelet.training.plan import Plan
 from lancelet.training.shuffle import ByRows, InOrder, Places
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

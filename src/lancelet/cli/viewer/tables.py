@@ -7,7 +7,7 @@ does not exist, so no name leads elsewhere.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any, Final
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ from lancelet.errors import InvalidInputError, NotFoundError, UnsupportedError
 from lancelet.ops.check import Level, iter_findings
 from lancelet.query.functions.registry import FUNCTIONS
 from lancelet.table.snapshot import Snapshot, open_entry
+from lancelet.values import dataclass
 
 ROWS_MAX: Final = 500
 PAGES_MAX: Final = 5_000

@@ -22,7 +22,6 @@ imports the registry. Every codec reads in the order *describe, propose, encode,
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
@@ -32,6 +31,7 @@ from lancelet.encodings.base import Block, FixedWidth, Variable
 from lancelet.errors import UnsupportedError
 from lancelet.format.protos import encodings21_pb as pb21
 from lancelet.format.protos import encodings23_pb as pb23
+from lancelet.values import dataclass
 
 Encoding: TypeAlias = pb21.CompressiveEncoding | pb23.CompressiveEncoding
 """A codec with its parameters, as a page stores it; the numbers of both messages agree."""

@@ -11,7 +11,6 @@ items of the innermost level. A null list is no concern of the codec: levels say
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -40,6 +39,7 @@ from lancelet.encodings.codecs.expect import check_sizes, expect_fixed_rows
 from lancelet.encodings.codecs.flat import BITS_MAX, cut_bits, flat_bits, flat_encoding, join_bits
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.format.protos import encodings21_pb as pb21
+from lancelet.values import dataclass
 
 NESTING_MAX: Final = 16
 """The deepest nesting of lists of fixed size that is followed."""

@@ -12,7 +12,6 @@ run of blocks for all of them, and the plain tails.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -27,6 +26,7 @@ from lancelet.encodings.codecs.flat import flat_encoding
 from lancelet.encodings.codecs.words import WORDS, as_words, checked_word_bits, from_words
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.format.protos import encodings21_pb as pb21
+from lancelet.values import dataclass
 
 BLOCK_VALUES: Final = 1024
 """Values of a packed block."""

@@ -16,10 +16,10 @@ Entries up to 2 have a value slot each (a null value still has one); entries of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 
 from lancelet.errors import CorruptDataError
+from lancelet.values import dataclass
 
 
 class LayerKind(IntEnum):

@@ -16,7 +16,7 @@ primitive items, dictionaries, packed structs, blobs and structs without childre
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ import pyarrow as pa
 from lancelet.encodings.base import FileVersion
 from lancelet.errors import UnsupportedError
 from lancelet.format.field import Field
+from lancelet.values import dataclass
 
 BLOB_V2_DESCRIPTOR: Final = pa.struct(
     [

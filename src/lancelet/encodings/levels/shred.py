@@ -19,7 +19,7 @@ the leaf only. Whatever an array holds behind a null list is left behind.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -34,6 +34,7 @@ from lancelet.encodings.take import take_rows
 from lancelet.errors import UnsupportedError
 from lancelet.format.field import Field
 from lancelet.kernels import Levels, expand_list
+from lancelet.values import dataclass
 
 _Flags: TypeAlias = npt.NDArray[np.bool_]
 

@@ -20,13 +20,13 @@ All chunks of a range are taken apart, and put together, with a few array operat
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from lancelet import kernels
 from lancelet.buffers import Bytes, Int64s, Slices
+from lancelet.values import dataclass
 
 ALIGNMENT = 8
 PAD_BYTE = 0xFE

@@ -17,7 +17,6 @@ and a page counts as known only afterwards, so threads need no lock.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -37,6 +36,7 @@ from lancelet.encodings.spans import expand
 from lancelet.encodings.stored_pages import StoredPages, bounds_of
 from lancelet.encodings.stretches import Stretches
 from lancelet.errors import CorruptDataError
+from lancelet.values import dataclass
 
 _CHUNK_BYTES = 5 * 8
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +46,7 @@ from lancelet.encodings.stored_pages import StoredPages, bounds_of
 from lancelet.encodings.stretches import Stretches
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.kernels import KnownRun
+from lancelet.values import dataclass
 
 DENSE_PICKS = 4
 """If one in so many values of the chunks is wanted, they are decoded as a whole."""

@@ -13,14 +13,13 @@ open before. So row 1 begins in chunk 0 and ends in chunk 2.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from lancelet.buffers import Bytes, Int64s
 from lancelet.encodings.levels import Levels
 from lancelet.encodings.spans import expand
 from lancelet.errors import CorruptDataError
+from lancelet.values import dataclass
 
 DEPTH = 1
 """Rows are found at the top level only; no writer goes deeper."""

@@ -14,7 +14,7 @@ made once. Of several pages none is of lists.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -32,6 +32,7 @@ from lancelet.encodings.miniblock.frame import LEVELS_MAX, ChunkParts, build_wor
 from lancelet.encodings.miniblock.repetition_index import DEPTH, build_repetition_index
 from lancelet.encodings.pages import ChunkedPages, sum_of, take_slices
 from lancelet.encodings.spans import expand
+from lancelet.values import dataclass
 
 _Page: TypeAlias = tuple[int, MiniBlockLayout | None, tuple[Bytes, ...]]
 """The place of a page, its layout, if one fits, and its buffers."""

@@ -13,7 +13,6 @@ No validity is stored anywhere. A null string and an empty one are the same to a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +20,7 @@ import pyarrow as pa
 from lancelet.buffers import Int64s
 from lancelet.errors import CorruptDataError
 from lancelet.format.field import Field
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,7 +13,7 @@ Nulls are not stored: numbers under nulls are written as zero, and readers see j
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 import numpy as np
@@ -29,6 +29,7 @@ from lancelet.encodings.v0_1.pages import is_variable
 from lancelet.errors import UnsupportedError
 from lancelet.format.field import Field
 from lancelet.format.logical_type import LARGE_LISTS, LISTS, MAP, STRUCT
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,6 @@ reading needs no further checks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -27,6 +25,7 @@ from lancelet.encodings.v2_0.page import PageCache, StoredBuffer
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.format.protos import encodings20_pb as pb
 from lancelet.format.protos import encodings21_pb as pb21
+from lancelet.values import dataclass
 
 _CHUNK = 1024
 

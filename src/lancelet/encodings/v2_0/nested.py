@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +13,7 @@ from lancelet.encodings.gather import gather
 from lancelet.encodings.spans import Spans
 from lancelet.encodings.v2_0.page import Decoder, PageCache, StoredBuffer
 from lancelet.errors import ArrayOverflowError, CorruptDataError, UnsupportedError
+from lancelet.values import dataclass
 
 _NULL_BYTES_MAX = 1 << 32
 """The most memory that nulls may take which take none in the file."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
@@ -14,6 +13,7 @@ from lancelet.encodings.spans import Spans
 from lancelet.errors import CorruptDataError, UnsupportedError
 from lancelet.format.protos import encodings20_pb as pb
 from lancelet.format.protos import wire_pb
+from lancelet.values import dataclass
 
 T = TypeVar("T")
 

@@ -10,8 +10,6 @@ bytes only in a second round. Lists fold their nulls into offsets in the same wa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -24,6 +22,7 @@ from lancelet.encodings.spans import Spans
 from lancelet.encodings.v2_0.page import Decoder
 from lancelet.errors import CorruptDataError
 from lancelet.format.protos import encodings21_pb as pb21
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

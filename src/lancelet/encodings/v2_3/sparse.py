@@ -9,7 +9,6 @@ what it says of them; on the way out, arrays are wrapped around the values.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 import numpy as np
@@ -41,6 +40,7 @@ from lancelet.encodings.v2_3.structure import (
 from lancelet.encodings.v2_3.values import SparseValues
 from lancelet.errors import CorruptDataError
 from lancelet.format.protos import encodings23_pb as pb
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,7 +14,6 @@ dozen nulls costs a dozen numbers; only the slots that are read become flags and
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -28,6 +27,7 @@ from lancelet.encodings.leaf import Picked
 from lancelet.encodings.spans import expand
 from lancelet.errors import CorruptDataError
 from lancelet.format.protos import encodings23_pb as pb
+from lancelet.values import dataclass
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 

@@ -10,7 +10,6 @@ none                     everything is null
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -34,6 +33,7 @@ from lancelet.encodings.v2_3.structure import (
     is_member,
 )
 from lancelet.errors import CorruptDataError
+from lancelet.values import dataclass
 
 
 class SparseValues(Protocol):

@@ -9,7 +9,6 @@ no bound         null, which the format stores as an empty string
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -23,6 +22,7 @@ from lancelet.encodings.arrow import block_from_arrow, validity_bits
 from lancelet.encodings.base import FixedWidth, Variable
 from lancelet.encodings.gather import gather
 from lancelet.encodings.v0_1 import is_variable
+from lancelet.values import dataclass
 
 TEXT_BYTES_MAX: Final = 64
 """The bytes of a string that statistics keep."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -23,6 +22,7 @@ from lancelet.errors import CorruptDataError
 from lancelet.file.v0_1.page_table import parse_table, table_range
 from lancelet.format.protos import file_pb, table_pb
 from lancelet.format.schema import Schema
+from lancelet.values import dataclass
 
 FOOTER: Final = struct.Struct("<qHH4s")
 MESSAGE_HEAD: Final = struct.Struct("<I")

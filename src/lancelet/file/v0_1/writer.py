@@ -14,7 +14,6 @@ cut, since readers of this version pair the files of a fragment batch by batch.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, repeat
 from typing import Final
 
@@ -40,6 +39,7 @@ from lancelet.format.protos import file_pb, table_pb
 from lancelet.format.schema import Schema
 from lancelet.format.version import FileVersion
 from lancelet.io.store import ObjectWriter, Store
+from lancelet.values import dataclass
 
 MAX_ROWS_PER_GROUP: Final = 1024
 _ROWS_AT_ONCE: Final = 1 << 18

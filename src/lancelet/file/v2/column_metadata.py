@@ -16,7 +16,6 @@ A file may have ten thousand columns, whose metadata are decoded at once, into c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Final
@@ -31,6 +30,7 @@ from lancelet.encodings.base import StoredColumn, StoredPage
 from lancelet.encodings.stored_pages import StoredPages, bounds_of
 from lancelet.errors import CorruptDataError
 from lancelet.format.protos import encodings20_pb, file2_pb, wire_pb
+from lancelet.values import dataclass
 
 # Numbers of fields, of `ColumnMetadata` and of `Encoding`.
 _OWN_ENCODING, _PAGES, _DIRECT, _BYTES_OF_DIRECT = 1, 2, 2, 1

@@ -12,13 +12,13 @@ takes to go through all fields again.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from lancelet.encodings.base import FileVersion
 from lancelet.file.v2.generation import column_encodings, columns_of, place_columns
 from lancelet.format.field import Field
+from lancelet.values import dataclass
 
 _SCHEMAS_KEPT: Final = 16
 

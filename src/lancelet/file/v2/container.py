@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -39,6 +39,7 @@ from lancelet.file.v2.footer import (
     table_bytes,
 )
 from lancelet.io.store import ObjectWriter
+from lancelet.values import dataclass
 
 Place = tuple[int, int]
 """Position and size of bytes in the file."""

@@ -11,7 +11,6 @@ after those of the sources were verified.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from lancelet.buffers import Bytes, Ranges
@@ -25,6 +24,7 @@ from lancelet.file.v2.generation import place_columns
 from lancelet.file.v2.reader import FileReader
 from lancelet.format.schema import Schema
 from lancelet.io.store import ObjectWriter
+from lancelet.values import dataclass
 
 _VERSIONS: Final = frozenset({FileVersion.V2_1, FileVersion.V2_2})
 """The versions in which nothing of a page depends on the pages around it."""

@@ -21,7 +21,6 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -29,6 +28,7 @@ import numpy as np
 from lancelet.buffers import Bytes, Ranges
 from lancelet.errors import CorruptDataError
 from lancelet.format.version import FileVersion
+from lancelet.values import dataclass
 
 MAGIC: Final = b"LANC"
 ALIGNMENT: Final = 64

@@ -15,13 +15,14 @@ compared with their checksums: while the file is the same, each block is compare
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from lancelet.encodings.base import Memo, StoredColumn
 from lancelet.file.selection import OpenedFields
 from lancelet.file.v2.metadata import FileMetadata
 from lancelet.format.schema import Schema
 from lancelet.io.cache import LruCache
+from lancelet.values import dataclass
 
 _COLUMN_BYTES = 2048
 """What a column weighs besides its stored metadata, about."""

@@ -13,7 +13,7 @@ column is first wanted, since a table may have thousands of columns and a query 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -35,6 +35,7 @@ from lancelet.file.v2.column_metadata import (
 )
 from lancelet.file.v2.footer import FOOTER_BYTES, Footer, parse_footer, parse_table, range_at
 from lancelet.format.protos import file_pb
+from lancelet.values import dataclass
 
 _TAIL_BYTES: Final = 64 * 1024
 _EAGER_BYTES: Final = 4 * 1024 * 1024

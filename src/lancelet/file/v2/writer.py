@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
 from dataclasses import field as field_of
+from dataclasses import replace
 from functools import partial
 from typing import Final, Protocol
 
@@ -40,6 +40,7 @@ from lancelet.file.v2.waiting import joined
 from lancelet.file.zones import ZONE_ROWS, LeafBounds
 from lancelet.format.schema import Field, Schema
 from lancelet.io.store import ObjectWriter
+from lancelet.values import dataclass
 
 _FIELD_BYTES: Final = 8 * 1024 * 1024
 _PAGE_BYTES_MAX: Final = 32 * 1024 * 1024

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -26,6 +25,7 @@ from lancelet.index.inverted.token_list import Blocks, TokenList
 from lancelet.io.fork import renew_after_fork
 from lancelet.kernels import PostingLists
 from lancelet.kernels.posting_lists import glance_of
+from lancelet.values import dataclass
 
 Float32s = npt.NDArray[np.float32]
 Key = tuple[int, bool]

@@ -10,11 +10,12 @@ compared. Everything but the idf is in 32 bits, as the reference has it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+
+from lancelet.values import dataclass
 
 UInt32s = npt.NDArray[np.uint32]
 Float32s = npt.NDArray[np.float32]

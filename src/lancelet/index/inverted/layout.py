@@ -12,12 +12,12 @@ Which codecs were used is read from the metadata of the files, whatever the vers
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 
 from lancelet.errors import InvalidInputError
+from lancelet.values import dataclass
 
 METADATA: Final = "metadata.lance"
 DELETED_FRAGMENTS: Final = "deleted_fragments"

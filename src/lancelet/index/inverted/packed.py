@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import IO, Any, Final, TypeAlias
 
 import numpy as np
@@ -23,6 +22,7 @@ import numpy.typing as npt
 from lancelet.errors import StorageError
 from lancelet.index.inverted.postings import Postings, UInt32s, join
 from lancelet.io.store import as_memoryview
+from lancelet.values import dataclass
 
 _TOKENS_AHEAD: Final = 4096
 """So many tokens of a batch are read at once."""

@@ -9,7 +9,6 @@ positions  4 0 7 9 1 2 6      as many as the frequency says, each
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +16,7 @@ import numpy.typing as npt
 from lancelet.buffers import Int64s
 from lancelet.index.text.analyzer import Words
 from lancelet.kernels import counting_order
+from lancelet.values import dataclass
 
 UInt32s = npt.NDArray[np.uint32]
 

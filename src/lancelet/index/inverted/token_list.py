@@ -6,8 +6,6 @@ positions        a stream for each block
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
@@ -15,6 +13,7 @@ from lancelet.buffers import Bytes, Int64s, Slices
 from lancelet.errors import CorruptDataError
 from lancelet.index.inverted.postings import Postings, position_steps
 from lancelet.kernels import decode_postings, encode_postings, encode_streams
+from lancelet.values import dataclass
 
 UInt32s = npt.NDArray[np.uint32]
 

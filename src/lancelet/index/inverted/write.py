@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -37,6 +36,7 @@ from lancelet.index.text.options import TextOptions
 from lancelet.kernels import encode_impacts, encode_postings, encode_streams
 from lancelet.kernels.posting_lists import BLOCKS_TOGETHER
 from lancelet.rowids.address import UInt64s
+from lancelet.values import dataclass
 
 UInt32s = npt.NDArray[np.uint32]
 

@@ -13,13 +13,13 @@ The same vectors and seed give the same clusters.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from lancelet.kernels import nearest_words, sum_by_label
+from lancelet.values import dataclass
 
 Matrix: TypeAlias = npt.NDArray[Any]
 Labels: TypeAlias = npt.NDArray[np.int64]

@@ -16,7 +16,6 @@ means equal in every bit.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -35,6 +34,7 @@ from lancelet.index.parts.ordering import (
 )
 from lancelet.io.spill_folder import SpillFolder
 from lancelet.rowids.address import UInt64s
+from lancelet.values import dataclass
 
 Part: TypeAlias = tuple[pa.Array, UInt64s]
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
 import pyarrow as pa
@@ -30,6 +29,7 @@ from lancelet.index.question import (
     Question,
     StartsWith,
 )
+from lancelet.values import dataclass
 
 Span: TypeAlias = tuple[int, int]
 FindPlaces: TypeAlias = Callable[[pa.Array, Side], Int64s]

@@ -12,7 +12,6 @@ value are asked for; it finds those zones here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from lancelet.encodings.arrow import validity_bits
 from lancelet.index.base import is_ordered_type
 from lancelet.index.parts.ordering import bits_of, is_bytes, number_type
 from lancelet.kernels import zone_min_max, zone_min_max_strings
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

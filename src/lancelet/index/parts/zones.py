@@ -12,7 +12,6 @@ that a kind looks at many at once and never at all of a table.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
@@ -25,6 +24,7 @@ from lancelet.errors import CorruptDataError
 from lancelet.index.base import IndexedRows, Move
 from lancelet.rowids.address import OFFSET_BITS, UInt64s, fragments_of, offsets_of
 from lancelet.rowids.selection import NO_ROWS, RowSet
+from lancelet.values import dataclass
 
 ZONE_FIELDS: Final = tuple(
     pa.field(name, pa.uint64(), nullable=False)

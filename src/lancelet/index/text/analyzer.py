@@ -11,7 +11,7 @@ What a filter does to a piece is done once for the whole build, whatever how oft
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Final, Protocol
 
@@ -26,6 +26,7 @@ from lancelet.index.text.options import TextOptions
 from lancelet.index.text.pieces import Cutter
 from lancelet.kernels import number_words
 from lancelet.kernels.word_table import WordTable
+from lancelet.values import dataclass
 
 UInt32s = npt.NDArray[np.uint32]
 _LEFT_OUT = -1

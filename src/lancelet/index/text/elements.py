@@ -10,7 +10,6 @@ the outermost first.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +18,7 @@ import pyarrow.compute as pc
 
 from lancelet.buffers import Int64s
 from lancelet.errors import InvalidInputError
+from lancelet.values import dataclass
 
 Places = npt.NDArray[np.uint32]
 """A row for each document, with a column for each of the lists that it is in."""

@@ -6,13 +6,13 @@ highlight("The red foxes run", {"fox"}, ...)      The red <b>foxes</b> run
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from lancelet.index.text.analyzer import TextAnalyzer
+from lancelet.values import dataclass
 
 _ELLIPSIS: Final = "…"
 

@@ -19,7 +19,6 @@ order, so the children of a node are next to each other; see `lancelet.kernels.s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -27,6 +26,7 @@ import numpy.typing as npt
 
 from lancelet.buffers import Bytes, Int64s
 from lancelet.errors import StorageError
+from lancelet.values import dataclass
 
 _INDEXES: Final = 8
 _IS_UNITS: Final = 1

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from functools import partial
 from typing import Any, Final
 
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.file.arguments import flag, text, texts, whole_number
+from lancelet.values import dataclass
 
 LANGUAGES: Final = (
     "Arabic",

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from lancelet.buffers import Int64s
 from lancelet.index.folder import IndexLoads
 from lancelet.kernels import PackedCodes
 from lancelet.rowids.address import UInt64s
+from lancelet.values import dataclass
 
 ReadPartition = Callable[[int], tuple[UInt64s, PackedCodes]]
 """Returns the numbers of the rows of a partition and its codes as kernels want them."""

@@ -12,7 +12,6 @@ Rows that stay are not touched.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -28,6 +27,7 @@ from lancelet.index.vector.train import default_target
 from lancelet.index.vector.vectors import matrix_of
 from lancelet.index.vector.writer import write_segment
 from lancelet.rowids.address import UInt64s
+from lancelet.values import dataclass
 
 VectorsOf: TypeAlias = Callable[[UInt64s], tuple[pa.Array, UInt64s]]
 """Returns the vectors of rows that there still are, and the numbers of these."""

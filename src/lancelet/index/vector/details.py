@@ -6,13 +6,14 @@ metric L2, target 8192 rows, pq {8 bits, 16 pieces}, hints {"lance.ivf.max_iters
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from lancelet.format.protos import index_pb
 from lancelet.format.wire import parse_message, render_message
 from lancelet.index.vector.quantizers.registry import GRAPH, quantizer_name
 from lancelet.kernels import Metric
+from lancelet.values import dataclass
 
 TYPE_URL: Final = "/lance.index.pb.VectorIndexDetails"
 CONNECTIONS: Final = 20

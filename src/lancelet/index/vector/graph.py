@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -26,6 +25,7 @@ from lancelet.index.vector import layout
 from lancelet.index.vector.quantizers.base import Codes, Quantizer
 from lancelet.io.metered import IoCounts
 from lancelet.kernels import Graph, build_graph, edge_distances
+from lancelet.values import dataclass
 
 _SCHEMA: Final = pa.schema(
     [

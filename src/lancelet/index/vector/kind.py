@@ -10,7 +10,7 @@ The name of the kind, such as `IVF_PQ`, says how vectors are kept and whether th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any, Final, TypeVar
@@ -34,6 +34,7 @@ from lancelet.index.vector.train import IvfRequest, train_models
 from lancelet.index.vector.vectors import NotVectorsError, matrix_of, vector_type_of
 from lancelet.index.vector.writer import write_segment
 from lancelet.rowids.address import NO_ADDRESS, UInt64s
+from lancelet.values import dataclass
 
 RQ_VERSION: Final = 2
 

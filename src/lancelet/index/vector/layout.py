@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -23,6 +22,7 @@ from lancelet.index.folder import StoredFile
 from lancelet.index.parts.tensor import parse_tensor
 from lancelet.index.vector.quantizers.base import Matrix
 from lancelet.kernels import Metric
+from lancelet.values import dataclass
 
 INDEX_FILE: Final = "index.idx"
 STORAGE_FILE: Final = "auxiliary.idx"

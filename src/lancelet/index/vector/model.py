@@ -8,7 +8,6 @@ are the metric, or differs in the fewest bits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -21,6 +20,7 @@ from lancelet.index.vector.quantizers.base import Matrix, work_type
 from lancelet.kernels import Metric, vector_distances
 from lancelet.kernels.metric import Floats
 from lancelet.rowids.address import UInt64s
+from lancelet.values import dataclass
 
 ROWS_PER_CENTROID: Final = 256
 """How many vectors of a sample each centroid is found from."""

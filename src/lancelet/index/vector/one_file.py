@@ -10,7 +10,6 @@ Writers of today still make it where they are asked for the version `LEGACY`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -30,6 +29,7 @@ from lancelet.io.metered import IoCounts
 from lancelet.io.store import ObjectReader
 from lancelet.kernels import Metric
 from lancelet.rowids.address import UInt64s
+from lancelet.values import dataclass
 
 NAME: Final = "IVF_PQ"
 _FOOTER: Final = np.dtype([("message", "<u8"), ("major", "<u2"), ("minor", "<u2"), ("magic", "S4")])

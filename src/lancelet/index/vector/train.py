@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -35,6 +35,7 @@ from lancelet.index.vector.quantizers.sq import ScalarCodes
 from lancelet.index.vector.segment import IvfSegment
 from lancelet.index.vector.vectors import matrix_of, vector_type_of
 from lancelet.kernels import Metric
+from lancelet.values import dataclass
 
 PARTITIONS_MAX: Final = 4096
 _TARGETS: Final = {"IVF_FLAT": 4096, "IVF_PQ": 8192, "IVF_SQ": 8192, "IVF_RQ": 4096}

@@ -13,7 +13,6 @@ A version that was cleaned up may have been any of these, so it counts as the wo
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -23,6 +22,7 @@ from lancelet.format import operation as ops
 from lancelet.format.transaction import Transaction
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import Snapshot, open_snapshot
+from lancelet.values import dataclass
 
 _KEEP_ADDRESSES: Final = (
     ops.Append,

@@ -12,7 +12,6 @@ Fragments are compared as the manifests have them, so this reads only deletion f
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from lancelet.buffers import Int64s
 from lancelet.format.fragment import DataFile, Fragment
 from lancelet.rowids.address import UInt64s, addresses_of
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

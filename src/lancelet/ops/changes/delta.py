@@ -20,7 +20,6 @@ is an error to ask.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -41,6 +40,7 @@ from lancelet.query.scan_options import ScanOptions
 from lancelet.table.lineage import created_versions_of, updated_versions_of
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import Snapshot, open_snapshot
+from lancelet.values import dataclass
 
 _ID: Final = RowColumn.ID.value
 _CREATED: Final = RowColumn.CREATED.value

@@ -14,7 +14,6 @@ more memory than a block and what is recorded of the rows of a fragment.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -32,6 +31,7 @@ from lancelet.query.row_columns import ROW_FIELDS, RowColumn
 from lancelet.query.take import take_addresses
 from lancelet.rowids.address import UInt64s
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 CHANGE_KINDS: Final = tuple(ChangeKind)
 _BLOCK_ROWS: Final = 8192

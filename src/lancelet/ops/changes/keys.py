@@ -14,7 +14,6 @@ memory, a hash and an address of each row, and the bytes of keys that do not fit
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +29,7 @@ from lancelet.query.row_columns import FragmentRows
 from lancelet.query.take import take_addresses
 from lancelet.rowids.address import UInt64s
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 _BLOCK_ROWS = 8192
 

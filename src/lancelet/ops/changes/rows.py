@@ -18,7 +18,6 @@ looked at one after another, and the rows of the other version are found through
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 
@@ -29,6 +28,7 @@ from lancelet.query.row_columns import FragmentRows
 from lancelet.rowids.address import NO_ADDRESS, UInt64s, group_by_fragment, offsets_of
 from lancelet.table.lineage import row_id_index_of
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 _FRAGMENTS_KEPT = 64
 """Of how many fragments of the other version the recorded versions of rows are kept."""

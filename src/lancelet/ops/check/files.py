@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -32,6 +31,7 @@ from lancelet.rowids.address import addresses_of
 from lancelet.rowids.deletion import DeletionVector
 from lancelet.table.location import Place
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 _RESTORE: Final = "restore the object from a copy, or repair the table"
 

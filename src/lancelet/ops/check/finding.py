@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum, IntEnum
 
 from lancelet.errors import InvalidInputError
+from lancelet.values import dataclass
 
 
 class Level(IntEnum):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from lancelet.format.index_metadata import IndexMetadata
@@ -12,6 +11,7 @@ from lancelet.ops.check.finding import Finding, Severity
 from lancelet.ops.indexing.rows import rows_to_index
 from lancelet.query.indexing.segments import TableSegment, kind_of, table_segment
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 Differences: TypeAlias = Callable[[Snapshot, TableSegment], Iterator[str]]
 """Yields where a segment and the rows that it covers disagree."""

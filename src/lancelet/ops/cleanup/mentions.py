@@ -10,7 +10,7 @@ version says they are in. That keeps a few too many at worst, and never one too 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -38,6 +38,7 @@ from lancelet.io.uri import parent
 from lancelet.table.location import TableLocation
 from lancelet.table.manifests import ManifestEntry, find_lone_latest
 from lancelet.table.refs import list_branches
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Final
 
@@ -48,6 +48,7 @@ from lancelet.table.manifests import ManifestEntry
 from lancelet.table.refs import list_branches, list_tags, main_location
 from lancelet.table.removals import Removals, held_versions, is_hold
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 _BLOB_SUFFIX: Final = ".blob"
 _DELETION_SUFFIXES: Final = (".arrow", ".bin")

@@ -9,7 +9,7 @@ The version that is looked at and those after it always stay, and so do tagged o
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -17,6 +17,7 @@ from lancelet import surroundings
 from lancelet.errors import InvalidInputError
 from lancelet.table.manifests import list_versions
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 UNVERIFIED_AGE: Final = timedelta(days=7)
 """From this age on, a file that no version mentions is not being written any more."""

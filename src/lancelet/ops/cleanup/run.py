@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from lancelet import surroundings
@@ -35,6 +34,7 @@ from lancelet.ops.cleanup.policy import UNVERIFIED_AGE, CleanupPolicy
 from lancelet.ops.dry_run import ChangeReport
 from lancelet.table.removals import Removals, record_removals, spare
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 _NEAR_THREADS: Final = 8
 _FEW_FILES: Final = 256

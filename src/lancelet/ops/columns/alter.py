@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -52,6 +52,7 @@ from lancelet.ops.mem_wal.guard import (
 from lancelet.ops.publish import publish, with_retries
 from lancelet.query.row_columns import ROW_FIELDS
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 _DIVISIBLE: Final = {logical_type.STRUCT, *logical_type.LISTS, *logical_type.LARGE_LISTS}
 """Types whose parts may be in different files."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -28,6 +28,7 @@ from lancelet.ops.mem_wal.guard import used_field_id
 from lancelet.query.data_types import print_arrow_type
 from lancelet.query.row_columns import ROW_FIELDS
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 _EXTENSIBLE = {logical_type.STRUCT, *logical_type.LISTS, *logical_type.LARGE_LISTS}
 

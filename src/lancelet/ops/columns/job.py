@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Final
 
@@ -35,6 +35,7 @@ from lancelet.query.nodes.source import waits_for_storage
 from lancelet.table.apply.state import column_ids, with_column_file, without_unknown_files
 from lancelet.table.commit import CommitOptions
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 _TINY_BYTES: Final = 256 * 1024
 _AT_ONCE: Final = 4

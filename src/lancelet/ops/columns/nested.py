@@ -11,7 +11,6 @@ struct that is null is lost. Lists of another length are refused.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
@@ -24,6 +23,7 @@ from lancelet.ops.columns.fields import ColumnError
 from lancelet.ops.columns.spreading import with_items
 from lancelet.query.evaluate import evaluate
 from lancelet.query.expression import Expression
+from lancelet.values import dataclass
 
 
 class Given(Protocol):

@@ -10,7 +10,6 @@ writes the same columns of the same rows, the files that are written already sti
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -25,6 +24,7 @@ from lancelet.query.expression import Column
 from lancelet.query.projection import OutputColumn, Projection
 from lancelet.query.scan_types import scan_field
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 Values = Callable[[Snapshot, Fragment], Iterator[pa.RecordBatch]]
 """Yields values of the stored fields for the live rows of a fragment."""

@@ -9,7 +9,6 @@ Nulls         a schema                    null in every row, so that nothing is 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ import pyarrow as pa
 from lancelet.ops.columns.checkpoint import BatchUDFCheckpoint
 from lancelet.ops.rows import RowStream
 from lancelet.query.compile import Writable
+from lancelet.values import dataclass
 
 BATCH_ROWS = 8192
 """The rows that a function is given at a time, unless the caller says."""

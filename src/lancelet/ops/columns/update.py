@@ -10,7 +10,6 @@ That is a part of a commit that somebody else makes: an update that rewrites col
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +31,7 @@ from lancelet.query.projection import Projection
 from lancelet.query.row_columns import ROW_FIELDS
 from lancelet.table.apply.state import with_column_file
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

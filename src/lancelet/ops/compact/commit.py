@@ -12,7 +12,7 @@ what cannot be saved does not hold up the rest.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from lancelet.errors import CommitConflictError
 from lancelet.format.fragment import Fragment, FragmentId
@@ -23,6 +23,7 @@ from lancelet.ops.compact.rewrite import CompactionMetrics, RewriteResult, disca
 from lancelet.ops.publish import commit_transaction, new_transaction
 from lancelet.table.commit import CommitOptions, commit
 from lancelet.table.snapshot import Snapshot, open_snapshot
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

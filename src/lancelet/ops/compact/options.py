@@ -10,12 +10,13 @@ The defaults are those of the reference.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from enum import Enum
 from typing import Any, Final
 
 from lancelet.errors import InvalidInputError
 from lancelet.file.arguments import OutOfRangeError
+from lancelet.values import dataclass
 
 CONFIG_PREFIX: Final = "lance.compaction."
 

@@ -14,7 +14,7 @@ enough for one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import Any
 
@@ -26,6 +26,7 @@ from lancelet.format.index_metadata import IndexMetadata
 from lancelet.ops.compact.options import CompactionOptions
 from lancelet.table.overlays import overlaid_since
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

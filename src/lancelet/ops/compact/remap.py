@@ -13,7 +13,6 @@ readers that then take them to cover the new fragments, and still look for rows 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from pyroaring import BitMap, FrozenBitMap
@@ -29,6 +28,7 @@ from lancelet.ops.indexing.remap import ScalarRemapper
 from lancelet.query.indexing.segments import table_segment
 from lancelet.table.fragment_reuse import FragmentReuse
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 
 class Remapper(Protocol):

@@ -10,7 +10,7 @@ committed; a task that fails leaves no files behind, as far as the store lets it
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from typing import Any, Final
@@ -35,6 +35,7 @@ from lancelet.query.nodes.pack import Pack, packed
 from lancelet.query.nodes.source import FragmentSource, waits_for_storage
 from lancelet.table.dictionaries import dictionary_values_of
 from lancelet.table.snapshot import Snapshot, open_snapshot
+from lancelet.values import dataclass
 
 _SMALL_BYTES: Final = 1024 * 1024
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import uuid
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
@@ -38,6 +38,7 @@ from lancelet.ops.publish import publish
 from lancelet.query.indexing.segments import loses_rows
 from lancelet.rowids.address import UInt64s
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 _LOADING: Final = "load_data"
 

@@ -6,7 +6,6 @@ by_id    2 segments    3 of 4 fragments, 900 of 1000 rows indexed
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -23,6 +22,7 @@ from lancelet.io.uri import join
 from lancelet.ops.indexing.drop import UnknownIndexError, segments_of
 from lancelet.query.indexing.segments import table_segment
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -21,6 +20,7 @@ from lancelet.errors import InvalidInputError
 from lancelet.index.base import IndexedRows
 from lancelet.query.functions.json_path import find_values
 from lancelet.rowids.address import UInt64s
+from lancelet.values import dataclass
 
 _TYPES: Final = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
 

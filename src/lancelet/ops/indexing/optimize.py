@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
@@ -45,6 +45,7 @@ from lancelet.table.commit import CommitOptions
 from lancelet.table.fragment_reuse import current_coverage, fragment_reuse_of, trimmed_entry
 from lancelet.table.overlays import overlaid_since
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 _Write: TypeAlias = Callable[[IndexedRows, SegmentFolder, Parameters], bytes]
 

@@ -14,7 +14,7 @@ import json
 import time
 import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 import numpy as np
@@ -31,6 +31,7 @@ from lancelet.query.search.hits import Hits
 from lancelet.query.search.vector import VectorSearch, distances_of, read_vector_search
 from lancelet.query.take import addresses_at, take_addresses
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 METADATA_PREFIX: Final = "lancelet.recall."
 _DRIFT: Final = 0.05

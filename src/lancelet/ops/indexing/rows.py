@@ -7,7 +7,7 @@ fragment 4   x = 9         numbers 4<<32|0      or stable ids, for kinds that ke
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from typing import Final, TypeAlias
@@ -29,6 +29,7 @@ from lancelet.query.scan_options import ScanOptions
 from lancelet.query.search.text_targets import split_path
 from lancelet.rowids.address import UInt64s
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 _BATCH_ROWS: Final = 1 << 16
 _PIECE_BYTES: Final = 1 << 20

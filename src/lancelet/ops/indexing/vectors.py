@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pyroaring import FrozenBitMap
 
@@ -30,6 +30,7 @@ from lancelet.ops.indexing.build import (
 from lancelet.ops.indexing.rows import rows_to_index
 from lancelet.ops.publish import publish
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,7 +9,7 @@ A job that died is started again with the same checkpoint and does only what was
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 from lancelet.format.fragment import DataFile, Fragment
@@ -23,6 +23,7 @@ from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.ops.publish import Remarks, Retries, publish, with_retries
 from lancelet.table.apply.state import with_column_file
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

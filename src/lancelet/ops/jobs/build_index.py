@@ -12,7 +12,7 @@ indices up to date is a task for each index, after tasks for rows that are too m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -56,6 +56,7 @@ from lancelet.ops.publish import Retries, publish, with_retries
 from lancelet.query.projection import project
 from lancelet.query.take import addresses_at, take_addresses
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 AnyRequest: TypeAlias = IndexRequest | VectorIndexRequest
 Fragments: TypeAlias = "tuple[int, ...] | None"

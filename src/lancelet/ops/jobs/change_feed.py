@@ -11,7 +11,6 @@ or by batches of a stream. Columns that a version did not have yet are left out 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
@@ -24,6 +23,7 @@ from lancelet.query.plan import plan_scan
 from lancelet.query.row_columns import RowColumn
 from lancelet.query.scan_options import ScanOptions
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 _CHANGE_NO_ROWS: Final = (
     ops.Rewrite,

@@ -11,7 +11,7 @@ A task that is tried again leaves files behind that cleaning up finds.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 from lancelet.format.fragment import Fragment
@@ -29,6 +29,7 @@ from lancelet.query.scan_options import ScanOptions
 from lancelet.table.commit import CommitOptions
 from lancelet.table.conflict.rebase import AffectedRows
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from lancelet.errors import ObjectNotFoundError
 from lancelet.format.fragment import DataFile, Fragment
 from lancelet.format.fragment_json import data_file_from_json, data_file_to_json
 from lancelet.format.paths import DATA
 from lancelet.io import Store, open_folder
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

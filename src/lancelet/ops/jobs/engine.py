@@ -19,12 +19,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from lancelet.errors import CancelledError, LanceletError, StorageError
 from lancelet.io.mapped import forget_mapped_pages
 from lancelet.io.metered import PROCESS_METER, IoCounts
+from lancelet.values import dataclass
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -13,7 +13,7 @@ to skip it or to take all rows that it wrote.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Final
 
@@ -23,6 +23,7 @@ from lancelet.errors import UnsupportedError
 from lancelet.format import operation as ops
 from lancelet.query.row_columns import RowColumn
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 
 class OnChange(Enum):

@@ -10,12 +10,13 @@ A part is never committed by itself; its files lie in the table's own folders.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from lancelet.format.fragment_list import FragmentList
 from lancelet.ops.jobs.split import plan_splits
 from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from lancelet.query.nodes.source import sources
 from lancelet.query.plan import ScanPlan, plan_scan
 from lancelet.query.scan_options import ScanOptions
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 _BATCH_BYTES: Final = 16 * 1024 * 1024
 

@@ -11,7 +11,6 @@ by its width and any other as `_VARIABLE_WIDTH` bytes a row.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
@@ -19,6 +18,7 @@ import pyarrow as pa
 from lancelet.format.field import Field
 from lancelet.format.fragment import Fragment
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 SPLIT_BYTES_MAX: Final = 256 * 1024 * 1024
 SPLIT_BYTES_MIN: Final = 32 * 1024 * 1024

@@ -16,7 +16,7 @@ tasks, and only the first of them reads the manifest.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import Final
 
@@ -25,6 +25,7 @@ from lancelet.io.metered import PROCESS_METER, metered
 from lancelet.table.location import TableLocation
 from lancelet.table.refs import branch_location
 from lancelet.table.snapshot import Snapshot, open_snapshot
+from lancelet.values import dataclass
 
 _KEPT_VERSIONS: Final = 8
 _KEPT_LOCATIONS: Final = 32

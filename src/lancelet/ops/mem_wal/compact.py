@@ -11,7 +11,6 @@ already is passed over.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
@@ -35,6 +34,7 @@ from lancelet.query.plan import plan_scan
 from lancelet.query.scan_options import ScanOptions
 from lancelet.table.apply.mem_wal import StaleCompactionError, check_generations
 from lancelet.table.snapshot import Snapshot, open_snapshot
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ since, and what they flushed before is skipped if it is in the table already.
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -31,6 +31,7 @@ from lancelet.ops.mem_wal.shard import Shard, list_shards
 from lancelet.ops.mem_wal.state import mem_wal_state, require_mem_wal
 from lancelet.ops.publish import Retries, publish, with_retries
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 INLINE_MAX: Final = 100
 """Of how many shards a snapshot is kept in the entry itself."""

@@ -14,7 +14,6 @@ are not built here either; rows are then looked at. The settings of a graph are 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
@@ -33,6 +32,7 @@ from lancelet.ops.indexing.vectors import VectorIndexRequest, build_vector_segme
 from lancelet.ops.mem_wal.state import MemWalState
 from lancelet.query.indexing.segments import TableSegment, table_segment
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 GRAPH_DEFAULTS: Final[Mapping[str, int]] = {
     "num_edges": 16,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import pyarrow as pa
+
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -41,6 +41,7 @@ from lancelet.query.scan_options import ScanOptions
 from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import RowMask, RowSet
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 GENERATION: Final = "_memtable_gen"
 _ADDRESS: Final = "_rowaddr"

@@ -23,7 +23,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -55,6 +55,7 @@ from lancelet.format.shard_manifest import (
 from lancelet.io.pool import run_requests
 from lancelet.io.store import Store
 from lancelet.table.location import TableLocation
+from lancelet.values import dataclass
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _FENCE: Final = b"fence_sentinel"

@@ -13,7 +13,7 @@ byte behind the last whole word is a word of its own, with its sign.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
@@ -27,6 +27,7 @@ from lancelet.ops.mem_wal.keys import rows_by_length
 from lancelet.query.compile import compile_value
 from lancelet.query.data_types import parse_arrow_type, print_arrow_type
 from lancelet.query.evaluate import project
+from lancelet.values import dataclass
 
 _T = pa.types
 _TEXTS: Final = (_T.is_string, _T.is_large_string, _T.is_binary, _T.is_large_binary)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from lancelet import surroundings
@@ -27,6 +27,7 @@ from lancelet.ops.mem_wal.shard import list_shards
 from lancelet.ops.mem_wal.sharding import ShardingField, ShardingSpec
 from lancelet.ops.publish import publish
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 _TYPE_URL: Final = "/lance.table.MemWalIndexDetails"
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from lancelet.errors import InvalidInputError
@@ -33,6 +33,7 @@ from lancelet.ops.mem_wal.state import MemWalState, mem_wal_state, require_mem_w
 from lancelet.ops.publish import Retries, with_retries
 from lancelet.table.manifests import list_versions
 from lancelet.table.snapshot import Snapshot, open_entry
+from lancelet.values import dataclass
 
 _TABLE: Final = re.compile(r"[0-9a-f]{8}_gen_[0-9]+")
 

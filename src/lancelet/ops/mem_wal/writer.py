@@ -25,7 +25,7 @@ import uuid
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -54,6 +54,7 @@ from lancelet.ops.mem_wal.shard import FencedError, Persistence, Shard, WalEntry
 from lancelet.ops.mem_wal.sstable import write_sstable
 from lancelet.ops.mem_wal.state import WRITER_DEFAULTS, MemWalState, require_mem_wal
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 _MS: Final = 1 / 1000
 _AT_LEAST: Final = {

@@ -12,7 +12,6 @@ two should win is nowhere said.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +36,7 @@ from lancelet.query.traversal import columns_of
 from lancelet.rowids.address import UInt64s
 from lancelet.table.conflict.rebase import AffectedRows
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 NO_ROWS = Matches(np.empty(0, np.int64), np.empty(0, np.uint64))
 

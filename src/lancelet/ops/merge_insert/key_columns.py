@@ -7,7 +7,6 @@ source  day, s{k}            the same names, as the table spells them
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +18,7 @@ from lancelet.format.schema import Schema
 from lancelet.query.coercion import CoercionError
 from lancelet.query.names import resolve
 from lancelet.query.projection import scan_schema
+from lancelet.values import dataclass
 
 
 class UnknownKeyError(FieldNotFoundError, InvalidInputError):

@@ -14,7 +14,7 @@ Numbers that lie outside of all keys of the source need no hash:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -33,6 +33,7 @@ from lancelet.ops.merge_insert.key_bytes import (
     variable_buffers,
 )
 from lancelet.rowids.address import UInt64s
+from lancelet.values import dataclass
 
 Int32s: TypeAlias = npt.NDArray[np.int32]
 

@@ -12,7 +12,6 @@ are in no pass.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -21,6 +20,7 @@ import pyarrow as pa
 from lancelet.buffers import Int64s
 from lancelet.io.spill_folder import SpillFolder
 from lancelet.ops.merge_insert.key_index import KeyIndex, Keys
+from lancelet.values import dataclass
 
 _FILES: Final = 64
 _INDEX_FACTOR: Final = 4

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -19,6 +18,7 @@ from lancelet.ops.merge_insert.source import SourceRows
 from lancelet.ops.merge_insert.spec import MergeSpec
 from lancelet.ops.rows import RowStream, without_views
 from lancelet.query.plan import FilterStep
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,7 @@ it is asked for.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +36,7 @@ from lancelet.query.fragment_reader import FragmentReader
 from lancelet.rowids.address import group_by_fragment, offsets_of
 from lancelet.table.apply.state import with_column_file
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 
 class MergeModeError(InvalidInputError, OSError):

@@ -10,7 +10,6 @@ that it takes no memory while it waits.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
@@ -21,6 +20,7 @@ from lancelet.buffers import Int64s
 from lancelet.encodings.take import take_from_batch, take_from_table
 from lancelet.io.spill_folder import SpillFolder
 from lancelet.ops.rows import RowStream
+from lancelet.values import dataclass
 
 _BATCH_ROWS: Final = 65536
 

@@ -7,7 +7,7 @@ key only in table   delete the row, perhaps only where a condition is true, or n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 from lancelet.config import MEMORY_LIMIT_BYTES
@@ -15,6 +15,7 @@ from lancelet.errors import InvalidInputError
 from lancelet.format.operation import CompactedSsTable
 from lancelet.ops.moved_rows import RowFiles
 from lancelet.query.compile import Writable
+from lancelet.values import dataclass
 
 
 class Matched(Enum):

@@ -10,13 +10,13 @@ array, or all are scalars and so is the result.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from lancelet.query.coercion import CoercionError, common_type, plain
 from lancelet.query.kinds import is_any_list, is_bytes, is_number, is_text
+from lancelet.values import dataclass
 
 Value: TypeAlias = Any
 """A `pa.Array` or a `pa.Scalar`; kernels take both, and pyarrow has no name for the pair."""

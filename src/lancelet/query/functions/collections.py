@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Final
 
@@ -34,6 +33,7 @@ from lancelet.query.functions.base import (
 )
 from lancelet.query.functions.each_value import each
 from lancelet.query.kinds import is_any_list
+from lancelet.values import dataclass
 
 _List = list[Any]
 

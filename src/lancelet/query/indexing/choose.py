@@ -13,7 +13,6 @@ sets of rows ready, or whole zones, pays longer than one that has to put them to
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from lancelet.index.question import Question
@@ -24,6 +23,7 @@ from lancelet.query.indexing.probes import Probe, column_of, join_intervals, pro
 from lancelet.query.node_meter import INDICES, PlanMeter, index_node
 from lancelet.query.plan import ScanPlan
 from lancelet.query.simplify import Conjunct
+from lancelet.values import dataclass
 
 ROWS_ALWAYS: Final = 1 << 13
 """So few rows are sooner found by an index than a column of many is read."""

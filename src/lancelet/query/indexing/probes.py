@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final, assert_never
 
 import pyarrow as pa
@@ -34,6 +33,7 @@ from lancelet.query import expression as ex
 from lancelet.query.expression import Expression, Operator
 from lancelet.query.functions.geometry import FROM_ARROW, PREDICATES
 from lancelet.query.matching import literal_prefix
+from lancelet.values import dataclass
 
 WITHIN: Final = "\0within"
 """Stands in a path between the column and keys of its documents; no column has that name."""

@@ -12,7 +12,6 @@ to be null. So what is kept is a set of rows or the complement of one, and wheth
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from lancelet.errors import CorruptDataError, ObjectNotFoundError
@@ -29,6 +28,7 @@ from lancelet.query.indexing.segments import physical_rows_of, warn_unusable
 from lancelet.query.node_meter import index_node
 from lancelet.query.plan import FilterStep, ScanPlan, filter_steps
 from lancelet.rowids.selection import NO_ROWS, RowSet
+from lancelet.values import dataclass
 
 _WORTH_NARROWING: Final = 16
 """An index is not asked for many times the rows that another has left."""

@@ -15,7 +15,6 @@ survive, and a second visit costs more than values that nobody wants: all column
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -41,6 +40,7 @@ from lancelet.query.plan import FilterStep, ScanPlan
 from lancelet.query.projection import without_columns
 from lancelet.query.zone_pruning import candidate_ranges
 from lancelet.rowids.selection import ALL
+from lancelet.values import dataclass
 
 _OUTPUT_BYTES: Final = 16 * TASK_BYTES
 _ROWS_MIN: Final = 4096

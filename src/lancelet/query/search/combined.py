@@ -11,7 +11,6 @@ an index count as those with one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +19,7 @@ from lancelet.index.inverted.bm25 import K1, B, Corpus
 from lancelet.query.search.matches import NOTHING, Matches
 from lancelet.query.search.text_column import TextColumn
 from lancelet.rowids.address import UInt64s
+from lancelet.values import dataclass
 
 Float64s = npt.NDArray[np.float64]
 

@@ -10,7 +10,6 @@ A row without a vector, or with NaN in it, has no distance and is never found.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -34,6 +33,7 @@ from lancelet.query.projection import Projection
 from lancelet.query.search.hits import Hits, smallest
 from lancelet.rowids.address import addresses_of
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 _SPLIT_BYTES: Final = 16 * 1024 * 1024
 _MERGE_FROM: Final = 64

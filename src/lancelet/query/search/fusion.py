@@ -22,7 +22,6 @@ comes first.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -30,6 +29,7 @@ import numpy.typing as npt
 
 from lancelet.errors import InvalidInputError
 from lancelet.rowids.address import UInt64s
+from lancelet.values import dataclass
 
 Weights: TypeAlias = tuple[float, ...]
 Float64s: TypeAlias = npt.NDArray[np.float64]

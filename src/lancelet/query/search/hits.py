@@ -9,7 +9,6 @@ places      [2]  [0]  [1]      which element of a list of the row, where element
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 import numpy as np
@@ -21,6 +20,7 @@ from lancelet.format.field import Field
 from lancelet.index.text.elements import Places
 from lancelet.io.metered import IoCounts
 from lancelet.rowids.address import UInt64s
+from lancelet.values import dataclass
 
 if TYPE_CHECKING:
     from lancelet.query.plan import ScanPlan

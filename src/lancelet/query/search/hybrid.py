@@ -10,7 +10,7 @@ best of neither.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -22,6 +22,7 @@ from lancelet.io.metered import IoCounts
 from lancelet.query.plan import ScanPlan
 from lancelet.query.search.fusion import Fusion, Ranking, fuse
 from lancelet.query.search.hits import Explained, Hits
+from lancelet.values import dataclass
 
 RELEVANCE: Final = "_relevance_score"
 """The column of scores that are made of those of several searches."""

@@ -8,12 +8,12 @@ together  rows 1 2 5    scores 2 5 3
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from lancelet.rowids.address import UInt64s
+from lancelet.values import dataclass
 
 Float32s = npt.NDArray[np.float32]
 

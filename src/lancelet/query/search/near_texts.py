@@ -10,7 +10,6 @@ A text that shares no band is not found, indexed or not, however many numbers it
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -39,6 +38,7 @@ from lancelet.query.search.admitted import admits, live_masks, masks_of_offsets
 from lancelet.query.search.hits import Hits
 from lancelet.query.take import take_of_source
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 _COUNT: Final = 10
 """So many rows are returned unless a limit says otherwise."""

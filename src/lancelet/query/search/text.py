@@ -13,7 +13,6 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
@@ -59,6 +58,7 @@ from lancelet.query.search.text_indices import BrokenSegmentError, Target, text_
 from lancelet.query.search.text_targets import is_by_element, target_of
 from lancelet.rowids.address import UInt64s
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 _SCORE: Final = pa.field("_score", pa.float32())
 _PLACE: Final = pa.field(

@@ -10,7 +10,7 @@ partition only as many documents are asked for as the caller wants.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 from typing import Final
@@ -58,6 +58,7 @@ from lancelet.query.search.text_targets import target_of
 from lancelet.query.search.unindexed import read_unindexed
 from lancelet.rowids.address import UInt64s, addresses_of, fragments_of, offsets_of
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 _UNINDEXED: Final = TextOptions(stem=False, remove_stop_words=False, ascii_folding=False)
 """How texts are cut in a column that has no index."""

@@ -7,7 +7,6 @@ red    1 time                                             idf 1.2, score 1.1
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,6 +28,7 @@ from lancelet.query.search.text_targets import target_of
 from lancelet.rowids.address import NO_ADDRESS, UInt64s
 from lancelet.table.lineage import row_id_index_of
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True)

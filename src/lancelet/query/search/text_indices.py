@@ -10,7 +10,7 @@ same. A segment whose files are damaged is left out, so that its rows are read i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 from lancelet.errors import CorruptDataError, LanceletError, ObjectNotFoundError, UnsupportedError
@@ -21,6 +21,7 @@ from lancelet.index.text.options import TextOptions
 from lancelet.query.indexing.segments import TableSegment, table_segment, warn_unusable
 from lancelet.table.fragment_reuse import current_coverage
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 
 class Target(NamedTuple):

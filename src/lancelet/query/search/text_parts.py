@@ -9,7 +9,7 @@ A version never changes, so what is counted for the tokens of a query is counted
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
@@ -22,6 +22,7 @@ from lancelet.query.search.matches import Matches
 from lancelet.query.search.terms import Statistics, num_docs_with
 from lancelet.query.search.text_indices import BrokenSegmentError, TextSegment
 from lancelet.rowids.address import UInt64s
+from lancelet.values import dataclass
 
 _UNREADABLE: Final = (CorruptDataError, ObjectNotFoundError, UnsupportedError)
 

@@ -6,7 +6,7 @@ nearest={"column": "v", "q": [0.1, 0.2], "k": 10, "metric": "cosine"}
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
@@ -51,6 +51,7 @@ from lancelet.query.search.vector_arguments import (
     vectors_of,
 )
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 COUNT: Final = 10
 _TITLES: Final = {"l2": "L2", "cosine": "Cosine", "dot": "Dot", "hamming": "Hamming"}

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -26,6 +25,7 @@ from lancelet.index.vector.layout import METRICS
 from lancelet.index.vector.vectors import NotVectorsError, vector_type_of
 from lancelet.kernels import Metric
 from lancelet.query.data_types import print_arrow_type
+from lancelet.values import dataclass
 
 
 def distance_bounds(given: Any) -> tuple[float | None, float | None]:

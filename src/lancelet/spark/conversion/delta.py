@@ -10,13 +10,14 @@ import json
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from lancelet.errors import UnsupportedError
 from lancelet.spark.conversion.parquet import SUFFIX, Options, ParquetFolder, WrittenFile
+from lancelet.values import dataclass
 
 if TYPE_CHECKING:
     import deltalake

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from lancelet.errors import DatasetNotFoundError, SchemaMismatchError, Unsupport
 from lancelet.io import Store, open_folder
 from lancelet.io.store import ObjectInfo
 from lancelet.spark.conversion.streams import StoredFile, UnfinishedFile
+from lancelet.values import dataclass
 
 SUFFIX: Final = ".parquet"
 _HIDDEN: Final = "_lancelet"

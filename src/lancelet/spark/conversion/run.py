@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Unpack
 
@@ -38,6 +37,7 @@ from lancelet.spark.reader import pinned, plan_tasks, run_scan, schema_of_snapsh
 from lancelet.spark.running import Finished, Running, begin
 from lancelet.spark.types import arrow_schema
 from lancelet.table.apply.state import with_true_version
+from lancelet.values import dataclass
 
 FORMATS: Final = ("lance", "parquet", "delta", "files")
 MODES: Final = ("create", "append", "overwrite")

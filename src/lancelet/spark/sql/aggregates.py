@@ -14,7 +14,7 @@ handed over row by row, as partial results of one row each.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -26,6 +26,7 @@ from sqlglot import exp
 from lancelet.spark.convert import convert_column
 from lancelet.spark.sql.analysis import TableColumns, Use
 from lancelet.spark.sql.predicates import is_comparable, is_whole
+from lancelet.values import dataclass
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 

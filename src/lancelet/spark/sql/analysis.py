@@ -17,7 +17,7 @@ reads everything and leaves the rest to Spark.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import pyarrow as pa
@@ -28,6 +28,7 @@ from lancelet.query.row_columns import ROW_FIELDS
 from lancelet.query.scan_types import scan_field
 from lancelet.spark.sql.predicates import Translator, joined
 from lancelet.spark.sql.source import Source
+from lancelet.values import dataclass
 
 _UNSTABLE: Final = frozenset(
     {

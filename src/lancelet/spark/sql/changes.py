@@ -12,7 +12,7 @@ is stored as Spark stores it in a table of its own: what does not fit is an erro
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -38,6 +38,7 @@ from lancelet.spark.sql.source import Source, parse_query
 from lancelet.spark.sql.words import Words
 from lancelet.spark.writing import write
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 _QUERY: Final = (("SELECT",), ("WITH",), ("VALUES",), ("FROM",), ("TABLE",), ("MAP",), ("REDUCE",))
 _TARGET: Final = "lance.`#target`"

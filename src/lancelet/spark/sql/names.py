@@ -10,7 +10,6 @@ What follows a name says which version is meant: `@branch`, `VERSION AS OF 3`, `
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -23,6 +22,7 @@ from lancelet.errors import InvalidInputError, NotFoundError, UnsupportedError, 
 from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.spark.options import ReadOptions
 from lancelet.spark.sql.source import Source, Token
+from lancelet.values import dataclass
 
 PATHS: Final = "lance"
 _ATTACHED: Final[WeakKeyDictionary[SparkSession, dict[str, Any]]] = WeakKeyDictionary()

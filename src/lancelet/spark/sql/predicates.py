@@ -15,7 +15,6 @@ from __future__ import annotations
 import calendar
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
@@ -24,6 +23,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as kinds
 from sqlglot import exp
+
+from lancelet.values import dataclass
 
 _COMPARISONS: Final[dict[type[exp.Expression], str]] = {
     exp.EQ: "=",

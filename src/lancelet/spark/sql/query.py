@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 from pyspark.errors import AnalysisException, PySparkException
@@ -28,6 +28,7 @@ from lancelet.spark.sql.analysis import Use, analyse, row_columns
 from lancelet.spark.sql.names import Reference, attached, find_references, read_options
 from lancelet.spark.sql.reading import Opened, frame_of, partial_frame
 from lancelet.spark.sql.source import Source, Token, parse_query
+from lancelet.values import dataclass
 
 _FRAME: Final = "lancelet_"
 _GIVEN: Final = "lancelet_given_"

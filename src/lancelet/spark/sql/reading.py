@@ -12,7 +12,7 @@ out, so that it does not take every table for a small one:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
 
@@ -30,6 +30,7 @@ from lancelet.spark.sql.aggregates import Aggregation, aggregate_batch
 from lancelet.spark.sql.analysis import TableColumns, Use
 from lancelet.spark.types import arrow_schema, spark_schema
 from lancelet.table.snapshot import Snapshot
+from lancelet.values import dataclass
 
 T = TypeVar("T")
 

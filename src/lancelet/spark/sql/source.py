@@ -6,7 +6,6 @@ UPDATE lance.`/data/t` SE x = 1
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NoReturn
 
@@ -16,6 +15,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
 from lancelet.errors import InvalidInputError
+from lancelet.values import dataclass
 
 _DIALECT: Final = Spark()
 _FIRST: Final = "x "

@@ -12,7 +12,7 @@ Conditions and values are SQL text. Each call is a statement of `sql`, so it is 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -24,6 +24,7 @@ from lancelet.spark.files import latest_of
 from lancelet.spark.sql.query import quoted
 from lancelet.spark.sql.run import sql
 from lancelet.spark.sql.source import parse_query
+from lancelet.values import dataclass
 
 _SOURCE = "lancelet_merged"
 

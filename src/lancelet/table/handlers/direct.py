@@ -7,8 +7,6 @@ UserLock         lock 7, look, put, unlock                 stores without any co
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from lancelet import surroundings
 from lancelet.errors import (
     AlreadyExistsError,
@@ -18,6 +16,7 @@ from lancelet.errors import (
 from lancelet.format.paths import staged_manifest_path
 from lancelet.io import Store
 from lancelet.table.handlers.base import CommitHandler, CommitLock
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from lancelet.errors import (
@@ -24,6 +24,7 @@ from lancelet.errors import (
 )
 from lancelet.io.options import option_of
 from lancelet.table.handlers.external import ManifestRecord, ManifestRecords
+from lancelet.values import dataclass
 
 _COMMITTER: Final = "lancedb"
 """Who writes, as a constant of the schema."""

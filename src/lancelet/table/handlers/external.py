@@ -16,7 +16,7 @@ A version that the database does not know is looked for in the folder, and recor
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -39,6 +39,7 @@ from lancelet.io import Store
 from lancelet.io.uri import join, name
 from lancelet.table.handlers.base import CommitHandler
 from lancelet.table.manifests import ManifestEntry, find_latest, find_version, list_versions
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

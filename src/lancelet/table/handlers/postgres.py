@@ -13,7 +13,7 @@ from __future__ import annotations
 import atexit
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from lancelet.errors import (
@@ -24,6 +24,7 @@ from lancelet.errors import (
     UnsupportedError,
 )
 from lancelet.table.handlers.external import ManifestRecord, ManifestRecords
+from lancelet.values import dataclass
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS lance_manifests (

@@ -11,11 +11,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final
 
 from lancelet.errors import AlreadyExistsError, StorageError, StorageUnavailableError
 from lancelet.table.handlers.external import ManifestRecord, ManifestRecords
+from lancelet.values import dataclass
 
 _WAIT_SECONDS: Final = 30.0
 """How long one writer waits for another; a commit holds the file for a millisecond."""

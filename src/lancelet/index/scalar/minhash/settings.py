@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from lancelet.errors import InvalidInputError, UnsupportedError
 from lancelet.format.protos import index_details_pb, index_pb
 from lancelet.format.wire import parse_message, render_message
 from lancelet.index.text.options import TextOptions
+from lancelet.values import dataclass
 
 _HASHES_MAX: Final = 4096
 _BANDS_MAX: Final = 256

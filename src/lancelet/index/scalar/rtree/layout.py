@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -21,6 +20,7 @@ from lancelet.errors import CorruptDataError
 from lancelet.index.folder import SegmentFolder, StoredFile
 from lancelet.rowids.address import UInt64s
 from lancelet.rowids.selection import RowSet
+from lancelet.values import dataclass
 
 Boxes = npt.NDArray[np.float64]
 """Rows of xmin, ymin, xmax, ymax."""

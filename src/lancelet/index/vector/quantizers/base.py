@@ -12,7 +12,6 @@ Only `store` and `load` know how a file packs codes; merging and renumbering sel
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -23,6 +22,7 @@ from lancelet.buffers import Int64s
 from lancelet.errors import CorruptDataError
 from lancelet.kernels import CodeQuery, Comparison, Metric, PackedCodes
 from lancelet.kernels.metric import Floats
+from lancelet.values import dataclass
 
 Matrix: TypeAlias = npt.NDArray[Any]
 Codes: TypeAlias = dict[str, npt.NDArray[Any]]

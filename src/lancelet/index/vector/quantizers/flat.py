@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from lancelet.index.vector.quantizers.base import (
 from lancelet.kernels import CodeKind, CodeQuery, Comparison, Metric, PackedCodes, round_rows
 from lancelet.kernels.metric import Floats
 from lancelet.kernels.partitions import NO_FLOATS
+from lancelet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

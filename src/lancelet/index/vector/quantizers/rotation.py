@@ -7,7 +7,6 @@ as `turn_rows` says.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy.typing as npt
 from lancelet.format.wire import render_message
 from lancelet.index.parts.tensor import render_tensor
 from lancelet.kernels import turn_rows
+from lancelet.values import dataclass
 
 _Matrix = npt.NDArray[Any]
 

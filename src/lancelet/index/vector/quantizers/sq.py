@@ -8,7 +8,6 @@ A query is made bytes as well, but for products, which take it as it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -28,6 +27,7 @@ from lancelet.index.vector.quantizers.base import (
 )
 from lancelet.kernels import CodeKind, CodeQuery, Comparison, Metric, PackedCodes
 from lancelet.kernels.metric import Floats
+from lancelet.values import dataclass
 
 _STEPS: Final = 255
 _BLOCK_VALUES: Final = 1 << 15

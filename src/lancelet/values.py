@@ -1,0 +1,166 @@
+"""Dataclasses whose methods are compiled when they are first used.
+
+    @dataclass(frozen=True, slots=True)
+    class Point:            its fields, slots and match arguments are there at once
+        x: int
+
+    Point(1)                compiles `__init__`, `__repr__`, `__eq__` and `__hash__`
+
+The standard library compiles the methods of a class when it is defined. To take the first row of a
+table a process defines some hundred values and uses a few, and to compile all of them took longer
+than anything else that it did.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from copy import copy
+from dataclasses import FrozenInstanceError
+from typing import Any, Final, TypeVar, dataclass_transform, overload
+
+T = TypeVar("T")
+
+_ORDER: Final = ("__lt__", "__le__", "__gt__", "__ge__")
+
+
+@overload
+def dataclass(cls: type[T], /) -> type[T]: ...
+
+
+@overload
+def dataclass(
+    *,
+    init: bool = True,
+    repr: bool = True,
+    eq: bool = True,
+    order: bool = False,
+    frozen: bool = False,
+    slots: bool = False,
+) -> Callable[[type[T]], type[T]]: ...
+
+
+@dataclass_transform(field_specifiers=(dataclasses.field,))
+def dataclass(cls: type[Any] | None = None, /, **options: bool) -> Any:
+    """Make a class a dataclass, as `dataclasses.dataclass` does; frozen ones are compiled late."""
+    if not options.get("frozen"):
+        return dataclasses.dataclass(cls, **options)
+    return lambda own: _frozen(own, **options)
+
+
+def _frozen(
+    cls: type[Any],
+    *,
+    init: bool = True,
+    repr: bool = True,  # noqa: A002 - the name in the standard library
+    eq: bool = True,
+    order: bool = False,
+    frozen: bool = True,  # noqa: ARG001 - see above
+    slots: bool = False,
+) -> type[Any]:
+    written = set(vars(cls))
+    if "__eq__" in written and vars(cls).get("__hash__", cls) is None:
+        written.discard("__hash__")  # Python wrote it
+    if cls.__doc__ is None:
+        cls.__doc__ = cls.__name__  # else the standard library works out a signature
+    made = dataclasses.dataclass(cls, init=False, repr=False, eq=False, slots=slots)
+    wanted = {"__init__": init, "__repr__": repr, "__eq__": eq, "__hash__": eq}
+    wanted |= dict.fromkeys(_ORDER, order)
+    names = [name for name, is_wanted in wanted.items() if is_wanted and name not in written]
+    for name in names:
+        setattr(made, name, _compiled_late(made, name))
+    if init:
+        made.__signature__ = _Signature()
+    methods: dict[str, Callable[..., Any]]
+    methods = dict(zip(("__setattr__", "__delattr__"), _refusing(made), strict=True))
+    if slots and "__getstate__" not in written:
+        methods |= {"__getstate__": _values, "__setstate__": _set_values}
+    for name, method in methods.items():
+        setattr(made, name, method)
+    return made
+
+
+def _compiled_late(cls: type[Any], name: str) -> Callable[..., Any]:
+    """Return a method that puts a compiled one in its place when it is first called."""
+
+    def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        compiled = _compiled(cls, name)
+        setattr(cls, name, compiled)
+        return compiled(self, *args, **kwargs)
+
+    return method
+
+
+def _compiled(cls: type[Any], name: str) -> Callable[..., Any]:
+    """Return a method that the standard library makes of the fields of a class."""
+    fields = [(each.name, each.type, copy(each)) for each in dataclasses.fields(cls)]
+    own = {"__post_init__": cls.__post_init__} if hasattr(cls, "__post_init__") else {}
+    twin = dataclasses.make_dataclass(
+        cls.__name__,
+        fields,
+        namespace=own,
+        init=name == "__init__",
+        repr=name == "__repr__",
+        eq=name == "__eq__" or name in _ORDER,
+        order=name in _ORDER,
+        unsafe_hash=name == "__hash__",
+        frozen=name == "__init__",
+    )
+    method: Callable[..., Any] = vars(twin)[name]
+    method.__qualname__ = f"{cls.__qualname__}.{name}"
+    return method
+
+
+class _Signature:
+    """The signature of a dataclass, for `help` and for who inspects it."""
+
+    def __get__(self, instance: object, cls: type[Any]) -> inspect.Signature:
+        found = inspect.Signature(
+            [
+                inspect.Parameter(
+                    each.name,
+                    inspect.Parameter.KEYWORD_ONLY
+                    if each.kw_only
+                    else inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                    default=_default_of(each),
+                    annotation=each.type,
+                )
+                for each in sorted(dataclasses.fields(cls), key=lambda each: bool(each.kw_only))
+                if each.init
+            ]
+        )
+        return found.replace(return_annotation=None)
+
+
+def _default_of(field: dataclasses.Field[Any]) -> Any:
+    if field.default is not dataclasses.MISSING:
+        return field.default
+    has_factory = field.default_factory is not dataclasses.MISSING
+    return field.default_factory if has_factory else inspect.Parameter.empty
+
+
+def _refusing(cls: type[Any]) -> tuple[Callable[..., None], Callable[..., None]]:
+    """Return the methods that set and delete attributes: fields cannot be."""
+    names = frozenset(each.name for each in dataclasses.fields(cls))
+
+    def set_attribute(self: Any, name: str, value: Any) -> None:
+        if type(self) is cls or name in names:
+            raise FrozenInstanceError(f"cannot assign to field {name!r}")
+        super(cls, self).__setattr__(name, value)
+
+    def delete_attribute(self: Any, name: str) -> None:
+        if type(self) is cls or name in names:
+            raise FrozenInstanceError(f"cannot delete field {name!r}")
+        super(cls, self).__delattr__(name)
+
+    return set_attribute, delete_attribute
+
+
+def _values(self: Any) -> list[Any]:
+    return [getattr(self, each.name) for each in dataclasses.fields(self)]
+
+
+def _set_values(self: Any, values: list[Any]) -> None:
+    for each, value in zip(dataclasses.fields(self), values, strict=True):
+        object.__setattr__(self, each.name, value)
