@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from lancelet.buffers import Int64s
+from lancelet.values import dataclass
 
 UInt32s: TypeAlias = npt.NDArray[np.uint32]
 UInt64s: TypeAlias = npt.NDArray[np.uint64]

@@ -16,7 +16,7 @@ import heapq
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -29,6 +29,7 @@ from lancelet.errors import CorruptDataError
 from lancelet.index.folder import SegmentFolder, StoredFile
 from lancelet.kernels import WaveletTree, order_suffixes, rank_bits, unwind_text
 from lancelet.rowids.address import UInt64s
+from lancelet.values import dataclass
 
 _NAME: Final = re.compile(r"part_(\d{1,9})_fm\.lance")
 _BLOCK_WORDS: Final = 4096
