@@ -1,5 +1,6 @@
 """What is published: wheels with and without kernels, the list of changes, workflows."""
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -38,3 +39,15 @@ def test_the_list_of_changes_keeps_what_was_released():
     assert "### Blobs\n\n- Blobs are read.\n\n- And written.\n" in text
     assert released_sections(text) == released
     assert released_sections(changelog({}, "")) == ""
+
+
+def test_the_readme_reads_well_on_a_package_index():
+    """It says first how to install, and no link or picture needs the repository around it."""
+    text = (ROOT / "README.md").read_text()
+    assert text.index("pip install lancelet") < text.index("```python")
+    targets = re.findall(r"\]\(([^)]+)\)", text)
+    assert [target for target in targets if not target.startswith(("https://", "#"))] == []
+    named = re.findall(r"`((?:docs/)?[\w/]+(?:\.md|/))`", text)
+    assert [path for path in named if not (ROOT / path).exists()] == []
+    assert "make demo" in text
+    assert "make test" in text

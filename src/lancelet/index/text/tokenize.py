@@ -34,12 +34,13 @@ def tokenize(
     preserve_original: bool | None = None,
     index_operators: bool | None = None,
 ) -> list[FtsToken]:
-    """Return the tokens of a text; see `TextOptions` for what may be chosen.
+    """Return the tokens of a text; see `TextOptions` for the options.
 
     `analyzer` is `text` or `code`, another word for the tokenizers `simple` and `code`.
 
-    >>> [token.text for token in tokenize("The foxes run")]
-    ['fox', 'run']
+    Examples:
+        >>> [token.text for token in tokenize("The foxes run")]
+        ['fox', 'run']
     """
     given = {
         "analyzer": analyzer,
