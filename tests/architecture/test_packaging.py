@@ -51,3 +51,9 @@ def test_the_readme_reads_well_on_a_package_index():
     assert [path for path in named if not (ROOT / path).exists()] == []
     assert "make demo" in text
     assert "make test" in text
+
+
+def test_no_page_has_the_marks_of_a_conflict():
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "mkdocs.yml"]
+    marked = re.compile(r"^(<{7}|>{7}) ", re.MULTILINE)
+    assert [page.name for page in pages if marked.search(page.read_text())] == []
