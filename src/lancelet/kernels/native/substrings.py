@@ -53,7 +53,7 @@ def locate_suffixes(
 
 def unwind_text(tree: WaveletTree) -> Bytes:
     """Return the text."""
-    text = empty(tree.length, _BYTE)
+    text = empty(max(0, tree.length), _BYTE)
     checked(_native.unwind_text(*_arrays(tree), text), kernel="unwind_text")
     return text
 
