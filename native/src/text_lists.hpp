@@ -180,7 +180,7 @@ LANCELET_INLINE void score_block(const Index& index, List& list) {
 LANCELET_INLINE void mark_good(List& list, double needed) {
   // No score is below 0, and what is needed may be far below.
   const float least = static_cast<float>(larger(needed, -1.0));
-  for (int64_t k = 0; k < kBlockDocs; ++k) list.good[k] = list.scores[k] > least;
+  for (int64_t k = 0; k < list.held; ++k) list.good[k] = list.scores[k] > least;
   memset(list.good, 0, list.next);
   memset(list.good + list.held, 0, kBlockDocs - list.held);
 }

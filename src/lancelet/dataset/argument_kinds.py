@@ -15,13 +15,15 @@ the method.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from functools import wraps
+from inspect import CO_VARKEYWORDS
 from types import CodeType
 from typing import Any, Final, TypeVar
 
 from lancelet.dataset.session import Session
+from lancelet.errors import similar_names
 from lancelet.file.arguments import (
     flag,
     instance,
@@ -88,12 +90,28 @@ def checks_kinds(function: F) -> F:
     """
     code: CodeType = function.__code__
     names = code.co_varnames[: code.co_argcount]
+    known = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+    takes_others = bool(code.co_flags & CO_VARKEYWORDS)
 
     @wraps(function)
     def checked(*arguments: Any, **options: Any) -> Any:
+        if not takes_others and not options.keys() <= known:
+            raise _unexpected(function.__name__, options, code)
         for name, value in (*zip(names, arguments, strict=False), *options.items()):
             if value is not None and name in KINDS:
                 KINDS[name](name, value)
         return function(*arguments, **options)
 
     return checked  # type: ignore[return-value]  # it is called as the function is
+
+
+def _unexpected(method: str, options: Iterable[str], code: CodeType) -> TypeError:
+    """Return the error for a name that a method does not have, with those that it has."""
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    takes = [name for name in names if name not in ("self", "cls")]
+    wrong = next(name for name in options if name not in names)
+    hint = similar_names(wrong, takes)
+    return TypeError(
+        f"{method}() got an unexpected keyword argument '{wrong}'{hint or '; it takes'} "
+        f"{'' if hint else ', '.join(takes)}".rstrip()
+    )

@@ -67,7 +67,7 @@ def settings(name: str, values: object) -> dict[str, str]:
 def store_settings(name: str, values: object) -> dict[str, Any]:
     """Return storage options: strings by their names, but for `fsspec`, which has its own check."""
     return {
-        text(name, key): value if key == FSSPEC else text(name, value)
+        text(name, key): value if key == FSSPEC else text(f"{name}[{key!r}]", value)
         for key, value in mapping(name, values).items()
     }
 

@@ -9,6 +9,7 @@ What was written is remembered with its size, since the metadata of the segment 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
@@ -27,6 +28,7 @@ from lancelet.format.field import Field
 from lancelet.format.index_metadata import IndexFile
 from lancelet.format.schema import Schema
 from lancelet.io.cache import CACHE, INDEX, CacheScope
+from lancelet.io.fork import renew_after_fork
 from lancelet.io.metered import IoCounts
 from lancelet.io.store import Store
 from lancelet.values import dataclass
@@ -89,7 +91,7 @@ class StoredFile:
         return bytes(self._reader.global_buffer(int(number)))
 
 
-@dataclass(slots=True)
+@dataclass(eq=False)
 class IndexLoads:
     """How many segments were opened, and how many parts of them were read to answer questions.
 
@@ -101,6 +103,26 @@ class IndexLoads:
     parts: int = 0
     found: int = 0
     comparisons: int = 0
+    _counting: threading.Lock = field(
+        default_factory=threading.Lock, init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        """Take part in forks."""
+        renew_after_fork(self, IndexLoads._renew)
+
+    def count(
+        self, *, segments: int = 0, parts: int = 0, found: int = 0, comparisons: int = 0
+    ) -> None:
+        """Count more of each, for any number of threads at once."""
+        with self._counting:
+            self.segments += segments
+            self.parts += parts
+            self.found += found
+            self.comparisons += comparisons
+
+    def _renew(self) -> None:
+        self._counting = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,11 @@ class RestNamespace(LanceNamespace):  # type: ignore[misc]  # its stubs are not 
             if isinstance(request, Mapping)
             else request.model_dump(mode="json", exclude_none=True, by_alias=True)
         )
+        sent = {
+            name.removeprefix(_HEADER): str(value)
+            for name, value in (fields.get("context") or {}).items()
+            if name.startswith(_HEADER)
+        }
         object_id = self._delimiter.join(fields.pop("id", None) or ()) or self._delimiter
         query: dict[str, Any] = {"delimiter": self._delimiter}
         in_query = route.query if route.body is not Body.ARROW else tuple(fields)
@@ -108,16 +113,26 @@ class RestNamespace(LanceNamespace):  # type: ignore[misc]  # its stubs are not 
         body = data if route.body is Body.ARROW else None
         if route.body is Body.JSON:
             body = json.dumps({**fields, "id": object_id.split(self._delimiter)}).encode()
-        answer = self._send(route, f"{path}?{urllib.parse.urlencode(query)}", body, object_id)
-        return answer if route.operation in DICTS else _answer(route, answer)
+        path = f"{path}?{urllib.parse.urlencode(query)}"
+        answer, received = self._send(route, path, body, object_id, sent)
+        return answer if route.operation in DICTS else _answer(route, answer, received)
 
-    def _send(self, route: Route, path: str, body: bytes | None, object_id: str) -> Any:
+    def _send(
+        self,
+        route: Route,
+        path: str,
+        body: bytes | None,
+        object_id: str,
+        own_headers: Mapping[str, str],
+    ) -> tuple[Any, dict[str, str]]:
+        """Send a request; return the answer, and the headers that came with it as context."""
         if self._counts is not None:
             self._counts[route.operation] += 1
         headers = {
             "Content-Type": _WAYS.get(route.body, "application/json"),
             **self._headers,
             **headers_of(self._provider, route.operation, object_id),
+            **own_headers,
         }
         asked = urllib.request.Request(  # noqa: S310 - the scheme was checked
             self._uri + path, data=body, headers=headers, method=route.method
@@ -125,13 +140,16 @@ class RestNamespace(LanceNamespace):  # type: ignore[misc]  # its stubs are not 
         try:
             with urllib.request.urlopen(asked, timeout=_WAIT_SECONDS) as reply:  # noqa: S310 - as above
                 received: bytes = reply.read()
+                context = {
+                    f"{_HEADER}{name.lower()}": value for name, value in reply.headers.items()
+                }
         except urllib.error.HTTPError as error:
             raise _refusal(error) from error
         except (urllib.error.URLError, http.client.HTTPException, TimeoutError) as error:
             raise ServiceUnavailableError(f"{self._uri} does not answer: {error}") from error
         if route.operation in BINARY:
-            return received
-        return json.loads(received) if received.strip() else {}
+            return received, context
+        return json.loads(received) if received.strip() else {}, context
 
 
 def _as_text(value: Any) -> str:
@@ -140,7 +158,7 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _answer(route: Route, found: Any) -> Any:
+def _answer(route: Route, found: Any, context: dict[str, str]) -> Any:
     if route.operation in BINARY:
         return lance_namespace.QueryTableResponse(data=found)
     if route.plain is not None:
@@ -149,7 +167,10 @@ def _answer(route: Route, found: Any) -> Any:
         if route.response is None:
             return found
         found = {route.plain: found}
-    return getattr(lance_namespace, route.response or "").from_dict(found)
+    kind = getattr(lance_namespace, route.response or "")
+    if "context" in kind.model_fields:
+        found = {**found, "context": {**(found.get("context") or {}), **context}}
+    return kind.from_dict(found)
 
 
 def _refusal(error: urllib.error.HTTPError) -> Exception:

@@ -11,7 +11,7 @@ branch removes it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -26,6 +26,7 @@ from lancelet.errors import (
     RefNotFoundError,
     VersionNotFoundError,
     corrupt_within,
+    similar_names,
 )
 from lancelet.format.paths import (
     BRANCHES,
@@ -137,9 +138,7 @@ def get_tag(main: TableLocation, name: str) -> Tag:
     try:
         return _read_tag(main, tag_path(name))
     except ObjectNotFoundError as error:
-        raise RefNotFoundError(
-            f"Ref not found error: tag {name} does not exist", uri=main.uri
-        ) from error
+        raise _no_ref(main, "tag", name, list_tags(main)) from error
 
 
 def create_tag(main: TableLocation, name: str, version: int, branch: str | None = None) -> Tag:
@@ -192,8 +191,15 @@ def get_branch(main: TableLocation, name: str) -> Branch:
     check_branch_name(name)
     found = _branch_or_none(main, name)
     if found is None:
-        raise RefNotFoundError(f"Ref not found error: branch {name} does not exist", uri=main.uri)
+        raise _no_ref(main, "branch", name, list_branches(main))
     return found
+
+
+def _no_ref(main: TableLocation, what: str, name: str, known: Iterable[str]) -> RefNotFoundError:
+    hint = similar_names(name, list(known))
+    return RefNotFoundError(
+        f"Ref not found error: {what} {name} does not exist{hint}", uri=main.uri
+    )
 
 
 def create_branch(main: TableLocation, name: str, source: Snapshot) -> Snapshot:
@@ -254,7 +260,7 @@ def delete_branch(main: TableLocation, name: str) -> None:
     branches = list_branches(main)
     folder = branch_root(name)
     if name not in branches and next(main.store.list(folder), None) is None:
-        raise RefNotFoundError(f"Ref not found error: branch {name} does not exist", uri=main.uri)
+        raise _no_ref(main, "branch", name, branches)
     children = {other for other, branch in branches.items() if branch.parent_branch == name}
     children |= {other for other in branches if lies_within_files(other, name)}
     tags = sorted(tag for tag, value in list_tags(main).items() if value.branch == name)

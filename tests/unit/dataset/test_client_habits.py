@@ -119,6 +119,36 @@ def test_pandas_knows_the_dtype_once_the_types_of_arrow_are_imported():
     assert done.stdout.strip() == "lance.bfloat16"
 
 
+@pytest.mark.parametrize(
+    ("call", "hint"),
+    [
+        (lambda d: d.drop_index("prise_idx"), "did you mean price_idx"),
+        (lambda d: d.stats.index_stats("prise_idx"), "did you mean price_idx"),
+        (
+            lambda d: d.optimize.optimize_indices(index_names=["prise_idx"]),
+            "did you mean price_idx",
+        ),
+        (lambda d: d.checkout_version("relase"), "did you mean release"),
+        (lambda d: d.tags.delete("relase"), "did you mean release"),
+        (lambda d: d.checkout_version(("sied", None)), "did you mean side"),
+        (lambda d: d.branches.delete("sied"), "did you mean side"),
+        (lambda d: d.delete(where="price = 1"), "delete.*'where'; it takes predicate, "),
+        (lambda d: d.update({"price": "1"}, wher="price = 1"), "'wher'; did you mean where"),
+        (
+            lambda d: lancelet.dataset(d.uri, storage_options={"allow_http": True}),
+            "allow_http.*str.*bool",
+        ),
+    ],
+)
+def test_a_misspelt_name_is_answered_with_the_nearest(tmp_path, call, hint):
+    dataset = lancelet.write_dataset(pa.table({"price": [1, 2]}), tmp_path / "t")
+    dataset.create_scalar_index("price", "BTREE")
+    dataset.tags.create("release", 1)
+    dataset.create_branch("side")
+    with pytest.raises((LookupError, ValueError, TypeError), match=hint):
+        call(dataset)
+
+
 def test_a_misspelt_column_is_answered_with_the_nearest(tmp_path):
     dataset = lancelet.write_dataset({"price": [1.0], "name": ["cat"]}, tmp_path / "t")
     for ask in (

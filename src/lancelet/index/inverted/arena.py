@@ -83,7 +83,7 @@ class ListArena:
         with self._lock:
             chosen = self._chosen.get(wanted)
             if chosen is not None and self._norms is norms:
-                loads.found += len(set(tokens))
+                loads.count(found=len(set(tokens)))
                 return chosen
         keys = tuple([(token, with_position) for token in tokens])
         first: list[Key] | None = None
@@ -92,8 +92,8 @@ class ListArena:
                 missing = self._missing(keys, norms)
                 if first is None:
                     first = missing
-                    loads.parts += len(missing)
-                    loads.found += len(set(keys)) - len(missing)
+                    loads.count(parts=len(missing))
+                    loads.count(found=len(set(keys)) - len(missing))
                 if not missing:
                     return self._choose(wanted, keys)
             found = {key: read(*key) for key in missing}

@@ -72,14 +72,14 @@ class KeySets:
 
     def note_compared(self, count: int) -> None:
         """Take note that so many keys were compared with what was asked."""
-        self._loads.comparisons += count
+        self._loads.count(comparisons=count)
 
     def num_rows(self, spans: Iterable[Span]) -> int:
         """Return how many rows the keys in spans have; whether they were in memory is noted."""
         spans, read = tuple(spans), self._loads.parts
         rows = self._union(spans).num_listed
         if self._loads.parts == read:
-            self._loads.found += sum(stop - start for start, stop in spans)
+            self._loads.count(found=sum(stop - start for start, stop in spans))
         return rows
 
     def null_key(self) -> RowSet:
@@ -120,7 +120,7 @@ class KeySets:
     def _read(self, start: int, stop: int) -> list[RowSet]:
         if start >= stop:
             return []
-        self._loads.parts += stop - start
+        self._loads.count(parts=stop - start)
         if self._stored_at is None:
             (bitmaps,) = self._file.read(["bitmaps"], RowRange(start, stop))
         else:

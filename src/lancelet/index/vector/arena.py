@@ -58,11 +58,11 @@ class Arena:
         with self._lock:
             loaded = self._loaded
             if loaded is not None and self._is_there[partitions].all():
-                loads.found += len(partitions)
+                loads.count(found=len(partitions))
                 return loaded
             missing = partitions[~self._is_there[partitions]].tolist()
-            loads.parts += len(missing)
-            loads.found += len(partitions) - len(missing)
+            loads.count(parts=len(missing))
+            loads.count(found=len(partitions) - len(missing))
             return self._fill(missing, read)
 
     def missing(self, partitions: Int64s) -> Int64s:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from lancelet.errors import UnsupportedError
+from lancelet.errors import UnsupportedError, similar_names
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.format.paths import index_directory
 from lancelet.index.base import Warming
@@ -66,7 +66,8 @@ def index_statistics(snapshot: Snapshot, name: str) -> dict[str, Any]:
     """Return the statistics of an index, under the names that pylance has for them."""
     segments = tuple(index for index in snapshot.indices.indices if index.name == name)
     if not segments:
-        raise UnknownIndexError(f'Index "{name}" not found')
+        names = sorted({index.name for index in snapshot.indices.indices})
+        raise UnknownIndexError(f'Index "{name}" not found{similar_names(name, names)}')
     coverage = coverage_of(snapshot, segments)
     own = [_statistics_of(snapshot, segment) for segment in segments]
     return {

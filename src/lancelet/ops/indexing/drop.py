@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lancelet.errors import IndexNotFoundError
+from lancelet.errors import IndexNotFoundError, similar_names
 from lancelet.format.index_metadata import IndexMetadata
 from lancelet.format.operation import CreateIndex
 from lancelet.ops.publish import publish
@@ -23,5 +23,6 @@ def segments_of(snapshot: Snapshot, name: str) -> tuple[IndexMetadata, ...]:
     found = tuple(index for index in snapshot.indices.indices if index.name == name)
     if not found:
         known = sorted({index.name for index in snapshot.indices.indices})
-        raise UnknownIndexError("Lance index not found", name=name, known=known)
+        hint = similar_names(name, known)
+        raise UnknownIndexError(f"Lance index not found{hint}", name=name, known=known)
     return found

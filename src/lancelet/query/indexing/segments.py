@@ -72,7 +72,7 @@ class TableSegment:
     def _open(self) -> Segment:
         details = self.metadata.details
         folder = folder_of(self.snapshot, self.metadata)
-        folder.loads.segments += 1
+        folder.loads.count(segments=1)
         return self.kind.open(folder, b"" if details is None else details.value)
 
     @property

@@ -93,7 +93,7 @@ class BloomFilterSegment:
             assert self._null_rows is not None, "only what has an estimate is searched"
             return Found(self._null_rows)
         assert isinstance(question, OneOf), "only what has an estimate is searched"
-        self._loads.comparisons += len(self.places)
+        self._loads.count(comparisons=len(self.places))
         return Found(self.places.rows(self._zones(question.values)), is_exact=False)
 
     def nulls(self) -> RowSet | None:

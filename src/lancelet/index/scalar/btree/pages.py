@@ -97,7 +97,7 @@ class Pages:
         if len(missing) < 2:
             return True
         spans = np.array([self.rows_of(number, number + 1) for number in missing], np.int64)
-        self.loads.parts += len(missing)
+        self.loads.count(parts=len(missing))
         self._count(len(missing))
         values, ids = self._read(RowIndices(rows_within(spans[:, 0], spans[:, 1])))
         borders = [0, *np.cumsum(spans[:, 1] - spans[:, 0]).tolist()]
@@ -167,7 +167,7 @@ class Pages:
         self._counting = threading.Lock()
 
     def _read_rows(self, first: int, stop: int) -> Page:
-        self.loads.parts += 1
+        self.loads.count(parts=1)
         values, ids = self._read(RowRange(first, stop))
         return Page(first, values, self.order.keys(values), ids)
 

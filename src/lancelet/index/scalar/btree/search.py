@@ -211,26 +211,27 @@ class BTreeSegment:
         read = self._loads.parts
         numbers = self._numbers(question, None)
         assert numbers is not None, "only what has an estimate is searched"
-        self._loads.found += self._loads.parts == read
+        self._loads.count(found=self._loads.parts == read)
         return Found(RowSet.of(numbers))
 
     def few_numbers(self, question: OneOf, most: int) -> UInt64s | None:
         """Return the numbers of rows that answer, in any order; None if there are more."""
         read = self._loads.parts
         found = self._numbers(question, most)
-        self._loads.found += self._loads.parts == read
+        self._loads.count(found=self._loads.parts == read)
         return found
 
     def _numbers(self, question: Question, most: int | None) -> UInt64s | None:
         """Return the numbers of rows that answer; None if it cannot, or if they are too many."""
         if isinstance(question, OneOf):
-            self._loads.comparisons += len(question.values) * min(self._page_rows, self.num_rows)
+            rows = min(self._page_rows, self.num_rows)
+            self._loads.count(comparisons=len(question.values) * rows)
             one = self._place_of_one(question.values)
             found = self._ids_by_pages(question.values) if one is None else one.ids
             if found is not None:
                 return found if most is None or len(found) <= most else None
         else:
-            self._loads.comparisons += min(self.estimate(question) or 0, self.num_rows)
+            self._loads.count(comparisons=min(self.estimate(question) or 0, self.num_rows))
         spans = spans_of(question, self._sorted)
         if spans is None or (
             most is not None and sum(max(stop - start, 0) for start, stop in spans) > most

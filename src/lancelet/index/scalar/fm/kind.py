@@ -79,7 +79,7 @@ class FmSegment:
             if first < stop:
                 found.append(_rows_of(partition, first, stop))
             is_exact = is_exact and not (has_blank and partition.has_replaced)
-        self._folder.loads.comparisons += sum(map(len, found))
+        self._folder.loads.count(comparisons=sum(map(len, found)))
         return Found(RowSet.of(np.unique(np.concatenate(found))), is_exact)
 
     def nulls(self) -> None:
@@ -112,7 +112,7 @@ class FmSegment:
 
     def _partition(self, number: int) -> Partition:
         def load() -> Partition:
-            self._folder.loads.parts += 1
+            self._folder.loads.count(parts=1)
             name = self._names[number]
             return read_partition(self._folder.open(name), f"{self._folder.path}/{name}")
 

@@ -96,7 +96,7 @@ class NGramSegment:
         if isinstance(question, IsNull):
             return Found(self.nulls())
         assert isinstance(question, Contains), "only what has an estimate is searched"
-        self._loads.comparisons += len(trigrams(question.text))
+        self._loads.count(comparisons=len(trigrams(question.text)))
         return self._search(question)
 
     def _search(self, question: Contains) -> Found:

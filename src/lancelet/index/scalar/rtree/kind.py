@@ -99,7 +99,7 @@ class RTreeSegment:
             found = [np.empty(0, np.uint64)]
             for page in pages.tolist():
                 boxes, ids = self._page(level, page)
-                self._loads.comparisons += len(ids)
+                self._loads.count(comparisons=len(ids))
                 found.append(ids[question.meets(boxes)])
             pages = np.concatenate(found)
         return np.sort(pages)
@@ -111,11 +111,11 @@ class RTreeSegment:
                 "an RTREE refers to a page that is not below", path=self._path, page=page
             )
         if page in self._kept:
-            self._loads.found += 1
+            self._loads.count(found=1)
         return self._kept.get_or_make(page, lambda: self._read(RowRange(start, stop)))
 
     def _read(self, rows: RowRange) -> tuple[Boxes, UInt64s]:
-        self._loads.parts += 1
+        self._loads.count(parts=1)
         boxes, ids = self._file.read(_COLUMNS, rows)
         return layout.boxes_within(boxes), ids.to_numpy()
 

@@ -95,7 +95,7 @@ class ZoneMapSegment:
             return Found(self.null_rows)
         chosen = self._zones(question)
         assert chosen is not None, "only what has an estimate is searched"
-        self._loads.comparisons += len(self.places)
+        self._loads.count(comparisons=len(self.places))
         return Found(self.places.rows(chosen), is_exact=False)
 
     def nulls(self) -> RowSet | None:
