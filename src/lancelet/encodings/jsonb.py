@@ -18,7 +18,6 @@ import pyarrow as pa
 from lancelet.buffers import Bytes, Int64s
 from lancelet.errors import CorruptDataError, InvalidInputError
 from lancelet.kernels import OffsetOverflowError, decode_jsonb, encode_jsonb
-from lancelet.kernels.reference.jsonb import json_fault
 
 _INT32_MAX: Final = (1 << 31) - 1
 _TEXT_SHOWN: Final = 100
@@ -30,6 +29,9 @@ def documents_to_storage(texts: pa.Array) -> pa.Array:
     try:
         ends, stored = encode_jsonb(offsets, data, is_valid)
     except CorruptDataError as error:
+        # Only the definition says why; it brings those of all kernels, which nothing else loads.
+        from lancelet.kernels.reference.jsonb import json_fault  # noqa: PLC0415
+
         row = error.facts["place"]
         assert isinstance(row, int)
         text = data[offsets[row] : offsets[row + 1]].tobytes()

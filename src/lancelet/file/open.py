@@ -19,7 +19,6 @@ from lancelet.file import v0_1
 from lancelet.file.checksums import Verify
 from lancelet.file.memo import CachedHeads
 from lancelet.file.sidecars import PACK_FILE_BYTES, SidecarSink
-from lancelet.file.v0_1 import LegacyFileReader
 from lancelet.file.v2.footer import parse_version
 from lancelet.file.v2.generation import check_storable, place_columns
 from lancelet.file.v2.known import KnownFile, find_known, keep_known
@@ -54,7 +53,7 @@ def open_data_file(
     verify: Verify = Verify.FULL,
     memo: Memo | None = None,
     cache: LruCache = CACHE,
-) -> FileReader | LegacyFileReader:
+) -> FileReader | v0_1.LegacyFileReader:
     """Open a data file for reading; with its size known, this is one request.
 
     What is known of it then is kept in a cache, by default that of the process.
@@ -101,7 +100,7 @@ def _open(
     verify: Verify,
     memo: Memo | None,
     cache: LruCache,
-) -> FileReader | LegacyFileReader:
+) -> FileReader | v0_1.LegacyFileReader:
     key = _known_key(source, stored, verify) if memo is None else None
     if (known := find_known(cache, key)) is not None:
         return FileReader(source, known, verify=verify, open_zones=open_zones)

@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from lancelet.encodings.base import FileVersion, RowRange, Rows
 from lancelet.errors import CorruptDataError, FieldNotFoundError, InternalError
+from lancelet.file import v0_1
 from lancelet.file.open import create_data_file, open_data_file
-from lancelet.file.v0_1 import LegacyFileReader
 from lancelet.file.v2.reader import FileReader
 from lancelet.file.v2.writer import FileWriter, WriterOptions
 from lancelet.format.field import Field
@@ -42,7 +42,7 @@ _PAGES_BYTES: Final = 2 * 1024 * 1024
 class StoredFile:
     """A file of a segment, whose columns are known by name."""
 
-    def __init__(self, reader: FileReader | LegacyFileReader) -> None:
+    def __init__(self, reader: FileReader | v0_1.LegacyFileReader) -> None:
         """Read from an open file."""
         self._reader = reader
 

@@ -36,8 +36,8 @@ from lancelet.format.transaction import Transaction
 from lancelet.io import Store
 from lancelet.io.pool import run_requests
 from lancelet.io.uri import name, parse_uri
-from lancelet.table.apply import State
 from lancelet.table.apply.mem_wal import forget_shards
+from lancelet.table.apply.state import State
 from lancelet.table.commit import publish_first
 from lancelet.table.lineage import sequence_bytes
 from lancelet.table.location import Place, TableLocation

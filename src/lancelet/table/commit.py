@@ -54,8 +54,9 @@ from lancelet.format.seal import sealed
 from lancelet.format.transaction import Transaction
 from lancelet.format.version import FileVersion
 from lancelet.io import Store
-from lancelet.table.apply import CommitContext, State, apply_operation
+from lancelet.table.apply.dispatch import apply_operation
 from lancelet.table.apply.index_catchup import has_merged_tables, with_index_catchup
+from lancelet.table.apply.state import CommitContext, State
 from lancelet.table.conflict.rebase import AffectedRows
 from lancelet.table.conflict.resolve import KeysAreNew, Resolver
 from lancelet.table.counted_rows import with_counted_rows

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lancelet.format.fragment import Fragment
-from lancelet.table.apply import State
+from lancelet.table.apply.state import State
 from lancelet.table.location import TableLocation
 from lancelet.table.snapshot import Snapshot, unsaved_snapshot
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from lancelet.encodings.v0_1 import BatchEncoder, dictionary_fields, prepare_values
-from lancelet.file.v0_1 import LegacyFileReader
+from lancelet.file import v0_1
 from lancelet.format.field import DictionaryLocation, Field
 from lancelet.format.manifest import Manifest
 from lancelet.format.version import FileVersion
@@ -59,7 +59,7 @@ def _newest_values(snapshot: Snapshot, node: Field) -> Iterator[pa.Array]:
         if file is None:
             continue
         reader = snapshot.open_file(file)
-        if isinstance(reader, LegacyFileReader):
+        if isinstance(reader, v0_1.LegacyFileReader):
             values = reader.dictionary_values(node)
             if len(values):
                 break

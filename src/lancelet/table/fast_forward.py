@@ -24,7 +24,7 @@ from lancelet.format.fragment_list import FragmentList
 from lancelet.format.operation import Overwrite
 from lancelet.format.transaction import Transaction
 from lancelet.rowids.versions import VersionSequence
-from lancelet.table.apply import State
+from lancelet.table.apply.state import State
 from lancelet.table.clone import copy_files, with_bases
 from lancelet.table.commit import publish_first
 from lancelet.table.location import TableLocation

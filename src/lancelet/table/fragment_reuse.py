@@ -40,8 +40,8 @@ from lancelet.format.paths import INDICES, index_directory
 from lancelet.rowids.address import UInt64s
 from lancelet.rowids.deletion import DeletionVector
 from lancelet.rowids.moves import RowMoves, Source, Target
-from lancelet.table.apply import State
 from lancelet.table.apply.coverage import without_overlaps
+from lancelet.table.apply.state import State
 from lancelet.table.snapshot import Snapshot
 from lancelet.values import dataclass
 

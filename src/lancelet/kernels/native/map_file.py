@@ -9,8 +9,6 @@ import numpy as np
 
 from lancelet.buffers import Bytes
 from lancelet.kernels import _native
-from lancelet.kernels.reference.map_file import forget_pages as forget_by_python
-from lancelet.kernels.reference.map_file import map_file as map_by_python
 
 
 class _Map:
@@ -41,8 +39,10 @@ def map_file(handle: int, size: int) -> Bytes:
     if address < 0:
         raise OSError(-address, os.strerror(-address))
     if not address:
-        # A system whose maps are Python's business.
-        return map_by_python(handle, size)
+        # A system whose maps are Python's business; elsewhere the definitions are not loaded.
+        from lancelet.kernels import reference  # noqa: PLC0415 - 34 modules at every start
+
+        return reference.map_file(handle, size)
     return np.asarray(_Map(address, size))
 
 
@@ -52,4 +52,6 @@ def forget_pages(source: Bytes) -> None:
     if isinstance(base, _Map):
         base.forget_pages()
     else:
-        forget_by_python(source)
+        from lancelet.kernels import reference  # noqa: PLC0415 - see `map_file`
+
+        reference.forget_pages(source)

@@ -39,7 +39,8 @@ from lancelet.ops.mem_wal.shard import Shard
 from lancelet.ops.publish import new_transaction
 from lancelet.ops.write import FileLimits, FileOptions, Target, write_fragments
 from lancelet.rowids.deletion import DeletionVector
-from lancelet.table.apply import CommitContext, apply_operation
+from lancelet.table.apply.dispatch import apply_operation
+from lancelet.table.apply.state import CommitContext
 from lancelet.table.commit import publish_first
 from lancelet.table.conflict.rebase import with_deletions
 from lancelet.table.snapshot import Snapshot, open_snapshot, unsaved_snapshot
