@@ -28,6 +28,7 @@ from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
+from lancelet import surroundings
 from lancelet.buffers import Bytes, Ranges, Slices
 from lancelet.errors import (
     CorruptDataError,
@@ -448,4 +449,4 @@ def _time_of(found: object) -> datetime:
     if isinstance(found, str):
         with contextlib.suppress(ValueError):
             return _time_of(datetime.fromisoformat(found))
-    return datetime.now(UTC)
+    return surroundings.now()
