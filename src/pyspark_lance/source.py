@@ -27,8 +27,8 @@ class DefaultSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the schema of what the options ask for."""
-        # Spark does not say whether it is for a stream, but only streams have changes.
-        if "change_feed" in self.options:
+        # Spark does not say whether it is for a stream, but only streams have changes and logs.
+        if {"change_feed", "log"} & {name.lower() for name in self.options}:
             from lancelet.spark.stream_reader import stream_schema  # noqa: PLC0415 - see above
 
             return stream_schema(self.options)

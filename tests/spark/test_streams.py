@@ -1,9 +1,14 @@
 """Streams from tables and into tables, with restarts and batches that Spark runs again."""
 
+import uuid
+
 import lance
 import pyarrow as pa
 import pytest
 
+import lancelet
+import lancelet.spark as ls
+from lancelet.ops.mem_wal.ingest import log_batch
 from lancelet.spark.read_limits import HAS_LIMITS
 
 
@@ -152,3 +157,56 @@ def test_a_version_that_was_removed_ends_the_stream_with_its_number(pipeline):
     lance.dataset(pipeline.source).cleanup_old_versions(older_than=dt.timedelta(0))
     with pytest.raises(Exception, match="version=2"):
         pipeline.run(read={"starting_version": "1"})
+
+
+KEY = {"lance-schema:unenforced-primary-key": "true"}
+
+
+def logged_table(uri, ids=range(3)):
+    schema = pa.schema([pa.field("id", pa.int64(), False, KEY), ("k", pa.int64())])
+    made = lancelet.write_dataset(pa.table([list(ids), [-1] * len(ids)], schema=schema), uri)
+    made.initialize_mem_wal(bucket_column="id", num_buckets=3)
+    return made
+
+
+def test_rows_pass_through_the_log_exactly_once_and_are_read_fresh(spark, pipeline):
+    table = logged_table(pipeline.target)
+    pipeline.run(log="true")
+    lance.write_dataset(rows(10, 14), pipeline.source, mode="append")
+    pipeline.run(log="true")
+    pipeline.forget_last_commit()
+    pipeline.run(log="true")
+    # Nothing was committed: the rows are in the log alone.
+    assert lancelet.dataset(pipeline.target).version == table.version
+    assert pipeline.ids == [0, 1, 2]
+    found = ls.scan(spark, pipeline.target, fresh=True)
+    assert sorted(map(tuple, found.collect())) == [(i, i % 3) for i in range(14)]
+    some = ls.scan(spark, pipeline.target, columns=["k"], filter="id > 11", fresh=True)
+    assert sorted(row.k for row in some.collect()) == [0, 1]
+    assert ls.scan(spark, pipeline.target, limit=4, fresh=True).count() == 4
+    merged = lancelet.dataset(pipeline.target)
+    merged.compact_mem_wal(flush=True)
+    assert pipeline.ids == list(range(14))
+    assert ls.scan(spark, pipeline.target, fresh=True).count() == 14
+
+
+def test_the_log_is_a_source_of_streams(spark, tmp_path):
+    pipeline = Pipeline(spark, tmp_path)
+    table = logged_table(pipeline.source)
+    assert log_batch(table.snapshot, pa.table({"id": [7, 8], "k": [70, 80]}), "s", 0)
+    pipeline.run(read={"log": "true"})
+    shard = str(uuid.uuid4())
+    with table.mem_wal_writer(shard) as writer:
+        writer.put(pa.table({"id": [9], "k": [90]}))
+        writer.delete(pa.table({"id": [7]}))
+    pipeline.run(read={"log": "true"})
+    pipeline.forget_last_commit()
+    pipeline.run(read={"log": "true"})
+    found = lance.dataset(pipeline.target).to_table().to_pylist()
+    told = [(row["id"], row["k"], row["_tombstone"]) for row in found]
+    assert sorted(told, key=str) == [
+        (7, 70, False),
+        (7, None, True),
+        (8, 80, False),
+        (9, 90, False),
+    ]

@@ -293,17 +293,23 @@ class MemWalMethods:
         return ops.mem_wal.upkeep.collect_log(snapshot)
 
     @overload
-    def compact_mem_wal(self, *, dry_run: Literal[False] = False) -> CompactedLog: ...
+    def compact_mem_wal(
+        self, *, flush: bool = False, dry_run: Literal[False] = False
+    ) -> CompactedLog: ...
 
     @overload
-    def compact_mem_wal(self, *, dry_run: Literal[True]) -> ChangeReport: ...
+    def compact_mem_wal(self, *, flush: bool = False, dry_run: Literal[True]) -> ChangeReport: ...
 
-    def compact_mem_wal(self, *, dry_run: bool = False) -> CompactedLog | ChangeReport:
+    def compact_mem_wal(
+        self, *, flush: bool = False, dry_run: bool = False
+    ) -> CompactedLog | ChangeReport:
         """Merge flushed rows of the shards into the dataset, generation by generation.
 
-        Rows in memory or only in the log stay there. Several processes may merge at once.
+        Several processes may merge at once.
 
         Args:
+            flush: Flush rows first that are only in the log, which stay there otherwise. Shards
+                with such rows are claimed for it, and their writers have to be opened again.
             dry_run: Preview: commit nothing and return a `ChangeReport` of what would change, as if
                 each flushed table were merged alone.
 
@@ -312,10 +318,15 @@ class MemWalMethods:
 
         Raises:
             CommitConflictError: If a concurrent commit changed the same thing first.
+            InvalidInputError: If `flush` and `dry_run` are both given.
         """
         handle = self._handle
         if dry_run:
+            if flush:
+                raise InvalidInputError("what a flush would write cannot be told without one")
             return ops.mem_wal.compact.report_compaction(handle.snapshot)
+        if flush:
+            ops.mem_wal.ingest.flush_logs(handle.snapshot)
         handle.snapshot, done = ops.mem_wal.compact.compact_log(handle.snapshot)
         return done
 

@@ -80,6 +80,14 @@ class LsmScanner:
         shards = tuple(each.tables for each in shard_snapshots)
         return LsmScanner(ops.mem_wal.merged.MergedRead(dataset.snapshot, shards))
 
+    @staticmethod
+    def fresh(dataset: LanceDataset) -> LsmScanner:
+        """Read the latest version with all that shards have, in flushed tables and in the log.
+
+        What a writer has put durably is there, whichever process it is in.
+        """
+        return LsmScanner(ops.mem_wal.fresh.fresh_read(dataset.snapshot.location))
+
     def project(self, columns: Sequence[str]) -> Self:
         """Return these columns, and those of the key; `s.x` is the struct `s` with `x` alone."""
         return self._with(columns=tuple(columns))

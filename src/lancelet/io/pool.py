@@ -1,7 +1,7 @@
 """The threads that wait for storage: made when first needed, anew in every forked child.
 
-They run single requests and never wait for one another, so any task may wait for them. Work on
-values does not belong here; it has its own, narrower pool.
+They never wait for one another, so any task may wait for them: what a request asks for in turn
+runs in its own thread. Work on values does not belong here; it has its own, narrower pool.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ class _Threads:
 
 
 _THREADS = _Threads()
+_HERE = threading.local()
+"""Whether this thread runs a request now."""
 
 
 def run_requests(requests: Sequence[Callable[[], T]]) -> list[T]:
@@ -52,7 +54,7 @@ def run_requests(requests: Sequence[Callable[[], T]]) -> list[T]:
     >>> run_requests([lambda: 1, lambda: 2])
     [1, 2]
     """
-    if len(requests) <= 1:
+    if len(requests) <= 1 or getattr(_HERE, "is_request", False):
         return [request() for request in requests]
     pool = _THREADS.get()
     futures = [started(pool, _call, request) for request in requests]
@@ -66,6 +68,8 @@ def run_requests(requests: Sequence[Callable[[], T]]) -> list[T]:
 
 def run_in_background(request: Callable[[], T]) -> Future[T]:
     """Start something; who needs to know how it ended asks what is returned."""
+    if getattr(_HERE, "is_request", False):
+        return _done(request)
     return started(_THREADS.get(), _call, request)
 
 
@@ -97,5 +101,19 @@ def started(pool: ThreadPoolExecutor, task: Callable[[T], R], item: T) -> Future
         return _WhenAsked(partial(task, item))
 
 
+def _done(request: Callable[[], T]) -> Future[T]:
+    """Run a request here and now, and return how it ended."""
+    ended = Future[T]()
+    try:
+        ended.set_result(request())
+    except Exception as error:  # noqa: BLE001  # raised where the result is asked for
+        ended.set_exception(error)
+    return ended
+
+
 def _call(request: Callable[[], T]) -> T:
-    return request()
+    _HERE.is_request = True
+    try:
+        return request()
+    finally:
+        _HERE.is_request = False

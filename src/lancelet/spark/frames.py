@@ -37,3 +37,8 @@ def _on_worker(
 ) -> Iterator[pa.RecordBatch]:
     outcome = pickle.dumps(run_task(function, batches))
     yield pa.RecordBatch.from_arrays([pa.array([outcome], pa.binary())], ["outcome"])
+
+
+def quoted(name: str) -> str:
+    """Return a name as Spark reads it, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"

@@ -64,12 +64,13 @@ STREAM_READ_NAMES: Final = frozenset(
         "on_change",
         "change_feed",
         "change_keys",
+        "log",
         "max_rows_per_batch",
         "max_bytes_per_batch",
         "max_versions_per_batch",
     }
 )
-STREAM_WRITE_NAMES: Final = WRITE_NAMES | {"stream_id", "upsert_on"}
+STREAM_WRITE_NAMES: Final = WRITE_NAMES | {"stream_id", "upsert_on", "log"}
 # What Spark adds of its own to some calls; none of it is for us.
 _SPARK_NAMES: Final = frozenset(
     {"path", "paths", "provider", "owner", "location", "checkpointlocation", "queryname"}
@@ -142,6 +143,7 @@ class StreamOptions:
     on_change: OnChange = OnChange.FAIL
     change_feed: bool = False
     change_keys: tuple[str, ...] = ()
+    log: bool = False
     max_rows: int | None = None
     max_bytes: int | None = None
     max_versions: int | None = None
@@ -160,6 +162,10 @@ class StreamOptions:
             raise InvalidInputError("a change feed tells every change; leave on_change")
         if self.change_keys and not self.change_feed:
             raise InvalidInputError("change_keys belong to a change feed: set change_feed=true")
+        if self.log and (given or self.change_feed or self.starting_version is not None):
+            raise InvalidInputError(
+                "a stream of the log has no versions, limits or change feed; leave these options"
+            )
         start = self.starting_version
         if start is not None and start != "latest" and not (start.isdigit() and int(start)):
             raise InvalidInputError(
@@ -181,6 +187,7 @@ class StreamOptions:
             OnChange(on_change),
             _flag(given, "change_feed"),
             _names(given.get("change_keys", "")),
+            _flag(given, "log"),
             _number(given, "max_rows_per_batch"),
             _number(given, "max_bytes_per_batch"),
             _number(given, "max_versions_per_batch"),
@@ -201,6 +208,7 @@ class WriteSettings:
     target_bases: tuple[str, ...] = ()
     stream_id: str | None = None
     upsert_on: tuple[str, ...] = ()
+    log: bool = False
 
     @staticmethod
     def parse_stream(options: Mapping[str, str]) -> WriteSettings:
@@ -210,6 +218,7 @@ class WriteSettings:
             plain,
             stream_id=options.get("stream_id"),
             upsert_on=_names(options.get("upsert_on", "")),
+            log=_flag(options, "log"),
         )
 
     @staticmethod

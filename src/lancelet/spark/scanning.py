@@ -12,21 +12,28 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Unpack
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import broadcast
 from pyspark.sql.types import StructType
 
+from lancelet.errors import InvalidInputError
 from lancelet.ops.jobs.engine import Done
 from lancelet.ops.jobs.scan_task import ScanTask
 from lancelet.ops.jobs.table_ref import TableRef
+from lancelet.ops.mem_wal.fresh import fresh_read
+from lancelet.ops.mem_wal.merged import rows_of_shards
 from lancelet.query.execute import count_rows
 from lancelet.query.plan import plan_scan
 from lancelet.query.scan_options import ScanOptions
 from lancelet.spark.arrow_tasks import task_frame
+from lancelet.spark.convert import convert_batch
+from lancelet.spark.frames import quoted
 from lancelet.spark.options import ReadOptions
 from lancelet.spark.reader import pinned, plan_tasks, run_scan, schema_of_snapshot
 from lancelet.spark.running import Place, Running, begin, table_at
@@ -48,6 +55,7 @@ def scan(
     fragments: Sequence[int] | None = None,
     bytes_per_task: int | None = None,
     bytes_on_driver: int = DRIVER_BYTES,
+    fresh: bool = False,
     **place: Unpack[Place],
 ) -> DataFrame:
     """Return rows of a table as a data frame.
@@ -65,6 +73,8 @@ def scan(
         bytes_per_task: How much a task reads, about.
         bytes_on_driver: How much the driver reads by itself, here and now, where a filter needs
             no more and leaves no more; with 0 tasks do everything.
+        fresh: Whether to read the write-ahead log as well: the latest version with all that was put
+            durably until now, by the primary key.
         place: See `Place`.
     """
     wanted = ReadOptions(
@@ -78,11 +88,46 @@ def scan(
         fragments=None if fragments is None else tuple(fragments),
         split_bytes=bytes_per_task,
     )
+    if fresh:
+        return _fresh_frame(spark, wanted)
     snapshot = pinned(wanted)
     schema = schema_of_snapshot(snapshot, wanted)
     on_driver = 0 if filter is None else bytes_on_driver
     found = small_frame(spark, snapshot, wanted, schema, on_driver)
     return _scan_frame(spark, snapshot, wanted, schema) if found is None else found
+
+
+def _fresh_frame(spark: SparkSession, wanted: ReadOptions) -> DataFrame:
+    """Return rows of the latest version, but for keys of shards, and the rows of these."""
+    named = (wanted.version, wanted.tag, wanted.asof, wanted.fragments)
+    if any(each is not None for each in named) or wanted.row_columns:
+        raise InvalidInputError("a fresh read is of the latest version; leave what names another")
+    read = replace(fresh_read(wanted.table.locate()), filter=wanted.filter)
+    shown = tuple(read.base.schema.names if wanted.columns is None else wanted.columns)
+    names = tuple(dict.fromkeys([*shown, *read.keys]))
+    table = replace(wanted, columns=names, limit=None)
+    schema = schema_of_snapshot(read.base, table)
+    newer, live = rows_of_shards(read, names)
+    rows = _scan_frame(spark, read.base, table, schema)
+    if len(newer):
+        keys = StructType([schema[name] for name in read.keys])
+        rows = rows.join(broadcast(_frame_of(spark, newer, keys)), read.keys, "left_anti")
+        found = _frame_of(spark, live.select(names), schema)
+        rows = rows.select(*map(quoted, names)).unionAll(found)
+    rows = rows.select(*map(quoted, shown))
+    return rows if wanted.limit is None else rows.limit(wanted.limit)
+
+
+def _frame_of(spark: SparkSession, table: pa.Table, schema: StructType) -> DataFrame:
+    """Return a table in memory as a data frame of one task."""
+    wanted = arrow_schema(schema)
+    batches = [convert_batch(batch, wanted) for batch in table.combine_chunks().to_batches()]
+
+    def rows(number: int, task: int) -> Iterator[pa.RecordBatch]:
+        del number, task
+        yield from batches
+
+    return task_frame(spark, rows, [0], schema)
 
 
 def scan_version(

@@ -37,6 +37,7 @@ from lancelet.spark.reader import (
 )
 from lancelet.spark.stream_changes import ChangedRows, FeedTask, feed_schema
 from lancelet.spark.stream_inserts import InsertedRows
+from lancelet.spark.stream_log import LogStreamReader, log_schema
 from lancelet.spark.stream_offset import Offset
 from lancelet.spark.types import arrow_schema
 from lancelet.table.snapshot import Snapshot
@@ -55,9 +56,13 @@ class LanceStreamReader(DataSourceStreamReader, AvailableNow):
     _counts: dict[Offset, int] = field(default_factory=dict)
 
     @staticmethod
-    def prepare(options: Mapping[str, str], schema: StructType) -> LanceStreamReader:
+    def prepare(
+        options: Mapping[str, str], schema: StructType
+    ) -> LanceStreamReader | LogStreamReader:
         """Return the reader of the columns of a schema."""
         wanted = StreamOptions.parse(options)
+        if wanted.log:
+            return LogStreamReader.prepare(wanted, schema)
         check_limits(wanted)
         snapshot = wanted.read.table.open()
         check_readable(schema, _schema_of(snapshot, wanted, every=True))
@@ -155,7 +160,8 @@ class LanceStreamReader(DataSourceStreamReader, AvailableNow):
 def stream_schema(options: Mapping[str, str]) -> StructType:
     """Return the schema of what options of a stream ask for."""
     wanted = StreamOptions.parse(options)
-    return _schema_of(wanted.read.table.open(), wanted)
+    snapshot = wanted.read.table.open()
+    return log_schema(snapshot, wanted.read.columns) if wanted.log else _schema_of(snapshot, wanted)
 
 
 def _schema_of(snapshot: Snapshot, wanted: StreamOptions, *, every: bool = False) -> StructType:

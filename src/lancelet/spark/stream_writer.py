@@ -9,7 +9,8 @@ again after any time. The id is that of the stream's checkpoint, or the option `
 stream that starts over with a new checkpoint is another stream.
 
 Rows are appended, replace all others (complete mode), or with the option `upsert_on` replace those
-with the same key.
+with the same key. With the option `log` they go to the write-ahead log of the table, by its primary
+key, and no version is made.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ from pyspark.sql.types import StructType
 
 from lancelet.errors import (
     CorruptDataError,
+    DatasetNotFoundError,
     InvalidInputError,
     ObjectNotFoundError,
     UnsupportedError,
 )
 from lancelet.format.fragment import Fragment
 from lancelet.io.open import open_folder
+from lancelet.ops.mem_wal.ingest import check_log, log_batch
 from lancelet.ops.merge_insert.execute import merge_rows
 from lancelet.ops.merge_insert.spec import Matched, MergeSpec
 from lancelet.ops.publish import Retries
@@ -64,6 +67,7 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
     publication: Publication
     stream_id: str
     upsert_on: tuple[str, ...]
+    to_log: bool = False
 
     @staticmethod
     def prepare(
@@ -73,10 +77,22 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
         settings = WriteSettings.parse_stream(options)
         if overwrite and settings.upsert_on:
             raise InvalidInputError("a stream in complete mode replaces all rows; leave upsert_on")
-        plan = plan_files(settings, latest_of(settings.table), schema, replaces=overwrite)
+        latest = latest_of(settings.table)
+        if settings.log:
+            if overwrite or settings.upsert_on:
+                raise InvalidInputError(
+                    "a log takes rows by the primary key; leave upsert_on, and complete mode"
+                )
+            if latest is None:
+                raise DatasetNotFoundError(
+                    "a log belongs to a table; create it, and call initialize_mem_wal on it",
+                    uri=settings.table.uri,
+                )
+            check_log(latest)
+        plan = plan_files(settings, latest, schema, replaces=overwrite)
         publication = Publication(overwrite, settings.stable_row_ids, settings.message)
         stream_id = settings.stream_id or checkpoint_id(options)
-        return LanceStreamWriter(plan, publication, stream_id, settings.upsert_on)
+        return LanceStreamWriter(plan, publication, stream_id, settings.upsert_on, settings.log)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write the rows of a task."""
@@ -87,7 +103,10 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
         fragments = fragments_of(messages)
         mark = Mark(self.stream_id, batchId)
         latest = latest_of(self.plan.table)
-        if latest is not None and mark.is_reached(latest.manifest.config):
+        if self.to_log:
+            assert latest is not None, "`prepare` has opened it"
+            self._log(latest, fragments, batchId)
+        elif latest is not None and mark.is_reached(latest.manifest.config):
             delete_files(self.plan, fragments)
         elif self.upsert_on:
             self._upsert(latest or self._created(), fragments, mark)
@@ -111,6 +130,14 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
         rows = RowStream(self.plan.arrow, staged_rows(latest, self.plan.schema, fragments))
         options = CommitOptions(mark=mark)
         merge_rows(latest, rows, spec, retries=_UPSERT_RETRIES, options=options)
+        delete_files(self.plan, fragments)
+
+    def _log(self, latest: Snapshot, fragments: tuple[Fragment, ...], number: int) -> None:
+        keys = tuple(field.name for field in latest.schema.primary_key)
+        check_distinct(latest, self.plan.schema, fragments, keys)
+        batches = staged_rows(latest, self.plan.schema, fragments) if fragments else ()
+        rows = pa.Table.from_batches(batches, self.plan.arrow)
+        log_batch(latest, rows, self.stream_id, number)
         delete_files(self.plan, fragments)
 
 

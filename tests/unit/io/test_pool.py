@@ -3,7 +3,8 @@ import time
 
 import pytest
 
-from lancelet.io.pool import run_requests
+from lancelet.config import IO_THREADS
+from lancelet.io.pool import run_in_background, run_requests
 
 
 def test_requests_run_side_by_side_and_answers_keep_their_order():
@@ -35,6 +36,21 @@ def test_failure_is_raised_when_no_request_is_running_any_more():
     with pytest.raises(KeyError):
         run_requests([fail, slow, slow, slow])
     assert running == []
+
+
+def test_requests_that_make_requests_never_wait_for_one_another():
+    def several() -> list[int]:
+        assert run_in_background(lambda: 7).result() == 7
+        return run_requests([lambda: 1, lambda: 2])
+
+    assert run_requests([several] * (4 * IO_THREADS)) == [[1, 2]] * (4 * IO_THREADS)
+
+
+def test_what_fails_in_the_background_of_a_request_raises_where_it_is_asked_for():
+    def several() -> BaseException | None:
+        return run_in_background(lambda: 1 // 0).exception()
+
+    assert [type(each) for each in run_requests([several] * 2)] == [ZeroDivisionError] * 2
 
 
 FORK_WITH_THREADS = """

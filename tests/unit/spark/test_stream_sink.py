@@ -9,7 +9,9 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql.datasource import CaseInsensitiveDict
 
+import lancelet
 from lancelet.errors import InvalidInputError, SchemaMismatchError
+from lancelet.mem_wal import LsmScanner
 from lancelet.spark.types import spark_schema
 from pyspark_lance import DefaultSource
 
@@ -177,3 +179,51 @@ def test_the_transaction_says_which_batch_it_was(stream):
     properties = lancelet.dataset(stream.uri).snapshot.transaction.properties
     assert properties == {"lancelet.stream": ID, "lancelet.batch": "3"}
     assert lance.dataset(stream.uri).config() == {f"lancelet.stream.{ID}": "3"}
+
+
+KEY = {"lance-schema:unenforced-primary-key": "true"}
+
+
+def logged(tmp_path, **options):
+    stream = Stream(tmp_path, log="true", **options)
+    schema = pa.schema([pa.field("id", pa.int64(), False, KEY), ("name", pa.string())])
+    made = lancelet.write_dataset(rows(1, 2).cast(schema), stream.uri)
+    return stream, made
+
+
+def test_batches_go_to_the_log_once_and_leave_no_files(tmp_path):
+    stream, made = logged(tmp_path)
+    made.initialize_mem_wal(bucket_column="id", num_buckets=2)
+    files, version = stream.files, lancelet.dataset(stream.uri).version
+    stream.send(0, rows(2, 3, name="b"), rows(4, name="b"))
+    stream.send(1, rows(4, 5, name="c"))
+    stream.send(1, rows(4, 5, name="c"))
+    stream.send(0, rows(4, name="late"))
+    assert (stream.files, stream.version) == (files, version)
+    found = LsmScanner.fresh(made).to_table()
+    names = dict(zip(found["id"].to_pylist(), found["name"].to_pylist(), strict=True))
+    assert names == {1: "a", 2: "b", 3: "b", 4: "c", 5: "c"}
+
+
+def test_a_batch_for_the_log_has_each_key_once(tmp_path):
+    stream, made = logged(tmp_path)
+    made.initialize_mem_wal(unsharded=True)
+    with pytest.raises(InvalidInputError, match="same key"):
+        stream.send(0, rows(3), rows(3))
+    assert LsmScanner.fresh(made).count_rows() == 2
+
+
+def test_what_a_log_cannot_take_is_refused_before_a_task_runs(tmp_path):
+    stream, made = logged(tmp_path)
+    with pytest.raises(InvalidInputError, match="log"):
+        stream.writer(rows(1).schema)
+    made.initialize_mem_wal(unsharded=True)
+    for source in (
+        Stream(tmp_path, log="true", upsert_on="id"),
+        Stream(tmp_path, overwrite=True, log="true"),
+    ):
+        with pytest.raises(InvalidInputError, match="leave upsert_on"):
+            source.writer(rows(1).schema)
+    (tmp_path / "other").mkdir()
+    with pytest.raises(FileNotFoundError, match="initialize_mem_wal"):
+        Stream(tmp_path / "other", log="true").writer(rows(1).schema)

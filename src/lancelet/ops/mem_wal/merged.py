@@ -207,10 +207,9 @@ class MergedRead:
         keys = self.keys
         projection = Projection.of(self.base.schema, self.columns, keys)
         names = projection.names
-        newest = newest_rows(self, keys)
-        live = pa.concat_tables(_live_rows(self, newest, names))
+        newest, live = rows_of_shards(self, names)
         live = live.append_column(_ADDRESS, pa.nulls(len(live), pa.uint64()))
-        rest = _base_rows(self, names, newest.keys)
+        rest = _base_rows(self, names, newest)
         wanted = [*names, *self._extras()]
         found = pa.concat_tables([live.select(wanted), rest.select(wanted)])
         return projection.prune(found.slice(self.offset, self.limit))
@@ -268,6 +267,15 @@ def newest_rows(read: MergedRead, keys: Sequence[str]) -> NewestRows:
         for number, each in enumerate(found)
     ]
     return NewestRows(newest.select(keys), tuple(live))
+
+
+def rows_of_shards(read: MergedRead, names: Sequence[str]) -> tuple[pa.Table, pa.Table]:
+    """Return the keys that shards have rows of, and columns of the rows that a read returns.
+
+    These have their generation as well.
+    """
+    newest = newest_rows(read, read.keys)
+    return newest.keys, pa.concat_tables(_live_rows(read, newest, names))
 
 
 def _of_these(rows: FlushedRows | MemoryRows, places: Int64s) -> FlushedRows | MemoryRows:

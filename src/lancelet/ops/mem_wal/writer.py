@@ -178,6 +178,11 @@ class MemWalWriter:
         """In how many batches they came."""
         return len(self._visible())
 
+    @property
+    def rows_max(self) -> int:
+        """How many rows a put takes at most."""
+        return self._limits.num_rows
+
     def view(self) -> WriterView:
         """Return what readers are to see of the shard at this moment."""
         with self._lock:

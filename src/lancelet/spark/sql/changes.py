@@ -24,6 +24,7 @@ from sqlglot import exp
 from lancelet.errors import UnsupportedError, similar_names
 from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.spark import change
+from lancelet.spark.frames import quoted
 from lancelet.spark.merge_tasks import ACTION, ADDRESS, Action
 from lancelet.spark.merging import MergeResult, change_rows, target_schema
 from lancelet.spark.options import ReadOptions
@@ -32,7 +33,7 @@ from lancelet.spark.running import Running, begin
 from lancelet.spark.sql.analysis import TableColumns
 from lancelet.spark.sql.names import Reference, locate
 from lancelet.spark.sql.predicates import Translator
-from lancelet.spark.sql.query import Session, plan_query, quoted
+from lancelet.spark.sql.query import Session, plan_query
 from lancelet.spark.sql.reading import Opened
 from lancelet.spark.sql.source import Source, parse_query
 from lancelet.spark.sql.words import Words

@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 from sqlglot import exp
 
 from lancelet.errors import DatasetNotFoundError
+from lancelet.spark.frames import quoted
 from lancelet.spark.options import ReadOptions
 from lancelet.spark.reader import pinned, schema_of_snapshot
 from lancelet.spark.sql.aggregates import Aggregation, find_aggregation
@@ -343,11 +344,6 @@ def _with_braces(text: str, *, has_frames: bool) -> str:
         for number, piece in enumerate(pieces)
     ]
     return "".join(doubled)
-
-
-def quoted(name: str) -> str:
-    """Return a name as Spark reads it, whatever is in it."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 _NAMED: Final = re.compile(r"(?:name|function|relation|routine|view) `([^`]+)`")

@@ -21,7 +21,7 @@ from sqlglot import exp
 from lancelet.errors import InvalidInputError
 from lancelet.ops.jobs.table_ref import TableRef
 from lancelet.spark.files import latest_of
-from lancelet.spark.sql.query import quoted
+from lancelet.spark.frames import quoted
 from lancelet.spark.sql.run import sql
 from lancelet.spark.sql.source import parse_query
 from lancelet.values import dataclass
